@@ -1,0 +1,31 @@
+# Two commands for a fresh machine: `make demo` and `make test`. Each builds its own environment
+# from `python3` alone.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: demo test lint clean
+
+$(VENV)/.base: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[demo]"
+	touch $@
+
+$(VENV)/.test: $(VENV)/.base pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --group test --group lint
+	touch $@
+
+demo: $(VENV)/.base
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.test lint
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
