@@ -1,5 +1,10 @@
 """Data sets with provenance, and synthetic scores whose unfairness is known exactly."""
 
+from ._bundle import Dataset
+from ._fetch import DataFileError
+from .communities import load_communities
+from .gpa2 import load_gpa2
+from .law_school import load_law_school
 from .synthetic import (
     FAMILIES,
     Oracle,
@@ -14,11 +19,16 @@ from .synthetic import (
 
 __all__ = [
     "FAMILIES",
+    "DataFileError",
+    "Dataset",
     "Oracle",
     "Scenario",
     "SyntheticData",
     "Truth",
     "bivariate_normal_scenario",
+    "load_communities",
+    "load_gpa2",
+    "load_law_school",
     "make_bivariate_normal",
     "null_scenario",
     "random_scenario",

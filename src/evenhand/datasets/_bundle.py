@@ -1,0 +1,85 @@
+"""What a loader gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+_BACKENDS = ("pandas", "polars", "pyarrow")
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A regression data set with a group for every row.
+
+    Attributes
+    ----------
+    X : (n, p) float array
+        Features, categories as one column per level.
+    y : (n,) float array
+        Target.
+    sensitive : (n,) array of str
+        Group of each row; pass it as `sensitive_features`.
+    feature_names : tuple of str
+    target_name, sensitive_name : str
+    description : str
+        What a row is, how the groups were made and which columns were left out, and why.
+    provenance : str
+        Where the file comes from, its license and its SHA-256.
+    citation : str
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[np.float64]
+    sensitive: NDArray[np.str_]
+    feature_names: tuple[str, ...]
+    target_name: str
+    sensitive_name: str
+    description: str
+    provenance: str
+    citation: str
+
+    def __repr__(self) -> str:
+        labels, counts = np.unique(self.sensitive, return_counts=True)
+        groups = ", ".join(f"{k} {c}" for k, c in zip(labels, counts, strict=True))
+        n, p = self.X.shape
+        return f"<Dataset {self.target_name}: {n} rows, {p} features; {groups}>"
+
+    def frame(self, backend: str = "pandas") -> Any:
+        """Features, target and group as one data frame.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}
+            The library of the frame, which must be installed.
+        """
+        if backend not in _BACKENDS:
+            raise ValueError(f"`backend` must be one of {', '.join(_BACKENDS)}, got {backend!r}.")
+        columns: dict[str, Any] = dict(zip(self.feature_names, self.X.T, strict=True))
+        columns[self.target_name] = self.y
+        columns[self.sensitive_name] = self.sensitive.tolist()
+        try:
+            return nw.from_dict(columns, backend=backend).to_native()  # type: ignore[arg-type]
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"`backend` must be an installed library: {error}. Hint: use X, y and "
+                "sensitive, which are NumPy arrays."
+            ) from error
+
+
+def one_hot(
+    labels: NDArray[np.str_], levels: tuple[str, ...], name: str
+) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    """Columns ``name=level``; only the first for two levels, as the other is its complement."""
+    used = levels[:1] if len(levels) == 2 else levels
+    columns = np.stack([labels == level for level in used], axis=1).astype(np.float64)
+    return columns, tuple(f"{name}={level}" for level in used)
+
+
+def check_option(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"`{name}` must be one of {', '.join(allowed)}, got {value!r}.")

@@ -1,0 +1,151 @@
+"""Find a data file: the folder named by EVENHAND_DATA, then the cache, then a download.
+
+Whatever the route, the content must have the known SHA-256, so results never rest on one of the
+altered copies that circulate.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import sys
+import tempfile
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from urllib.request import urlopen
+
+_TIMEOUT_SECONDS = 30
+
+
+class DataFileError(OSError):
+    """A data file is absent, or is not the file it should be."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file known by its content.
+
+    Attributes
+    ----------
+    name : str
+        The name looked for; for a name ending in ``.gz`` the unpacked name is accepted too.
+    sha256 : str
+        SHA-256 of the unpacked content with LF line ends.
+    n_bytes : int
+        Length of that content.
+    url : str or None
+        Where it can be downloaded, if anywhere.
+    source : str
+        Where to ask for it, in words.
+    """
+
+    name: str
+    sha256: str
+    n_bytes: int
+    url: str | None
+    source: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, self.name[:-3]) if self.name.endswith(".gz") else (self.name,)
+
+
+def cache_dir() -> Path:
+    """The user's cache folder for this package; it need not exist."""
+    if sys.platform == "win32":
+        root = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        root = Path.home() / "Library" / "Caches"
+    else:
+        root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "evenhand"
+
+
+def read(file: DataFile) -> bytes:
+    """The checked content of a data file, unpacked, with LF line ends."""
+    folder = os.environ.get("EVENHAND_DATA")
+    if folder:
+        for name in file.names:
+            path = Path(folder) / name
+            if path.is_file():
+                # The user put it there, so it is refused aloud and never passed over.
+                return _check(file, path.read_bytes(), str(path))
+    for name in file.names:
+        path = cache_dir() / name
+        if path.is_file():
+            try:
+                return _check(file, path.read_bytes(), str(path))
+            except DataFileError:
+                if file.url is None:
+                    raise
+                # A damaged cache heals itself: the download below replaces the file.
+    if file.url is None:
+        raise DataFileError(
+            f"`{file.name}` was not found, and no public address of it is known. {_hint(file)}"
+        )
+    return _download(file, file.url)
+
+
+def _download(file: DataFile, url: str) -> bytes:
+    try:
+        with urlopen(url, timeout=_TIMEOUT_SECONDS) as response:
+            raw = response.read()
+    except (OSError, HTTPException) as error:
+        raise DataFileError(
+            f"`{file.name}` was not found, and downloading it from {url} failed: {error!r}. "
+            f"{_hint(file)}"
+        ) from error
+    content = _check(file, raw, url)
+    # A cache that cannot be written costs a download next time, not the result now.
+    with suppress(OSError):
+        _write_atomically(cache_dir() / file.name, raw)
+    return content
+
+
+def _write_atomically(path: Path, raw: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(raw)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _check(file: DataFile, raw: bytes, where: str) -> bytes:
+    """Unpack and compare with the known checksum."""
+    content = raw
+    if raw[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataFileError(
+                f"`{file.name}` from {where} is damaged and cannot be unpacked ({error}). "
+                f"{_hint(file)}"
+            ) from error
+    # Git on Windows and some mirrors change line ends, and nothing else.
+    content = content.replace(b"\r\n", b"\n")
+    found = hashlib.sha256(content).hexdigest()
+    if found != file.sha256:
+        raise DataFileError(
+            f"`{file.name}` from {where} must have SHA-256 {file.sha256} ({file.n_bytes} bytes), "
+            f"got {found} ({len(content)} bytes): it is incomplete or an altered copy. "
+            f"{_hint(file)}"
+        )
+    return content
+
+
+def _hint(file: DataFile) -> str:
+    folder = os.environ.get("EVENHAND_DATA")
+    place = f"{folder} (EVENHAND_DATA)" if folder else "a folder named by EVENHAND_DATA"
+    return (
+        f"Hint: put {' or '.join(file.names)} (content of {file.n_bytes} bytes, SHA-256 "
+        f"{file.sha256}) in {place}, or at {cache_dir() / file.name}. Source: {file.source}"
+    )
