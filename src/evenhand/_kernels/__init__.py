@@ -1,0 +1,89 @@
+"""The passes over rows: sums of small blocks, and per-row gradients.
+
+Two modules hold the same functions: `compiled` (Numba, fused, threaded) and `reference` (NumPy, a
+few lines each, the ground truth of the tests and the fallback where Numba is missing).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from ..sensitive import Groups
+
+_NO_FLOATS = np.empty(0)
+_NO_CODES = np.empty(0, dtype=np.uint8)
+_NO_TABLE = np.empty((0, 0))
+
+
+class Rows(NamedTuple):
+    """What a pass reads. An absent column is an array of length zero.
+
+    s : (n,) first variable, differentiated;  y : (n,) second variable or absent
+    codes : (n,) group numbers, or absent;  probabilities : (n, K) or absent
+    weight : (n,) mean 1, or absent;  shares : (K,) weighted group shares
+    center : (4,) mean of s, 1/spread of s, mean of y, 1/spread of y
+    """
+
+    s: NDArray[np.float64]
+    y: NDArray[np.float64]
+    codes: NDArray[np.integer]
+    probabilities: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    center: NDArray[np.float64]
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.shares)
+
+
+def make_rows(groups: Groups, y: NDArray[np.float64] | None = None) -> Rows:
+    """Rows without a score yet, from Groups and an optional second variable."""
+    if groups.codes is not None:
+        # One byte a row: the codes are read in every pass.
+        codes = groups.codes.astype(np.uint8 if groups.n_groups <= 256 else np.int64)
+        table = _NO_TABLE
+    else:
+        codes, table = _NO_CODES, np.ascontiguousarray(groups.probabilities)
+    weight = _NO_FLOATS if groups.weight is None else groups.weight
+    center = np.array([0.0, 1.0, 0.0, 1.0])
+    if y is None:
+        y = _NO_FLOATS
+    else:
+        center[2:] = standardizer(y, weight)
+    return Rows(_NO_FLOATS, y, codes, table, weight, groups.shares, center)
+
+
+def with_score(rows: Rows, s: NDArray[np.float64]) -> Rows:
+    """The same rows with the first variable set, and its center found."""
+    center = rows.center.copy()
+    center[:2] = standardizer(s, rows.weight)
+    return rows._replace(s=s, center=center)
+
+
+def standardizer(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[float, float]:
+    """Weighted mean and reciprocal spread; the reciprocal is 0 for a constant column."""
+    mean, variance = get_kernels().mean_variance(values, weight)
+    spread = float(np.sqrt(variance))
+    # A spread at the level of rounding in the mean is no spread.
+    if not spread > 1e-13 * abs(mean):
+        return mean, 0.0
+    return mean, 1.0 / spread
+
+
+@cache
+def get_kernels() -> ModuleType:
+    """The compiled passes, or the NumPy ones where Numba cannot be imported."""
+    try:
+        from . import compiled
+    except ImportError:
+        from . import reference
+
+        return reference
+    return compiled

@@ -1,0 +1,151 @@
+"""NumPy twins of the compiled passes: short, allocating, and the ground truth of the tests.
+
+Shapes: n rows, K groups, D basis terms, F = K − 1 free classes (group 0 is the reference of the
+logistic classifier), M monomials. Every sum is Σᵢ over rows with weights ωᵢ.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit, logsumexp
+
+from ..basis import Basis
+
+
+def _monomials(rows, basis: Basis, count: int):
+    m0, i0, m1, i1 = rows.center
+    columns = [np.ones(len(rows.s))]
+    if rows.s.ndim == 2:  # any number of variables, standardized by the caller
+        columns += list(rows.s.T)
+    else:
+        columns.append((rows.s - m0) * i0)
+        if basis.n_variables == 2:
+            columns.append((rows.y - m1) * i1)
+    for j in range(len(columns), count):
+        a, b = basis.factors[j]
+        columns.append(columns[a] * columns[b])
+    return np.stack(columns[:count])
+
+
+def _labels(rows):
+    if len(rows.codes):
+        return (rows.codes[None, :] == np.arange(rows.n_groups)[:, None]).astype(float)
+    return rows.probabilities.T
+
+
+def _weight(rows):
+    return rows.weight if len(rows.weight) else np.ones(len(rows.s))
+
+
+def mean_variance(values, weight):
+    """Weighted mean and variance."""
+    weight = weight if len(weight) else np.ones(len(values))
+    mean = np.average(values, weights=weight)
+    return float(mean), float(np.average((values - mean) ** 2, weights=weight))
+
+
+def gram(rows, basis: Basis):
+    """Σωm, (M,), and Φᵀ Ω onehot(a), (K, D)."""
+    m = _monomials(rows, basis, basis.n_moments)
+    w = _weight(rows)
+    return m @ w, (_labels(rows) * w) @ m[: basis.n_terms].T
+
+
+def _softplus(f, beta):
+    return (np.maximum(beta * f, 0) + np.log1p(np.exp(-np.minimum(np.abs(beta * f), 708)))) / beta
+
+
+def lspc_pass(rows, basis: Basis, weights, beta: float, want_gradient: bool):
+    """Σω·loss, ΦᵀR (K, D) with R = ω·∂log ρ/∂F, and the part of the gradient through F."""
+    m = _monomials(rows, basis, basis.n_terms)
+    t, w = _labels(rows), _weight(rows)
+    f = weights @ m
+    sp = _softplus(f, beta)
+    total = sp.sum(axis=0)
+    loss = np.log(total) - (t * np.log(sp)).sum(axis=0)
+    r = w * (t / sp - 1.0 / total) * expit(np.maximum(beta * f, -708.0))
+    slope = basis.slopes(weights) @ m[: basis.n_slopes]
+    return float(w @ loss), r @ m.T, (r * slope).sum(axis=0) if want_gradient else None
+
+
+def lspc_backprop(rows, basis: Basis, v, form, gradient):
+    """Add ω·∂(V onehot − form·φ)/∂u to the gradient, in place."""
+    m = _monomials(rows, basis, basis.n_terms)
+    t, w = _labels(rows), _weight(rows)
+    through_labels = (t * (basis.slopes(v) @ m[: basis.n_slopes])).sum(axis=0)
+    # Σⱼ (dφⱼ/du) (form φ)ⱼ, the slope of ½ φᵀ form φ for a symmetric form.
+    slopes = basis.slopes(form @ np.eye(basis.n_terms)) @ m[: basis.n_slopes]
+    through_gram = (slopes * m).sum(axis=0)
+    gradient += w * (through_labels - through_gram)
+
+
+def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, want_gradient: bool):
+    """Σω·loss, its negative gradient (F, D), Hessian moments (pairs, M), and ∂(−loss)/∂u."""
+    m = _monomials(rows, basis, basis.n_moments if want_hessian else basis.n_terms)
+    t, w = _labels(rows)[1:], _weight(rows)
+    phi = m[: basis.n_terms]
+    f = weights @ phi
+    lse = logsumexp(np.vstack([np.zeros_like(f[:1]), f]), axis=0)
+    rho = np.exp(f - lse)
+    r = w * (t - rho)
+    loss = float(w @ (lse - (t * f).sum(axis=0)))
+    hessian = None
+    if want_hessian:
+        hessian = np.array(
+            [
+                m @ (w * rho[k] * (float(k == other) - rho[other]))
+                for k in range(len(f))
+                for other in range(k + 1)
+            ]
+        )
+    gradient = None
+    if want_gradient:
+        gradient = (r * (basis.slopes(weights) @ m[: basis.n_slopes])).sum(axis=0)
+    return loss, r @ phi.T, hessian, gradient
+
+
+def unstandardize(rows, gradient, scale: float):
+    """∂/∂s from ∂/∂u, in place: remove the mean and the component along u, divide by the spread."""
+    m0, i0 = rows.center[:2]
+    w, u = _weight(rows), (rows.s - m0) * i0
+    n = len(u)
+    gradient -= w * (gradient.sum() + u * (gradient @ u)) / n
+    gradient *= scale * i0
+
+
+def lspc_row_losses(rows, basis: Basis, weights, inverse, beta: float):
+    """In-sample and exact leave-one-out losses, (n,) each; `inverse` is G⁻¹ collapsed, (M,)."""
+    m = _monomials(rows, basis, basis.n_moments)
+    t, w = _labels(rows), _weight(rows)
+    f = weights @ m[: basis.n_terms]
+    leverage = np.minimum(w * (inverse @ m), 1.0 - 1e-6)
+    out = []
+    for scores in (f, (f - leverage * t) / (1.0 - leverage)):
+        sp = _softplus(scores, beta)
+        out.append(np.log(sp.sum(axis=0)) - (t * np.log(sp)).sum(axis=0))
+    return out[0], out[1]
+
+
+def logistic_row_losses(rows, basis: Basis, weights, inverse):
+    """In-sample and one-Newton-step leave-one-out losses; `inverse` is (pairs, M)."""
+    m = _monomials(rows, basis, basis.n_moments)
+    t, w = _labels(rows)[1:], _weight(rows)
+    f = weights @ m[: basis.n_terms]
+    free = len(f)
+    lse = logsumexp(np.vstack([np.zeros_like(f[:1]), f]), axis=0)
+    rho = np.exp(f - lse)
+    leverage = np.empty((len(w), free, free))
+    for row, (k, other) in zip(inverse @ m, _pairs(free), strict=True):
+        leverage[:, k, other] = leverage[:, other, k] = row * w
+    curvature = np.einsum("ki,kl->ikl", rho, np.eye(free)) - np.einsum("ki,li->ikl", rho, rho)
+    system = np.eye(free) - leverage @ curvature
+    if free == 1:
+        system = np.maximum(system, 1e-3)
+    step = np.linalg.solve(system, leverage @ (t - rho).T[:, :, None])[:, :, 0]
+    left_out = f - step.T
+    loo = logsumexp(np.vstack([np.zeros_like(f[:1]), left_out]), axis=0)
+    return lse - (t * f).sum(axis=0), loo - (t * left_out).sum(axis=0)
+
+
+def _pairs(free: int):
+    return [(k, other) for k in range(free) for other in range(k + 1)]

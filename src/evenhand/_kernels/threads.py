@@ -1,0 +1,60 @@
+"""Run a chunk kernel over all rows, on several threads, with sums in a fixed order."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Rows a chunk: the unit of summation, so it must not depend on the number of threads.
+CHUNK = 16_384
+
+
+def n_threads() -> int:
+    """Threads to use: EVENHAND_NUM_THREADS, else the cores this process may run on."""
+    wanted = os.environ.get("EVENHAND_NUM_THREADS")
+    if wanted:
+        return max(int(wanted), 1)
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
+
+
+@cache
+def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    # A forked child inherits the cache but not the threads, hence the process number in the key.
+    return ThreadPoolExecutor(threads, thread_name_prefix="evenhand")
+
+
+def run_chunks(
+    kernel: Any, n: int, width: int, arguments: tuple[Any, ...], outputs: tuple[Any, ...] = ()
+) -> NDArray[np.float64]:
+    """Call ``kernel(start, stop, *arguments[, sums], *outputs)`` for every chunk; add the sums up.
+
+    `width` is the number of sums; with 0 the kernel takes no `sums` argument.
+    """
+    starts = range(0, n, CHUNK)
+    table = np.zeros((len(starts), width))
+
+    def work(chunks: range) -> None:
+        for c in chunks:
+            sums = (table[c],) if width else ()
+            kernel(starts[c], min(starts[c] + CHUNK, n), *arguments, *sums, *outputs)
+
+    threads = min(n_threads(), len(starts) // 2)
+    if threads <= 1:
+        work(range(len(starts)))
+    else:
+        pool = _pool(threads, os.getpid())
+        bounds = np.linspace(0, len(starts), threads + 1).astype(int)
+        jobs = [
+            pool.submit(work, range(a, b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)
+        ]
+        for job in jobs:
+            job.result()
+    return table.sum(axis=0)

@@ -1,0 +1,114 @@
+"""z → φ(z) and dφ/ds: the linear and the quadratic basis of the classifiers.
+
+linear     φ(z) = [1, z₁, …, z_p]
+quadratic  φ(z) = [1, z₁, …, z_p, all products zᵢzⱼ with i ≤ j]
+
+Terms are monomials in graded order, so the linear basis is a prefix of the quadratic one, and
+products of two terms are again monomials: ΦᵀΩΦ is a table of few distinct moments
+(15 instead of 36 for the quadratic basis of two variables).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import combinations_with_replacement
+
+import numpy as np
+from numpy.typing import NDArray
+
+DEGREES = {"linear": 1, "quadratic": 2}
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Monomials up to `degree` of `n_variables` variables; the first variable is s."""
+
+    degree: int
+    n_variables: int
+
+    @cached_property
+    def _monomials(self) -> list[tuple[int, ...]]:
+        """Exponents of all monomials up to twice the degree, in graded order."""
+        out = []
+        for total in range(2 * self.degree + 1):
+            for picks in combinations_with_replacement(range(self.n_variables), total):
+                out.append(tuple(picks.count(v) for v in range(self.n_variables)))
+        return out
+
+    @cached_property
+    def n_terms(self) -> int:
+        """D, the length of φ."""
+        return sum(sum(e) <= self.degree for e in self._monomials)
+
+    @cached_property
+    def n_slopes(self) -> int:
+        """Number of monomials in dφ/ds: those of one degree less."""
+        return sum(sum(e) < self.degree for e in self._monomials)
+
+    @property
+    def n_moments(self) -> int:
+        """Number of distinct products φⱼφₗ."""
+        return len(self._monomials)
+
+    @cached_property
+    def products(self) -> NDArray[np.intp]:
+        """(D, D): the number of the monomial φⱼφₗ."""
+        index = {e: j for j, e in enumerate(self._monomials)}
+        terms = self._monomials[: self.n_terms]
+        return np.array(
+            [[index[tuple(np.add(a, b).tolist())] for b in terms] for a in terms], dtype=np.intp
+        )
+
+    @cached_property
+    def factors(self) -> NDArray[np.intp]:
+        """(M, 2): each monomial of degree two or more as the product of two earlier ones."""
+        index = {e: j for j, e in enumerate(self._monomials)}
+        out = np.zeros((self.n_moments, 2), dtype=np.intp)
+        for j, exponents in enumerate(self._monomials):
+            if sum(exponents) >= 2:
+                v = next(v for v, e in enumerate(exponents) if e)
+                single = tuple(int(u == v) for u in range(self.n_variables))
+                rest = tuple(e - int(u == v) for u, e in enumerate(exponents))
+                out[j] = index[single], index[rest]
+        return out
+
+    def __call__(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Φ, (n, D), from z, (n, p)."""
+        out = np.empty((len(z), self.n_terms))
+        out[:, 0] = 1.0
+        out[:, 1 : 1 + self.n_variables] = z
+        for j in range(1 + self.n_variables, self.n_terms):
+            a, b = self.factors[j]
+            out[:, j] = out[:, a] * out[:, b]
+        return out
+
+    def slopes(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Coefficients of d(φ·w)/ds over the leading monomials: (K, D) → (K, n_slopes)."""
+        index = {e: j for j, e in enumerate(self._monomials)}
+        out = np.zeros((len(weights), self.n_slopes))
+        for j, exponents in enumerate(self._monomials[: self.n_terms]):
+            if exponents[0]:
+                lower = (exponents[0] - 1, *exponents[1:])
+                out[:, index[lower]] += exponents[0] * weights[:, j]
+        return out
+
+    def gram(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
+        """ΦᵀΩΦ, (…, D, D), from the moments Σω·monomial, (…, M)."""
+        return moments[..., self.products]
+
+    def collapse(self, form: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Coefficients c with φᵀ·form·φ = c·monomials: (…, D, D) → (…, M)."""
+        flat = form.reshape(*form.shape[:-2], -1)
+        out = np.zeros((*form.shape[:-2], self.n_moments))
+        for position, moment in enumerate(self.products.ravel()):
+            out[..., moment] += flat[..., position]
+        return out
+
+
+@lru_cache
+def get_basis(name: str, n_variables: int) -> Basis:
+    """Look a basis up by name."""
+    if name not in DEGREES:
+        raise ValueError(f"`basis` must be one of {', '.join(DEGREES)}, got {name!r}.")
+    return Basis(DEGREES[name], n_variables)

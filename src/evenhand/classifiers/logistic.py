@@ -1,0 +1,217 @@
+"""Multinomial logistic regression on the basis, by damped Newton steps.
+
+    ρ_k(z) = exp(φ·w_k) / Σ_j exp(φ·w_j),  w_0 = 0
+    minimize Σᵢ −ωᵢ log ρ(aᵢ|zᵢ) + (κ/2) Σ_k ‖w_k − w̄‖²   (intercepts free)
+
+The penalty compares each w_k with their mean, so that the result does not depend on which group
+is the reference. It only keeps perfectly separated groups finite.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+
+from .._kernels import Rows, get_kernels
+from ..basis import Basis
+from .base import BasisClassifier
+from .lspc import kernels_for
+
+KAPPA = 1e-3
+# Squared Newton decrement per row under which one more step lands at machine precision.
+LAST_STEP = 1e-9
+MAX_ITER = 100
+
+
+class Logistic(BasisClassifier):
+    """Multinomial logistic regression of the group on the basis φ.
+
+    Minimizes Σᵢ −ωᵢ log ρ(aᵢ|zᵢ) + (κ/2) Σ_k ‖w_k − w̄‖² by damped Newton steps.
+
+    Parameters
+    ----------
+    basis : {"quadratic", "linear"}
+        φ of the standardized inputs. The quadratic one is exact for normal data.
+    kappa : float
+        κ, in units of rows; the weights Ω have mean 1.
+    max_iter : int
+        Limit on Newton steps.
+    losses : {"in-sample", "leave-one-out", "balanced"}
+        Which loss estimates an entropy. Leave-one-out takes one Newton step per row in closed
+        form; "balanced" is the mean of the two, whose biases cancel to first order.
+
+    Attributes
+    ----------
+    classes_, weights_ (K, D), mean_, scale_, n_iter_, n_features_in_
+    """
+
+    def __init__(
+        self,
+        basis: str = "quadratic",
+        *,
+        kappa: float = KAPPA,
+        max_iter: int = MAX_ITER,
+        losses: str = "balanced",
+    ):
+        self.basis = basis
+        self.kappa = kappa
+        self.max_iter = max_iter
+        self.losses = losses
+
+    def _fit_rows(self, rows: Rows, basis: Basis) -> NDArray[np.float64]:
+        fit = newton(rows, basis, self.kappa, max_iter=self.max_iter)
+        self.n_iter_ = fit.n_iter
+        return np.vstack([np.zeros(basis.n_terms), fit.weights])
+
+    def _probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        return softmax(scores, axis=1)
+
+    def _row_losses(self, rows, basis):
+        fit = newton(rows, basis, self.kappa, max_iter=self.max_iter)
+        _, _, hessian = _objective(rows, basis, fit.weights, self.kappa)
+        free, terms = fit.weights.shape
+        inverse = np.linalg.pinv(hessian, hermitian=True).reshape(free, terms, free, terms)
+        blocks = [inverse[k, :, other] for k in range(free) for other in range(k + 1)]
+        collapsed = basis.collapse(np.stack(blocks))
+        return get_kernels().logistic_row_losses(rows, basis, fit.weights, collapsed)
+
+
+@dataclass(frozen=True)
+class LogisticFit:
+    """Weights (K − 1, D), objective per row, its gradient in u (if asked for), Newton steps."""
+
+    weights: NDArray[np.float64]
+    objective: float
+    gradient: NDArray[np.float64] | None
+    n_iter: int
+
+
+def newton(
+    rows: Rows,
+    basis: Basis,
+    kappa: float = KAPPA,
+    *,
+    start: NDArray[np.float64] | None = None,
+    max_iter: int = MAX_ITER,
+    want_gradient: bool = False,
+) -> LogisticFit:
+    """Fit by Newton steps, halving a step that does not improve the objective.
+
+    The last step is followed by a light pass without a Hessian, which also gives the gradient of
+    the objective with respect to the standardized scores at fixed weights. At the optimum that is
+    its total derivative (envelope theorem).
+    """
+    if not kappa > 0:
+        raise ValueError(f"`kappa` must be positive, got {kappa}.")
+    n = len(rows.s)
+    cold = _cold_start(rows, basis)
+    weights = cold if start is None else start
+    objective, score, hessian = _objective(rows, basis, weights, kappa)
+    if start is not None and not objective <= _cold_objective(rows):
+        # Worse than knowing nothing: the data have moved too far for the old weights to help.
+        weights = cold
+        objective, score, hessian = _objective(rows, basis, weights, kappa)
+    converged = False
+    iteration = 0
+    for iteration in range(1, max_iter + 1):
+        step = _solve(hessian, score)
+        decrement = float(score.ravel() @ step.ravel()) / n
+        if decrement <= LAST_STEP:
+            converged = True
+            break
+        size, floor = 1.0, 1e-12 * abs(objective)
+        while True:
+            trial = _objective(rows, basis, weights + size * step, kappa)
+            if trial[0] <= objective + floor or size < 1e-8:
+                break
+            size *= 0.5
+        weights = weights + size * step
+        objective, score, hessian = trial
+    if not converged:
+        step = _solve(hessian, score)
+        warnings.warn(
+            f"The logistic classifier of the group did not converge in {max_iter} Newton steps. "
+            "Hint: raise `max_iter` or `kappa`.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    last = weights + step
+    loss, _, _, gradient = kernels_for(rows).logistic_pass(rows, basis, last, False, want_gradient)
+    final = (loss + 0.5 * kappa * _penalty(last)[0]) / n
+    if gradient is not None:
+        gradient /= -n
+    return LogisticFit(last, final, gradient, iteration)
+
+
+def _objective(rows: Rows, basis: Basis, weights, kappa: float):
+    """Objective per row, its negative gradient and Hessian (both summed over rows)."""
+    loss, score, moments, _ = kernels_for(rows).logistic_pass(rows, basis, weights, True, False)
+    free, terms = weights.shape
+    size, slope, form = _penalty(weights)
+    hessian = np.empty((free, terms, free, terms))
+    blocks = iter(basis.gram(moments))
+    for k in range(free):
+        for other in range(k + 1):
+            hessian[k, :, other] = hessian[other, :, k] = next(blocks)
+    hessian = hessian.reshape(free * terms, free * terms)
+    hessian += kappa * form
+    return (loss + 0.5 * kappa * size) / len(rows.s), score - kappa * slope, hessian
+
+
+def _penalty(weights: NDArray[np.float64]):
+    """Σ_k ‖w_k − w̄‖² over all K groups without intercepts, half its gradient, half its Hessian."""
+    free, terms = weights.shape
+    center = np.eye(free) - 1.0 / (free + 1)
+    mask = np.ones(terms)
+    mask[0] = 0.0
+    slope = (center @ weights) * mask
+    return float((weights * slope).sum()), slope, np.kron(center, np.diag(mask))
+
+
+def _solve(hessian, score):
+    size = np.trace(hessian) / len(hessian)
+    ridge = 1e-14 * size * np.eye(len(hessian))
+    try:
+        return cho_solve(cho_factor(hessian + ridge), score.ravel()).reshape(score.shape)
+    except np.linalg.LinAlgError:
+        # Probabilities of 0 and 1 flatten the objective beyond rounding.
+        return np.linalg.lstsq(hessian, score.ravel(), rcond=1e-13)[0].reshape(score.shape)
+
+
+def _cold_start(rows: Rows, basis: Basis) -> NDArray[np.float64]:
+    """Intercepts at the log odds of the group shares."""
+    out = np.zeros((rows.n_groups - 1, basis.n_terms))
+    out[:, 0] = np.log(rows.shares[1:] / rows.shares[0])
+    return out
+
+
+def _cold_objective(rows: Rows) -> float:
+    """H(A), the objective at the cold start."""
+    return float(-(rows.shares * np.log(rows.shares)).sum()) + 1e-9
+
+
+class LogisticTerm:
+    """L = −(penalized log loss per row) and its gradient; warm-started from call to call.
+
+    The penalized objective, not the bare loss: its gradient at fixed weights is then exact by the
+    envelope theorem, and the penalty (κ/2n)‖w‖² is far below sampling error.
+    """
+
+    def __init__(self, basis: Basis, kappa: float = KAPPA):
+        self.basis, self.kappa = basis, kappa
+        self._weights: NDArray[np.float64] | None = None
+
+    def value(self, rows: Rows) -> float:
+        return -newton(rows, self.basis, self.kappa, start=self._weights).objective
+
+    def value_and_grad(self, rows: Rows) -> tuple[float, NDArray[np.float64]]:
+        fit = newton(rows, self.basis, self.kappa, start=self._weights, want_gradient=True)
+        self._weights = fit.weights
+        assert fit.gradient is not None
+        return -fit.objective, -fit.gradient

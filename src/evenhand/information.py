@@ -1,0 +1,210 @@
+"""Entropies → measures: independence, separation and sufficiency of a score.
+
+    I = H(A | given) − H(A | joint),   normalized by H(A | given)
+
+with the pair (given, joint) of each criterion in `criteria`. H(A) uses the group shares; every
+other entropy is a weighted mean of per-row terms from an estimator (`estimation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .criteria import INDEPENDENCE, NOTHING, SEPARATION, SUFFICIENCY, Condition, Criterion
+from .estimation import EntropyEstimator, RowLosses
+from .sensitive import Groups, resolve_groups
+from .validation import check_column
+
+ESTIMATORS = ("auto", "lspc", "logistic", "fourier", "knn")
+
+
+def get_estimator(estimator: Any, random_state: Any = None) -> EntropyEstimator:
+    """An estimator of entropies by name, or the instance handed in."""
+    if isinstance(estimator, str):
+        if estimator == "auto" or estimator == "logistic":
+            from .classifiers import Logistic
+
+            return Logistic()
+        if estimator == "lspc":
+            from .classifiers import LSPC
+
+            return LSPC()
+    elif isinstance(estimator, EntropyEstimator) and not isinstance(estimator, type):
+        return estimator
+    raise ValueError(
+        f"`estimator` must be one of {', '.join(ESTIMATORS)} or an instance such as "
+        f"evenhand.LSPC(), got {estimator!r}."
+    )
+
+
+@dataclass(frozen=True)
+class Entropies:
+    """Estimated entropies of the group in nats, with what their errors need.
+
+    Attributes
+    ----------
+    mean : dict
+        H(A | condition) for each condition, () being H(A).
+    rows : dict
+        Per-row terms of each, for standard errors.
+    groups : Groups
+    """
+
+    mean: dict[Condition, float]
+    rows: dict[Condition, RowLosses]
+    groups: Groups
+
+    def nats(self, criterion: Criterion) -> float:
+        """H(A | given) − H(A | joint)."""
+        return self.mean[criterion.given] - self.mean[criterion.joint]
+
+    def normalized(self, criterion: Criterion) -> float:
+        """1 − H(A | joint) / H(A | given); 0 where nothing is left to tell about the group."""
+        normalizer = self.mean[criterion.given]
+        # Sufficiency after a score that already gives the group away: 0/0, nothing to add.
+        if normalizer <= 1e-9:
+            return 0.0
+        return self.nats(criterion) / normalizer
+
+
+def estimate_entropies(
+    criteria: Iterable[Criterion],
+    y: NDArray[np.float64] | None,
+    s: NDArray[np.float64],
+    groups: Groups,
+    estimator: EntropyEstimator,
+) -> Entropies:
+    """All entropies that the criteria need, each estimated once.
+
+    `y` and `s` are validated columns over all n rows.
+    """
+    needed: list[Condition] = []
+    for criterion in criteria:
+        for condition in (criterion.given, criterion.joint):
+            if condition != NOTHING and condition not in needed:
+                needed.append(condition)
+    variables = {"s": groups.take_known(s)}
+    if y is not None:
+        variables["y"] = groups.take_known(y)
+    rows = estimator.row_losses(variables, needed, groups)
+    mean = {NOTHING: groups.entropy}
+    for condition in needed:
+        mean[condition] = float(np.average(rows[condition].value, weights=groups.weight))
+    return Entropies(mean, dict(rows), groups)
+
+
+def _measure(
+    criterion: Criterion,
+    y_true: Any,
+    y_pred: Any,
+    sensitive_features: Any,
+    sample_weight: Any,
+    estimator: Any,
+    normalize: bool,
+) -> float:
+    s = check_column(y_pred, "y_pred")
+    y = None
+    if criterion.needs_target:
+        y = check_column(y_true, "y_true", len(s))
+    groups = resolve_groups(sensitive_features, n_rows=len(s), sample_weight=sample_weight)
+    found = estimate_entropies([criterion], y, s, groups, get_estimator(estimator))
+    return found.normalized(criterion) if normalize else found.nats(criterion)
+
+
+def independence(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    estimator: Any = "auto",
+    normalize: bool = True,
+) -> float:
+    """I(S;A) / H(A): how much a prediction tells about the group.
+
+    Parameters
+    ----------
+    y_true : (n,) array or None
+        Not used; present so that all measures share a signature.
+    y_pred : (n,) array
+        Scores.
+    sensitive_features : array, series, frame or Proxy
+        Group of each row; a frame of several columns is crossed.
+    sample_weight : (n,) array, optional
+    estimator : str or instance
+        "auto", "lspc", "logistic", "fourier", "knn", or an instance such as ``LSPC("linear")``.
+    normalize : bool
+        Divide by the entropy of the group, giving a share in [0, 1]; False returns nats.
+
+    Returns
+    -------
+    float
+        0 when predictions tell nothing about the group, 1 when they give it away. Estimates near
+        zero can come out slightly negative: that is sampling error and means "none was found".
+    """
+    return _measure(
+        INDEPENDENCE, y_true, y_pred, sensitive_features, sample_weight, estimator, normalize
+    )
+
+
+def separation(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    estimator: Any = "auto",
+    normalize: bool = True,
+) -> float:
+    """I(S;A|Y) / H(A|Y): what a prediction tells about the group beyond the true outcome.
+
+    Parameters
+    ----------
+    y_true : (n,) array
+        Targets.
+    y_pred : (n,) array
+        Scores.
+    sensitive_features, sample_weight, estimator, normalize
+        As for :func:`independence`.
+
+    Returns
+    -------
+    float
+    """
+    return _measure(
+        SEPARATION, y_true, y_pred, sensitive_features, sample_weight, estimator, normalize
+    )
+
+
+def sufficiency(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    estimator: Any = "auto",
+    normalize: bool = True,
+) -> float:
+    """I(Y;A|S) / H(A|S): what the true outcome tells about the group beyond the prediction.
+
+    Parameters
+    ----------
+    y_true : (n,) array
+        Targets.
+    y_pred : (n,) array
+        Scores.
+    sensitive_features, sample_weight, estimator, normalize
+        As for :func:`independence`.
+
+    Returns
+    -------
+    float
+    """
+    return _measure(
+        SUFFICIENCY, y_true, y_pred, sensitive_features, sample_weight, estimator, normalize
+    )

@@ -1,0 +1,378 @@
+"""H(A|Z) from neighbors: the estimator of Gao et al. for mixtures of discrete and continuous.
+
+"Estimating mutual information for discrete-continuous mixtures", NeurIPS 2017. It needs no
+classifier and no model; it does need the group of every row.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, polygamma
+
+from .criteria import Condition
+from .estimation import RowLosses
+from .sensitive import Groups
+
+# Rows a thread takes at a time; results do not depend on it.
+_CHUNK = 16_384
+
+
+@dataclass(frozen=True)
+class NeighborCounts:
+    """Other rows near each row; ρ is the distance to its k-th neighbor in its own group.
+
+    Attributes
+    ----------
+    own, own_below : (m,) int arrays
+        Other rows of the row's group at distance at most ρ, and below ρ.
+    pooled, pooled_below : (m,) int arrays
+        The same among rows of every group. Where ρ = 0 both counts "below" are −1; where a row is
+        alone in its group all four are 0.
+    mass : (m, 4) float array or None
+        With weights: Σw and Σw² over `own`, Σw and Σw² over `pooled`.
+    """
+
+    own: NDArray[np.int64]
+    own_below: NDArray[np.int64]
+    pooled: NDArray[np.int64]
+    pooled_below: NDArray[np.int64]
+    mass: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True)
+class KNN:
+    r"""Mixed k-nearest-neighbor estimator of information about the group.
+
+    .. math:: I(Z;A) = \frac1n \sum_i \psi(\tilde k_i) - \psi(m_i) + \log n - \psi(n_{a_i})
+
+    with :math:`\rho_i` the max-norm distance from row i to its k-th nearest neighbor in its own
+    group, :math:`m_i` the other rows of any group at distance at most :math:`\rho_i` and
+    :math:`n_a` the size of group a. :math:`\tilde k_i = k`, but where :math:`\rho_i = 0` it is
+    the rows of the group at distance zero, and both counts then include row i itself. Conditional
+    information follows by the chain rule, I(S;A|Y) = I(S,Y;A) − I(Y;A).
+
+    Parameters
+    ----------
+    n_neighbors : int
+        k. In a group of n_a ≤ k rows, n_a − 1 is used; a row alone in its group contributes no
+        information.
+    n_jobs : int, optional
+        Threads; −1 means all processors, None means one. The result is the same for any number.
+
+    Notes
+    -----
+    Variables are divided by their standard deviation, so that the max norm does not depend on
+    units. Neighbors are exact: sorted values in one dimension, a k-d tree in two.
+
+    *Ties.* The paper's text has log(m + 1) in place of ψ(m); its authors' code has ψ, which is
+    the unbiased choice, m being negative binomial with E ψ(m) = ψ(k) − log P(a|z). For distances
+    tied at :math:`\rho_i > 0`, as they are on rounded values, the text counts all tied rows and
+    the code none, and either can be wrong by half the entropy. Here ψ(m) is replaced by its
+    expectation were those ties broken at random: of :math:`t` tied rows of the group the j-th is
+    the k-th neighbor, and :math:`j u / (t + 1)` of the :math:`u` tied rows of other groups come
+    before it on average. Without ties, and where :math:`\rho_i = 0`, this is the authors'
+    estimator unchanged.
+
+    *Weights.* Balls are found by counting rows. Inside one, the mean weight of the group relative
+    to that of all rows corrects the ratio :math:`\tilde k_i / m_i`, less the bias that the
+    logarithm of a mean of few weights has. Rows of zero weight are left out.
+
+    Near zero the estimate can fall slightly below zero; it is not clipped.
+    """
+
+    n_neighbors: int = 5
+    n_jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n_neighbors, bool) or not isinstance(self.n_neighbors, int | np.integer):
+            raise TypeError(f"`n_neighbors` must be an integer, got {self.n_neighbors!r}.")
+        if self.n_neighbors < 1:
+            raise ValueError(f"`n_neighbors` must be at least 1, got {self.n_neighbors}.")
+
+    def row_losses(
+        self,
+        variables: Mapping[str, NDArray[np.float64]],
+        conditions: Sequence[Condition],
+        groups: Groups,
+    ) -> dict[Condition, RowLosses]:
+        """Per-row terms of H(A|Z); see :class:`~evenhand.estimation.EntropyEstimator`."""
+        if groups.codes is None:
+            raise ValueError(
+                "`sensitive_features` must be known groups for the 'knn' estimator, got "
+                "membership probabilities. Hint: use estimator='logistic' or 'auto' with a Proxy."
+            )
+        used = None if groups.weight is None else groups.weight > 0
+        if used is None or used.all():
+            used = slice(None)
+        codes = groups.codes[used]
+        weight = None if groups.weight is None else groups.weight[used]
+        scaled = {
+            name: _unit_spread(np.asarray(variables[name], dtype=np.float64)[used], weight)
+            for name in {name for condition in conditions for name in condition}
+        }
+        losses = {}
+        # A row without weight, or alone in its group, tells no more than the share of the group.
+        prior = -np.log(groups.shares)[groups.codes]
+        for condition in conditions:
+            counts = neighbor_counts(
+                [scaled[name] for name in condition],
+                codes,
+                self.n_neighbors,
+                weight=weight,
+                n_jobs=self.n_jobs,
+            )
+            value = prior.copy()
+            value[used] = _losses(counts, codes, weight, self.n_neighbors, prior[used])
+            losses[condition] = RowLosses(
+                value, value, f"{self.n_neighbors} nearest neighbors (Gao et al. 2017)"
+            )
+        return losses
+
+
+def neighbor_counts(
+    columns: Sequence[NDArray[np.float64]],
+    codes: NDArray[np.intp],
+    n_neighbors: int,
+    *,
+    weight: NDArray[np.float64] | None = None,
+    n_jobs: int | None = None,
+) -> NeighborCounts:
+    """Count neighbors of each row within its group and in the sample.
+
+    Parameters
+    ----------
+    columns : one or two (m,) arrays
+        Coordinates; distances are the greatest over them.
+    codes : (m,) int array
+        Group of each row.
+    n_neighbors : int
+        k, lowered to the size of the group less one where that is smaller.
+    weight : (m,) array, optional
+        Positive weights, to be added up over each ball.
+    n_jobs : int, optional
+        Threads.
+    """
+    codes = np.ascontiguousarray(codes, dtype=np.int64)
+    sizes = np.bincount(codes)
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    masses = None if weight is None else np.column_stack([weight, np.square(weight)])
+    threads = (os.cpu_count() or 1) if n_jobs == -1 else max(n_jobs or 1, 1)
+    count = {1: _count_line, 2: _count_plane}[len(columns)]
+    with ThreadPoolExecutor(threads) as pool:
+        run = _run_all if threads == 1 else lambda tasks: list(pool.map(lambda task: task(), tasks))
+        counts, mass = count(columns, codes, starts, n_neighbors, masses, run)
+    if mass is not None:
+        assert masses is not None
+        mass -= np.column_stack([masses, masses])
+    return NeighborCounts(counts[:, 0], counts[:, 1], counts[:, 2], counts[:, 3], mass)
+
+
+_Tasks = Iterable[Callable[[], Any]]
+_Run = Callable[[_Tasks], object]
+_Counted = tuple[NDArray[np.int64], NDArray[np.float64] | None]
+
+
+def _run_all(tasks: _Tasks) -> None:
+    for task in tasks:
+        task()
+
+
+def _count_line(
+    columns: Sequence[NDArray[np.float64]],
+    codes: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    n_neighbors: int,
+    masses: NDArray[np.float64] | None,
+    run: _Run,
+) -> _Counted:
+    from ._kernels import neighbors as kernels
+
+    z = np.ascontiguousarray(columns[0])
+    order = np.argsort(z)
+    pooled = z[order]
+    rows, places = kernels.group_order(order, codes, starts)
+    own = pooled[places]
+    counts = np.zeros((len(z), 4), dtype=np.int64)
+    bounds = np.zeros((len(z), 4), dtype=np.int64)
+
+    def tasks() -> Iterable[Callable[[], Any]]:
+        for low, high in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+            k = min(n_neighbors, high - low - 1)
+            for begin in range(low, high if k > 0 else low, _CHUNK):
+                end = min(begin + _CHUNK, high)
+                args = (own, places, pooled, low, high, begin, end, k, counts, bounds)
+                yield lambda args=args: kernels.count_line(*args)
+
+    run(tasks())
+    out = np.empty_like(counts)
+    out[rows] = counts
+    if masses is None:
+        return out, None
+    mass = np.empty((len(z), 4))
+    for side, ordered in ((0, rows), (2, order)):
+        prefix = _running_sums(masses[ordered])
+        first, last = bounds[:, side], bounds[:, side + 1]
+        mass[rows, side : side + 2] = prefix[last + 1] - prefix[first]
+    return out, mass
+
+
+@dataclass(frozen=True)
+class _Tree:
+    points: NDArray[np.float64]
+    rows: NDArray[np.int64]
+    low: int
+    high: int
+    depth: int
+    spans: NDArray[np.int64]
+    boxes: NDArray[np.float64]
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        return self.points, self.rows, self.spans, self.boxes, 2**self.depth - 1
+
+    def chunks(self, leaf_size: int) -> Iterable[tuple[int, int]]:
+        first, step = 2**self.depth - 1, max(_CHUNK // leaf_size, 1)
+        for begin in range(first, 2 * first + 1, step):
+            yield begin, min(begin + step, 2 * first + 1)
+
+
+def _new_tree(
+    points: NDArray[np.float64], rows: NDArray[np.int64], low: int, high: int, leaf_size: int
+) -> _Tree:
+    depth = max(int(np.ceil(np.log2((high - low) / leaf_size))), 0)
+    nodes = 2 ** (depth + 1) - 1
+    spans, boxes = np.empty((nodes, 2), dtype=np.int64), np.empty((nodes, 4))
+    return _Tree(points, rows, low, high, depth, spans, boxes)
+
+
+def _count_plane(
+    columns: Sequence[NDArray[np.float64]],
+    codes: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    n_neighbors: int,
+    masses: NDArray[np.float64] | None,
+    run: _Run,
+) -> _Counted:
+    from ._kernels import neighbors as kernels
+
+    points = np.column_stack(columns)
+    n, leaf_size = len(points), kernels.LEAF_SIZE
+    rows, _ = kernels.group_order(np.arange(n), codes, starts)
+    own_points = points[rows]
+    pooled = _new_tree(points, np.arange(n), 0, n, leaf_size)
+    # A row alone in its group has no neighbor, and keeps the radius that marks it.
+    own = [
+        _new_tree(own_points, rows, low, high, leaf_size)
+        for low, high in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
+        if high - low > 1
+    ]
+    run(
+        lambda t=t: kernels.build_tree(  # type: ignore[misc]
+            t.points, t.rows, t.low, t.high, t.depth, t.spans, t.boxes
+        )
+        for t in (pooled, *own)
+    )
+    radius = np.full(n, -1.0)
+    counts = np.zeros((n, 4), dtype=np.int64)
+    run(
+        lambda t=t, a=a, b=b: kernels.nearest_plane(  # type: ignore[misc]
+            *t.arrays, a, b, min(n_neighbors, t.high - t.low - 1), radius, counts
+        )
+        for t in own
+        for a, b in t.chunks(leaf_size)
+    )
+    run(
+        lambda a=a, b=b: kernels.count_plane(*pooled.arrays, a, b, radius, counts)  # type: ignore[misc]
+        for a, b in pooled.chunks(leaf_size)
+    )
+    if masses is None:
+        return counts, None
+    mass = np.zeros((2, n, 2))
+    own_prefix = _running_sums(masses[rows])
+    pooled_prefix = _running_sums(masses[pooled.rows])
+    run(
+        lambda t=t, a=a, b=b, prefix=prefix, out=out: kernels.mass_plane(  # type: ignore[misc]
+            *t.arrays, a, b, radius, prefix, out
+        )
+        for trees, prefix, out in ((own, own_prefix, mass[0]), ([pooled], pooled_prefix, mass[1]))
+        for t in trees
+        for a, b in t.chunks(leaf_size)
+    )
+    return counts, np.concatenate(mass, axis=1)
+
+
+def _running_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    out = np.zeros((len(values) + 1, values.shape[1]))
+    np.cumsum(values, axis=0, out=out[1:])
+    return out
+
+
+def _unit_spread(
+    values: NDArray[np.float64], weight: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """Divide by the standard deviation; not centered, which would round the values."""
+    largest = np.abs(values).max(initial=0.0)
+    if largest == 0.0:
+        return values
+    values = values / largest  # the variance of values near the largest float overflows
+    mean = np.average(values, weights=weight)
+    spread = np.sqrt(np.average(np.square(values - mean), weights=weight))
+    return values / spread if spread > 1e-12 else values
+
+
+def _losses(
+    counts: NeighborCounts,
+    codes: NDArray[np.intp],
+    weight: NDArray[np.float64] | None,
+    n_neighbors: int,
+    prior: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Row terms of H(A|Z): −log P(a) minus the row's term of I(Z;A)."""
+    sizes = np.bincount(codes)[codes]
+    alone = sizes == 1
+    same = counts.own_below < 0
+    k = np.maximum(np.where(same, counts.own + 1, np.minimum(n_neighbors, sizes - 1)), 1)
+    m = np.maximum(counts.pooled + same, 1).astype(np.float64)
+    losses = digamma(m)
+    tied = np.flatnonzero((counts.pooled - counts.pooled_below > 1) & ~same)
+    losses[tied] = _tied_digamma(counts, tied, k[tied])
+    losses += digamma(sizes) - digamma(k) - np.log(sizes)
+    if weight is not None:
+        assert counts.mass is not None
+        losses += _log_mean(counts.pooled, counts.mass[:, 2:], weight)
+        losses -= _log_mean(counts.own, counts.mass[:, :2], weight)
+    return np.where(alone, prior, losses)
+
+
+def _tied_digamma(
+    counts: NeighborCounts, rows: NDArray[np.intp], k: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """E ψ(m) over random orders of the rows tied at ρ, to second order.
+
+    Rows of other groups before the j-th of t own ones are negative hypergeometric.
+    """
+    own_below, pooled_below = counts.own_below[rows], counts.pooled_below[rows]
+    t = (counts.own[rows] - own_below).astype(np.float64)
+    u = counts.pooled[rows] - pooled_below - t
+    j = k - own_below
+    mean = pooled_below + j + u * j / (t + 1.0)
+    variance = u * j * (t + u + 1.0) * (t - j + 1.0) / (np.square(t + 1.0) * (t + 2.0))
+    return digamma(mean) + 0.5 * polygamma(2, mean) * variance
+
+
+def _log_mean(
+    count: NDArray[np.int64], mass: NDArray[np.float64], weight: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Log of the mean of `count` weights, less the bias −Var(w) / (2 count mean²)."""
+    number = np.maximum(count, 1)
+    # Differences of running sums can lose a weight far smaller than its neighbors'.
+    mean = np.maximum(mass[:, 0] / number, weight.min())
+    variance = np.maximum(mass[:, 1] / number - np.square(mean), 0.0)
+    return np.log(mean) + variance / (2.0 * np.maximum(number - 1, 1) * np.square(mean))

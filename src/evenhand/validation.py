@@ -1,0 +1,58 @@
+"""Checks of arrays that users hand in, with messages that say what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+
+def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[np.float64]:
+    """A finite 1-D float64 array from any numeric column.
+
+    Parameters
+    ----------
+    values : array, series or one-column frame
+    name : str
+        The argument's name, for messages.
+    n_rows : int, optional
+        The length it must have.
+    """
+    if values is None:
+        raise ValueError(f"`{name}` must be given, got None.")
+    native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(native, nw.DataFrame | nw.Series):
+        values = native.to_numpy()
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(
+            f"`{name}` must be 1-D, got shape {array.shape}. Hint: pass one column at a time."
+        )
+    if array.dtype.kind not in "iufb":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"`{name}` must be numbers, got values of type {array.dtype} such as "
+                f"{array[:1].tolist()[0]!r}."
+            ) from None
+    array = np.ascontiguousarray(array, dtype=np.float64)
+    if n_rows is not None and len(array) != n_rows:
+        raise ValueError(f"`{name}` must have one entry per row: got {len(array)} for {n_rows}.")
+    if not len(array):
+        raise ValueError(f"`{name}` must hold at least one row, got none.")
+    # A sum is finite unless an entry is not (or overflows): one pass, nothing allocated.
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite(array.sum())
+    if not finite and not np.isfinite(array).all():
+        bad = np.flatnonzero(~np.isfinite(array))
+        what = "NaN" if np.isnan(array[bad]).any() else "infinity"
+        raise ValueError(
+            f"`{name}` must be finite: {len(bad)} of {len(array)} rows are {what}, the first at "
+            f"row {bad[0]}. Hint: drop or impute these rows first."
+        )
+    return array
