@@ -57,6 +57,8 @@ class BasisClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         weight = check_weight(sample_weight, len(y))
+        if weight is not None and not weight.all():
+            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         self.classes_, codes = np.unique(y, return_inverse=True)
         self.mean_ = np.average(X, axis=0, weights=weight)
         spread = np.sqrt(np.average((X - self.mean_) ** 2, axis=0, weights=weight))
@@ -66,8 +68,7 @@ class BasisClassifier(ClassifierMixin, BaseEstimator):
             # scikit-learn's convention: a single class is predicted with certainty.
             self.weights_ = np.zeros((1, basis.n_terms))
             return self
-        if weight is not None:
-            weight = weight / weight.mean()
+        # Weights as they are, not scaled to mean 1: an integer weight is then a repeated row.
         groups = Groups(tuple(self.classes_), codes, None, weight, None, len(y))
         rows = make_rows(groups)._replace(s=(X - self.mean_) / self.scale_)
         self.weights_ = self._fit_rows(rows, basis)
@@ -91,7 +92,8 @@ class BasisClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
 
     def row_losses(
         self,

@@ -1,0 +1,111 @@
+"""The feature matrix, read in blocks of rows: products and moments without a copy of X.
+
+Dense arrays of either order and either float type, sparse matrices, and a few dense columns
+appended to either. All sums are in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Vector = NDArray[np.float64]
+BLOCK_BYTES = 2**21
+
+
+class Design:
+    """X (n, d), with optional extra dense columns E (n, e): the matrix [X, E]."""
+
+    def __init__(self, X: Any, extra: NDArray[np.float64] | None = None):
+        self.X = X
+        self.extra = extra
+        self.n = X.shape[0]
+        self.d = X.shape[1] + (0 if extra is None else extra.shape[1])
+        self._rows = max(256, BLOCK_BYTES // (8 * max(self.d, 1)))
+        self._direct = not sparse.issparse(X) and X.dtype == np.float64
+
+    def _blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        for start in range(0, self.n, self._rows):
+            rows = slice(start, min(start + self._rows, self.n))
+            block = self.X[rows]
+            if sparse.issparse(block):
+                block = block.toarray()
+            block = block.astype(np.float64, copy=False)
+            if self.extra is not None:
+                block = np.hstack([block, self.extra[rows]])
+            yield rows, block
+
+    def forward(self, theta: Vector) -> Vector:
+        """[X, E]·θ."""
+        k = self.X.shape[1]
+        if self._direct or sparse.issparse(self.X):
+            out = np.asarray(self.X @ theta[:k], dtype=np.float64)
+        else:
+            out = np.empty(self.n)
+            for start in range(0, self.n, self._rows):
+                rows = slice(start, start + self._rows)
+                out[rows] = self.X[rows].astype(np.float64) @ theta[:k]
+        if self.extra is not None:
+            out += self.extra @ theta[k:]
+        return out
+
+    def backward(self, r: Vector) -> Vector:
+        """[X, E]ᵀ·r."""
+        if self._direct or sparse.issparse(self.X):
+            out = np.asarray(self.X.T @ r, dtype=np.float64)
+        else:
+            out = np.zeros(self.X.shape[1])
+            for start in range(0, self.n, self._rows):
+                rows = slice(start, start + self._rows)
+                out += self.X[rows].astype(np.float64).T @ r[rows]
+        return out if self.extra is None else np.concatenate([out, self.extra.T @ r])
+
+    def take(self, rows: NDArray[np.intp]) -> Design:
+        """Some of the rows, copied."""
+        return Design(self.X[rows], None if self.extra is None else self.extra[rows])
+
+    def moments(
+        self, y: Vector, weight: Vector | None, center: bool
+    ) -> tuple[Vector, NDArray[np.float64], Vector]:
+        """Weighted column means, second moments XᵀΩX/n and XᵀΩy/n, about the means if `center`.
+
+        One pass. The blocks are shifted by a rough mean first, so that centering afterwards does
+        not subtract large numbers from each other.
+        """
+        mean = np.zeros(self.d)
+        gram = np.zeros((self.d, self.d))
+        cross = np.zeros(self.d)
+        shift = np.zeros(self.d)
+        if sparse.issparse(self.X) and self.extra is None:
+            w = np.ones(self.n) if weight is None else weight
+            mean = self.X.T @ w / self.n
+            gram = np.asarray((self.X.T @ self.X.multiply(w[:, None]).tocsr()).todense()) / self.n
+            cross = self.X.T @ (w * y) / self.n
+        else:
+            for rows, block in self._blocks():
+                if center:
+                    if rows.start == 0:
+                        shift = block.mean(axis=0)
+                    block = block - shift
+                right = y[rows]
+                if weight is not None:
+                    mean += weight[rows] @ block
+                    root = np.sqrt(weight[rows])
+                    block = block * root[:, None]
+                    right = right * root
+                else:
+                    mean += block.sum(axis=0)
+                gram += block.T @ block
+                cross += block.T @ right
+            mean /= self.n
+            gram /= self.n
+            cross /= self.n
+        if center:
+            mean_y = float(y.mean() if weight is None else weight @ y / self.n)
+            gram -= np.outer(mean, mean)
+            cross -= mean * mean_y
+        return mean + shift, gram, cross
