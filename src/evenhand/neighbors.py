@@ -6,8 +6,7 @@ classifier and no model; it does need the group of every row.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -63,13 +62,12 @@ class KNN:
     n_neighbors : int
         k. In a group of n_a ≤ k rows, n_a − 1 is used; a row alone in its group contributes no
         information.
-    n_jobs : int, optional
-        Threads; −1 means all processors, None means one. The result is the same for any number.
 
     Notes
     -----
     Variables are divided by their standard deviation, so that the max norm does not depend on
-    units. Neighbors are exact: sorted values in one dimension, a k-d tree in two.
+    units. Neighbors are exact: sorted values in one dimension, a k-d tree in two. Threads share the
+    work and do not change the result.
 
     *Ties.* The paper's text has log(m + 1) in place of ψ(m); its authors' code has ψ, which is
     the unbiased choice, m being negative binomial with E ψ(m) = ψ(k) − log P(a|z). For distances
@@ -81,14 +79,13 @@ class KNN:
     estimator unchanged.
 
     *Weights.* Balls are found by counting rows. Inside one, the mean weight of the group relative
-    to that of all rows corrects the ratio :math:`\tilde k_i / m_i`, less the bias that the
-    logarithm of a mean of few weights has. Rows of zero weight are left out.
+    to that of all rows corrects the ratio :math:`\tilde k_i / m_i`, with most of the bias that
+    the logarithm of a mean of few weights has taken off. Rows of zero weight are left out.
 
     Near zero the estimate can fall slightly below zero; it is not clipped.
     """
 
     n_neighbors: int = 5
-    n_jobs: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.n_neighbors, bool) or not isinstance(self.n_neighbors, int | np.integer):
@@ -108,9 +105,7 @@ class KNN:
                 "`sensitive_features` must be known groups for the 'knn' estimator, got "
                 "membership probabilities. Hint: use estimator='logistic' or 'auto' with a Proxy."
             )
-        used = None if groups.weight is None else groups.weight > 0
-        if used is None or used.all():
-            used = slice(None)
+        used: Any = slice(None) if groups.weight is None else groups.weight > 0
         codes = groups.codes[used]
         weight = None if groups.weight is None else groups.weight[used]
         scaled = {
@@ -126,7 +121,6 @@ class KNN:
                 codes,
                 self.n_neighbors,
                 weight=weight,
-                n_jobs=self.n_jobs,
             )
             value = prior.copy()
             value[used] = _losses(counts, codes, weight, self.n_neighbors, prior[used])
@@ -142,7 +136,6 @@ def neighbor_counts(
     n_neighbors: int,
     *,
     weight: NDArray[np.float64] | None = None,
-    n_jobs: int | None = None,
 ) -> NeighborCounts:
     """Count neighbors of each row within its group and in the sample.
 
@@ -156,32 +149,35 @@ def neighbor_counts(
         k, lowered to the size of the group less one where that is smaller.
     weight : (m,) array, optional
         Positive weights, to be added up over each ball.
-    n_jobs : int, optional
-        Threads.
     """
     codes = np.ascontiguousarray(codes, dtype=np.int64)
     sizes = np.bincount(codes)
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     masses = None if weight is None else np.column_stack([weight, np.square(weight)])
-    threads = (os.cpu_count() or 1) if n_jobs == -1 else max(n_jobs or 1, 1)
     count = {1: _count_line, 2: _count_plane}[len(columns)]
-    with ThreadPoolExecutor(threads) as pool:
-        run = _run_all if threads == 1 else lambda tasks: list(pool.map(lambda task: task(), tasks))
-        counts, mass = count(columns, codes, starts, n_neighbors, masses, run)
+    counts, mass = count(columns, codes, starts, n_neighbors, masses)
     if mass is not None:
         assert masses is not None
         mass -= np.column_stack([masses, masses])
     return NeighborCounts(counts[:, 0], counts[:, 1], counts[:, 2], counts[:, 3], mass)
 
 
-_Tasks = Iterable[Callable[[], Any]]
-_Run = Callable[[_Tasks], object]
 _Counted = tuple[NDArray[np.int64], NDArray[np.float64] | None]
 
 
-def _run_all(tasks: _Tasks) -> None:
-    for task in tasks:
-        task()
+def _run(kernel: Any, calls: Iterable[tuple[Any, ...]]) -> None:
+    """Make the calls, which write to separate rows, on as many threads as are allowed."""
+    from ._kernels.threads import n_threads
+
+    threads = n_threads()
+    calls = list(calls)
+    if threads == 1 or len(calls) == 1:
+        for call in calls:
+            kernel(*call)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for job in [pool.submit(kernel, *call) for call in calls]:
+            job.result()
 
 
 def _count_line(
@@ -190,7 +186,6 @@ def _count_line(
     starts: NDArray[np.int64],
     n_neighbors: int,
     masses: NDArray[np.float64] | None,
-    run: _Run,
 ) -> _Counted:
     from ._kernels import neighbors as kernels
 
@@ -202,15 +197,13 @@ def _count_line(
     counts = np.zeros((len(z), 4), dtype=np.int64)
     bounds = np.zeros((len(z), 4), dtype=np.int64)
 
-    def tasks() -> Iterable[Callable[[], Any]]:
-        for low, high in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-            k = min(n_neighbors, high - low - 1)
-            for begin in range(low, high if k > 0 else low, _CHUNK):
-                end = min(begin + _CHUNK, high)
-                args = (own, places, pooled, low, high, begin, end, k, counts, bounds)
-                yield lambda args=args: kernels.count_line(*args)
-
-    run(tasks())
+    calls = []
+    for low, high in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+        k = min(n_neighbors, high - low - 1)
+        for begin in range(low, high if k > 0 else low, _CHUNK):
+            end = min(begin + _CHUNK, high)
+            calls.append((own, places, pooled, low, high, begin, end, k, counts, bounds))
+    _run(kernels.count_line, calls)
     out = np.empty_like(counts)
     out[rows] = counts
     if masses is None:
@@ -258,7 +251,6 @@ def _count_plane(
     starts: NDArray[np.int64],
     n_neighbors: int,
     masses: NDArray[np.float64] | None,
-    run: _Run,
 ) -> _Counted:
     from ._kernels import neighbors as kernels
 
@@ -273,37 +265,38 @@ def _count_plane(
         for low, high in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
         if high - low > 1
     ]
-    run(
-        lambda t=t: kernels.build_tree(  # type: ignore[misc]
-            t.points, t.rows, t.low, t.high, t.depth, t.spans, t.boxes
-        )
-        for t in (pooled, *own)
+    trees = (pooled, *own)
+    _run(
+        kernels.build_tree,
+        ((t.points, t.rows, t.low, t.high, t.depth, t.spans, t.boxes) for t in trees),
     )
     radius = np.full(n, -1.0)
     counts = np.zeros((n, 4), dtype=np.int64)
-    run(
-        lambda t=t, a=a, b=b: kernels.nearest_plane(  # type: ignore[misc]
-            *t.arrays, a, b, min(n_neighbors, t.high - t.low - 1), radius, counts
-        )
-        for t in own
-        for a, b in t.chunks(leaf_size)
+    _run(
+        kernels.nearest_plane,
+        (
+            (*t.arrays, *span, min(n_neighbors, t.high - t.low - 1), radius, counts)
+            for t in own
+            for span in t.chunks(leaf_size)
+        ),
     )
-    run(
-        lambda a=a, b=b: kernels.count_plane(*pooled.arrays, a, b, radius, counts)  # type: ignore[misc]
-        for a, b in pooled.chunks(leaf_size)
+    _run(
+        kernels.count_plane,
+        ((*pooled.arrays, *span, radius, counts) for span in pooled.chunks(leaf_size)),
     )
     if masses is None:
         return counts, None
     mass = np.zeros((2, n, 2))
-    own_prefix = _running_sums(masses[rows])
-    pooled_prefix = _running_sums(masses[pooled.rows])
-    run(
-        lambda t=t, a=a, b=b, prefix=prefix, out=out: kernels.mass_plane(  # type: ignore[misc]
-            *t.arrays, a, b, radius, prefix, out
-        )
-        for trees, prefix, out in ((own, own_prefix, mass[0]), ([pooled], pooled_prefix, mass[1]))
-        for t in trees
-        for a, b in t.chunks(leaf_size)
+    prefixes = [_running_sums(masses[rows])] * len(own)
+    prefixes.insert(0, _running_sums(masses[pooled.rows]))
+    outs = [mass[1], *[mass[0]] * len(own)]
+    _run(
+        kernels.mass_plane,
+        (
+            (*t.arrays, *span, radius, prefix, out)
+            for t, prefix, out in zip(trees, prefixes, outs, strict=True)
+            for span in t.chunks(leaf_size)
+        ),
     )
     return counts, np.concatenate(mass, axis=1)
 
@@ -345,9 +338,7 @@ def _losses(
     losses[tied] = _tied_digamma(counts, tied, k[tied])
     losses += digamma(sizes) - digamma(k) - np.log(sizes)
     if weight is not None:
-        assert counts.mass is not None
-        losses += _log_mean(counts.pooled, counts.mass[:, 2:], weight)
-        losses -= _log_mean(counts.own, counts.mass[:, :2], weight)
+        losses += _weight_ratio(counts, weight.min())
     return np.where(alone, prior, losses)
 
 
@@ -367,12 +358,25 @@ def _tied_digamma(
     return digamma(mean) + 0.5 * polygamma(2, mean) * variance
 
 
+def _weight_ratio(counts: NeighborCounts, least: float) -> NDArray[np.float64]:
+    """Log of the mean weight near each row, over that of its own group there."""
+    assert counts.mass is not None
+    pooled = _log_mean(counts.pooled, counts.mass[:, 2:], least)
+    return pooled - _log_mean(counts.own, counts.mass[:, :2], least)
+
+
 def _log_mean(
-    count: NDArray[np.int64], mass: NDArray[np.float64], weight: NDArray[np.float64]
+    count: NDArray[np.int64], mass: NDArray[np.float64], least: float
 ) -> NDArray[np.float64]:
-    """Log of the mean of `count` weights, less the bias −Var(w) / (2 count mean²)."""
-    number = np.maximum(count, 1)
+    """Estimate log E[w] from Σw and Σw² of `count` weights.
+
+    The log of their mean is low by log c − ψ(c) ≈ 1/2c + 1/12c² if they are gamma with c the sum
+    of their shapes; c is told from Σw²/(Σw)², whose expectation is then (c + count)/(count(c + 1)).
+    """
+    number = np.maximum(count, 1.0)
     # Differences of running sums can lose a weight far smaller than its neighbors'.
-    mean = np.maximum(mass[:, 0] / number, weight.min())
-    variance = np.maximum(mass[:, 1] / number - np.square(mean), 0.0)
-    return np.log(mean) + variance / (2.0 * np.maximum(number - 1, 1) * np.square(mean))
+    mean = np.maximum(mass[:, 0] / number, least)
+    relative = np.maximum(mass[:, 1] / (number * np.square(mean)) - 1.0, 1e-12)
+    # c ≥ 1 keeps one overwhelming weight from being read as no information at all.
+    shape = np.maximum((number - 1.0) / relative - 1.0, 1.0)
+    return np.log(mean) + np.where(number > 1, 1 / (2 * shape) + 1 / (12 * shape**2), 0.0)

@@ -1,0 +1,437 @@
+"""Exact neighbor counts in one and two dimensions, with the max norm.
+
+For row i, with ρᵢ the distance to its k-th nearest neighbor *in its own group*, the kernels count
+the other rows of the group and of the whole sample at distance at most ρᵢ and below ρᵢ. One
+dimension needs only the sorted values. Two use a balanced k-d tree, walked from the leaf that
+holds the row upward, with each node's tight box: a node wholly inside the ball is counted without
+looking at its rows, so that point masses cost no more than anything else.
+
+Distances within `_TOLERANCE` units in the last place count as equal. Values on a lattice (a target
+rounded to 0.01) are not exactly equidistant in binary, and which of them came out "below" would
+otherwise depend on the user's units.
+
+Ties are settled here and only here; what the counts mean is decided by the caller. Every kernel
+works on a range of rows and writes only to them, so that threads can share the work and cannot
+change the result.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+_TOLERANCE = 8 * np.finfo(np.float64).eps
+# Rows per leaf: enough to make the walk short, few enough to scan in a handful of cache lines.
+LEAF_SIZE = 8
+
+
+@njit(cache=True, nogil=True)
+def group_order(order, codes, starts):
+    """Stable counting sort of `order` by group.
+
+    Returns, group after group (group g holds ``starts[g]:starts[g + 1]``), the rows and their
+    positions in `order`.
+    """
+    cursor = starts[:-1].copy()
+    rows = np.empty(len(order), np.int64)
+    places = np.empty(len(order), np.int64)
+    for i in range(len(order)):
+        at = cursor[codes[order[i]]]
+        rows[at] = order[i]
+        places[at] = i
+        cursor[codes[order[i]]] += 1
+    return rows, places
+
+
+@njit(cache=True, nogil=True)
+def _first_within(z, i, low, radius):
+    """Smallest j ≥ low with z[i] − z[j] ≤ radius, by doubling steps from i (z sorted)."""
+    inside = i
+    step = 1
+    outside = i - 1
+    while outside >= low and z[i] - z[outside] <= radius:
+        inside = outside
+        step *= 2
+        outside = inside - step
+    if outside < low:
+        outside = low - 1
+    while inside - outside > 1:
+        middle = (inside + outside) // 2
+        if z[i] - z[middle] <= radius:
+            inside = middle
+        else:
+            outside = middle
+    return inside
+
+
+@njit(cache=True, nogil=True)
+def _last_within(z, i, high, radius):
+    """Largest j < high with z[j] − z[i] ≤ radius."""
+    inside = i
+    step = 1
+    outside = i + 1
+    while outside < high and z[outside] - z[i] <= radius:
+        inside = outside
+        step *= 2
+        outside = inside + step
+    if outside > high:
+        outside = high
+    while outside - inside > 1:
+        middle = (inside + outside) // 2
+        if z[middle] - z[i] <= radius:
+            inside = middle
+        else:
+            outside = middle
+    return inside
+
+
+@njit(cache=True, nogil=True)
+def count_line(own, places, pooled, low, high, begin, end, k, counts, bounds):
+    """Neighbor counts on the line, for positions begin:end of the group at low:high.
+
+    `own` (n,) holds the values group after group, sorted within each; `places` where each of them
+    stands in `pooled`, the sorted values of all rows. `k` is at least 1 and less than high − low.
+    Into `counts` (n, 4) go the other rows of the group at distance ≤ ρ and < ρ and the other rows
+    of the sample likewise, the counts "below" being −1 where ρ = 0; into `bounds` (n, 4) the first
+    and last position at distance ≤ ρ, in `own` and in `pooled`.
+    """
+    left = max(low, begin - k)
+    for p in range(begin, end):
+        x = own[p]
+        if p > begin and x == own[p - 1]:
+            counts[p] = counts[p - 1]
+            bounds[p] = bounds[p - 1]
+            continue
+        # The best window of k + 1 positions around p only moves right as p does.
+        left = max(left, p - k)
+        while left + k + 1 < high and own[left + k + 1] - x < x - own[left]:
+            left += 1
+        radius = max(x - own[left], own[left + k] - x)
+        slack = _TOLERANCE * abs(x)
+        zero = radius <= slack
+        if zero:
+            radius = 0.0
+        else:
+            slack += _TOLERANCE * radius
+        a = _first_within(own, p, low, radius + slack)
+        b = _last_within(own, p, high, radius + slack)
+        i = places[p]
+        c = _first_within(pooled, i, 0, radius + slack)
+        d = _last_within(pooled, i, len(pooled), radius + slack)
+        bounds[p, 0] = a
+        bounds[p, 1] = b
+        bounds[p, 2] = c
+        bounds[p, 3] = d
+        counts[p, 0] = b - a
+        counts[p, 2] = d - c
+        if zero:
+            counts[p, 1] = -1
+            counts[p, 3] = -1
+        else:
+            below = max(radius - slack, 0.0)
+            counts[p, 1] = _last_within(own, p, b + 1, below) - _first_within(own, p, a, below)
+            counts[p, 3] = _last_within(pooled, i, d + 1, below) - _first_within(
+                pooled, i, c, below
+            )
+
+
+@njit(cache=True, nogil=True)
+def _select(points, rows, low, high, middle, axis):
+    """Hoare's selection: positions low:middle hold values no larger than middle:high on `axis`."""
+    last = high - 1
+    while low < last:
+        a = points[low, axis]
+        b = points[(low + last) // 2, axis]
+        c = points[last, axis]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i = low
+        j = last
+        while i <= j:
+            while points[i, axis] < pivot:
+                i += 1
+            while points[j, axis] > pivot:
+                j -= 1
+            if i <= j:
+                u = points[i, 0]
+                v = points[i, 1]
+                points[i, 0] = points[j, 0]
+                points[i, 1] = points[j, 1]
+                points[j, 0] = u
+                points[j, 1] = v
+                r = rows[i]
+                rows[i] = rows[j]
+                rows[j] = r
+                i += 1
+                j -= 1
+        if middle <= j:
+            last = j
+        elif middle >= i:
+            low = i
+        else:
+            return
+
+
+@njit(cache=True, nogil=True)
+def build_tree(points, rows, low, high, depth, spans, boxes):
+    """Order points[low:high] (and `rows` with them) into a balanced tree of 2^depth leaves.
+
+    Node j has children 2j + 1 and 2j + 2. `spans` (nodes, 2) gets each node's positions and `boxes`
+    (nodes, 4) the least x, greatest x, least y and greatest y of its points.
+    """
+    n_nodes = 2 ** (depth + 1) - 1
+    first_leaf = 2**depth - 1
+    spans[0, 0] = low
+    spans[0, 1] = high
+    for j in range(n_nodes):
+        a = spans[j, 0]
+        b = spans[j, 1]
+        x0 = np.inf
+        x1 = -np.inf
+        y0 = np.inf
+        y1 = -np.inf
+        for t in range(a, b):
+            x0 = min(x0, points[t, 0])
+            x1 = max(x1, points[t, 0])
+            y0 = min(y0, points[t, 1])
+            y1 = max(y1, points[t, 1])
+        boxes[j, 0] = x0
+        boxes[j, 1] = x1
+        boxes[j, 2] = y0
+        boxes[j, 3] = y1
+        if j < first_leaf:
+            middle = (a + b) // 2
+            if x1 - x0 >= y1 - y0:
+                if x1 > x0:
+                    _select(points, rows, a, b, middle, 0)
+            else:
+                _select(points, rows, a, b, middle, 1)
+            spans[2 * j + 1, 0] = a
+            spans[2 * j + 1, 1] = middle
+            spans[2 * j + 2, 0] = middle
+            spans[2 * j + 2, 1] = b
+
+
+@njit(cache=True, nogil=True)
+def _gap(boxes, j, x, y):
+    """Least distance from (x, y) to a point of node j could have: a lower bound."""
+    dx = max(boxes[j, 0] - x, x - boxes[j, 1])
+    dy = max(boxes[j, 2] - y, y - boxes[j, 3])
+    return max(max(dx, dy), 0.0)
+
+
+@njit(cache=True, nogil=True)
+def _reach(boxes, j, x, y):
+    """Greatest distance from (x, y) to a point of node j: an upper bound."""
+    dx = max(x - boxes[j, 0], boxes[j, 1] - x)
+    dy = max(y - boxes[j, 2], boxes[j, 3] - y)
+    return max(dx, dy)
+
+
+@njit(cache=True, nogil=True)
+def _insert(nearest, distance):
+    i = len(nearest) - 1
+    while i > 0 and nearest[i - 1] > distance:
+        nearest[i] = nearest[i - 1]
+        i -= 1
+    nearest[i] = distance
+
+
+@njit(cache=True, nogil=True)
+def _nearest_below(points, spans, boxes, first_leaf, top, x, y, nearest, stack):
+    """Offer the points below node `top` to `nearest`, the sorted distances found so far."""
+    last = len(nearest) - 1
+    stack[0] = top
+    height = 1
+    while height:
+        height -= 1
+        j = stack[height]
+        if _gap(boxes, j, x, y) >= nearest[last]:
+            continue
+        if boxes[j, 0] == boxes[j, 1] and boxes[j, 2] == boxes[j, 3]:
+            distance = _gap(boxes, j, x, y)
+            for _ in range(spans[j, 1] - spans[j, 0]):
+                if distance >= nearest[last]:
+                    break
+                _insert(nearest, distance)
+        elif j >= first_leaf:
+            for t in range(spans[j, 0], spans[j, 1]):
+                distance = max(abs(points[t, 0] - x), abs(points[t, 1] - y))
+                if distance < nearest[last]:
+                    _insert(nearest, distance)
+        else:
+            near = 2 * j + 1
+            far = 2 * j + 2
+            if _gap(boxes, far, x, y) < _gap(boxes, near, x, y):
+                near, far = far, near
+            stack[height] = far
+            stack[height + 1] = near
+            height += 2
+
+
+@njit(cache=True, nogil=True)
+def _count_below(points, spans, boxes, first_leaf, top, x, y, most, below, stack):
+    """How many points below node `top` are at distance ≤ most, and ≤ below (≤ most)."""
+    n_most = 0
+    n_below = 0
+    stack[0] = top
+    height = 1
+    while height:
+        height -= 1
+        j = stack[height]
+        if _gap(boxes, j, x, y) > most:
+            continue
+        reach = _reach(boxes, j, x, y)
+        if reach <= below:
+            n_most += spans[j, 1] - spans[j, 0]
+            n_below += spans[j, 1] - spans[j, 0]
+        elif reach <= most and _gap(boxes, j, x, y) > below:
+            n_most += spans[j, 1] - spans[j, 0]
+        elif j >= first_leaf:
+            for t in range(spans[j, 0], spans[j, 1]):
+                distance = max(abs(points[t, 0] - x), abs(points[t, 1] - y))
+                n_most += distance <= most
+                n_below += distance <= below
+        else:
+            stack[height] = 2 * j + 1
+            stack[height + 1] = 2 * j + 2
+            height += 2
+    return n_most, n_below
+
+
+@njit(cache=True, nogil=True)
+def _count_from(points, spans, boxes, first_leaf, leaf, x, y, most, below, stack):
+    """`_count_below` of the whole tree, from a leaf near (x, y) upward."""
+    n_most, n_below = _count_below(points, spans, boxes, first_leaf, leaf, x, y, most, below, stack)
+    j = leaf
+    while j > 0:
+        sibling = j + 1 if j % 2 else j - 1
+        if _gap(boxes, sibling, x, y) <= most:
+            more = _count_below(points, spans, boxes, first_leaf, sibling, x, y, most, below, stack)
+            n_most += more[0]
+            n_below += more[1]
+        j = (j - 1) // 2
+    return n_most, n_below
+
+
+@njit(cache=True, nogil=True)
+def nearest_plane(points, rows, spans, boxes, first_leaf, begin, end, k, radius, counts):
+    """ρ and the counts within the group, for leaves begin:end of the group's tree.
+
+    Writes ``radius[row]`` and ``counts[row, :2]`` as in :func:`count_line`.
+    """
+    # One neighbor more than asked for tells whether the k-th is tied.
+    nearest = np.empty(k + 1)
+    stack = np.empty(128, np.int64)
+    for leaf in range(begin, end):
+        for t in range(spans[leaf, 0], spans[leaf, 1]):
+            x = points[t, 0]
+            y = points[t, 1]
+            row = rows[t]
+            if t > spans[begin, 0] and x == points[t - 1, 0] and y == points[t - 1, 1]:
+                radius[row] = radius[rows[t - 1]]
+                counts[row, 0] = counts[rows[t - 1], 0]
+                counts[row, 1] = counts[rows[t - 1], 1]
+                continue
+            nearest[:] = np.inf
+            for u in range(spans[leaf, 0], spans[leaf, 1]):
+                distance = max(abs(points[u, 0] - x), abs(points[u, 1] - y))
+                if u != t and distance < nearest[k]:
+                    _insert(nearest, distance)
+            j = leaf
+            while j > 0:
+                sibling = j + 1 if j % 2 else j - 1
+                if _gap(boxes, sibling, x, y) < nearest[k]:
+                    _nearest_below(points, spans, boxes, first_leaf, sibling, x, y, nearest, stack)
+                j = (j - 1) // 2
+            rho = nearest[k - 1]
+            slack = _TOLERANCE * max(abs(x), abs(y))
+            zero = rho <= slack
+            if zero:
+                rho = 0.0
+            slack += _TOLERANCE * rho
+            radius[row] = rho
+            tied = nearest[k] <= rho + slack or (k > 1 and nearest[k - 2] > rho - slack)
+            if zero or tied:
+                below = -1.0 if zero else max(rho - slack, 0.0)
+                n_most, n_below = _count_from(
+                    points, spans, boxes, first_leaf, leaf, x, y, rho + slack, below, stack
+                )
+                counts[row, 0] = n_most - 1
+                counts[row, 1] = n_below - 1
+            else:
+                counts[row, 0] = k
+                counts[row, 1] = k - 1
+
+
+@njit(cache=True, nogil=True)
+def count_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, counts):
+    """The counts in the whole sample, for leaves begin:end of its tree, into counts[row, 2:]."""
+    stack = np.empty(128, np.int64)
+    for leaf in range(begin, end):
+        for t in range(spans[leaf, 0], spans[leaf, 1]):
+            x = points[t, 0]
+            y = points[t, 1]
+            row = rows[t]
+            rho = radius[row]
+            if rho < 0.0:
+                continue
+            if t > spans[begin, 0]:
+                other = rows[t - 1]
+                if x == points[t - 1, 0] and y == points[t - 1, 1] and rho == radius[other]:
+                    counts[row, 2] = counts[other, 2]
+                    counts[row, 3] = counts[other, 3]
+                    continue
+            slack = _TOLERANCE * (max(abs(x), abs(y)) + rho)
+            below = -1.0 if rho == 0.0 else max(rho - slack, 0.0)
+            n_most, n_below = _count_from(
+                points, spans, boxes, first_leaf, leaf, x, y, rho + slack, below, stack
+            )
+            counts[row, 2] = n_most - 1
+            counts[row, 3] = n_below - 1
+
+
+@njit(cache=True, nogil=True)
+def mass_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, prefix, out):
+    """Sums over the rows at distance ≤ ρ, the row itself included, for leaves begin:end.
+
+    `prefix` (n + 1, 2) holds running sums of two quantities in the order of the tree; ``out[row]``
+    gets their totals.
+    """
+    stack = np.empty(128, np.int64)
+    for leaf in range(begin, end):
+        for t in range(spans[leaf, 0], spans[leaf, 1]):
+            x = points[t, 0]
+            y = points[t, 1]
+            rho = radius[rows[t]]
+            if rho < 0.0:
+                continue
+            if t > spans[begin, 0]:
+                other = rows[t - 1]
+                if x == points[t - 1, 0] and y == points[t - 1, 1] and rho == radius[other]:
+                    out[rows[t], 0] = out[other, 0]
+                    out[rows[t], 1] = out[other, 1]
+                    continue
+            most = rho + _TOLERANCE * (max(abs(x), abs(y)) + rho)
+            total = 0.0
+            square = 0.0
+            stack[0] = 0
+            height = 1
+            while height:
+                height -= 1
+                j = stack[height]
+                if _gap(boxes, j, x, y) > most:
+                    continue
+                if _reach(boxes, j, x, y) <= most:
+                    total += prefix[spans[j, 1], 0] - prefix[spans[j, 0], 0]
+                    square += prefix[spans[j, 1], 1] - prefix[spans[j, 0], 1]
+                elif j >= first_leaf:
+                    for u in range(spans[j, 0], spans[j, 1]):
+                        if max(abs(points[u, 0] - x), abs(points[u, 1] - y)) <= most:
+                            total += prefix[u + 1, 0] - prefix[u, 0]
+                            square += prefix[u + 1, 1] - prefix[u, 1]
+                else:
+                    stack[height] = 2 * j + 1
+                    stack[height + 1] = 2 * j + 2
+                    height += 2
+            out[rows[t], 0] = total
+            out[rows[t], 1] = square
