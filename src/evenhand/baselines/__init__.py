@@ -1,5 +1,23 @@
-"""The methods that evenhand is compared with, behind the same interface."""
+"""The methods that evenhand is compared with, behind the same interface.
+
+=========================  ============================================  ======================
+estimator                  what it bounds or penalizes                   attribute to predict
+=========================  ============================================  ======================
+BerkRegressor              score gaps of cross-group pairs, close in y   not needed
+NestedLogisticRegressor    the three criteria, by a nested classifier    not needed
+KomiyamaRegressor          share of the fitted variance due to groups    needed
+WassersteinBarycenter      all of the dependence on the group            needed
+=========================  ============================================  ======================
+"""
 
 from .berk import BerkRegressor
+from .komiyama import KomiyamaRegressor
+from .nested import NestedLogisticRegressor
+from .wasserstein import WassersteinBarycenter
 
-__all__ = ["BerkRegressor"]
+__all__ = [
+    "BerkRegressor",
+    "KomiyamaRegressor",
+    "NestedLogisticRegressor",
+    "WassersteinBarycenter",
+]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..sensitive import Groups, GroupWarning, check_weight, resolve_groups
@@ -125,6 +126,29 @@ class LinearBaseline(RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+class NeedsAttribute:
+    """A score method that hands the attribute on to `predict`."""
+
+    def score(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> float:
+        """R² of the predictions.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse matrix or frame
+            Features.
+        y : (n,) array
+            Target.
+        sensitive_features : array, series, frame or Proxy
+            Groups of the same rows; required.
+        sample_weight : (n,) array, optional
+            Nonnegative weights.
+        """
+        predicted = self.predict(X, sensitive_features=sensitive_features)  # type: ignore[attr-defined]
+        return float(r2_score(y, predicted, sample_weight=sample_weight))
 
 
 def prepare(

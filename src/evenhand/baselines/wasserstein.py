@@ -1,0 +1,234 @@
+"""Fair scores by optimal transport: every group is moved to the barycenter of all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    has_fit_parameter,
+)
+
+from ..sensitive import check_weight, resolve_groups
+from ._base import Array, NeedsAttribute, check_nonnegative, check_share, membership_at_prediction
+
+
+class WassersteinBarycenter(NeedsAttribute, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+    r"""Any regressor's scores, moved so that all groups have the same distribution.
+
+    .. math::
+        g(s, a) = \sum_k p_k\, Q_k(F_a(s)), \qquad (1 - t)\, s + t\, g(s, a)
+
+    with :math:`F_a` the distribution function and :math:`Q_a` the quantile function of the scores
+    of group a, and :math:`p_k` the share of group k. Among all scores independent of the group, g
+    is the closest to s in squared error. It serves independence only.
+
+    ``predict(X, sensitive_features=...)`` needs the attribute of every new row. Two people with
+    the same score get different ones because of their group: that is disparate treatment, which
+    the law forbids in many uses (credit, hiring and insurance in several countries) even where it
+    removes a gap, and it means recording a protected attribute of everyone who is ever scored.
+
+    Parameters
+    ----------
+    estimator : regressor
+        Fitted, on a clone, by `fit`; wrap it in ``sklearn.frozen.FrozenEstimator`` if it is
+        fitted already. The published method lets it see the attribute: put it in X for that.
+    interpolation : float in [0, 1]
+        t: 0 keeps the scores, 1 makes them independent of the group.
+    jitter : float
+        Ties are broken by uniform noise of this size, relative to the spread of the scores, in
+        `fit` and in `predict`.
+    random_state : int, RandomState or None
+        Seed of the jitter. It is drawn once in `fit`, so that `predict` repeats exactly.
+
+    Attributes
+    ----------
+    estimator_ : regressor
+    labels_ : tuple of length K
+        The groups.
+    group_shares_ : (K,) array
+    n_features_in_ : int
+        When the estimator has it.
+
+    Notes
+    -----
+    Distribution functions are weighted mid-ranks, interpolated linearly; scores outside the
+    training range of their group are taken for its ends. The published analysis estimates
+    :math:`F` and :math:`Q` on separate halves of the unlabeled data; here both use all of it.
+    A proxy weighs each row by its membership probabilities, and averages the maps in `predict`. A
+    row of unknown group is ranked among everybody.
+
+    References
+    ----------
+    Chzhen, Denis, Hebiri, Oneto, Pontil (2020), "Fair Regression with Wasserstein Barycenters".
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        interpolation: float = 1.0,
+        jitter: float = 1e-6,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.interpolation = interpolation
+        self.jitter = jitter
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        X_unlabeled: Any = None,
+        sensitive_features_unlabeled: Any = None,
+    ) -> WassersteinBarycenter:
+        """Fit the estimator, then the distribution of its scores in each group.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse matrix or frame
+            Features, passed to the estimator.
+        y : (n,) array
+            Target.
+        sensitive_features : array, series, frame or Proxy
+            Groups of the rows of X; required unless unlabeled rows are given.
+        sample_weight : (n,) array, optional
+            Nonnegative weights, for the estimator and for the distributions.
+        X_unlabeled, sensitive_features_unlabeled :
+            Rows without a target to take the distributions from, instead of the training rows.
+            Scores of rows that the estimator was fitted to can be spread differently from new
+            ones, so this is the better choice where there are such rows.
+        """
+        check_share(self.interpolation, "interpolation")
+        check_nonnegative(self.jitter, "jitter")
+        check_consistent_length(X, y)
+        weight = check_weight(sample_weight, np.shape(y)[0])
+        self.estimator_ = clone(self.estimator)
+        if weight is None:
+            self.estimator_.fit(X, y)
+        elif has_fit_parameter(self.estimator_, "sample_weight"):
+            self.estimator_.fit(X, y, sample_weight=weight)
+        else:
+            raise ValueError(
+                "`sample_weight` must be None for an estimator that takes no weights, got weights "
+                f"for {type(self.estimator).__name__}."
+            )
+        if X_unlabeled is not None:
+            X, sensitive_features, weight = X_unlabeled, sensitive_features_unlabeled, None
+            if sensitive_features is None:
+                raise ValueError(
+                    "`sensitive_features_unlabeled` must be given with `X_unlabeled`, got None."
+                )
+        elif sensitive_features_unlabeled is not None:
+            raise ValueError(
+                "`X_unlabeled` must be given with `sensitive_features_unlabeled`, got None."
+            )
+        self._fit_scores(self.estimator_.predict(X), sensitive_features, weight)
+        if hasattr(self.estimator_, "n_features_in_"):
+            self.n_features_in_ = self.estimator_.n_features_in_
+        if hasattr(self.estimator_, "feature_names_in_"):
+            self.feature_names_in_ = self.estimator_.feature_names_in_
+        return self
+
+    def _fit_scores(self, scores: Any, sensitive_features: Any, weight: Array | None) -> None:
+        scores = _check_scores(scores)
+        groups = resolve_groups(sensitive_features, n_rows=len(scores), sample_weight=weight)
+        rng = check_random_state(self.random_state)
+        self._seed = int(rng.randint(np.iinfo(np.int32).max))
+        self._jitter = float(self.jitter) * float(np.std(scores))
+        scores = self._jittered(groups.take_known(scores))
+        self.labels_, self.group_shares_ = groups.labels, groups.shares
+        row_weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
+        membership = groups.membership() * row_weight[:, None]
+        # One more "group", everybody, for rows whose own is not known.
+        columns = [*membership.T, row_weight]
+        order = np.argsort(scores, kind="stable")
+        self._distributions = [_distribution(scores[order], w[order]) for w in columns]
+
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> Array:
+        """Scores moved towards the barycenter.
+
+        Parameters
+        ----------
+        X : (n, d) array, sparse matrix or frame
+            Features.
+        sensitive_features : array, series, frame or Proxy
+            Groups of the same rows; required. Missing where unknown.
+
+        Returns
+        -------
+        (n,) array
+        """
+        check_is_fitted(self, "_distributions")
+        return self.transform_scores(
+            self.estimator_.predict(X), sensitive_features=sensitive_features
+        )
+
+    def transform_scores(self, scores: Any, *, sensitive_features: Any = None) -> Array:
+        """Move scores of the fitted estimator that are at hand already.
+
+        Parameters
+        ----------
+        scores : (n,) array
+            Scores.
+        sensitive_features : array, series, frame or Proxy
+            Groups of the same rows; required.
+
+        Returns
+        -------
+        (n,) array
+        """
+        check_is_fitted(self, "_distributions")
+        scores = _check_scores(scores)
+        membership, known = membership_at_prediction(
+            sensitive_features, n_rows=len(scores), labels=self.labels_, estimator=self
+        )
+        membership = np.column_stack([membership, ~known])
+        noisy = self._jittered(scores)
+        moved = np.zeros_like(scores)
+        for share, (support, rank) in zip(membership.T, self._distributions, strict=True):
+            rows = np.flatnonzero(share)
+            level = np.interp(noisy[rows], support, rank)
+            moved[rows] += share[rows] * self._barycenter(level)
+        t = float(self.interpolation)
+        return (1.0 - t) * scores + t * moved
+
+    def _barycenter(self, level: Array) -> Array:
+        """Σ_k p_k Q_k(level)."""
+        groups = zip(self.group_shares_, self._distributions[:-1], strict=True)
+        parts = [p * np.interp(level, rank, support) for p, (support, rank) in groups]
+        return np.sum(parts, axis=0)
+
+    def _jittered(self, scores: Array) -> Array:
+        if self._jitter == 0.0:
+            return scores
+        noise = np.random.default_rng(self._seed).uniform(-1.0, 1.0, len(scores))
+        return scores + self._jitter * noise
+
+
+def _check_scores(scores: Any) -> Array:
+    out = check_array(scores, ensure_2d=False, dtype=np.float64, input_name="scores")
+    if out.ndim == 2 and out.shape[1] == 1:
+        out = out[:, 0]
+    if out.ndim != 1:
+        raise ValueError(f"`scores` must be 1-D, one score per row, got shape {out.shape}.")
+    return out
+
+
+def _distribution(ordered: Array, weight: Array) -> tuple[Array, Array]:
+    """Sorted distinct scores and their mid-ranks in (0, 1), for rows of positive weight."""
+    used = weight > 0
+    ordered, weight = ordered[used], weight[used]
+    ordered, first = np.unique(ordered, return_index=True)
+    weight = np.add.reduceat(weight, first)
+    total = np.cumsum(weight)
+    return ordered, (total - weight / 2.0) / total[-1]
