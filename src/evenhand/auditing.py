@@ -1,0 +1,442 @@
+"""Everything there is to say about the fairness of a score, with its uncertainty.
+
+Not named `audit`: a submodule of that name would hide the function `evenhand.audit`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from .criteria import CRITERIA, NOTHING, Criterion
+from .disparities import Disparities, GroupTable, summarize_groups
+from .information import Entropies, estimate_entropies, get_estimator
+from .sensitive import Groups, Proxy, resolve_groups
+from .significance import exact_fairness_p_values
+from .tables import to_frame
+from .validation import check_column
+
+Vector = NDArray[np.float64]
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One criterion, estimated.
+
+    Attributes
+    ----------
+    criterion : str
+    value : float
+        Normalized information, a share in [0, 1]; slightly negative means "none was found".
+    nats : float
+        The information itself, and `normalizer`, the entropy it is divided by.
+    stderr : float
+        Standard error of `value`, by the delta method through the normalizer.
+    interval : (float, float)
+        For `value`, at the audit's confidence level, cut off at 0 and 1.
+    p_value : float
+        Of the hypothesis that the criterion holds exactly; NaN where it cannot be tested.
+    estimator, chosen : str
+        The estimator, and what it used.
+    n : int
+        Rows with a known group. `n_effective` allows for unequal weights.
+    """
+
+    criterion: str
+    value: float
+    nats: float
+    normalizer: float
+    stderr: float
+    interval: tuple[float, float]
+    p_value: float
+    estimator: str
+    chosen: str
+    n: int
+    n_effective: float
+
+    def __float__(self) -> float:
+        return self.value
+
+    @property
+    def meaning(self) -> str:
+        """The value in words."""
+        percent = f"{100 * max(self.value, 0.0):.{1 if self.value < 0.1 else 0}f}%"
+        return CRITERIA[self.criterion].meaning.format(percent=percent)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result of :func:`audit`.
+
+    Attributes
+    ----------
+    independence, separation, sufficiency : Measure
+        The latter two are None where no target was given.
+    disparities : Disparities
+        Simple gaps between groups, for context.
+    sensitive_name, n_rows, n_unknown, confidence_level
+    name : str
+        The model's name, when several are compared.
+    """
+
+    independence: Measure
+    separation: Measure | None
+    sufficiency: Measure | None
+    disparities: Disparities
+    sensitive_name: str
+    labels: tuple[str, ...]
+    n_rows: int
+    n_unknown: int
+    confidence_level: float
+    name: str = ""
+    r2: float = float("nan")
+    _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
+    _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures that could be computed, in the order of the criteria."""
+        found = (self.independence, self.separation, self.sufficiency)
+        return tuple(m for m in found if m is not None)
+
+    @property
+    def groups(self) -> Any:
+        """One row per group: size, means, spreads, errors, with intervals (a data frame)."""
+        return to_frame(self._groups.columns)
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """The three measures, one row each.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+        """
+        return to_frame(_measure_columns(self.measures), backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values that JSON can hold (undefined numbers are None)."""
+        return _json_safe(
+            {
+                "format": "evenhand.audit",
+                "version": FORMAT_VERSION,
+                "name": self.name,
+                "sensitive": self.sensitive_name,
+                "n_rows": self.n_rows,
+                "n_unknown": self.n_unknown,
+                "confidence_level": self.confidence_level,
+                "r2": self.r2,
+                "measures": {m.criterion: _fields(m) for m in self.measures},
+                "groups": self._groups.columns,
+                "disparities": _fields(self.disparities),
+            }
+        )
+
+    def __str__(self) -> str:
+        from .report.text import describe
+
+        return describe(self)
+
+    def plot(self) -> Any:
+        """A Matplotlib figure: scores by group, score against target, the three measures."""
+        from .report.plots import plot_audit
+
+        return plot_audit(self)
+
+
+@dataclass(frozen=True)
+class AuditSet(Mapping[str, Audit]):
+    """Several audits by name: models compared on the same rows, or attributes one by one."""
+
+    audits: dict[str, Audit]
+    kind: str = "model"
+
+    def __getitem__(self, name: str) -> Audit:
+        if name not in self.audits:
+            raise KeyError(f"no audit named {name!r}; there are {', '.join(self.audits)}")
+        return self.audits[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.audits)
+
+    def __len__(self) -> int:
+        return len(self.audits)
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """All measures of all audits, one row each, with the name in the first column."""
+        columns: dict[str, list[Any]] = {self.kind: []}
+        for name, audit in self.audits.items():
+            part = _measure_columns(audit.measures)
+            columns[self.kind] += [name] * len(audit.measures)
+            for key, values in part.items():
+                columns.setdefault(key, []).extend(values)
+        return to_frame(columns, backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All audits, by name."""
+        return {name: audit.to_dict() for name, audit in self.audits.items()}
+
+    def __str__(self) -> str:
+        from .report.text import describe_set
+
+        return describe_set(self)
+
+
+def audit(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    estimator: Any = "auto",
+    confidence_level: float = 0.95,
+    random_state: Any = None,
+    n_boot: int = 0,
+    per_attribute: bool = False,
+) -> Audit | AuditSet:
+    """Measure the fairness of a score, with uncertainty.
+
+    Parameters
+    ----------
+    y_true : (n,) array or None
+        Targets; without them only independence can be measured.
+    y_pred : (n,) array, or a dict or frame of such columns
+        Scores. Several columns give an :class:`AuditSet`, one audit per model.
+    sensitive_features : array, series, frame or Proxy
+        Group of each row. Several columns are crossed into intersections. Rows with a missing
+        group are left out of the measures and counted in `n_unknown`.
+    sample_weight : (n,) array, optional
+    estimator : str or instance
+        "auto", "logistic", "lspc", "fourier", "knn", or an instance.
+    confidence_level : float
+        Of all intervals.
+    random_state : int, optional
+        For estimators and tests that draw random numbers.
+    n_boot : int
+        Replace the standard errors by those of this many bootstrap draws over rows (with the
+        fitted classifiers held fixed); 0 uses the influence function.
+    per_attribute : bool
+        With several attributes, audit each by itself as well as their intersection.
+
+    Returns
+    -------
+    Audit, or AuditSet for several models or attributes
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(2000, random_state=0)
+    >>> result = eh.audit(data.y, data.s, sensitive_features=data.a)
+    >>> 0 <= result.separation.interval[0] <= result.separation.interval[1] <= 1
+    True
+    """
+    if not 0 < confidence_level < 1:
+        raise ValueError(
+            f"`confidence_level` must lie between 0 and 1, got {confidence_level!r}."
+        )
+    if n_boot < 0:
+        raise ValueError(f"`n_boot` must be nonnegative, got {n_boot!r}.")
+    models = _models(y_pred)
+    attributes: dict[str, Any] = {"": sensitive_features}
+    if per_attribute:
+        attributes = _attributes(sensitive_features)
+    if len(models) > 1 and len(attributes) > 1:
+        raise ValueError(
+            "`per_attribute` must not be combined with several models: audit one model at a time."
+        )
+    results: dict[str, Audit] = {}
+    for attribute, labels in attributes.items():
+        scores = {name: check_column(s, "y_pred") for name, s in models.items()}
+        n = len(next(iter(scores.values())))
+        groups = resolve_groups(labels, n_rows=n, sample_weight=sample_weight)
+        y = None if y_true is None else check_column(y_true, "y_true", n)
+        for name, s in scores.items():
+            results[attribute or name] = _audit_one(
+                y, s, groups, get_estimator(estimator, random_state), _name_of(estimator),
+                confidence_level, random_state, n_boot, name,
+            )  # fmt: skip
+    if len(attributes) > 1:
+        return AuditSet(results, "attribute")
+    if isinstance(y_pred, dict) or len(models) > 1:
+        return AuditSet(results, "model")
+    return next(iter(results.values()))
+
+
+def _audit_one(
+    y: Vector | None, s: Vector, groups: Groups, estimator, estimator_name: str,
+    confidence_level: float, random_state: Any, n_boot: int, name: str,
+) -> Audit:  # fmt: skip
+    criteria = [c for c in CRITERIA.values() if y is not None or not c.needs_target]
+    entropies = estimate_entropies(criteria, y, s, groups, estimator)
+    variables = {"s": groups.take_known(s)}
+    if y is not None:
+        variables["y"] = groups.take_known(y)
+    tests = exact_fairness_p_values(criteria, variables, groups, random_state=random_state)
+    measures: dict[str, Measure | None] = dict.fromkeys(CRITERIA)
+    for criterion in criteria:
+        measures[criterion.name] = measure(
+            criterion, entropies, confidence_level, tests[criterion.name].p_value,
+            estimator_name, n_boot, random_state,
+        )  # fmt: skip
+    known_y = variables.get("y")
+    table, gaps = summarize_groups(known_y, variables["s"], groups, confidence_level)
+    independent = measures["independence"]
+    assert independent is not None
+    return Audit(
+        independent, measures["separation"], measures["sufficiency"], gaps, groups.name,
+        groups.label_names, groups.n_rows, groups.n_unknown, confidence_level, name,
+        _r2(known_y, variables["s"], groups), table, _sample(known_y, variables["s"], groups),
+    )  # fmt: skip
+
+
+def measure(
+    criterion: Criterion, entropies: Entropies, confidence_level: float, p_value: float,
+    estimator: str, n_boot: int = 0, random_state: Any = None,
+) -> Measure:  # fmt: skip
+    """A :class:`Measure` from entropies: v = 1 − H_joint/H_given and its error.
+
+    The influence of row i on v is [−(ℓ_joint − H_joint) + (ℓ_given − H_given)·H_joint/H_given] /
+    H_given, with ℓ the row's terms of the two entropies; the variance is Σω²ψ²/(Σω)².
+    """
+    groups = entropies.groups
+    value, nats = entropies.normalized(criterion), entropies.nats(criterion)
+    given, joint = entropies.mean[criterion.given], entropies.mean[criterion.joint]
+    if given <= 1e-9:
+        stderr = 0.0
+    else:
+        l_given = row_terms(entropies, criterion.given)
+        l_joint = row_terms(entropies, criterion.joint)
+        psi = (l_given * (joint / given) - l_joint) / given
+        stderr = _standard_error(psi, groups.weight, n_boot, random_state)
+    z = float(ndtri(0.5 + confidence_level / 2))
+    low, high = value - z * stderr, value + z * stderr
+    interval = (min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0))
+    chosen = entropies.rows[criterion.joint].chosen
+    return Measure(
+        criterion.name, value, nats, given, stderr, interval, p_value, estimator, chosen,
+        groups.n_known, groups.n_effective,
+    )  # fmt: skip
+
+
+def row_terms(entropies: Entropies, condition: tuple[str, ...]) -> Vector:
+    """Per-row terms of H(A | condition); −log P(aᵢ) for H(A)."""
+    if condition != NOTHING:
+        return entropies.rows[condition].influence
+    groups = entropies.groups
+    surprise = -np.log(groups.shares)
+    if groups.codes is not None:
+        return surprise[groups.codes]
+    assert groups.probabilities is not None
+    return groups.probabilities @ surprise
+
+
+def _standard_error(psi: Vector, weight: Vector | None, n_boot: int, random_state: Any) -> float:
+    n = len(psi)
+    if n < 2:
+        return float("nan")
+    if n_boot:
+        # Only the mean of psi is redrawn, so all draws are one table of multinomial counts.
+        rng = np.random.default_rng(random_state)
+        probability = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
+        draws = [rng.multinomial(n, probability) @ psi / n for _ in range(n_boot)]
+        return float(np.std(draws, ddof=1)) if n_boot > 1 else float("nan")
+    if weight is None:
+        return float(psi.std(ddof=1) / math.sqrt(n))
+    centered = (psi - np.average(psi, weights=weight)) * weight
+    return float(math.sqrt((centered @ centered) * n / (n - 1)) / weight.sum())
+
+
+def _models(y_pred: Any) -> dict[str, Any]:
+    """Prediction columns by name; a single column has the name ""."""
+    if isinstance(y_pred, dict):
+        if not y_pred:
+            raise ValueError("`y_pred` must hold at least one model, got an empty dict.")
+        return {str(name): column for name, column in y_pred.items()}
+    native = nw.from_native(y_pred, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(native, nw.DataFrame) and len(native.columns) > 1:
+        return {str(name): native[name].to_numpy() for name in native.columns}
+    return {"": y_pred}
+
+
+def _attributes(sensitive_features: Any) -> dict[str, Any]:
+    native = nw.from_native(sensitive_features, eager_only=True, pass_through=True)
+    if isinstance(sensitive_features, dict):
+        columns = {str(name): column for name, column in sensitive_features.items()}
+    elif isinstance(native, nw.DataFrame):
+        columns = {str(name): native[name].to_native() for name in native.columns}
+    else:
+        array = np.asarray(sensitive_features)
+        if isinstance(sensitive_features, Proxy) or array.ndim != 2:
+            raise ValueError(
+                "`per_attribute` must be used with several attributes: `sensitive_features` has "
+                "one. Hint: pass a frame or a dict of columns."
+            )
+        columns = {f"attribute {j}": array[:, j] for j in range(array.shape[1])}
+    if len(columns) == 1:
+        return columns
+    return {**columns, " × ".join(columns): sensitive_features}
+
+
+def _name_of(estimator: Any) -> str:
+    return estimator if isinstance(estimator, str) else type(estimator).__name__
+
+
+def _r2(y: Vector | None, s: Vector, groups: Groups) -> float:
+    if y is None:
+        return float("nan")
+    mean = np.average(y, weights=groups.weight)
+    spread = np.average((y - mean) ** 2, weights=groups.weight)
+    if spread == 0:
+        return float("nan")
+    return float(1.0 - np.average((y - s) ** 2, weights=groups.weight) / spread)
+
+
+def _sample(y: Vector | None, s: Vector, groups: Groups, limit: int = 5000) -> dict[str, Any]:
+    """Evenly spaced rows for the figures, so that an audit of any size stays small."""
+    n = len(s)
+    rows = np.unique(np.linspace(0, n - 1, min(n, limit)).astype(int))
+    if groups.codes is not None:
+        codes = groups.codes[rows]
+    else:
+        assert groups.probabilities is not None
+        codes = groups.probabilities[rows].argmax(axis=1)
+    return {"y": None if y is None else y[rows], "s": s[rows], "codes": codes}
+
+
+def _measure_columns(measures: tuple[Measure, ...]) -> dict[str, list[Any]]:
+    return {
+        "criterion": [m.criterion for m in measures],
+        "value": [m.value for m in measures],
+        "low": [m.interval[0] for m in measures],
+        "high": [m.interval[1] for m in measures],
+        "stderr": [m.stderr for m in measures],
+        "p_value": [m.p_value for m in measures],
+        "nats": [m.nats for m in measures],
+        "normalizer": [m.normalizer for m in measures],
+        "n": [m.n for m in measures],
+        "estimator": [m.estimator for m in measures],
+        "chosen": [m.chosen for m in measures],
+    }
+
+
+def _fields(item: Any) -> dict[str, Any]:
+    return dict(vars(item))
+
+
+def _json_safe(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _json_safe(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_safe(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

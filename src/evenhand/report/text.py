@@ -1,0 +1,141 @@
+"""An audit in plain English: a paragraph to act on, and a table to check it against."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..auditing import Audit, AuditSet, Measure
+
+# Where words change; shares of the uncertainty about the group. Not thresholds of any law.
+SMALL, LARGE = 0.01, 0.10
+_NAMES = {
+    "independence": "Independence",
+    "separation": "Separation",
+    "sufficiency": "Sufficiency",
+}
+
+
+def verdict(measure: Measure) -> str:
+    """One sentence on one criterion."""
+    share = measure.meaning
+    low, high = (100 * v for v in measure.interval)
+    found = not math.isnan(measure.p_value) and measure.p_value < 0.05
+    interval = f"(between {low:.1f}% and {high:.1f}%)"
+    if not found and measure.interval[1] <= SMALL:
+        return f"holds as far as these data can tell: {share} {interval}."
+    if not found:
+        return (
+            f"is not clearly violated: {share} {interval}, which chance alone could produce "
+            f"(p = {_p(measure.p_value)})."
+        )
+    size = (
+        "slightly" if measure.value < SMALL else "clearly" if measure.value < LARGE else "strongly"
+    )
+    return f"is {size} violated: {share} {interval}, p {_p_with_sign(measure.p_value)}."
+
+
+def describe(audit: Audit) -> str:
+    """The paragraph and the tables behind ``str(audit)``."""
+    known = audit.n_rows - audit.n_unknown
+    title = "Fairness audit" + (f" of {audit.name}" if audit.name else "")
+    lines = [
+        f"{title}: {known:,} rows, {len(audit.labels)} groups of {audit.sensitive_name!r} "
+        f"({_listing(audit.labels)})."
+    ]
+    if audit.n_unknown:
+        lines.append(
+            f"{audit.n_unknown:,} rows ({100 * audit.n_unknown / audit.n_rows:.1f}%) have no known "
+            "group and are left out."
+        )
+    if not math.isnan(audit.r2):
+        lines.append(f"The score explains {100 * audit.r2:.1f}% of the variance of the target (R²).")
+    lines.append("")
+    lines += [f"{_NAMES[m.criterion]} {verdict(m)}" for m in audit.measures]
+    lines.append("")
+    percent = f"{100 * audit.confidence_level:g}%"
+    lines += _table(
+        ["criterion", "value", f"{percent} interval", "p (exactly fair)", "estimated by"],
+        [
+            [
+                m.criterion,
+                f"{m.value:.4f}",
+                f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
+                _p(m.p_value),
+                m.chosen,
+            ]
+            for m in audit.measures
+        ],
+    )
+    lines.append("")
+    wanted = {
+        "group": "group", "n": "rows", "share": "share", "mean_score": "mean score",
+        "sd_score": "sd score", "mean_target": "mean target", "mean_residual": "mean residual",
+        "rmse": "RMSE", "calibration_slope": "calibration",
+    }  # fmt: skip
+    columns = audit._groups.columns
+    names = [name for name in wanted if name in columns]
+    rows = [
+        [_cell(name, columns[name][k]) for name in names] for k in range(len(columns["group"]))
+    ]
+    lines += _table([wanted[name] for name in names], rows)
+    gaps = audit.disparities
+    lines += [
+        "",
+        f"Mean scores differ by up to {gaps.mean_score_gap:.4g}; the distributions of scores by up "
+        f"to {gaps.kolmogorov_smirnov:.3f} (Kolmogorov-Smirnov) and {gaps.wasserstein:.4g} "
+        "(Wasserstein, in units of the score).",
+    ]
+    return "\n".join(lines)
+
+
+def describe_set(audits: AuditSet) -> str:
+    """Several audits side by side: one line each, one column per criterion."""
+    criteria = [m.criterion for m in next(iter(audits.values())).measures]
+    rows = []
+    for name, audit in audits.items():
+        cells = [
+            f"{m.value:.4f} ({m.interval[0]:.3f} to {m.interval[1]:.3f})" for m in audit.measures
+        ]
+        rows.append([name, f"{audit.r2:.4f}", *cells])
+    percent = f"{100 * next(iter(audits.values())).confidence_level:g}%"
+    lines = [f"Fairness by {audits.kind}, with {percent} intervals (0 is fair, 1 is not):", ""]
+    lines += _table([audits.kind, "R²", *criteria], rows)
+    return "\n".join(lines)
+
+
+def _listing(labels: Sequence[str], limit: int = 6) -> str:
+    shown = ", ".join(labels[:limit])
+    return shown if len(labels) <= limit else f"{shown} and {len(labels) - limit} more"
+
+
+def _p(p: float) -> str:
+    if math.isnan(p):
+        return "n/a"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _p_with_sign(p: float) -> str:
+    return _p(p) if p < 0.001 else f"= {_p(p)}"
+
+
+def _cell(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if name == "n":
+        return f"{value:,.0f}"
+    if value != value:
+        return "n/a"
+    if name == "share":
+        return f"{100 * value:.1f}%"
+    return f"{value:.4g}"
+
+
+def _table(header: list[str], rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[j]) for row in [header, *rows]) for j in range(len(header))]
+    out = ["  ".join(text.ljust(w) for text, w in zip(header, widths, strict=True)).rstrip()]
+    out.append("  ".join("-" * w for w in widths))
+    out += ["  ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return out

@@ -1,0 +1,32 @@
+"""Results as columns, and columns as whatever data frame the user has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+BACKENDS = ("pandas", "polars", "pyarrow")
+
+
+def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None) -> Any:
+    """A data frame from columns of equal length.
+
+    Parameters
+    ----------
+    columns : mapping of name to values
+    backend : {"pandas", "polars", "pyarrow"}, optional
+        The first of these that is installed when left out.
+    """
+    if backend is None:
+        backend = next((name for name in BACKENDS if find_spec(name)), None)
+        if backend is None:
+            raise ModuleNotFoundError(
+                "A data frame needs pandas, polars or pyarrow, and none is installed. Hint: pip "
+                "install pandas, or use to_dict()."
+            )
+    if backend not in BACKENDS:
+        raise ValueError(f"`backend` must be one of {', '.join(BACKENDS)}, got {backend!r}.")
+    import narwhals.stable.v2 as nw
+
+    return nw.from_dict({name: list(v) for name, v in columns.items()}, backend=backend).to_native()
