@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -59,16 +60,17 @@ class Dataset:
         """
         if backend not in _BACKENDS:
             raise ValueError(f"`backend` must be one of {', '.join(_BACKENDS)}, got {backend!r}.")
+        try:
+            import_module(backend)
+        except ImportError as error:
+            raise ModuleNotFoundError(
+                f"`backend` must be an installed library, got {backend!r}. Hint: install it, or "
+                "use X, y and sensitive, which are NumPy arrays."
+            ) from error
         columns: dict[str, Any] = dict(zip(self.feature_names, self.X.T, strict=True))
         columns[self.target_name] = self.y
         columns[self.sensitive_name] = self.sensitive.tolist()
-        try:
-            return nw.from_dict(columns, backend=backend).to_native()  # type: ignore[arg-type]
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"`backend` must be an installed library: {error}. Hint: use X, y and "
-                "sensitive, which are NumPy arrays."
-            ) from error
+        return nw.from_dict(columns, backend=backend).to_native()  # type: ignore[arg-type]
 
 
 def one_hot(

@@ -6,7 +6,7 @@ both, so that H(A|Y) and H(A|S,Y) follow from explicit densities and H(A|S) from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -205,109 +205,146 @@ def _two_peaks(rng: np.random.Generator, center: float, scale: float) -> NormalM
     )
 
 
-def _signed(rng: np.random.Generator, high: float) -> float:
-    """A difference between groups: either sign, small as likely as large."""
-    return float(rng.uniform(-high, high))
+class _Groups:
+    """Draws of one scenario: parameters of each group around a value common to all.
 
-
-def _share(rng: np.random.Generator) -> tuple[float, float]:
-    p = rng.uniform(0.2, 0.8)
-    return (1.0 - p, p)
-
-
-def _linear_links(rng: np.random.Generator, k: int, unit: float, df: float = np.inf) -> list[Link]:
-    """Scores slope·y + shift + noise; the shift is in units of the noise.
-
-    `unit` is the spread of the target, so that the score is as informative in any units.
+    Parameter = common + strength · (own − common): a strength drawn anew for the targets and for
+    the scores of each scenario spreads the criteria from nearly fair to very unfair.
     """
-    noise = unit * rng.uniform(0.4, 1.2)
-    return [
-        Link(
-            intercept=noise * _signed(rng, 1.6),
-            slope=rng.uniform(0.3, 1.2),
-            sd=noise * np.exp(_signed(rng, 0.4)),
-            df=df,
-        )
-        for _ in range(k)
-    ]
+
+    def __init__(self, rng: np.random.Generator, shares: Sequence[float] | None = None) -> None:
+        self.rng = rng
+        if shares is None:
+            p = rng.uniform(0.2, 0.8)
+            shares = (1.0 - p, p)
+        self.shares = tuple(shares)
+        self.strength = 1.0
+        self.redraw_strength()
+
+    def redraw_strength(self) -> None:
+        self.strength = self.rng.uniform(0.1, 1.25)
+
+    def draw(self, low: float, high: float) -> list[float]:
+        """One value per group; beyond [low, high] by at most 5 % of its width on either side."""
+        common = self.rng.uniform(low, high)
+        own = self.rng.uniform(low, high, len(self.shares))
+        value = common + self.strength * (own - common)
+        margin = 0.05 * (high - low)
+        return np.clip(value, low - margin, high + margin).tolist()
+
+    def scenario(self, name: str, laws: Iterable[Law], links: Iterable[Link]) -> Scenario:
+        return Scenario(self.shares, tuple(laws), tuple(links), name=name)
+
+    def linear_links(self, df: float = np.inf) -> list[Link]:
+        """Scores slope·y + shift + noise, with the shift in units of the noise."""
+        self.redraw_strength()
+        noise = self.rng.uniform(0.4, 1.2)
+        return [
+            Link(intercept=noise * shift, slope=slope, sd=noise * np.exp(log_sd), df=df)
+            for shift, slope, log_sd in zip(
+                self.draw(-1.6, 1.6), self.draw(0.3, 1.2), self.draw(-0.4, 0.4), strict=True
+            )
+        ]
+
+    def skewed_links(self) -> list[Link]:
+        """Scores of a positive target, noisier where it is large."""
+        self.redraw_strength()
+        return [
+            Link(intercept=shift, slope=slope, sd=sd, spread=spread)
+            for shift, slope, sd, spread in zip(
+                self.draw(-0.8, 0.8),
+                self.draw(0.4, 1.4),
+                self.draw(0.45, 0.85),
+                self.draw(0.2, 0.5),
+                strict=True,
+            )
+        ]
+
+    def gammas(self) -> list[Gamma]:
+        return [
+            Gamma(shape, scale)
+            for shape, scale in zip(self.draw(1.5, 4.0), self.draw(0.5, 1.5), strict=True)
+        ]
+
+    def means_and_sds(self, reach: float = 1.3) -> list[tuple[float, float]]:
+        sds = np.exp(self.draw(-0.4, 0.4)).tolist()
+        return list(zip(self.draw(-reach, reach), sds, strict=True))
 
 
 def _bivariate_normal(rng: np.random.Generator) -> Scenario:
-    shares = _share(rng)
-    laws = tuple(_normal(_signed(rng, 1.2), np.exp(_signed(rng, 0.4))) for _ in shares)
-    links = tuple(_linear_links(rng, 2, 1.0))
-    return Scenario(shares, laws, links, name="bivariate_normal")
+    g = _Groups(rng)
+    laws = [_normal(m, sd) for m, sd in g.means_and_sds()]
+    return g.scenario("bivariate_normal", laws, g.linear_links())
 
 
 def _student_t(rng: np.random.Generator) -> Scenario:
-    shares = _share(rng)
+    g = _Groups(rng)
     df = rng.uniform(3.0, 6.0)
-    laws = tuple(StudentT(df, _signed(rng, 1.2), np.exp(_signed(rng, 0.4))) for _ in shares)
-    links = tuple(_linear_links(rng, 2, 1.0, df=rng.uniform(3.0, 6.0)))
-    return Scenario(shares, laws, links, name="student_t")
+    laws = [StudentT(df, m, sd) for m, sd in g.means_and_sds()]
+    return g.scenario("student_t", laws, g.linear_links(df=rng.uniform(3.0, 6.0)))
 
 
 def _bimodal(rng: np.random.Generator) -> Scenario:
-    shares = _share(rng)
-    laws = tuple(_two_peaks(rng, _signed(rng, 0.8), 1.0) for _ in shares)
-    noise = rng.uniform(0.4, 0.9)
-    links = tuple(
-        Link(
-            intercept=noise * _signed(rng, 1.4),
-            slope=rng.uniform(-0.3, 0.4),
-            sd=noise * np.exp(_signed(rng, 0.3)),
-            bend=rng.uniform(0.5, 1.5),
-            bend_rate=rng.uniform(1.0, 2.5),
-            bend_at=_signed(rng, 0.7),
+    g = _Groups(rng)
+    laws = [
+        NormalMixture((w, 1.0 - w), (m - gap, m + gap), (left, right))
+        for w, m, gap, left, right in zip(
+            g.draw(0.25, 0.75),
+            g.draw(-0.9, 0.9),
+            g.draw(0.9, 1.7),
+            g.draw(0.5, 0.9),
+            g.draw(0.5, 0.9),
+            strict=True,
         )
-        for _ in shares
-    )
-    return Scenario(shares, laws, links, name="bimodal")
+    ]
+    g.redraw_strength()
+    noise = rng.uniform(0.4, 0.9)
+    links = [
+        Link(
+            intercept=noise * shift,
+            slope=slope,
+            sd=noise * np.exp(log_sd),
+            bend=bend,
+            bend_rate=rate,
+            bend_at=at,
+        )
+        for shift, slope, log_sd, bend, rate, at in zip(
+            g.draw(-1.6, 1.6),
+            g.draw(-0.3, 0.4),
+            g.draw(-0.3, 0.3),
+            g.draw(0.5, 1.5),
+            g.draw(1.0, 2.5),
+            g.draw(-0.8, 0.8),
+            strict=True,
+        )
+    ]
+    return g.scenario("bimodal", laws, links)
 
 
 def _gamma(rng: np.random.Generator) -> Scenario:
-    shares = _share(rng)
-    laws = tuple(Gamma(rng.uniform(1.2, 4.0), rng.uniform(0.5, 1.5)) for _ in shares)
-    links = tuple(_skewed_link(rng) for _ in shares)
-    return Scenario(shares, laws, links, name="gamma")
-
-
-def _skewed_link(rng: np.random.Generator) -> Link:
-    return Link(
-        intercept=_signed(rng, 0.8),
-        slope=rng.uniform(0.4, 1.4),
-        sd=rng.uniform(0.3, 0.7),
-        spread=rng.uniform(0.1, 0.5),
-    )
+    g = _Groups(rng)
+    laws = g.gammas()
+    return g.scenario("gamma", laws, g.skewed_links())
 
 
 def _zero_inflated(rng: np.random.Generator) -> Scenario:
-    shares = _share(rng)
-    laws = tuple(
-        ZeroInflated(rng.uniform(0.2, 0.8), Gamma(rng.uniform(1.2, 4.0), rng.uniform(0.5, 1.5)))
-        for _ in shares
-    )
-    links = tuple(_skewed_link(rng) for _ in shares)
-    return Scenario(shares, laws, links, name="zero_inflated")
+    g = _Groups(rng)
+    laws = [ZeroInflated(p, law) for p, law in zip(g.draw(0.25, 0.75), g.gammas(), strict=True)]
+    return g.scenario("zero_inflated", laws, g.skewed_links())
 
 
 def _rounded(rng: np.random.Generator) -> Scenario:
-    shares = _share(rng)
+    g = _Groups(rng)
     values = np.linspace(-2.85, 2.85, 20)
-    laws = tuple(
-        Atoms.rounded_normal(_signed(rng, 1.2), np.exp(_signed(rng, 0.4)), values) for _ in shares
-    )
-    return Scenario(shares, laws, tuple(_linear_links(rng, 2, 1.0)), name="rounded")
+    laws = [Atoms.rounded_normal(m, sd, values) for m, sd in g.means_and_sds()]
+    return g.scenario("rounded", laws, g.linear_links())
 
 
 def _four_groups(rng: np.random.Generator) -> Scenario:
-    shares = np.sort(rng.dirichlet((50.0, 28.0, 15.0, 7.0)))[::-1]
-    shares = np.maximum(shares, 0.03)
-    shares = shares / shares.sum()
-    laws = tuple(_normal(_signed(rng, 1.2), np.exp(_signed(rng, 0.4))) for _ in shares)
-    return Scenario(
-        tuple(shares.tolist()), laws, tuple(_linear_links(rng, 4, 1.0)), name="four_groups"
-    )
+    shares = rng.dirichlet((50.0, 28.0, 15.0, 7.0)).clip(min=0.03)
+    g = _Groups(rng, (shares / shares.sum()).tolist())
+    laws = [_normal(m, sd) for m, sd in g.means_and_sds(reach=2.2)]
+    return g.scenario("four_groups", laws, g.linear_links())
 
 
 FAMILIES: dict[str, Callable[[np.random.Generator], Scenario]] = {

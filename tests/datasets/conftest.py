@@ -1,0 +1,32 @@
+import os
+from pathlib import Path
+
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+
+@pytest.fixture
+def reference_score():
+    """Mean R² of ridge (alpha 1) on standardized features, five shuffled folds, seed 0."""
+
+    def score(data):
+        model = make_pipeline(StandardScaler(), Ridge(alpha=1.0))
+        folds = KFold(5, shuffle=True, random_state=0)
+        return cross_val_score(model, data.X, data.y, cv=folds).mean()
+
+    return score
+
+
+@pytest.fixture
+def needs_file():
+    """Skip a test whose data file is not in the folder named by EVENHAND_DATA."""
+
+    def check(*names):
+        folder = os.environ.get("EVENHAND_DATA")
+        if not folder or not any((Path(folder) / name).is_file() for name in names):
+            pytest.skip(f"{names[0]} is not in the folder named by EVENHAND_DATA")
+
+    return check
