@@ -80,7 +80,9 @@ class GroupFeatures:
         if isinstance(sensitive_features, Groups):
             groups = sensitive_features
         else:
-            groups = resolve_groups(sensitive_features, n_rows=n_rows, require_two=False)
+            groups = resolve_groups(
+                sensitive_features, n_rows=n_rows, require_two=False, warn=False
+            )
         unseen = [label for label in groups.labels if label not in self.labels]
         if unseen:
             raise ValueError(
@@ -120,4 +122,3 @@ def _fit_posterior(X: Any, groups: Groups) -> Any:
         StandardScaler(with_mean=not sparse.issparse(rows)), LogisticRegression(max_iter=1000)
     )
     return model.fit(rows, labels, logisticregression__sample_weight=weight)
-

@@ -226,6 +226,7 @@ def resolve_groups(
     n_rows: int,
     sample_weight: ArrayLike | None = None,
     require_two: bool = True,
+    warn: bool = True,
 ) -> Groups:
     """Read any accepted form of `sensitive_features` into :class:`Groups`.
 
@@ -239,6 +240,8 @@ def resolve_groups(
         Nonnegative weights. A group whose weights are all zero counts as empty.
     require_two : bool
         Refuse a single group, for which no comparison can be made.
+    warn : bool
+        Warn of empty groups and of groups of one row; no use where rows are only looked up.
     """
     if sensitive_features is None:
         raise ValueError(
@@ -246,9 +249,9 @@ def resolve_groups(
         )
     weight = check_weight(sample_weight, n_rows)
     if isinstance(sensitive_features, Proxy):
-        groups = _from_proxy(sensitive_features, n_rows, weight)
+        groups = _from_proxy(sensitive_features, n_rows, weight, warn)
     else:
-        groups = _from_labels(sensitive_features, n_rows, weight)
+        groups = _from_labels(sensitive_features, n_rows, weight, warn)
     if require_two and groups.n_groups < 2:
         found = f"only {groups.label_names[0]!r}" if groups.n_groups else "no known group"
         raise ValueError(
@@ -256,8 +259,16 @@ def resolve_groups(
             f"{groups.n_known} rows with a known group. Hint: in cross-validation, stratify the "
             "folds by group so that every fold holds each of them."
         )
-    _warn_small(groups)
+    if warn:
+        _warn_small(groups)
     return groups
+
+
+def count_rows(sensitive_features: Any) -> int:
+    """Number of rows of any accepted form of `sensitive_features`."""
+    if isinstance(sensitive_features, dict):
+        return len(next(iter(sensitive_features.values()), ()))
+    return 0 if sensitive_features is None else len(sensitive_features)
 
 
 def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64] | None:
@@ -270,9 +281,7 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.flo
     try:
         weight = weight.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"`sample_weight` must be numbers, got dtype {weight.dtype}."
-        ) from None
+        raise ValueError(f"`sample_weight` must be numbers, got dtype {weight.dtype}.") from None
     if weight.ndim != 1:
         # scikit-learn's common checks expect this wording.
         raise ValueError(f"Sample weights must be 1D array or scalar, got shape {weight.shape}.")
@@ -296,7 +305,9 @@ def _check_length(found: int, n_rows: int) -> None:
         )
 
 
-def _from_proxy(proxy: Proxy, n_rows: int, weight: NDArray[np.float64] | None) -> Groups:
+def _from_proxy(
+    proxy: Proxy, n_rows: int, weight: NDArray[np.float64] | None, warn: bool
+) -> Groups:
     table, labels = proxy._find()
     _check_length(len(table), n_rows)
     known = ~np.isnan(table).any(axis=1)
@@ -305,14 +316,19 @@ def _from_proxy(proxy: Proxy, n_rows: int, weight: NDArray[np.float64] | None) -
     total = rows.sum(axis=0) if w is None else w @ rows
     keep = total > 0
     if not keep.all():
-        _warn_empty([label for label, k in zip(labels, keep, strict=True) if not k])
+        if warn:
+            _warn_empty([label for label, k in zip(labels, keep, strict=True) if not k])
         rows = np.ascontiguousarray(rows[:, keep])
         labels = tuple(label for label, k in zip(labels, keep, strict=True) if k)
     return Groups(labels, None, rows, _mean_one(w), None if known.all() else known, n_rows)
 
 
-def _from_labels(values: Any, n_rows: int, weight: NDArray[np.float64] | None) -> Groups:
+def _from_labels(
+    values: Any, n_rows: int, weight: NDArray[np.float64] | None, warn: bool
+) -> Groups:
     columns = _columns(values)
+    if not columns:
+        raise ValueError("`sensitive_features` must have at least one column, got none.")
     for _, column in columns:
         _check_length(len(column), n_rows)
     names = [name or "group" for name, _ in columns]
@@ -329,7 +345,7 @@ def _from_labels(values: Any, n_rows: int, weight: NDArray[np.float64] | None) -
     keep = total > 0
     if not keep.all():
         # A crossing need not fill every cell; only categories declared by hand deserve a word.
-        if len(coded) == 1:
+        if warn and len(coded) == 1:
             _warn_empty([label for label, k in zip(labels, keep, strict=True) if not k])
         present = keep[codes]
         if not present.all():  # rows of a group whose weights are all zero
@@ -363,8 +379,6 @@ def _columns(values: Any) -> list[tuple[str | None, Any]]:
         return [(str(key), _columns(column)[0][1]) for key, column in values.items()]
     native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(native, nw.DataFrame):
-        if not native.columns:
-            raise ValueError("`sensitive_features` must have at least one column, got none.")
         return [(str(name), native[name]) for name in native.columns]
     if isinstance(native, nw.Series):
         return [(native.name or None, native)]
@@ -394,7 +408,9 @@ def _encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]
         low, high = int(column.min()), int(column.max())
         if high - low <= 4 * MAX_INTEGER_CATEGORIES:
             # Small integers are the usual coding: count instead of sorting.
-            offset = (column - low).astype(np.intp)
+            # Narrow types would overflow in the difference of their extremes.
+            wide = column.astype(np.int64) if column.dtype.itemsize < 8 else column
+            offset = (wide - low).astype(np.intp)
             present = np.bincount(offset) > 0
             lookup = np.cumsum(present) - 1
             labels = [low + int(k) for k in np.flatnonzero(present)]
@@ -430,16 +446,13 @@ def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.
     seen: dict[Any, int] = {}
     codes = np.empty(len(column), dtype=np.intp)
     for i, value in enumerate(column.tolist()):
-        if _is_missing(value):
-            codes[i] = -1
-        else:
-            try:
-                codes[i] = seen.setdefault(value, len(seen))
-            except TypeError:
-                raise ValueError(
-                    "`sensitive_features` must hold labels (text, numbers, booleans), got an "
-                    f"element of type {type(value).__name__}."
-                ) from None
+        try:
+            codes[i] = -1 if _is_missing(value) else seen.setdefault(value, len(seen))
+        except (TypeError, ValueError):  # not hashable; an array compares to an array
+            raise ValueError(
+                "`sensitive_features` must hold labels (text, numbers, booleans), got an "
+                f"element of type {type(value).__name__}."
+            ) from None
     labels = list(seen)
     numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in labels)
     kind = "text"
@@ -451,6 +464,8 @@ def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.
 
 def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
     dtype = column.dtype
+    if dtype == nw.Object:
+        return _encode_objects(np.fromiter(column.to_list(), dtype=object, count=len(column)), name)
     if dtype.is_numeric() or dtype == nw.Boolean:
         missing = column.is_null().to_numpy().astype(bool)
         if not missing.any():
@@ -504,9 +519,7 @@ def _sorted(labels: list[Any]) -> list[Any]:
         return sorted(labels, key=lambda v: (type(v).__name__, str(v)))
 
 
-def _sort_labels(
-    codes: NDArray[np.intp], labels: list[Any]
-) -> tuple[NDArray[np.intp], list[Any]]:
+def _sort_labels(codes: NDArray[np.intp], labels: list[Any]) -> tuple[NDArray[np.intp], list[Any]]:
     ordered = _sorted(labels)
     rank = {label: k for k, label in enumerate(ordered)}
     lookup = np.array([rank[label] for label in labels] + [-1], dtype=np.intp)
@@ -545,7 +558,7 @@ def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) ->
             raise ValueError(
                 f"`sensitive_features`{where} must be categories, got a float column with {count} "
                 "distinct values. Hint: bin it first, for example numpy.digitize(age, [30, 45, "
-                "60]), pandas.qcut(age, 4) or polars' Series.qcut."
+                "60]) or pandas.qcut(age, 4)."
             )
     elif kind == "integer":
         if count > MAX_INTEGER_CATEGORIES:
@@ -555,7 +568,7 @@ def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) ->
                 "(numpy.digitize, pandas.qcut); drop an identifier; if these truly are groups, "
                 "pass them as text."
             )
-    if kind == "text" and n_rows > 20 and count > n_rows / 2:
+    if kind != "float" and n_rows > 20 and count > n_rows / 2:
         raise ValueError(
             f"`sensitive_features`{where} must be categories, got {count} distinct values in "
             f"{n_rows} rows, which looks like an identifier."
