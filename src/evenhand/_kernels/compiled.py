@@ -456,6 +456,11 @@ def mean_variance(values, weight):
     shift = float(values[0])
     out = run_chunks(_moments_chunk, len(values), 3, (values, weight, shift))
     mean = out[1] / out[0]
+    if mean * mean > 1e6 * (out[2] / out[0] - mean * mean):
+        # The first row lies far from the rest, and the difference of squares lost its digits.
+        shift += float(mean)
+        out = run_chunks(_moments_chunk, len(values), 3, (values, weight, shift))
+        mean = out[1] / out[0]
     return shift + mean, max(out[2] / out[0] - mean * mean, 0.0)
 
 
@@ -489,7 +494,9 @@ def lspc_pass(rows, basis: Basis, weights, beta: float, want_gradient: bool):
 def lspc_backprop(rows, basis: Basis, v, form, gradient):
     sizes = np.array([basis.n_terms, basis.n_slopes, rows.n_groups])
     tables = _contiguous(basis.slopes(v), basis.slopes(form))
-    run_chunks(_backprop_chunk, len(rows.s), 0, (*_columns(rows, basis), sizes, *tables), (gradient,))
+    run_chunks(
+        _backprop_chunk, len(rows.s), 0, (*_columns(rows, basis), sizes, *tables), (gradient,)
+    )
 
 
 def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, want_gradient: bool):

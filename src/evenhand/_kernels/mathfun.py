@@ -48,8 +48,11 @@ def _number(typing_context, bits):
 
 @njit(error_model="numpy")
 def exp_nonpositive(x):
-    """e^x for x ≤ 0; below −708 it stays at e^−708, which keeps logarithms finite."""
-    x = max(x, -708.0)
+    """e^x for x ≤ 0; below −700 it stays at e^−700.
+
+    That keeps logarithms and reciprocals finite, also after a division by the β of a softplus.
+    """
+    x = max(x, -700.0)
     t = x * _LOG2E + _ROUND
     k = t - _ROUND
     r = (x - k * _LN2_HI) - k * _LN2_LO

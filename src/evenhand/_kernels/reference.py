@@ -52,7 +52,7 @@ def gram(rows, basis: Basis):
 
 
 def _softplus(f, beta):
-    return (np.maximum(beta * f, 0) + np.log1p(np.exp(-np.minimum(np.abs(beta * f), 708)))) / beta
+    return (np.maximum(beta * f, 0) + np.log1p(np.exp(-np.minimum(np.abs(beta * f), 700)))) / beta
 
 
 def lspc_pass(rows, basis: Basis, weights, beta: float, want_gradient: bool):
@@ -63,7 +63,7 @@ def lspc_pass(rows, basis: Basis, weights, beta: float, want_gradient: bool):
     sp = _softplus(f, beta)
     total = sp.sum(axis=0)
     loss = np.log(total) - (t * np.log(sp)).sum(axis=0)
-    r = w * (t / sp - 1.0 / total) * expit(np.maximum(beta * f, -708.0))
+    r = w * (t / sp - 1.0 / total) * expit(np.maximum(beta * f, -700.0))
     slope = basis.slopes(weights) @ m[: basis.n_slopes]
     return float(w @ loss), r @ m.T, (r * slope).sum(axis=0) if want_gradient else None
 

@@ -18,7 +18,9 @@ def n_threads() -> int:
     """Threads to use: EVENHAND_NUM_THREADS, else the cores this process may run on."""
     wanted = os.environ.get("EVENHAND_NUM_THREADS")
     if wanted:
-        return max(int(wanted), 1)
+        if not wanted.isdigit() or int(wanted) < 1:
+            raise ValueError(f"`EVENHAND_NUM_THREADS` must be a positive integer, got {wanted!r}.")
+        return int(wanted)
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
