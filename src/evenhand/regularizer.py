@@ -21,10 +21,12 @@ from .basis import get_basis
 from .classifiers.logistic import LogisticTerm
 from .classifiers.lspc import LSPCTerm
 from .criteria import NOTHING, Criterion, get_criterion
-from .sensitive import Groups, resolve_groups
+from .sensitive import Groups, count_rows, resolve_groups
 from .validation import check_column
 
 CLASSIFIERS = {"logistic": LogisticTerm, "lspc": LSPCTerm}
+# H(A|Y) below this share of H(A) is a target that gives the group away.
+LEAST_UNCERTAINTY = 1e-3
 
 
 class FairnessRegularizer:
@@ -81,7 +83,10 @@ class FairnessRegularizer:
         if isinstance(sensitive_features, Groups):
             groups = sensitive_features
         else:
-            n = len(sensitive_features) if y_true is None else len(check_column(y_true, "y_true"))
+            if y_true is None:
+                n = count_rows(sensitive_features)
+            else:
+                n = len(check_column(y_true, "y_true"))
             groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=sample_weight)
         y = None
         if self.criterion.needs_target:
@@ -122,7 +127,7 @@ class BoundRegularizer:
             rows = with_score(make_rows(groups), known_y)
             self._offset = -term(get_basis(regularizer.basis, 1)).value(rows)
             self.normalizer = self._offset
-        if self.normalizer <= 1e-9:
+        if self.normalizer <= LEAST_UNCERTAINTY * groups.entropy:
             raise ValueError(
                 "`y_true` determines the group completely, so no score can add to it: "
                 f"{self.criterion.name} is not defined. Hint: drop the leaking target or use "
