@@ -34,6 +34,8 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
         )
     if array.dtype.kind not in "iufb":
         try:
+            if array.dtype.kind in "mMc":  # NumPy would convert these without a word
+                raise TypeError
             array = array.astype(np.float64)
         except (TypeError, ValueError):
             raise ValueError(
