@@ -6,6 +6,7 @@ estimator                  what it bounds or penalizes                   attribu
 BerkRegressor              score gaps of cross-group pairs, close in y   not needed
 NestedLogisticRegressor    the three criteria, by a nested classifier    not needed
 KomiyamaRegressor          share of the fitted variance due to groups    needed
+ReductionRegressor         gaps between distribution functions           not needed (random)
 WassersteinBarycenter      all of the dependence on the group            needed
 =========================  ============================================  ======================
 """
@@ -13,11 +14,13 @@ WassersteinBarycenter      all of the dependence on the group            needed
 from .berk import BerkRegressor
 from .komiyama import KomiyamaRegressor
 from .nested import NestedLogisticRegressor
+from .reduction import ReductionRegressor
 from .wasserstein import WassersteinBarycenter
 
 __all__ = [
     "BerkRegressor",
     "KomiyamaRegressor",
     "NestedLogisticRegressor",
+    "ReductionRegressor",
     "WassersteinBarycenter",
 ]
