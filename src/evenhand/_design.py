@@ -26,6 +26,8 @@ class Design:
         self.n = X.shape[0]
         self.d = X.shape[1] + (0 if extra is None else extra.shape[1])
         self._rows = max(256, BLOCK_BYTES // (8 * max(self.d, 1)))
+        # Relative rounding of the centered second moments: sparse columns cannot be shifted first.
+        self.rounding = 1e-14 if sparse.issparse(X) and extra is None else 1e-26
         self._direct = not sparse.issparse(X) and X.dtype == np.float64
 
     def _blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:

@@ -293,6 +293,10 @@ def prepare(
     if not fit_intercept:
         mean_x, mean_y = np.zeros(design.d), 0.0
     second_y = float(np.average(target**2, weights=weight))
+    # A spread at the level of rounding in the column is a constant.
+    constant = np.diag(gram) <= design.rounding * mean_x**2
+    gram[constant] = gram[:, constant] = 0.0
+    cross[constant] = 0.0
     theta, transform, triangular = _whiten(gram, cross, alpha, variance)
     return Problem(
         design, theta, transform, triangular, mean_x, mean_y, variance, gram, cross, second_y, alpha
@@ -302,21 +306,26 @@ def prepare(
 def _whiten(gram, cross, alpha: float, variance: float):
     """θ_ridge and the map from whitened coordinates."""
     c = gram + alpha * np.eye(len(gram))
-    scale = float(np.trace(c)) / max(len(c), 1)
+    size = np.diag(c)
     try:
         factor = cholesky(c, lower=True)
-        if np.diag(factor).min() ** 2 > 1e-10 * scale:
+        # What a column adds to those before it, as a share of itself: units do not matter.
+        if (np.diag(factor) ** 2 > 1e-10 * size).all():
             half = solve_triangular(factor, cross, lower=True)
             return solve_triangular(factor, half, trans="T", lower=True), factor, True
     except LinAlgError:
         pass
     # Constant or repeated columns, or n < d, without a penalty: keep the directions that X spans,
-    # which gives the solution of least norm.
-    values, vectors = np.linalg.eigh(c)
+    # again with all columns brought to the same size first.
+    shrink = 1.0 / np.sqrt(np.where(size > 0, size, 1.0))
+    values, vectors = np.linalg.eigh(c * shrink * shrink[:, None])
+    vectors = shrink[:, None] * vectors
     keep = values > max(1e-12, len(c) * np.finfo(float).eps) * max(values.max(initial=0.0), 1e-300)
-    values, vectors = values[keep], vectors[:, keep]
-    theta = vectors @ ((vectors.T @ cross) / values)
-    return theta, np.sqrt(variance) * vectors / np.sqrt(values), False
+    span = vectors[:, keep] / np.sqrt(values[keep])
+    # Of all solutions the one of least norm: nothing along the directions in which X is zero.
+    null = np.linalg.qr(vectors[:, ~keep])[0]
+    span -= null @ (null.T @ span)
+    return span @ (span.T @ cross), np.sqrt(variance) * span, False
 
 
 def solve(problem: Problem, bound, fairness_weight: float, max_iter: int, tol: float) -> Solution:
