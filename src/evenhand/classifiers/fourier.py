@@ -202,12 +202,13 @@ def _fit(
         certain[seen] = 1.0
         return lambda features: np.tile(certain, (len(features), 1))
     small = features.shape[1] * len(seen) <= MAX_NEWTON_WEIGHTS
-    model = LogisticRegression(
-        C=C, solver="newton-cholesky" if small else "lbfgs", max_iter=200, tol=1e-5
-    )
+    if small:
+        model = LogisticRegression(C=C, solver="newton-cholesky", max_iter=100, tol=1e-5)
+    else:
+        model = LogisticRegression(C=C, solver="lbfgs", max_iter=100, tol=1e-4)
     known_once = len(rows) == len(features) and (rows == np.arange(len(features))).all()
     with warnings.catch_warnings():
-        # The penalty keeps any fit finite, and a loss off in its sixth digit is no news.
+        # The penalty keeps any fit finite, and a loss off in its fourth digit is no news.
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", LinAlgWarning)
         model.fit(features if known_once else features[rows], labels, entry_weight[rows, labels])
