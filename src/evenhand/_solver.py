@@ -35,6 +35,13 @@ class Memory:
         if curvature > 1e-10 * float(step @ step):
             self.pairs.append((step, change, curvature))
 
+    def rescaled(self, factor: float) -> Memory:
+        """The same pairs for the bowl plus `factor` times the old g: exact, as ∇‖v‖² = 2v."""
+        out = Memory()
+        for step, change, _ in self.pairs:
+            out.add(step, 2.0 * step + factor * (change - 2.0 * step))
+        return out
+
     def direction(self, gradient: Vector) -> Vector:
         """−H·gradient by the two-loop recursion, from the bowl's own Hessian 2I."""
         q = -gradient

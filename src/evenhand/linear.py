@@ -6,21 +6,23 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._design import Design
 from ._solver import Memory, Solution, minimize
 from .group_features import GroupFeatures, check_kind
-from .regularizer import FairnessRegularizer
+from .regularizer import BoundRegularizer, FairnessRegularizer
 from .sensitive import Groups, check_weight, resolve_groups
 
 Vector = NDArray[np.float64]
@@ -130,6 +132,10 @@ class FairRidge(RegressorMixin, BaseEstimator):
         -------
         self
         """
+        return self._finish(self._start(X, y, sensitive_features, sample_weight))
+
+    def _start(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> Prepared:
+        """Everything that does not depend on `fairness_weight`."""
         self._check_parameters()
         X, y = validate_data(
             self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32],
@@ -155,22 +161,45 @@ class FairRidge(RegressorMixin, BaseEstimator):
                 "`y` must vary: all rows have the same value, so there is nothing to predict."
             )
         self._group_features = None
-        if self.group_features is not None and groups is not None:
-            problem = self._add_group_features(problem, y, weight, groups)
+        bound = None
+        if groups is not None:
+            if self.group_features is not None:
+                problem = self._add_group_features(problem, y, weight, groups)
+            regularizer = FairnessRegularizer(self.criterion, self.classifier, self.basis)
+            bound = regularizer.bind(y, sensitive_features=groups)
+        return Prepared(problem, bound)
+
+    def _finish(self, prepared: Prepared) -> FairRidge:
+        """Solve at `fairness_weight`, from the nearest solutions in `prepared`."""
+        problem = prepared.problem
         theta = problem.theta
         # The ridge solve counts as an iteration.
         self.n_iter_, self.n_evaluations_ = 1, 0
         self.unfairness_ = float("nan")
-        if groups is not None:
-            theta = self._fit_fair(problem, y, groups)
-        dtype, d = X.dtype, X.shape[1]
-        self.coef_ = theta[:d].astype(dtype, copy=False)
+        if prepared.bound is not None:
+            theta = self._fit_fair(prepared)
+        X = problem.design.X
+        d = X.shape[1]
+        self.coef_ = theta[:d].astype(X.dtype, copy=False)
         self.group_coef_ = theta[d:]
         self.intercept_ = float(problem.intercept(theta))
         self.objective_ = problem.ridge_objective(theta)
         if self.fairness_weight > 0:
             self.objective_ += self.fairness_weight * self.unfairness_
         return self
+
+    def _path_fitter(
+        self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None
+    ) -> Callable[[float], FairRidge]:
+        """fairness_weight → fitted model; the set-up is shared and solutions start one another."""
+        model = clone(self)
+        prepared = model._start(X, y, sensitive_features, sample_weight)
+
+        def fit(fairness_weight: float) -> FairRidge:
+            # A shallow copy shares what `_start` set and nothing that `_finish` sets.
+            return copy(model).set_params(fairness_weight=fairness_weight)._finish(prepared)
+
+        return fit
 
     def _add_group_features(
         self, problem: Problem, y: Vector, weight: Vector | None, groups: Groups
@@ -183,12 +212,12 @@ class FairRidge(RegressorMixin, BaseEstimator):
         self._group_features, self._base = features, base
         return prepare(Design(X, extra), y, weight, self.alpha, self.fit_intercept)
 
-    def _fit_fair(self, problem: Problem, y: Vector, groups: Groups) -> Vector:
-        regularizer = FairnessRegularizer(self.criterion, self.classifier, self.basis)
-        bound = regularizer.bind(y, sensitive_features=groups)
+    def _fit_fair(self, prepared: Prepared) -> Vector:
+        problem, bound = prepared.problem, prepared.bound
+        assert bound is not None
         theta = problem.theta
         if self.fairness_weight > 0:
-            found = solve(problem, bound, self.fairness_weight, self.max_iter, self.tol)
+            found = prepared.solve(self.fairness_weight, self.max_iter, self.tol)
             self.n_iter_, self.n_evaluations_ = max(found.n_iter, 1), found.n_evaluations
             theta = problem.theta + problem.unwhiten(found.v)
             if not found.converged and found.n_iter >= self.max_iter:
@@ -256,6 +285,11 @@ class Problem:
     cross: Vector
     second_y: float
     alpha: float
+
+    @property
+    def origin(self) -> Vector:
+        """v = 0, the ridge solution."""
+        return np.zeros(self.transform.shape[0 if self.triangular else 1])
 
     def unwhiten(self, v: Vector) -> Vector:
         """T v."""
@@ -328,8 +362,16 @@ def _whiten(gram, cross, alpha: float, variance: float):
     return span @ (span.T @ cross), np.sqrt(variance) * span, False
 
 
-def solve(problem: Problem, bound, fairness_weight: float, max_iter: int, tol: float) -> Solution:
-    """Minimize ‖v‖² + fairness_weight·Ĩ from the ridge solution."""
+def solve(
+    problem: Problem,
+    bound: BoundRegularizer,
+    fairness_weight: float,
+    max_iter: int,
+    tol: float,
+    start: Vector | None = None,
+    memory: Memory | None = None,
+) -> Solution:
+    """Minimize ‖v‖² + fairness_weight·Ĩ from the ridge solution, or from `start`."""
 
     def evaluate(s: Vector) -> tuple[float, Vector]:
         value, gradient = bound.value_and_grad(s)
@@ -337,14 +379,56 @@ def solve(problem: Problem, bound, fairness_weight: float, max_iter: int, tol: f
         return fairness_weight * value, gradient
 
     design = problem.design
-    size = problem.transform.shape[0 if problem.triangular else 1]
+    theta, v = problem.theta, problem.origin
+    if start is not None:
+        theta, v = theta + problem.unwhiten(start), start
     return minimize(
         evaluate,
         lambda p: design.forward(problem.unwhiten(p)),
         lambda r: problem.whiten_gradient(design.backward(r)),
-        design.forward(problem.theta),
-        np.zeros(size),
+        design.forward(theta),
+        v,
         max_iter=max_iter,
         tol=tol * (1.0 + fairness_weight),
-        memory=Memory(),
+        memory=Memory() if memory is None else memory,
     )
+
+
+@dataclass
+class Prepared:
+    """A problem with its fairness term, and the solutions found so far by fairness weight."""
+
+    problem: Problem
+    bound: BoundRegularizer | None
+    solved: dict[float, Vector] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
+    memory_weight: float = 1.0
+
+    def solve(self, fairness_weight: float, max_iter: int, tol: float) -> Solution:
+        """Solve from a start interpolated between the neighbors on the path."""
+        assert self.bound is not None
+        self.memory = self.memory.rescaled(fairness_weight / self.memory_weight)
+        self.memory_weight = fairness_weight
+        found = solve(
+            self.problem, self.bound, fairness_weight, max_iter, tol,
+            self._predict(fairness_weight), self.memory,
+        )  # fmt: skip
+        self.solved[fairness_weight] = found.v
+        return found
+
+    def _predict(self, fairness_weight: float) -> Vector | None:
+        if not self.solved:
+            return None
+        # v(0) = 0, and v settles as the weight grows: λ/(1 + λ) makes the path close to straight.
+        nodes = {0.0: self.problem.origin, **self.solved}
+        weights = np.array(sorted(nodes))
+        at = int(np.searchsorted(weights, fairness_weight))
+        if at == len(weights):
+            return nodes[weights[-1]]
+        near = weights[max(at - 2, 0) : at + 2]
+        t, target = near / (1.0 + near), fairness_weight / (1.0 + fairness_weight)
+        out = np.zeros_like(self.problem.origin)
+        for j, weight in enumerate(near):
+            others = np.delete(t, j)
+            out += np.prod((target - others) / (t[j] - others)) * nodes[float(weight)]
+        return out
