@@ -72,7 +72,7 @@ class KNN:
     *Ties.* The paper's text has log(m + 1) in place of ψ(m); its authors' code has ψ, which is
     the unbiased choice, m being negative binomial with E ψ(m) = ψ(k) − log P(a|z). For distances
     tied at :math:`\rho_i > 0`, as they are on rounded values, the text counts all tied rows and
-    the code none, and either can be wrong by half the entropy. Here ψ(m) is replaced by its
+    the code none, and either can be wrong by 0.2 nats. Here ψ(m) is replaced by its
     expectation were those ties broken at random: of :math:`t` tied rows of the group the j-th is
     the k-th neighbor, and :math:`j u / (t + 1)` of the :math:`u` tied rows of other groups come
     before it on average. Without ties, and where :math:`\rho_i = 0`, this is the authors'
