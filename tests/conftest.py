@@ -1,0 +1,71 @@
+"""Shared data, and the benchmark folder on the path for the JAX reference."""
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.sensitive import resolve_groups
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+
+class Case(NamedTuple):
+    """Scores, targets and the keyword arguments that say who belongs where."""
+
+    y: np.ndarray
+    s: np.ndarray
+    fairness: dict  # sensitive_features and, in some kinds, sample_weight
+
+    @property
+    def groups(self):
+        return resolve_groups(n_rows=len(self.y), **self.fairness)
+
+
+KINDS = ("plain", "weights", "proxy", "unknown")
+
+
+def make_case(kind: str, n_groups: int, n: int = 120, seed: int = 0) -> Case:
+    """Groups that differ in mean and spread; see KINDS for what else."""
+    rng = np.random.default_rng([seed, n_groups])
+    a = np.arange(n) % n_groups
+    y = 5.0 + 2.0 * (rng.normal(size=n) * (1 + 0.3 * a) + 0.5 * a)
+    s = 0.5 * y + rng.normal(size=n) - 0.4 * a
+    fairness: dict = {"sensitive_features": a}
+    if kind == "weights":
+        fairness["sample_weight"] = rng.uniform(0.2, 3.0, n)
+    elif kind == "proxy":
+        table = rng.dirichlet(np.ones(n_groups), size=n) + 2.0 * np.eye(n_groups)[a]
+        table /= table.sum(axis=1, keepdims=True)
+        table[5] = np.nan
+        fairness = {
+            "sensitive_features": eh.Proxy(table),
+            "sample_weight": rng.uniform(0.2, 3.0, n),
+        }
+    elif kind == "unknown":
+        labels = a.astype(float)
+        labels[rng.permutation(n)[: n // 5]] = np.nan
+        fairness = {"sensitive_features": labels, "sample_weight": rng.uniform(0.2, 3.0, n)}
+    return Case(y, s, fairness)
+
+
+@pytest.fixture
+def case():
+    """The factory `make_case(kind, n_groups, n, seed)`."""
+    return make_case
+
+
+@pytest.fixture(scope="session")
+def regression():
+    """(X, y, a): 300 rows, 6 features of which the first two differ by group."""
+    rng = np.random.default_rng(7)
+    n = 300
+    a = rng.integers(0, 3, n)
+    X = rng.normal(size=(n, 6)) + 10.0
+    X[:, 0] += a
+    X[:, 1] *= 1 + 0.5 * a
+    y = X @ np.array([1.0, 0.5, -1.0, 0.3, 0.0, 0.2]) + 0.5 * a + rng.normal(size=n)
+    return X, y, a
