@@ -14,6 +14,8 @@ _HOME = {
     "FairPostprocessor": "postprocess",
     "FairRidgeCV": "frontier",
     "FairnessPath": "frontier",
+    "Fourier": "classifiers.fourier",
+    "KNN": "neighbors",
     "LSPC": "classifiers",
     "Logistic": "classifiers",
     "Proxy": "sensitive",

@@ -26,7 +26,7 @@ ESTIMATORS = ("auto", "lspc", "logistic", "fourier", "knn")
 def get_estimator(estimator: Any, random_state: Any = None) -> EntropyEstimator:
     """An estimator of entropies by name, or the instance handed in."""
     if isinstance(estimator, str):
-        if estimator == "auto" or estimator == "logistic":
+        if estimator in ("auto", "logistic"):
             from .classifiers import Logistic
 
             return Logistic()
@@ -34,6 +34,14 @@ def get_estimator(estimator: Any, random_state: Any = None) -> EntropyEstimator:
             from .classifiers import LSPC
 
             return LSPC()
+        if estimator == "fourier":
+            from .classifiers.fourier import Fourier
+
+            return Fourier(random_state=0 if random_state is None else random_state)
+        if estimator == "knn":
+            from .neighbors import KNN
+
+            return KNN()
     elif isinstance(estimator, EntropyEstimator) and not isinstance(estimator, type):
         return estimator
     raise ValueError(

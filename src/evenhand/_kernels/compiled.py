@@ -32,6 +32,34 @@ def _dot(a, b, n):
 
 
 @_jit_sum
+def _dots(r, columns, count, n, out, at):
+    """out[at + j] += r·columns[j], three columns a sweep."""
+    j = 0
+    while j + 3 <= count:
+        a, b, c = columns[j], columns[j + 1], columns[j + 2]
+        x, y, z = 0.0, 0.0, 0.0
+        for i in range(n):
+            x += r[i] * a[i]
+            y += r[i] * b[i]
+            z += r[i] * c[i]
+        out[at + j] += x
+        out[at + j + 1] += y
+        out[at + j + 2] += z
+        j += 3
+    while j < count:
+        out[at + j] += _dot(r, columns[j], n)
+        j += 1
+
+
+@_jit_sum
+def _product(a, n):
+    total = 1.0
+    for i in range(n):
+        total *= a[i]
+    return total
+
+
+@_jit_sum
 def _sum(a, n):
     total = 0.0
     for i in range(n):
@@ -41,14 +69,29 @@ def _sum(a, n):
 
 @_jit
 def _combine(coefficients, columns, count, out, n):
-    """out = Σⱼ coefficients[j]·columns[j]."""
+    """out = Σⱼ coefficients[j]·columns[j], where columns[0] is 1; five columns a sweep."""
     c0 = coefficients[0]
     for i in range(n):
         out[i] = c0
-    for j in range(1, count):
-        c, column = coefficients[j], columns[j]
+    j = 1
+    while j + 5 <= count:
+        c1, c2, c3 = coefficients[j], coefficients[j + 1], coefficients[j + 2]
+        c4, c5 = coefficients[j + 3], coefficients[j + 4]
+        m1, m2, m3 = columns[j], columns[j + 1], columns[j + 2]
+        m4, m5 = columns[j + 3], columns[j + 4]
         for i in range(n):
-            out[i] += c * column[i]
+            out[i] += ((c1 * m1[i] + c2 * m2[i]) + (c3 * m3[i] + c4 * m4[i])) + c5 * m5[i]
+        j += 5
+    while j + 2 <= count:
+        c1, c2 = coefficients[j], coefficients[j + 1]
+        m1, m2 = columns[j], columns[j + 1]
+        for i in range(n):
+            out[i] += c1 * m1[i] + c2 * m2[i]
+        j += 2
+    if j < count:
+        c1, m1 = coefficients[j], columns[j]
+        for i in range(n):
+            out[i] += c1 * m1[i]
 
 
 @_jit
@@ -115,24 +158,24 @@ def _gram_chunk(start, stop, s, y, codes, probabilities, weight, center, factors
         n = min(BLOCK, stop - block)
         _load(s, y, center, factors, moments, block, n, m)
         _load_weight(weight, block, n, w)
-        for j in range(moments):
-            out[j] += _dot(w, m[j], n)
+        _dots(w, m, moments, n, out, 0)
         for k in range(groups):
             _load_label(codes, probabilities, k, block, n, t)
             for i in range(n):
                 t[i] *= w[i]
-            for j in range(terms):
-                out[moments + k * terms + j] += _dot(t, m[j], n)
+            _dots(t, m, terms, n, out, moments + k * terms)
 
 
 @_jit
 def _softplus_block(f, beta, n, sp, slope):
     """softplus_β(f) and its derivative."""
+    scale = 1.0 / beta
     for i in range(n):
         x = beta * f[i]
         e = exp_nonpositive(-abs(x))
-        sp[i] = (max(x, 0.0) + log1p_unit(e)) / beta
-        slope[i] = (1.0 if x >= 0.0 else e) / (1.0 + e)
+        inverse = 1.0 / (1.0 + e)
+        sp[i] = (max(x, 0.0) + log1p_unit(e, inverse)) * scale
+        slope[i] = (1.0 if x >= 0.0 else e) * inverse
 
 
 @_jit
@@ -169,8 +212,7 @@ def _lspc_chunk(
             r, spk, dsk = t[k], sp[k], ds[k]
             for i in range(n):
                 r[i] = w[i] * (r[i] / spk[i] - total[i]) * dsk[i]
-            for j in range(terms):
-                out[1 + k * terms + j] += _dot(r, m[j], n)
+            _dots(r, m, terms, n, out, 1 + k * terms)
             if len(gradient):
                 _combine(slopes[k], m, n_slopes, f, n)
                 for i in range(n):
@@ -213,9 +255,25 @@ def _binary_block(f, t, w, n, rho, r, loss):
     """Two groups: one exponential a row. r = ω(t − ρ), loss = ω·(log(1 + e^f) − t f)."""
     for i in range(n):
         e = exp_nonpositive(-abs(f[i]))
-        rho[i] = (1.0 if f[i] >= 0.0 else e) / (1.0 + e)
+        inverse = 1.0 / (1.0 + e)
+        rho[i] = (1.0 if f[i] >= 0.0 else e) * inverse
         r[i] = w[i] * (t[i] - rho[i])
-        loss[i] = w[i] * (max(f[i], 0.0) - t[i] * f[i] + log1p_unit(e))
+        loss[i] = w[i] * (max(f[i], 0.0) - t[i] * f[i] + log1p_unit(e, inverse))
+
+
+@_jit
+def _binary_block_unweighted(f, t, n, rho, r, loss, factor):
+    """The same without weights, and the summed loss: one logarithm for the whole block.
+
+    Each factor 1 + e^−|f| is at most 2, so the product over a block cannot overflow.
+    """
+    for i in range(n):
+        e = exp_nonpositive(-abs(f[i]))
+        factor[i] = 1.0 + e
+        rho[i] = (1.0 if f[i] >= 0.0 else e) / (1.0 + e)
+        r[i] = t[i] - rho[i]
+        loss[i] = max(f[i], 0.0) - t[i] * f[i]
+    return _sum(loss, n) + np.log(_product(factor, n))
 
 
 @_jit
@@ -265,16 +323,18 @@ def _logistic_chunk(
         for k in range(free):
             _load_label(codes, probabilities, k + 1, block, n, t[k])
             _combine(weights[k], m, terms, f[k], n)
-        if free == 1:
-            _binary_block(f[0], t[0], w, n, rho[0], r[0], loss)
-        else:
+        if free > 1:
             _softmax_block(f, t, w, free, n, rho, r, loss, top, total)
-        out[0] += _sum(loss, n)
+            out[0] += _sum(loss, n)
+        elif len(weight):
+            _binary_block(f[0], t[0], w, n, rho[0], r[0], loss)
+            out[0] += _sum(loss, n)
+        else:
+            out[0] += _binary_block_unweighted(f[0], t[0], n, rho[0], r[0], loss, total)
         at = 1
         for k in range(free):
-            for j in range(terms):
-                out[at] += _dot(r[k], m[j], n)
-                at += 1
+            _dots(r[k], m, terms, n, out, at)
+            at += terms
         if want_hessian:
             for k in range(free):
                 pk = rho[k]
@@ -283,9 +343,8 @@ def _logistic_chunk(
                     own = 1.0 if k == other else 0.0
                     for i in range(n):
                         h[i] = w[i] * pk[i] * (own - po[i])
-                    for j in range(moments):
-                        out[at] += _dot(h, m[j], n)
-                        at += 1
+                    _dots(h, m, moments, n, out, at)
+                    at += moments
         if len(gradient):
             for i in range(n):
                 total[i] = 0.0

@@ -98,7 +98,10 @@ def log_positive(q):
 
 
 @njit(error_model="numpy")
-def log1p_unit(x):
-    """log(1 + x) for 0 ≤ x ≤ 1, with full relative accuracy for small x."""
+def log1p_unit(x, inverse):
+    """log(1 + x) for 0 ≤ x ≤ 1, with full relative accuracy for small x.
+
+    `inverse` is 1/(1 + x), which callers have at hand; divisions are the costliest step here.
+    """
     q = 1.0 + x
-    return log_positive(q) + (x - (q - 1.0)) / q
+    return log_positive(q) + (x - (q - 1.0)) * inverse

@@ -11,22 +11,11 @@ RANGE = 8.0
 
 
 @njit(cache=True, nogil=True)
-def mid_ranks(values, order, weight):
-    """Weighted and unweighted mid-distribution function F(x−) + P(x)/2, and the atom number.
-
-    `weight` is empty for equal weights; then both functions are the same array.
-    """
+def mid_ranks(values, order):
+    """Mid-distribution function P(X < x) + P(X = x)/2, atom numbers and how many there are."""
     n = values.shape[0]
-    weighted = weight.shape[0] > 0
-    plain = np.empty(n)
-    share = np.empty(n) if weighted else plain
-    atom = np.empty(n, dtype=np.int64)
-    total = float(n)
-    if weighted:
-        total = 0.0
-        for i in range(n):
-            total += weight[i]
-    below = 0.0
+    rank = np.empty(n)
+    atom = np.empty(n, dtype=np.int32)
     count = 0
     first = 0
     while first < n:
@@ -35,100 +24,139 @@ def mid_ranks(values, order, weight):
         while last < n and values[order[last]] == value:
             last += 1
         middle = 0.5 * (first + last) / n
-        mass = 0.0
-        if weighted:
-            for t in range(first, last):
-                mass += weight[order[t]]
-        center = (below + 0.5 * mass) / total
         for t in range(first, last):
-            i = order[t]
-            plain[i] = middle
-            if weighted:
-                share[i] = center
-            atom[i] = count
-        below += mass
+            rank[order[t]] = middle
+            atom[order[t]] = count
         count += 1
         first = last
-    return share, plain, atom, count
+    return rank, atom, count
 
 
 @njit(cache=True, nogil=True)
-def cubic_moments(z, t):
-    """Gram matrix and right-hand side of the regression of t on 1, z, z² − 1, z³ − 3z."""
-    gram = np.zeros((4, 4))
-    right = np.zeros(4)
-    h = np.empty(4)
+def find_slots(values, edges):
+    """Slot of each row: 2j + 1 is edge j itself, 2j lies between edges j − 1 and j; counts.
+
+    `edges` ascend and are padded with infinity to a power of two.
+    """
+    n = values.shape[0]
+    slot = np.empty(n, dtype=np.int32)
+    counts = np.zeros(2 * edges.shape[0] + 1)
+    low, high = values[0], values[0]
+    # One level of the search for a batch of rows at a time: no branch to mispredict.
+    batch = 256
+    position = np.empty(batch, dtype=np.int64)
+    for start in range(0, n, batch):
+        size = min(batch, n - start)
+        for i in range(size):
+            position[i] = 0
+        half = edges.shape[0] >> 1
+        while half > 0:
+            for i in range(size):
+                position[i] += half * np.int64(edges[position[i] + half - 1] < values[start + i])
+            half >>= 1
+        for i in range(size):
+            x = values[start + i]
+            low, high = min(low, x), max(high, x)
+            j = position[i]
+            k = 2 * j + np.int64(edges[j] == x)
+            slot[start + i] = k
+            counts[k] += 1.0
+    return slot, counts, low, high
+
+
+@njit(cache=True, nogil=True)
+def slot_ranks(values, slot, table):
+    """Rank and normal score, linear in x within each slot.
+
+    Columns of `table`: left end and 1/width of the slot, rank and its gain, score and its gain.
+    """
+    n = values.shape[0]
+    rank = np.empty(n)
+    score = np.empty(n)
+    for i in range(n):
+        k = slot[i]
+        share = (values[i] - table[k, 0]) * table[k, 1]
+        # Infinite values and slots without width take the middle.
+        if not 0.0 <= share <= 1.0:
+            share = 0.5
+        rank[i] = table[k, 2] + share * table[k, 3]
+        score[i] = table[k, 4] + share * table[k, 5]
+    return rank, score
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def power_sums(z, t):
+    """Σ z^k for k ≤ 6 and Σ t z^k for k ≤ 3: all that a cubic regression needs."""
+    a1 = a2 = a3 = a4 = a5 = a6 = 0.0
+    b0 = b1 = b2 = b3 = 0.0
     for i in range(z.shape[0]):
         x = z[i]
-        h[0] = 1.0
-        h[1] = x
-        h[2] = x * x - 1.0
-        h[3] = x * x * x - 3.0 * x
-        for a in range(4):
-            right[a] += h[a] * t[i]
-            for b in range(a + 1):
-                gram[a, b] += h[a] * h[b]
-    for a in range(4):
-        for b in range(a):
-            gram[b, a] = gram[a, b]
-    return gram, right
+        y = t[i]
+        x2 = x * x
+        x3 = x2 * x
+        a1 += x
+        a2 += x2
+        a3 += x3
+        a4 += x2 * x2
+        a5 += x2 * x3
+        a6 += x3 * x3
+        b0 += y
+        b1 += y * x
+        b2 += y * x2
+        b3 += y * x3
+    return np.array([z.shape[0], a1, a2, a3, a4, a5, a6]), np.array([b0, b1, b2, b3])
 
 
 @njit(cache=True, nogil=True)
-def cubic_residual(z, t, beta, block, n_blocks):
-    """t minus the cubic, with the sums by block that the local correction needs."""
+def block_sums(z, t, beta, block, n_blocks):
+    """Count, Σ z and Σ (t − cubic) by block."""
+    sums = np.zeros((n_blocks, 3))
+    for i in range(z.shape[0]):
+        x = z[i]
+        b = block[i]
+        sums[b, 0] += 1.0
+        sums[b, 1] += x
+        sums[b, 2] += t[i] - (beta[0] + x * (beta[1] + x * (beta[2] + x * beta[3])))
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def detrend(z, t, beta, block, center, level, slope):
+    """t − cubic − interpolated block means, and its squares by block.
+
+    Entry j of `level` and `slope` is the line between block centers j − 1 and j, flat at the ends.
+    """
     n = z.shape[0]
     residual = np.empty(n)
-    sums = np.zeros((n_blocks, 3))
+    squares = np.zeros(center.shape[0])
     for i in range(n):
         x = z[i]
-        fit = beta[0] + beta[1] * x + beta[2] * (x * x - 1.0) + beta[3] * (x * x * x - 3.0 * x)
-        r = t[i] - fit
+        b = block[i]
+        j = b + 1 if x >= center[b] else b
+        r = t[i] - (beta[0] + x * (beta[1] + x * (beta[2] + x * beta[3])))
+        r -= level[j] + slope[j] * x
         residual[i] = r
-        sums[block[i], 0] += 1.0
-        sums[block[i], 1] += x
-        sums[block[i], 2] += r
-    return residual, sums
+        squares[b] += r * r
+    return residual, squares
 
 
 @njit(cache=True, nogil=True)
-def _interpolate(x, b, center, level):
-    last = center.shape[0] - 1
-    if x < center[b]:
-        if b == 0:
-            return level[0]
-        b -= 1
-    elif b == last:
-        return level[last]
-    gap = center[b + 1] - center[b]
-    share = (x - center[b]) / gap if gap > 0.0 else 0.0
-    return level[b] + share * (level[b + 1] - level[b])
-
-
-@njit(cache=True, nogil=True)
-def remove_level(z, residual, block, center, level):
-    """Subtract the interpolated block means in place; sums of squares by block."""
-    squares = np.zeros(center.shape[0])
-    for i in range(z.shape[0]):
-        r = residual[i] - _interpolate(z[i], block[i], center, level)
-        residual[i] = r
-        squares[block[i]] += r * r
-    return squares
-
-
-@njit(cache=True, nogil=True)
-def conditional_rank(z, residual, block, center, spread):
-    """Distribution function of the residual over its interpolated spread, in place."""
+def conditional_rank(z, residual, block, center, level, slope):
+    """Distribution function of the residual times its interpolated precision, in place."""
     n = z.shape[0]
     counts = np.zeros(BINS + 1)
     scale = BINS / (2.0 * RANGE)
     for i in range(n):
-        e = residual[i] / _interpolate(z[i], block[i], center, spread)
-        e = min(max((e + RANGE) * scale, 0.0), BINS - 1e-6)
+        x = z[i]
+        b = block[i]
+        j = b + 1 if x >= center[b] else b
+        e = (residual[i] * (level[j] + slope[j] * x) + RANGE) * scale
+        e = min(max(e, 0.0), BINS - 1e-6)
         residual[i] = e
-        counts[int(e)] += 1.0 / n
+        counts[int(e)] += 1.0
     below = np.zeros(BINS + 1)
     for b in range(BINS):
+        counts[b] /= n
         below[b + 1] = below[b] + counts[b]
     for i in range(n):
         b = int(residual[i])
@@ -136,80 +164,113 @@ def conditional_rank(z, residual, block, center, spread):
     return residual
 
 
-@njit(cache=True, nogil=True)
-def features(u, v, conditional, out):
-    """Test functions of one row: Legendre polynomials, orthonormal for uniform u and v."""
+@njit(cache=True, nogil=True, inline="always")
+def _features(u, v, conditional, out):
+    # Legendre polynomials, orthonormal for uniform u and v.
     x = 2.0 * u - 1.0
-    out[0] = 1.7320508075688772 * x
-    out[1] = 2.23606797749979 * (1.5 * x * x - 0.5)
+    first = 1.7320508075688772 * x
+    second = 2.23606797749979 * (1.5 * x * x - 0.5)
+    out[0] = first
+    out[1] = second
     out[2] = 2.6457513110645907 * x * (2.5 * x * x - 1.5)
     if conditional:
         y = 2.0 * v - 1.0
         q = 1.7320508075688772 * y
-        out[3] = out[0] * q
-        out[4] = out[1] * q
-        out[5] = out[0] * 2.23606797749979 * (1.5 * y * y - 0.5)
+        out[3] = first * q
+        out[4] = second * q
+        out[5] = first * 2.23606797749979 * (1.5 * y * y - 0.5)
     else:
-        out[3] = 0.375 * (35.0 * x**4 - 30.0 * x * x + 3.0)
+        x *= x
+        out[3] = 0.375 * (x * (35.0 * x - 30.0) + 3.0)
 
 
 @njit(cache=True, nogil=True)
-def feature_matrix(u, v, conditional):
-    n = u.shape[0]
-    out = np.empty((n, 6 if conditional else 4))
-    for i in range(n):
-        features(u[i], v[i], conditional, out[i])
+def cell_means(u, v, z, cell, n_cells):
+    """Means of z and of the test functions by cell."""
+    counts = np.zeros(n_cells)
+    center = np.zeros(n_cells)
+    means = np.zeros((n_cells, 6))
+    f = np.empty(6)
+    for i in range(u.shape[0]):
+        c = cell[i]
+        _features(u[i], v[i], True, f)
+        counts[c] += 1.0
+        center[c] += z[i]
+        for a in range(6):
+            means[c, a] += f[a]
+    for c in range(n_cells):
+        center[c] /= counts[c]
+        for a in range(6):
+            means[c, a] /= counts[c]
+    return center, means
+
+
+@njit(cache=True, nogil=True)
+def feature_matrix(u, v, z, cell, center, slope):
+    """The test functions less their slope within the cell, one row each; see `cell_moments`."""
+    conditional = z.shape[0] > 0
+    width = slope.shape[1]
+    out = np.empty((u.shape[0], width))
+    for i in range(u.shape[0]):
+        _features(u[i], v[i], conditional, out[i])
+        if conditional:
+            c = cell[i]
+            for a in range(width):
+                out[i, a] -= slope[c, a] * (z[i] - center[c])
     return out
 
 
 @njit(cache=True, nogil=True)
-def cell_moments(u, v, cell, n_cells, weight, conditional):
-    """Weighted cell means of the test functions and their w²-weighted scatter about them."""
-    n = u.shape[0]
-    width = 6 if conditional else 4
-    weighted = weight.shape[0] > 0
-    total = np.zeros(n_cells)
-    means = np.zeros((n_cells, width))
-    scatter = np.zeros((n_cells, width, width))
-    f = np.empty(width)
-    for i in range(n):
-        w = weight[i] if weighted else 1.0
-        c = cell[i]
-        features(u[i], v[i], conditional, f)
-        total[c] += w
-        for a in range(width):
-            means[c, a] += w * f[a]
-    for c in range(n_cells):
-        if total[c] > 0.0:
-            for a in range(width):
-                means[c, a] /= total[c]
-    for i in range(n):
-        w = weight[i] if weighted else 1.0
-        c = cell[i]
-        features(u[i], v[i], conditional, f)
-        for a in range(width):
-            f[a] = w * (f[a] - means[c, a])
-            for b in range(a + 1):
-                scatter[c, a, b] += f[a] * f[b]
-    for c in range(n_cells):
-        for a in range(width):
-            for b in range(a):
-                scatter[c, b, a] = scatter[c, a, b]
-    return means, scatter
+def cell_moments(u, v, z, cell, center, slope, weight, codes, n_groups):
+    """One pass over the rows for all sums that the test needs.
 
-
-@njit(cache=True, nogil=True)
-def group_sums(u, v, cell, means, weight, codes, n_groups, conditional):
-    """Σ w (f − f̄_cell) over the rows of each group: (K, J)."""
-    width = means.shape[1]
+    Returns, by cell, Σw, Σw², Σw³; Σwf; Σw²f; Σw²ffᵀ; Σw and Σw² of each group; and over all rows
+    Σwf of each group. `weight` is empty for equal weights, `codes` for soft membership and `z` for independence.
+    """
+    n_cells, width = slope.shape
+    conditional = z.shape[0] > 0
     weighted = weight.shape[0] > 0
-    out = np.zeros((n_groups, width))
+    coded = codes.shape[0] > 0
+    mass = np.zeros((n_cells, 3))
+    first = np.zeros((n_cells, width))
+    first2 = np.zeros((n_cells if weighted else 1, width))
+    second = np.zeros((n_cells, width, width))
+    members = np.zeros((n_cells, n_groups))
+    members2 = np.zeros((n_cells if weighted else 1, n_groups))
+    totals = np.zeros((n_groups, width))
     f = np.empty(width)
     for i in range(u.shape[0]):
-        w = weight[i] if weighted else 1.0
         c = cell[i]
-        k = codes[i]
-        features(u[i], v[i], conditional, f)
+        w = weight[i] if weighted else 1.0
+        w2 = w * w
+        _features(u[i], v[i], conditional, f)
+        if conditional:
+            along = z[i] - center[c]
+            for a in range(width):
+                f[a] -= slope[c, a] * along
+        mass[c, 0] += w
+        if weighted:
+            mass[c, 1] += w2
+            mass[c, 2] += w2 * w
+            for a in range(width):
+                first2[c, a] += w2 * f[a]
         for a in range(width):
-            out[k, a] += w * (f[a] - means[c, a])
-    return out
+            first[c, a] += w * f[a]
+            for b in range(a + 1):
+                second[c, a, b] += w2 * f[a] * f[b]
+        if coded:
+            k = codes[i]
+            members[c, k] += w
+            if weighted:
+                members2[c, k] += w2
+            for a in range(width):
+                totals[k, a] += w * f[a]
+    if not weighted:
+        mass[:, 1] = mass[:, 0]
+        mass[:, 2] = mass[:, 0]
+        first2 = first
+        members2 = members
+    for a in range(width):
+        for b in range(a):
+            second[:, b, a] = second[:, a, b]
+    return mass, first, first2, second, members, members2, totals

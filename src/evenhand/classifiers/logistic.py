@@ -25,7 +25,7 @@ from .lspc import kernels_for
 
 KAPPA = 1e-3
 # Squared Newton decrement per row under which one more step lands at machine precision.
-LAST_STEP = 1e-9
+LAST_STEP = 1e-8
 MAX_ITER = 100
 
 
@@ -125,7 +125,7 @@ def newton(
         if decrement <= LAST_STEP:
             converged = True
             break
-        size, floor = 1.0, 1e-12 * abs(objective)
+        size, floor = 1.0, 1e-12 * abs(objective) + 1e-15
         while True:
             trial = _objective(rows, basis, weights + size * step, kappa)
             if trial[0] <= objective + floor or size < 1e-8:
