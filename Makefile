@@ -17,7 +17,7 @@ $(VENV)/.test: $(VENV)/.base pyproject.toml
 	touch $@
 
 demo: $(VENV)/.base
-	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/quickstart.py
 
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2
