@@ -150,6 +150,29 @@ class Audit:
 
         return plot_audit(self)
 
+    def to_html(self, path: Any, *, force: bool = False) -> Any:
+        """Write the audit as one self-contained page, to mail or to print.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        force : bool
+            Overwrite an existing file.
+
+        Returns
+        -------
+        Path
+        """
+        from .report.html import audit_page, write_page
+
+        return write_page(audit_page(self), path, force)
+
+    def _repr_html_(self) -> str:
+        from .report.html import compact
+
+        return compact(self)
+
 
 @dataclass(frozen=True)
 class AuditSet(Mapping[str, Audit]):
@@ -187,6 +210,29 @@ class AuditSet(Mapping[str, Audit]):
         from .report.text import describe_set
 
         return describe_set(self)
+
+    def to_html(self, path: Any, *, force: bool = False) -> Any:
+        """Write all audits, side by side and one by one, as one self-contained page.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        force : bool
+            Overwrite an existing file.
+
+        Returns
+        -------
+        Path
+        """
+        from .report.html import audit_set_page, write_page
+
+        return write_page(audit_set_page(self), path, force)
+
+    def _repr_html_(self) -> str:
+        from .report.html import compact_set
+
+        return compact_set(self)
 
 
 def audit(
@@ -238,9 +284,7 @@ def audit(
     True
     """
     if not 0 < confidence_level < 1:
-        raise ValueError(
-            f"`confidence_level` must lie between 0 and 1, got {confidence_level!r}."
-        )
+        raise ValueError(f"`confidence_level` must lie between 0 and 1, got {confidence_level!r}.")
     if n_boot < 0:
         raise ValueError(f"`n_boot` must be nonnegative, got {n_boot!r}.")
     models = _models(y_pred)
@@ -398,16 +442,28 @@ def _r2(y: Vector | None, s: Vector, groups: Groups) -> float:
     return float(1.0 - np.average((y - s) ** 2, weights=groups.weight) / spread)
 
 
-def _sample(y: Vector | None, s: Vector, groups: Groups, limit: int = 5000) -> dict[str, Any]:
-    """Evenly spaced rows for the figures, so that an audit of any size stays small."""
+def _sample(y: Vector | None, s: Vector, groups: Groups, limit: int = 6000) -> dict[str, Any]:
+    """Rows for the figures, evenly spaced within each group so that small groups keep theirs."""
     n = len(s)
-    rows = np.unique(np.linspace(0, n - 1, min(n, limit)).astype(int))
-    if groups.codes is not None:
-        codes = groups.codes[rows]
+    if n <= limit:
+        rows = np.arange(n)
+    elif groups.codes is None or groups.n_groups > limit // 50:
+        rows = np.linspace(0, n - 1, limit).astype(int)
     else:
-        assert groups.probabilities is not None
-        codes = groups.probabilities[rows].argmax(axis=1)
-    return {"y": None if y is None else y[rows], "s": s[rows], "codes": codes}
+        # A stable sort of 16-bit integers is a radix sort: linear in n.
+        order = np.argsort(groups.codes.astype(np.int16), kind="stable")
+        ends = np.cumsum(groups.counts).astype(int)
+        each = limit // groups.n_groups
+        picked = [
+            order[np.unique(np.linspace(start, end - 1, min(end - start, each)).astype(int))]
+            for start, end in zip(np.append(0, ends[:-1]), ends, strict=True)
+        ]
+        rows = np.sort(np.concatenate(picked))
+    sample: dict[str, Any] = {"y": None if y is None else y[rows], "s": s[rows]}
+    sample["weight"] = None if groups.weight is None else groups.weight[rows]
+    sample["codes"] = None if groups.codes is None else groups.codes[rows]
+    sample["membership"] = None if groups.probabilities is None else groups.probabilities[rows]
+    return sample
 
 
 def _measure_columns(measures: tuple[Measure, ...]) -> dict[str, list[Any]]:

@@ -18,23 +18,37 @@ _NAMES = {
 }
 
 
-def verdict(measure: Measure) -> str:
-    """One sentence on one criterion."""
-    share = measure.meaning
-    low, high = (100 * v for v in measure.interval)
-    found = not math.isnan(measure.p_value) and measure.p_value < 0.05
-    interval = f"(between {low:.1f}% and {high:.1f}%)"
-    if not found and measure.interval[1] <= SMALL:
-        return f"holds as far as these data can tell: {share} {interval}."
+def grade(measure: Measure) -> str:
+    """How bad it is: "holds", "unclear", "slight", "clear" or "strong"."""
+    if math.isnan(measure.p_value):
+        found = measure.interval[0] > 0
+    else:
+        found = measure.p_value < 0.05
     if not found:
-        return (
-            f"is not clearly violated: {share} {interval}, which chance alone could produce "
-            f"(p = {_p(measure.p_value)})."
+        return "holds" if measure.interval[1] <= SMALL else "unclear"
+    if measure.value < SMALL:
+        return "slight"
+    return "clear" if measure.value < LARGE else "strong"
+
+
+def verdict(measure: Measure) -> str:
+    """One sentence on one criterion, to follow its name."""
+    low, high = (100 * v for v in measure.interval)
+    found = f"{measure.meaning} (between {low:.1f}% and {high:.1f}%)"
+    level = grade(measure)
+    tested = not math.isnan(measure.p_value)
+    if level == "holds":
+        return f"holds as far as these data can tell: {found}."
+    if level == "unclear":
+        chance = (
+            f", which chance alone could produce (p {_p_with_sign(measure.p_value)})"
+            if tested
+            else ""
         )
-    size = (
-        "slightly" if measure.value < SMALL else "clearly" if measure.value < LARGE else "strongly"
-    )
-    return f"is {size} violated: {share} {interval}, p {_p_with_sign(measure.p_value)}."
+        return f"is not clearly violated: {found}{chance}."
+    size = {"slight": "slightly", "clear": "clearly", "strong": "strongly"}[level]
+    p = f", p {_p_with_sign(measure.p_value)}" if tested else ""
+    return f"is {size} violated: {found}{p}."
 
 
 def describe(audit: Audit) -> str:
@@ -51,7 +65,9 @@ def describe(audit: Audit) -> str:
             "group and are left out."
         )
     if not math.isnan(audit.r2):
-        lines.append(f"The score explains {100 * audit.r2:.1f}% of the variance of the target (R²).")
+        lines.append(
+            f"The score explains {100 * audit.r2:.1f}% of the variance of the target (R²)."
+        )
     lines.append("")
     lines += [f"{_NAMES[m.criterion]} {verdict(m)}" for m in audit.measures]
     lines.append("")
@@ -77,9 +93,7 @@ def describe(audit: Audit) -> str:
     }  # fmt: skip
     columns = audit._groups.columns
     names = [name for name in wanted if name in columns]
-    rows = [
-        [_cell(name, columns[name][k]) for name in names] for k in range(len(columns["group"]))
-    ]
+    rows = [[_cell(name, columns[name][k]) for name in names] for k in range(len(columns["group"]))]
     lines += _table([wanted[name] for name in names], rows)
     gaps = audit.disparities
     lines += [
@@ -137,5 +151,7 @@ def _table(header: list[str], rows: list[list[str]]) -> list[str]:
     widths = [max(len(row[j]) for row in [header, *rows]) for j in range(len(header))]
     out = ["  ".join(text.ljust(w) for text, w in zip(header, widths, strict=True)).rstrip()]
     out.append("  ".join("-" * w for w in widths))
-    out += ["  ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    out += [
+        "  ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
     return out

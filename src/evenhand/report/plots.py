@@ -1,0 +1,383 @@
+"""Figures for papers and notebooks, in Matplotlib.
+
+Each function returns a new figure and never calls ``plt.show()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .curves import (
+    DASHES,
+    PALETTE,
+    Sample,
+    calibration,
+    density,
+    grid_over,
+    sample_of,
+    short_names,
+)
+
+if TYPE_CHECKING:
+    from ..auditing import Audit
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            "A figure must have Matplotlib, which is not installed. Hint: pip install "
+            "'evenhand[plot]', or write the HTML report, which needs nothing."
+        ) from error
+    return plt
+
+
+def plot_audit(audit: Audit) -> Any:
+    """Scores by group, target against score by group, and the measures with their intervals.
+
+    Parameters
+    ----------
+    audit : Audit
+        As from :func:`evenhand.audit`.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    plt = _pyplot()
+    sample = sample_of(audit)
+    panels = 2 if sample.y is None else 3
+    fig, axes = plt.subplots(1, panels, figsize=(4.4 * panels, 4.2), layout="constrained")
+    _draw_densities(axes[0], sample)
+    axes[0].set_title("Scores by group")
+    if sample.y is not None:
+        _draw_calibration(axes[1], sample)
+        axes[1].set_title("Same score, same outcome?")
+    _draw_measures(axes[-1], audit)
+    _add_legend(fig, axes[0], sample.names, len(audit.labels))
+    title = f"Fairness by {audit.sensitive_name}" + (f": {audit.name}" if audit.name else "")
+    fig.suptitle(safe(short_names([title], 90)[0]), fontsize="large")
+    return fig
+
+
+def plot_densities(before: Audit, after: Audit, *, names: tuple[str, str] | None = None) -> Any:
+    """Scores by group under two models, one above the other on the same axis.
+
+    Parameters
+    ----------
+    before, after : Audit
+        Audits of the same groups.
+    names : (str, str), optional
+        Titles; the audits' own names, or "before" and "after".
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    if before.labels != after.labels:
+        raise ValueError(
+            "`before` and `after` must audit the same groups, got "
+            f"{list(before.labels)[:5]} and {list(after.labels)[:5]}."
+        )
+    plt = _pyplot()
+    pair = (sample_of(before), sample_of(after))
+    grid = grid_over(pair[0].s, pair[1].s)
+    titles = names or (before.name or "before", after.name or "after")
+    fig, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), sharex=True, layout="constrained")
+    for ax, sample, title, audit in zip(axes, pair, titles, (before, after), strict=True):
+        _draw_densities(ax, sample, grid)
+        found = ", ".join(f"{m.criterion} {m.value:.3f}" for m in audit.measures)
+        ax.set_title(f"{safe(title)}: {found}", fontsize="medium", loc="left")
+    axes[0].set_xlabel("")
+    _add_legend(fig, axes[0], pair[0].names, len(before.labels))
+    return fig
+
+
+def plot_gains(
+    before: Any,
+    after: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    names: tuple[str, str] = ("before", "after"),
+) -> Any:
+    """Who gains and who loses: the change of each row's score, by group.
+
+    A bar spans the middle half of a group's changes, a line the middle 90%, a dot the mean.
+
+    Parameters
+    ----------
+    before, after : (n,) arrays
+        Scores of the same rows under two models.
+    sensitive_features : array, series, frame or Proxy
+        Group of each row.
+    sample_weight : (n,) array, optional
+        Nonnegative weights.
+    names : (str, str)
+        What the two models are called.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    plt = _pyplot()
+    table = gains(before, after, sensitive_features, sample_weight)
+    labels = short_names(table["group"], 28)
+    rows = np.arange(len(labels))[::-1]
+    fig, ax = plt.subplots(figsize=(7.2, 1.6 + 0.42 * len(labels)), layout="constrained")
+    colors = [PALETTE[k % len(PALETTE)] for k in range(len(labels))]
+    ax.hlines(rows, table["q05"], table["q95"], color=colors, lw=1.5)
+    ax.hlines(rows, table["q25"], table["q75"], color=colors, lw=9, alpha=0.55)
+    ax.scatter(table["mean"], rows, color=colors, s=36, zorder=3, edgecolor="white", lw=0.8)
+    ax.axvline(0.0, color="0.3", lw=1)
+    ax.set_yticks(rows, [safe(label) for label in labels])
+    ax.set_ylim(-0.7, len(labels) - 0.3)
+    for row, gain, loss in zip(rows, table["gain"], table["loss"], strict=True):
+        ax.annotate(
+            f"{100 * gain:.0f}% up, {100 * loss:.0f}% down", (1.01, row), fontsize="small",
+            xycoords=("axes fraction", "data"), va="center",
+        )  # fmt: skip
+    ax.set_xlabel(f"score under {safe(names[1])} minus score under {safe(names[0])}")
+    ax.set_title("Who gains and who loses", fontsize="medium", loc="left")
+    _tidy(ax)
+    return fig
+
+
+def gains(
+    before: Any, after: Any, sensitive_features: Any, sample_weight: Any = None
+) -> dict[str, list[Any]]:
+    """Columns group, n, mean, q05, q25, q50, q75, q95 of the change, and shares up and down."""
+    from ..sensitive import resolve_groups
+    from ..validation import check_column
+
+    first = check_column(before, "before")
+    change = check_column(after, "after", len(first)) - first
+    groups = resolve_groups(
+        sensitive_features, n_rows=len(first), sample_weight=sample_weight, require_two=False
+    )
+    change = groups.take_known(change)
+    weight = groups.membership()
+    if groups.weight is not None:
+        weight = weight * groups.weight[:, None]
+    order = np.argsort(change, kind="stable")
+    # Changes far below the spread of the scores are rounding, not gains.
+    tiny = 1e-9 * max(float(np.abs(first).max()), float(np.abs(change).max()), 1e-300)
+    out: dict[str, list[Any]] = {"group": list(groups.label_names), "n": groups.counts.tolist()}
+    for k in range(groups.n_groups):
+        w = weight[:, k] / weight[:, k].sum()
+        place = np.cumsum(w[order]) - 0.5 * w[order]
+        q = np.interp([0.05, 0.25, 0.5, 0.75, 0.95], place, change[order])
+        found = dict(zip(("q05", "q25", "q50", "q75", "q95"), q.tolist(), strict=True))
+        found |= {"mean": float(w @ change), "gain": float(w @ (change > tiny))}
+        found["loss"] = float(w @ (change < -tiny))
+        for key, value in found.items():
+            out.setdefault(key, []).append(value)
+    return out
+
+
+def feature_information(
+    X: Any, *, sensitive_features: Any, sample_weight: Any = None, names: Any = None
+) -> dict[str, list[Any]]:
+    """Ĩ(Xⱼ;A) of each feature alone: the share of uncertainty about the group that it removes.
+
+    Parameters
+    ----------
+    X : (n, d) array or frame
+        Features.
+    sensitive_features : array, series, frame or Proxy
+        Group of each row.
+    sample_weight : (n,) array, optional
+        Nonnegative weights.
+    names : sequence of str, optional
+        Column names of a frame are used when left out.
+
+    Returns
+    -------
+    dict
+        Columns "feature" and "information".
+    """
+    import narwhals.stable.v2 as nw
+
+    from ..information import independence
+
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        names = frame.columns if names is None else names
+        X = frame.to_numpy()
+    X = np.asarray(X, dtype=np.float64)
+    names = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(v) for v in names]
+    values = []
+    for column in X.T:
+        if np.ptp(column) == 0:
+            values.append(0.0)
+            continue
+        value = independence(
+            None, column, sensitive_features=sensitive_features, sample_weight=sample_weight,
+            estimator="logistic",
+        )  # fmt: skip
+        values.append(max(float(value), 0.0))
+    return {"feature": list(names), "information": values}
+
+
+def plot_features(
+    features: Sequence[str],
+    information: Sequence[float],
+    before: Sequence[float],
+    after: Sequence[float],
+    *,
+    names: tuple[str, str] = ("before", "after"),
+    limit: int = 15,
+) -> Any:
+    """Which features carry the group: the information in each, and how its coefficient moved.
+
+    Parameters
+    ----------
+    features : sequence of str
+        Their names.
+    information : sequence of float
+        As from :func:`feature_information`.
+    before, after : sequence of float
+        Coefficients of two linear models. Multiply by each feature's spread to compare them.
+    names : (str, str)
+        What the two models are called.
+    limit : int
+        Features shown: those whose coefficient moved most.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    if not len(features) == len(information) == len(before) == len(after):
+        raise ValueError(
+            "`features`, `information`, `before` and `after` must have one entry per feature, got "
+            f"{len(features)}, {len(information)}, {len(before)} and {len(after)}."
+        )
+    plt = _pyplot()
+    first, last = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
+    chosen = np.argsort(-np.abs(last - first), kind="stable")[:limit]
+    labels = [safe(name) for name in short_names([features[j] for j in chosen], 26)]
+    rows = np.arange(len(chosen))[::-1]
+    fig, (left, right) = plt.subplots(
+        1, 2, figsize=(9.6, 1.6 + 0.3 * len(chosen)), sharey=True, layout="constrained"
+    )
+    left.barh(rows, [100 * information[j] for j in chosen], color=PALETTE[0], height=0.6)
+    left.set_xlabel("% of uncertainty about the group removed")
+    left.set_title("Information about the group", fontsize="medium", loc="left")
+    left.set_yticks(rows, labels)
+    right.hlines(rows, first[chosen], last[chosen], color="0.6", lw=2)
+    right.scatter(first[chosen], rows, color=PALETTE[6], s=34, label=safe(names[0]), zorder=3)
+    right.scatter(
+        last[chosen], rows, color=PALETTE[1], s=34, marker="D", label=safe(names[1]), zorder=3
+    )
+    right.axvline(0.0, color="0.3", lw=1)
+    right.set_xlabel("coefficient")
+    right.set_title("Coefficients", fontsize="medium", loc="left")
+    right.legend(fontsize="small", frameon=False)
+    for ax in (left, right):
+        _tidy(ax)
+    if len(chosen) < len(features):
+        left.annotate(
+            f"{len(features) - len(chosen)} features that moved less are not shown.", (0, -0.02),
+            xycoords="figure fraction", fontsize="small", va="top",
+        )  # fmt: skip
+    return fig
+
+
+def safe(text: str) -> str:
+    """A label Matplotlib draws as it stands: no mathtext, no glyph the font lacks."""
+    from matplotlib import font_manager
+    from matplotlib.ft2font import FT2Font
+
+    found = font_manager.findfont(font_manager.FontProperties())
+    known = _GLYPHS.get(found)
+    if known is None:
+        known = _GLYPHS.setdefault(found, frozenset(FT2Font(found).get_charmap()))
+    drawn = "".join(c if ord(c) in known else f"[U+{ord(c):04X}]" for c in text)
+    return drawn.replace("$", r"\$")
+
+
+_GLYPHS: dict[str, frozenset[int]] = {}
+
+
+def _draw_densities(ax: Any, sample: Sample, grid: Any = None) -> None:
+    grid = grid_over(sample.s) if grid is None else grid
+    for k in range(len(sample.names)):
+        curve = density(sample.s, sample.membership[:, k], grid)
+        ax.plot(grid, curve, **_style(k), lw=1.8)
+        if len(sample.names) <= 4:
+            ax.fill_between(grid, curve, color=PALETTE[k], alpha=0.08, lw=0)
+    ax.set_ylim(bottom=0)
+    ax.set_yticks([])
+    ax.set_xlabel("score")
+    ax.set_ylabel("density")
+    _tidy(ax)
+
+
+def _draw_calibration(ax: Any, sample: Sample) -> None:
+    assert sample.y is not None
+    codes = sample.codes
+    rows = np.unique(np.linspace(0, len(codes) - 1, 1500).astype(int))
+    rows = rows[codes[rows] >= 0]
+    colors = np.array(PALETTE)[codes[rows]]
+    ax.scatter(sample.s[rows], sample.y[rows], c=colors, s=5, alpha=0.18, lw=0, rasterized=True)
+    for k in range(len(sample.names)):
+        x, y, error = calibration(sample.s, sample.y, sample.membership[:, k])
+        ax.errorbar(x, y, 1.96 * error, **_style(k), lw=1.6, marker="o", ms=3.5, elinewidth=0.9)
+    grid, tall = grid_over(sample.s), grid_over(sample.y)
+    ends = np.array([min(grid[0], tall[0]), max(grid[-1], tall[-1])])
+    ax.plot(ends, ends, color="0.5", lw=0.9, dashes=(4, 3), zorder=1)
+    ax.set_xlim(grid[0], grid[-1])
+    ax.set_ylim(tall[0], tall[-1])
+    ax.set_xlabel("score")
+    ax.set_ylabel("target (dashed line: target = score)")
+    _tidy(ax)
+
+
+def _draw_measures(ax: Any, audit: Audit) -> None:
+    measures = audit.measures
+    rows = np.arange(len(measures))[::-1]
+    values = np.array([m.value for m in measures])
+    ends = np.array([m.interval for m in measures])
+    error = np.abs(np.stack([values - ends[:, 0], ends[:, 1] - values]))
+    ax.errorbar(values, rows, xerr=error, fmt="o", color="0.15", capsize=4, lw=1.6)
+    ax.set_yticks(rows, [m.criterion for m in measures])
+    ax.set_ylim(-0.6, len(measures) - 0.4)
+    top = max(float(ends.max()), float(values.max()), 0.01)
+    ax.set_xlim(min(float(values.min()), 0.0) - 0.04 * top, 1.12 * top)
+    ax.axvline(0.0, color="0.5", lw=1)
+    for row, value in zip(rows, values, strict=True):
+        ax.annotate(
+            f"{value:.3f}", (value, row), xytext=(0, 8), textcoords="offset points",
+            ha="center", fontsize="small",
+        )  # fmt: skip
+    ax.set_xlabel("normalized information (0: fair, 1: not)")
+    ax.set_title(f"Measures, {100 * audit.confidence_level:g}% intervals")
+    _tidy(ax)
+
+
+def _add_legend(fig: Any, ax: Any, names: Sequence[str], total: int) -> None:
+    labels = [safe(name) for name in short_names(names)]
+    if total > len(names):
+        labels[-1] += f" ({total - len(names)} smaller groups not shown)"
+    handles = ax.get_lines()[: len(names)]
+    columns = min(len(names), 4 if fig.get_figwidth() > 8 else 3)
+    fig.legend(
+        handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize="small"
+    )
+
+
+def _style(k: int) -> dict[str, Any]:
+    style: dict[str, Any] = {"color": PALETTE[k]}
+    if DASHES[k]:
+        style["dashes"] = tuple(float(v) / 2 for v in DASHES[k].split())
+    return style
+
+
+def _tidy(ax: Any) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="x", color="0.92", lw=0.8)
+    ax.set_axisbelow(True)
