@@ -28,13 +28,14 @@ class Design:
         self._rows = max(256, BLOCK_BYTES // (8 * max(self.d, 1)))
         # Relative rounding of the centered second moments: sparse columns cannot be shifted first.
         self.rounding = 1e-14 if sparse.issparse(X) and extra is None else 1e-26
-        self._direct = not sparse.issparse(X) and X.dtype == np.float64
+        self._sparse = sparse.issparse(X)
+        self._direct = not self._sparse and X.dtype == np.float64
 
     def _blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         for start in range(0, self.n, self._rows):
             rows = slice(start, min(start + self._rows, self.n))
             block = self.X[rows]
-            if sparse.issparse(block):
+            if self._sparse:
                 block = block.toarray()
             block = block.astype(np.float64, copy=False)
             if self.extra is not None:
@@ -44,7 +45,7 @@ class Design:
     def forward(self, theta: Vector) -> Vector:
         """[X, E]·θ."""
         k = self.X.shape[1]
-        if self._direct or sparse.issparse(self.X):
+        if self._direct or self._sparse:
             out = np.asarray(self.X @ theta[:k], dtype=np.float64)
         else:
             out = np.empty(self.n)
@@ -57,7 +58,7 @@ class Design:
 
     def backward(self, r: Vector) -> Vector:
         """[X, E]ᵀ·r."""
-        if self._direct or sparse.issparse(self.X):
+        if self._direct or self._sparse:
             out = np.asarray(self.X.T @ r, dtype=np.float64)
         else:
             out = np.zeros(self.X.shape[1])
@@ -82,7 +83,7 @@ class Design:
         gram = np.zeros((self.d, self.d))
         cross = np.zeros(self.d)
         shift = np.zeros(self.d)
-        if sparse.issparse(self.X) and self.extra is None:
+        if self._sparse and self.extra is None:
             w = np.ones(self.n) if weight is None else weight
             mean = self.X.T @ w / self.n
             gram = np.asarray((self.X.T @ self.X.multiply(w[:, None]).tocsr()).todense()) / self.n

@@ -25,9 +25,7 @@ ARMIJO, CURVATURE = 1e-4, 0.9
 class Memory:
     """Pairs (Δv, Δ∇f) of past steps; survives from one problem to a similar one."""
 
-    pairs: deque[tuple[Vector, Vector, float]] = field(
-        default_factory=lambda: deque(maxlen=MEMORY)
-    )
+    pairs: deque[tuple[Vector, Vector, float]] = field(default_factory=lambda: deque(maxlen=MEMORY))
 
     def add(self, step: Vector, change: Vector) -> None:
         curvature = float(step @ change)

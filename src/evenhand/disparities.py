@@ -59,10 +59,12 @@ class _Sums:
             if weight is None:
                 squares = self.total
             else:
-                squares = np.bincount(groups.codes, weight * weight, minlength=self.k)
+                squares = np.bincount(groups.codes, weight * weight, self.k).astype(float)
         else:
             assert groups.probabilities is not None
-            soft = groups.probabilities if weight is None else groups.probabilities * weight[:, None]
+            soft = (
+                groups.probabilities if weight is None else groups.probabilities * weight[:, None]
+            )
             squares = np.square(soft).sum(axis=0)
         self.n_effective = self.total**2 / squares
 

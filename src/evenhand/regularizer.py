@@ -112,6 +112,7 @@ class BoundRegularizer:
     ):
         self.criterion: Criterion = regularizer.criterion
         self.groups = groups
+        self._regularizer, self._y = regularizer, y
         term = CLASSIFIERS[regularizer.classifier]
         known_y = None if y is None else np.ascontiguousarray(groups.take_known(y))
         self._rows = {("s",): make_rows(groups), ("s", "y"): make_rows(groups, known_y)}
@@ -137,6 +138,16 @@ class BoundRegularizer:
             (sign, condition, term(get_basis(regularizer.basis, len(condition))))
             for sign, condition in signed
         ]
+
+    def take(self, rows: NDArray[np.intp]) -> BoundRegularizer:
+        """The same term over some of the rows."""
+        y = None if self._y is None else self._y[rows]
+        return BoundRegularizer(self._regularizer, y, self.groups.take(rows))
+
+    def warm_start(self, other: BoundRegularizer) -> None:
+        """Begin the next evaluation from another term's classifiers."""
+        for (_, _, mine), (_, _, theirs) in zip(self._terms, other._terms, strict=True):
+            mine.warm_start(theirs)
 
     def _score_rows(self, y_pred: Any) -> dict[tuple[str, ...], Rows]:
         s = check_column(y_pred, "y_pred", self.groups.n_rows)

@@ -91,7 +91,8 @@ class Groups:
     def shares(self) -> NDArray[np.float64]:
         """Weighted share of each group, P(A = k)."""
         if self.codes is not None:
-            totals = np.bincount(self.codes, weights=self.weight, minlength=self.n_groups)
+            counts = np.bincount(self.codes, weights=self.weight, minlength=self.n_groups)
+            totals = counts.astype(np.float64)
         else:
             assert self.probabilities is not None
             weight = np.ones(self.n_known) if self.weight is None else self.weight
@@ -120,6 +121,19 @@ class Groups:
         out = np.zeros((self.n_known, self.n_groups))
         out[np.arange(self.n_known), self.codes] = 1.0
         return out
+
+    def take(self, rows: NDArray[np.intp]) -> Groups:
+        """Membership of some of the n rows, with the same labels; a group may end up empty."""
+        keep: Any = rows
+        known = None
+        if self.known is not None:
+            known = self.known[rows]
+            keep = (np.cumsum(self.known) - 1)[rows[known]]
+            known = None if known.all() else known
+        weight = None if self.weight is None else _mean_one(self.weight[keep])
+        codes = None if self.codes is None else self.codes[keep]
+        table = None if self.probabilities is None else self.probabilities[keep]
+        return Groups(self.labels, codes, table, weight, known, len(rows), self.name)
 
     def take_known(self, values: NDArray[Any]) -> NDArray[Any]:
         """The entries of a length-n array that belong to known rows (no copy if all are known)."""
@@ -214,7 +228,7 @@ class Proxy:
     # scikit-learn's splitter takes `shape`, `__len__` and integer indexing for an array.
     @property
     def shape(self) -> tuple[int, int]:
-        return self._table.shape  # type: ignore[return-value]
+        return self._table.shape
 
     def _find(self) -> tuple[NDArray[np.float64], tuple[Any, ...]]:
         return self._table, self._labels
@@ -383,7 +397,8 @@ def _columns(values: Any) -> list[tuple[str | None, Any]]:
     if isinstance(native, nw.Series):
         return [(native.name or None, native)]
     if isinstance(values, np.ma.MaskedArray):
-        values = np.where(np.ma.getmaskarray(values), None, values.astype(object))
+        mask, values = np.ma.getmaskarray(values), np.ma.getdata(values).astype(object)
+        values[mask] = None
     array = np.asarray(values)
     if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
         # np.asarray(["a", None]) is an object array but ["a", float("nan")] is text "nan".
@@ -422,7 +437,7 @@ def _encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]
     if column.dtype.kind == "f":
         missing = np.isnan(column)
         values, inverse = np.unique(column[~missing], return_inverse=True)
-        labels = [int(v) if float(v).is_integer() else float(v) for v in values]
+        labels: list[Any] = [int(v) if float(v).is_integer() else float(v) for v in values]
         _check_count(labels, len(column), "float", name)
         codes = np.full(len(column), -1, dtype=np.intp)
         codes[~missing] = inverse
@@ -560,14 +575,13 @@ def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) ->
                 "distinct values. Hint: bin it first, for example numpy.digitize(age, [30, 45, "
                 "60]) or pandas.qcut(age, 4)."
             )
-    elif kind == "integer":
-        if count > MAX_INTEGER_CATEGORIES:
-            raise ValueError(
-                f"`sensitive_features`{where} must be categories, got integers with {count} "
-                f"distinct values, from {min(labels)} to {max(labels)}. Hint: bin a measurement "
-                "(numpy.digitize, pandas.qcut); drop an identifier; if these truly are groups, "
-                "pass them as text."
-            )
+    elif kind == "integer" and count > MAX_INTEGER_CATEGORIES:
+        raise ValueError(
+            f"`sensitive_features`{where} must be categories, got integers with {count} "
+            f"distinct values, from {min(labels)} to {max(labels)}. Hint: bin a measurement "
+            "(numpy.digitize, pandas.qcut); drop an identifier; if these truly are groups, "
+            "pass them as text."
+        )
     if kind != "float" and n_rows > 20 and count > n_rows / 2:
         raise ValueError(
             f"`sensitive_features`{where} must be categories, got {count} distinct values in "

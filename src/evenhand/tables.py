@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
 BACKENDS = ("pandas", "polars", "pyarrow")
 
@@ -29,4 +29,5 @@ def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None) -
         raise ValueError(f"`backend` must be one of {', '.join(BACKENDS)}, got {backend!r}.")
     import narwhals.stable.v2 as nw
 
-    return nw.from_dict({name: list(v) for name, v in columns.items()}, backend=backend).to_native()
+    data = {name: list(values) for name, values in columns.items()}
+    return nw.from_dict(data, backend=cast(Any, backend)).to_native()

@@ -47,7 +47,8 @@ def make_rows(groups: Groups, y: NDArray[np.float64] | None = None) -> Rows:
     """Rows without a score yet, from Groups and an optional second variable."""
     if groups.codes is not None:
         # One byte a row: the codes are read in every pass.
-        codes = groups.codes.astype(np.uint8 if groups.n_groups <= 256 else np.int64)
+        small = groups.n_groups <= 256
+        codes: NDArray[np.integer] = groups.codes.astype(np.uint8 if small else np.int64)
         table = _NO_TABLE
     else:
         codes, table = _NO_CODES, np.ascontiguousarray(groups.probabilities)

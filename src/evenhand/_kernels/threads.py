@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def run_chunks(
         pool = _pool(threads, os.getpid())
         bounds = np.linspace(0, len(starts), threads + 1).astype(int)
         jobs = [
-            pool.submit(work, range(a, b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)
+            pool.submit(work, range(a, b)) for a, b in pairwise(bounds)
         ]
         for job in jobs:
             job.result()

@@ -118,8 +118,9 @@ def newton(
         weights = cold
         objective, score, hessian = _objective(rows, basis, weights, kappa)
     converged = False
-    iteration = 0
-    for iteration in range(1, max_iter + 1):
+    steps = 0
+    while not converged and steps < max_iter:
+        steps += 1
         step = _solve(hessian, score)
         decrement = float(score.ravel() @ step.ravel()) / n
         if decrement <= LAST_STEP:
@@ -146,7 +147,7 @@ def newton(
     final = (loss + 0.5 * kappa * _penalty(last)[0]) / n
     if gradient is not None:
         gradient /= -n
-    return LogisticFit(last, final, gradient, iteration)
+    return LogisticFit(last, final, gradient, steps)
 
 
 def _objective(rows: Rows, basis: Basis, weights, kappa: float):
@@ -206,6 +207,10 @@ class LogisticTerm:
     def __init__(self, basis: Basis, kappa: float = KAPPA):
         self.basis, self.kappa = basis, kappa
         self._weights: NDArray[np.float64] | None = None
+
+    def warm_start(self, other: LogisticTerm) -> None:
+        """Begin from the weights of another term."""
+        self._weights = other._weights
 
     def value(self, rows: Rows) -> float:
         return -newton(rows, self.basis, self.kappa, start=self._weights).objective

@@ -1,7 +1,7 @@
 """Least squares probabilistic classification: one linear solve, no iterations.
 
-    W = (ΦᵀΩΦ + κI)⁻¹ ΦᵀΩ onehot(a)
-    ρ_k(z) = softplus_β(φ(z)·w_k) / Σ_j softplus_β(φ(z)·w_j),  softplus_β(t) = log(1 + e^{βt})/β
+W = (ΦᵀΩΦ + κI)⁻¹ ΦᵀΩ onehot(a)
+ρ_k(z) = softplus_β(φ(z)·w_k) / Σ_j softplus_β(φ(z)·w_j),  softplus_β(t) = log(1 + e^{βt})/β
 """
 
 from __future__ import annotations
@@ -94,6 +94,9 @@ class LSPCTerm:
 
     def __init__(self, basis: Basis, kappa: float = KAPPA, beta: float = BETA):
         self.basis, self.kappa, self.beta = basis, kappa, beta
+
+    def warm_start(self, other: LSPCTerm) -> None:
+        """Nothing to carry over: the solve is direct."""
 
     def value(self, rows: Rows) -> float:
         weights, _ = solve(rows, self.basis, self.kappa)
