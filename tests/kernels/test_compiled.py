@@ -1,0 +1,282 @@
+"""Compiled passes against their NumPy twins, and for any number of threads."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand import _kernels
+from evenhand._kernels import compiled, make_rows, reference, standardizer, threads, with_score
+from evenhand.basis import get_basis
+from evenhand.sensitive import Groups
+
+SIZES = (1, 2, 7, 255, 256, 257, 1000, threads.CHUNK + 1, 100_000)
+
+
+def draw(n, n_groups, n_variables, soft, weighted, seed=0):
+    """Random rows and a random generator to go on with."""
+    rng = np.random.default_rng([seed, n, n_groups])
+    codes = rng.integers(0, n_groups, n)
+    table = rng.dirichlet(np.ones(n_groups), n) if soft else None
+    weight = rng.uniform(0.1, 3.0, n) if weighted else None
+    groups = Groups(
+        tuple(range(n_groups)), None if soft else codes, table, weight, None, n,
+    )  # fmt: skip
+    groups.__dict__["shares"] = np.full(n_groups, 1 / n_groups)
+    s = 3.0 + 2.0 * rng.normal(size=n)
+    y = rng.normal(size=n) if n_variables == 2 else None
+    return with_score(make_rows(groups, y), s), rng
+
+
+def close(found, expected, scale=None):
+    """To 1e-12 of the size of the sums, which is what a reordered sum can promise."""
+    if expected is None:
+        assert found is None
+        return
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert found.shape == expected.shape
+    if scale is None:
+        scale = np.abs(expected).max(initial=0.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * max(scale, 1e-300))
+
+
+def check_all(n, n_groups, name, n_variables, soft, weighted, seed=0):
+    rows, rng = draw(n, n_groups, n_variables, soft, weighted, seed)
+    basis = get_basis(name, n_variables)
+
+    close(
+        compiled.mean_variance(rows.s, rows.weight),
+        reference.mean_variance(rows.s, rows.weight),
+    )
+    found, expected = compiled.gram(rows, basis), reference.gram(rows, basis)
+    for f, e in zip(found, expected, strict=True):
+        close(f, e, scale=100 * n)
+
+    weights = 0.4 * rng.normal(size=(n_groups, basis.n_terms))
+    for want in (False, True):
+        found = compiled.lspc_pass(rows, basis, weights, 30.0, want)
+        expected = reference.lspc_pass(rows, basis, weights, 30.0, want)
+        # 1/softplus may be large, and sums of it cancel.
+        _, residual, _ = expected
+        close(found[0], expected[0], scale=n)
+        close(found[1], residual, scale=np.abs(residual).max(initial=1.0) * n)
+        close(found[2], expected[2])
+
+    v, form = rng.normal(size=weights.shape), rng.normal(size=(basis.n_terms,) * 2)
+    start = rng.normal(size=n)
+    twins = start.copy(), start.copy()
+    compiled.lspc_backprop(rows, basis, v, form + form.T, twins[0])
+    reference.lspc_backprop(rows, basis, v, form + form.T, twins[1])
+    close(*twins)
+
+    free = weights[1:]
+    for hessian in (False, True):
+        for gradient in (False, True):
+            found = compiled.logistic_pass(rows, basis, free, hessian, gradient)
+            expected = reference.logistic_pass(rows, basis, free, hessian, gradient)
+            close(found[0], expected[0], scale=n)
+            close(found[1], expected[1], scale=n)
+            close(found[2], expected[2], scale=100 * n)
+            close(found[3], expected[3])
+
+    twins = start.copy(), start.copy()
+    compiled.unstandardize(rows, twins[0], 0.7)
+    reference.unstandardize(rows, twins[1], 0.7)
+    close(*twins)
+
+    matrix = rng.normal(size=(basis.n_terms,) * 2)
+    inverse = basis.collapse(matrix @ matrix.T) / (50 * n)
+    found = compiled.lspc_row_losses(rows, basis, weights, inverse, 30.0)
+    expected = reference.lspc_row_losses(rows, basis, weights, inverse, 30.0)
+    for f, e in zip(found, expected, strict=True):
+        close(f, e)
+
+    f = n_groups - 1
+    whole = rng.normal(size=(f * basis.n_terms,) * 2)
+    whole = (whole @ whole.T / (100 * f * n)).reshape(f, basis.n_terms, f, basis.n_terms)
+    blocks = basis.collapse(np.stack([whole[k, :, o] for k in range(f) for o in range(k + 1)]))
+    found = compiled.logistic_row_losses(rows, basis, free, blocks)
+    expected = reference.logistic_row_losses(rows, basis, free, blocks)
+    for f, e in zip(found, expected, strict=True):
+        close(f, e, scale=10.0)
+
+
+def test_no_rows_are_sums_of_zero():
+    rows, _ = draw(0, 3, 2, False, True)
+    basis = get_basis("quadratic", 2)
+    weights = np.ones((3, basis.n_terms))
+    assert compiled.mean_variance(rows.s, rows.weight) == (0.0, 0.0)
+    moments, cross = compiled.gram(rows, basis)
+    assert moments.tolist() == [0.0] * basis.n_moments
+    assert cross.tolist() == np.zeros((3, basis.n_terms)).tolist()
+    loss, residual, gradient = compiled.lspc_pass(rows, basis, weights, 30.0, True)
+    assert (loss, residual.any(), gradient.shape) == (0.0, False, (0,))
+    loss, score, hessian, gradient = compiled.logistic_pass(rows, basis, weights[1:], True, True)
+    assert (loss, score.any(), hessian.any(), gradient.shape) == (0.0, False, False, (0,))
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_twins_agree_at_every_size(n):
+    check_all(n, 3, "quadratic", 2, False, True)
+
+
+@pytest.mark.parametrize("name", ["linear", "quadratic"])
+@pytest.mark.parametrize("n_variables", [1, 2])
+@pytest.mark.parametrize("n_groups", [2, 3, 5])
+@pytest.mark.parametrize("soft", [False, True], ids=["codes", "soft"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weights"])
+def test_twins_agree_with_every_option(name, n_variables, n_groups, soft, weighted):
+    check_all(311, n_groups, name, n_variables, soft, weighted)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    n=st.integers(1, 2000),
+    n_groups=st.integers(2, 6),
+    name=st.sampled_from(["linear", "quadratic"]),
+    n_variables=st.sampled_from([1, 2]),
+    soft=st.booleans(),
+    weighted=st.booleans(),
+    seed=st.integers(0, 10_000),
+)
+def test_twins_agree_on_random_rows(n, n_groups, name, n_variables, soft, weighted, seed):
+    check_all(n, n_groups, name, n_variables, soft, weighted, seed)
+
+
+def test_more_than_256_groups():
+    rows, rng = draw(1200, 300, 1, False, True)
+    assert rows.codes.dtype == np.int64
+    basis = get_basis("linear", 1)
+    for f, e in zip(compiled.gram(rows, basis), reference.gram(rows, basis), strict=True):
+        close(f, e, scale=1200)
+    weights = 0.4 * rng.normal(size=(300, basis.n_terms))
+    found = compiled.lspc_pass(rows, basis, weights, 30.0, True)
+    close(found[2], reference.lspc_pass(rows, basis, weights, 30.0, True)[2])
+
+
+def test_extreme_scores_stay_finite():
+    """A softplus that underflows must not turn into an infinite gradient."""
+    rows, _ = draw(500, 2, 1, False, False)
+    basis = get_basis("linear", 1)
+    weights = np.array([[0.0, 100.0], [1.0, -100.0]])
+    loss, residual, gradient = compiled.lspc_pass(rows, basis, weights, 30.0, True)
+    assert np.isfinite(loss)
+    assert np.isfinite(residual).all()
+    assert np.isfinite(gradient).all()
+    close(loss, reference.lspc_pass(rows, basis, weights, 30.0, False)[0])
+    free = np.array([[0.0, 1e6]])
+    loss, score, hessian, gradient = compiled.logistic_pass(rows, basis, free, True, True)
+    for part in (loss, score, hessian, gradient):
+        assert np.isfinite(part).all()
+    close(loss, reference.logistic_pass(rows, basis, free, False, False)[0])
+
+
+def _everything(n_groups):
+    rows, rng = draw(100_001, n_groups, 2, False, True)
+    basis = get_basis("quadratic", 2)
+    weights = 0.4 * rng.normal(size=(n_groups, basis.n_terms))
+    start = rng.normal(size=len(rows.s))
+    out = [*compiled.mean_variance(rows.s, rows.weight), *compiled.gram(rows, basis)]
+    out += compiled.lspc_pass(rows, basis, weights, 30.0, True)
+    compiled.lspc_backprop(rows, basis, weights, np.eye(basis.n_terms), start)
+    compiled.unstandardize(rows, start, 1.0)
+    out.append(start)
+    out += compiled.logistic_pass(rows, basis, weights[1:], True, True)
+    return out
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_results_do_not_depend_on_the_number_of_threads(n_groups, monkeypatch):
+    results = []
+    for count in ("1", "2", "3"):
+        monkeypatch.setenv("EVENHAND_NUM_THREADS", count)
+        results.append(_everything(n_groups))
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_the_setting_is_obeyed(monkeypatch):
+    used = set()
+
+    def kernel(start, stop, out):
+        used.add(threading.current_thread().name)
+        barrier.wait(timeout=30)
+        out[0] += stop - start
+
+    barrier = threading.Barrier(3)
+    monkeypatch.setenv("EVENHAND_NUM_THREADS", "3")
+    total = threads.run_chunks(kernel, 6 * threads.CHUNK, 1, ())
+    assert total[0] == 6 * threads.CHUNK
+    assert len(used) == 3
+    barrier = threading.Barrier(1)
+    used.clear()
+    monkeypatch.setenv("EVENHAND_NUM_THREADS", "1")
+    threads.run_chunks(kernel, 6 * threads.CHUNK, 1, ())
+    assert used == {threading.current_thread().name}
+
+
+def test_an_error_in_a_thread_is_raised(monkeypatch):
+    def kernel(start, stop, out):
+        raise RuntimeError("in a thread")
+
+    monkeypatch.setenv("EVENHAND_NUM_THREADS", "2")
+    with pytest.raises(RuntimeError, match="in a thread"):
+        threads.run_chunks(kernel, 6 * threads.CHUNK, 1, ())
+
+
+@pytest.mark.parametrize("value", ["many", "0", "-1", "1.5"])
+def test_a_wrong_setting_is_named(value, monkeypatch):
+    monkeypatch.setenv("EVENHAND_NUM_THREADS", value)
+    with pytest.raises(ValueError, match="`EVENHAND_NUM_THREADS` must be a positive integer, got"):
+        threads.n_threads()
+
+
+def test_threads_default_to_the_cores_allowed(monkeypatch):
+    monkeypatch.delenv("EVENHAND_NUM_THREADS", raising=False)
+    assert threads.n_threads() >= 1
+
+
+class TestStandardizer:
+    def test_mean_and_reciprocal_spread(self):
+        x = np.random.default_rng(0).normal(5.0, 2.0, 1000)
+        w = np.random.default_rng(1).uniform(size=1000)
+        mean, inverse = standardizer(x, w)
+        assert mean == pytest.approx(np.average(x, weights=w), rel=1e-12)
+        assert inverse == pytest.approx(np.average((x - mean) ** 2, weights=w) ** -0.5, rel=1e-12)
+
+    @pytest.mark.parametrize("value", [0.0, 3.3, -1e20])
+    def test_constant_has_reciprocal_zero(self, value):
+        mean, inverse = standardizer(np.full(100, value), np.empty(0))
+        assert mean == pytest.approx(value, rel=1e-15)
+        assert inverse == 0.0
+
+    def test_rounding_noise_is_no_spread(self):
+        x = 0.1 + np.random.default_rng(0).choice([0.0, 1.4e-17], 100)
+        assert standardizer(x, np.empty(0))[1] == 0.0
+
+    def test_far_offset_keeps_its_digits(self):
+        x = np.random.default_rng(0).normal(size=1000)
+        inverse = standardizer(x + 2.0**30, np.empty(0))[1]
+        assert inverse == pytest.approx(1 / x.std(), rel=1e-6)
+
+    def test_far_first_row_without_weight_does_not_spoil_the_rest(self):
+        x = np.random.default_rng(0).normal(size=1000)
+        w = np.ones(1000)
+        w[0], x[0] = 0.0, 1e12
+        assert standardizer(x, w)[1] == pytest.approx(1 / x[1:].std(), rel=1e-12)
+
+
+def test_numpy_twins_stand_in_without_numba(monkeypatch):
+    import sys
+
+    # The submodule is also an attribute of the package, which an import would find first.
+    monkeypatch.delattr(_kernels, "compiled")
+    monkeypatch.setitem(sys.modules, "evenhand._kernels.compiled", None)
+    _kernels.get_kernels.cache_clear()
+    try:
+        assert _kernels.get_kernels() is reference
+    finally:
+        _kernels.get_kernels.cache_clear()
