@@ -243,6 +243,7 @@ class FairRidge(RegressorMixin, BaseEstimator):
                     ConvergenceWarning,
                     stacklevel=3,
                 )
+            self.unfairness_ = (found.objective - float(found.v @ found.v)) / self.fairness_weight
         else:
             self.unfairness_ = bound.value(problem.design.forward(theta))
         return theta

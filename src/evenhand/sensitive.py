@@ -324,7 +324,7 @@ def _from_proxy(
 ) -> Groups:
     table, labels = proxy._find()
     _check_length(len(table), n_rows)
-    known = ~np.isnan(table).any(axis=1)
+    known: NDArray[np.bool_] = ~np.isnan(table).any(axis=1)
     rows = table[known]
     w = None if weight is None else weight[known]
     total = rows.sum(axis=0) if w is None else w @ rows
@@ -437,7 +437,7 @@ def _encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]
     if column.dtype.kind == "f":
         missing = np.isnan(column)
         values, inverse = np.unique(column[~missing], return_inverse=True)
-        labels: list[Any] = [int(v) if float(v).is_integer() else float(v) for v in values]
+        labels = [int(v) if float(v).is_integer() else float(v) for v in values]
         _check_count(labels, len(column), "float", name)
         codes = np.full(len(column), -1, dtype=np.intp)
         codes[~missing] = inverse
