@@ -113,6 +113,7 @@ class BoundRegularizer:
         self.criterion: Criterion = regularizer.criterion
         self.groups = groups
         self._regularizer, self._y = regularizer, y
+        self.classifier = regularizer.classifier
         term = CLASSIFIERS[regularizer.classifier]
         known_y = None if y is None else np.ascontiguousarray(groups.take_known(y))
         self._rows = {("s",): make_rows(groups), ("s", "y"): make_rows(groups, known_y)}
