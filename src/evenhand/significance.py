@@ -8,15 +8,17 @@ rows that are alike in what is conditioned on, with the permutations done in clo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import chi2
 
-from .criteria import Criterion, get_criterion
+from ._kernels.threads import n_threads
+from .criteria import CRITERIA, Criterion, get_criterion
 from .sensitive import Groups
 
 # A cell of the conditioning variable holds about this many rows, until there are MAX_CELLS. The
@@ -28,14 +30,20 @@ BLOCK_ROWS = 50
 MAX_BLOCKS = 64
 # A group with fewer rows is merged with others of its kind.
 MIN_GROUP_ROWS = 5
-# Below this much information about a group the chi-squared law is replaced by permutations drawn.
-MIN_INFORMATION = 12.0
+# Up to this many rows the chi-squared law is replaced by permutations drawn.
+DRAWN_ROWS = 200
 N_DRAWS = 1999
-MAX_DRAWN_ROWS = 4000
+# Effective rows of the smallest group at which the sandwich covariance counts for one half.
+SANDWICH_ROWS = 300.0
 # Directions of the test functions with less than this share of variance are not tested.
 RANK_TOLERANCE = 1e-2
 
-_NO_WEIGHT = np.empty(0)
+# Beyond this many rows ranks are interpolated between this many sample quantiles.
+EXACT_RANK_ROWS = 100_000
+RANK_EDGES = 4096
+
+_NO_FLOATS = np.empty(0)
+_NO_CODES = np.empty(0, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,7 @@ def exact_fairness_p_value(
     Parameters
     ----------
     criterion : str or Criterion
+        ``"independence"``, ``"separation"`` or ``"sufficiency"``.
     variables : mapping
         ``"s"`` and, unless for independence, ``"y"``: (m,) arrays over the known rows.
     groups : Groups
@@ -113,21 +122,33 @@ def exact_fairness_p_values(
     random_state: int | np.random.Generator | None = None,
 ) -> dict[str, TestResult]:
     """Several criteria at once, as :func:`exact_fairness_p_value`, sharing the ranks."""
+    if isinstance(random_state, np.random.RandomState):
+        random_state = int(random_state.randint(2**31))
     rng = np.random.default_rng(0 if random_state is None else random_state)
+    wanted = [get_criterion(criterion) for criterion in criteria]
+    names = list(dict.fromkeys(name for criterion in wanted for name in criterion.joint))
+    # The draws of one criterion must not depend on which others are asked for.
+    streams = dict(zip(CRITERIA, rng.integers(2**63, size=len(CRITERIA)).tolist(), strict=True))
     rows, members = _usable(groups)
     weight = groups.weight
     if rows is not None:
         weight = None if weight is None else np.ascontiguousarray(weight[rows])
         weight = None if weight is None else weight / weight.mean()
-    ranks: dict[str, _Ranks] = {}
-    results = {}
-    for criterion in map(get_criterion, criteria):
-        for name in criterion.joint:
-            if name not in ranks:
-                values = np.ascontiguousarray(variables[name], dtype=np.float64)
-                ranks[name] = _Ranks(values if rows is None else values[rows], weight)
-        results[criterion.name] = _test(criterion, ranks, members, weight, rng)
-    return results
+
+    def rank(name: str) -> _Ranks:
+        values = np.ascontiguousarray(variables[name], dtype=np.float64)
+        return _Ranks(values if rows is None else values[rows])
+
+    def test(criterion: Criterion) -> TestResult:
+        return _test(criterion, ranks, members, weight, streams[criterion.name])
+
+    # The kernels release the interpreter lock.
+    parallel = groups.n_known > EXACT_RANK_ROWS and len(wanted) > 1
+    with ThreadPoolExecutor(n_threads() if parallel else 1) as pool:
+        run = pool.map if parallel else map
+        ranks = dict(zip(names, run(rank, names), strict=True))
+        results = list(run(test, wanted))
+    return {criterion.name: result for criterion, result in zip(wanted, results, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -143,54 +164,68 @@ class _Members:
     note: str = ""
 
 
-@dataclass(frozen=True)
 class _Ranks:
-    """Mid-ranks in (0, 1) of one variable, found when first asked for."""
+    """Mid-ranks in (0, 1) of one variable, their normal scores, and slices of them."""
 
-    values: NDArray[np.float64]
-    weight: NDArray[np.float64] | None
+    rank: NDArray[np.float64]
+    normal: NDArray[np.float64]
+    n_atoms: int
 
-    @cached_property
-    def _table(self) -> tuple[NDArray, NDArray, NDArray, int]:
+    def __init__(self, values: NDArray[np.float64]) -> None:
+        self.n = len(values)
+        if self.n > EXACT_RANK_ROWS:
+            self._by_slots(values)
+            return
         from ._kernels.significance import mid_ranks
 
-        weight = _NO_WEIGHT if self.weight is None else self.weight
-        return mid_ranks(self.values, np.argsort(self.values), weight)
+        self.rank, self._atom, self.n_atoms = mid_ranks(values, np.argsort(values))
+        self.normal = ndtri(self.rank)
 
-    @property
-    def share(self) -> NDArray[np.float64]:
-        return self._table[0]
+    def _by_slots(self, values: NDArray[np.float64]) -> None:
+        """Ranks without sorting: exact at common values, interpolated between sample quantiles.
 
-    @property
-    def plain(self) -> NDArray[np.float64]:
-        return self._table[1]
+        Off by about 1e-4 of the rows, which moves no conclusion; a sort takes five times as long.
+        """
+        from ._kernels.significance import find_slots, slot_ranks
 
-    @property
-    def atom(self) -> NDArray[np.int64]:
-        return self._table[2]
+        sample = np.sort(values[:: max(self.n // (4 * RANK_EDGES), 1)])
+        quantiles = np.unique(sample[:: -(-len(sample) // (RANK_EDGES - 1))])
+        edges = np.full(RANK_EDGES, np.inf)
+        edges[: len(quantiles)] = quantiles
+        slot, counts, low, high = find_slots(values, edges)
+        above = np.cumsum(counts) / self.n
+        below = above - counts / self.n
+        margin = 0.5 / self.n
+        score_below, score_above = ndtri(np.clip([below, above], margin, 1.0 - margin))
+        # The two ends of a common value count as one point, its mid-rank.
+        middle = np.clip(0.5 * (below + above), margin, 1.0 - margin)
+        score_below[1::2] = score_above[1::2] = ndtri(middle[1::2])
+        left = np.repeat(edges, 2)
+        left, right = np.concatenate([[low], left]), np.concatenate([left, [high]])
+        right[2 * len(quantiles)] = high
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inverse = 1.0 / (right - left)
+        inverse[1::2] = np.nan
+        table = [left, inverse, below, above - below, score_below, score_above - score_below]
+        self.rank, self.normal = slot_ranks(values, slot, np.column_stack(table))
+        self.n_atoms = self.n
+        if not counts[::2].any():
+            lookup = (np.cumsum(counts > 0) - 1).astype(np.int32)
+            self._atom, self.n_atoms = lookup[slot], int((counts > 0).sum())
 
-    @property
-    def n_atoms(self) -> int:
-        return self._table[3]
-
-    @cached_property
-    def normal(self) -> NDArray[np.float64]:
-        return ndtri(self.share)
-
-    def slices(self, wanted: int) -> tuple[NDArray[np.int64], int]:
+    def slices(self, wanted: int) -> tuple[NDArray[np.int32], int]:
         """Number of the slice each row is in, of about `wanted` equally filled ones."""
-        raw = np.minimum((self.plain * wanted).astype(np.int64), wanted - 1)
+        raw = np.minimum((self.rank * wanted).astype(np.int32), np.int32(wanted - 1))
         present = np.bincount(raw, minlength=wanted) > 0
         if present.all():
             return raw, wanted
-        return (np.cumsum(present) - 1)[raw], int(present.sum())
+        return (np.cumsum(present) - 1).astype(np.int32)[raw], int(present.sum())
 
-    def cells(self) -> tuple[NDArray[np.int64], int]:
-        n = len(self.values)
-        if self.n_atoms <= min(n / 5, MAX_CELLS):
-            return self.atom, self.n_atoms
-        rows = min(CELL_ROWS, max(4.0, n / 50))
-        return self.slices(int(min(max(n // rows, 1), MAX_CELLS)))
+    def cells(self) -> tuple[NDArray[np.int32], int]:
+        if self.n_atoms <= min(self.n / 5, MAX_CELLS):
+            return self._atom, self.n_atoms
+        rows = min(CELL_ROWS, max(4.0, self.n / 50))
+        return self.slices(int(min(max(self.n // rows, 1), MAX_CELLS)))
 
 
 def _usable(groups: Groups) -> tuple[NDArray[np.bool_] | None, _Members]:
@@ -234,52 +269,68 @@ def _test(
     ranks: Mapping[str, _Ranks],
     members: _Members,
     weight: NDArray[np.float64] | None,
-    rng: np.random.Generator,
+    seed: int,
 ) -> TestResult:
-    from ._kernels import significance as kernels
+    from ._kernels.significance import cell_means
 
     (tested,) = set(criterion.joint) - set(criterion.given)
     target = ranks[tested]
-    n = len(target.values)
     if members.n_groups < 2:
         return TestResult(0.0, 0, float("nan"), "not tested: fewer than two groups have rows")
     if target.n_atoms < 2:
         return TestResult(0.0, 0, 1.0, f"holds: {tested} is constant")
-    conditional = bool(criterion.given)
-    if conditional:
+    if criterion.given:
         given = ranks[criterion.given[0]]
-        cell, n_cells = given.cells()
         rank = _conditional_rank(target, given)
         if rank is None:
             return TestResult(0.0, 0, 1.0, f"holds: {tested} is a function of {criterion.given[0]}")
-        u, v = rank, given.share
+        cell, n_cells = given.cells()
+        where = f" within {n_cells} slices of {criterion.given[0]}"
+        center, means = cell_means(rank, given.rank, given.normal, cell, n_cells)
+        rows = _Rows(rank, given.rank, given.normal, cell, center, _slopes(center, means))
     else:
-        cell, n_cells = np.zeros(n, dtype=np.int64), 1
-        u = v = target.share
-
-    w = _NO_WEIGHT if weight is None else weight
-    means, scatter = kernels.cell_moments(u, v, cell, n_cells, w, conditional)
-    member_scatter, scale = _member_scatter(cell, n_cells, weight, members)
-    scatter *= scale[:, None, None]
-    g, width = member_scatter.shape[1], scatter.shape[1]
-    covariance = member_scatter.reshape(n_cells, g * g).T @ scatter.reshape(n_cells, -1)
-    covariance = covariance.reshape(g, g, width, width).transpose(0, 2, 1, 3)
-    covariance = covariance.reshape(g * width, g * width)
-    if members.soft is None:
-        total = kernels.group_sums(
-            u, v, cell, means, w, members.codes, members.n_groups, conditional
-        )[:g]
-    else:
-        f = kernels.feature_matrix(u, v, conditional) - means[cell]
-        total = (members.soft if weight is None else members.soft * weight[:, None]).T @ f
-    root = _root_inverse(covariance)
+        where = ""
+        cell = np.zeros(target.n, dtype=np.int32)
+        flat = np.zeros((1, 4))
+        rows = _Rows(target.rank, target.rank, _NO_FLOATS, cell, _NO_FLOATS, flat)
+    score = _Scores(rows, members, weight)
+    root = _root_inverse(score.covariance)
     dof = root.shape[1]
-    where = f" within {n_cells} slices of {criterion.given[0]}" if conditional else ""
     if not dof:
         return TestResult(0.0, 0, 1.0, f"no two groups can be compared{where}{members.note}")
-    statistic = float(np.square(total.ravel() @ root).sum())
-    method = f"permutation of groups{where}, χ² with {dof} degrees of freedom{members.note}"
-    return TestResult(statistic, dof, float(chi2.sf(statistic, dof)), method)
+    statistic = float(np.square(score.total.ravel() @ root).sum())
+    if weight is None and target.n <= DRAWN_ROWS:
+        drawn = _draw(rows, members, score.mean, root, np.random.default_rng(seed))
+        beyond = int(np.sum(drawn >= statistic * (1.0 - 1e-9)))
+        p_value = (1 + beyond) / (1 + len(drawn))
+        how = f"{len(drawn)} draws"
+    else:
+        p_value = float(chi2.sf(statistic, dof))
+        how = f"χ² with {dof} degrees of freedom"
+    method = f"permutation of groups{where}, {how}{members.note}"
+    return TestResult(statistic, dof, p_value, method)
+
+
+def _draw(
+    rows: _Rows,
+    members: _Members,
+    mean: NDArray[np.float64],
+    root: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """The statistic for random assignments of the groups of each cell to its rows."""
+    from ._kernels.significance import feature_matrix
+
+    order = np.argsort(rows.cell, kind="stable")
+    f = (feature_matrix(*rows) - mean[rows.cell])[order]
+    if members.soft is None:
+        assert members.codes is not None
+        a = np.eye(members.n_groups)[members.codes][order, :-1]
+    else:
+        a = members.soft[order]
+    keys = rng.random((N_DRAWS, len(f))) + rows.cell[order]
+    total = np.tensordot(f[np.argsort(keys, axis=1)], a, axes=(1, 0))
+    return np.square(total.transpose(0, 2, 1).reshape(N_DRAWS, -1) @ root).sum(axis=1)
 
 
 def _conditional_rank(target: _Ranks, given: _Ranks) -> NDArray[np.float64] | None:
@@ -291,64 +342,210 @@ def _conditional_rank(target: _Ranks, given: _Ranks) -> NDArray[np.float64] | No
     from ._kernels import significance as kernels
 
     z, t = given.normal, target.normal
-    n = len(z)
-    block, n_blocks = given.slices(int(min(max(n // BLOCK_ROWS, 1), MAX_BLOCKS)))
-    gram, right = kernels.cubic_moments(z, t)
+    block, n_blocks = given.slices(int(min(max(given.n // BLOCK_ROWS, 1), MAX_BLOCKS)))
+    powers, right = kernels.power_sums(z, t)
+    gram = powers[np.add.outer(np.arange(4), np.arange(4))]
+    # Few distinct values of z leave the cubic undetermined: the shortest solution will do.
     beta = np.linalg.lstsq(gram, right, rcond=1e-10)[0]
-    residual, sums = kernels.cubic_residual(z, t, beta, block, n_blocks)
+    sums = kernels.block_sums(z, t, beta, block, n_blocks)
     counts = sums[:, 0]
     center, level = sums[:, 1] / counts, sums[:, 2] / counts
-    squares = kernels.remove_level(z, residual, block, center, level)
-    overall = np.sqrt(squares.sum() / n)
+    residual, squares = kernels.detrend(z, t, beta, block, center, *_lines(center, level))
+    overall = np.sqrt(squares.sum() / given.n)
     if overall < 1e-6:
         return None
     # A block with a single value of t has no spread of its own.
-    spread = np.maximum(np.sqrt(squares / counts), 1e-2 * overall)
-    return kernels.conditional_rank(z, residual, block, center, spread)
+    precision = 1.0 / np.maximum(np.sqrt(squares / counts), 1e-2 * overall)
+    return kernels.conditional_rank(z, residual, block, center, *_lines(center, precision))
 
 
-def _member_scatter(
-    cell: NDArray[np.int64],
-    n_cells: int,
-    weight: NDArray[np.float64] | None,
-    members: _Members,
+def _lines(
+    x: NDArray[np.float64], y: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Σ w² (a − ā_c)(a − ā_c)ᵀ by cell, and the factor that makes the product unbiased.
+    """Intercepts and slopes of the interpolant through (x, y), flat outside."""
+    slope = np.concatenate([[0.0], np.diff(y) / np.maximum(np.diff(x), 1e-12), [0.0]])
+    anchor, height = np.append(x, x[-1]), np.append(y, y[-1])
+    return height - slope * anchor, slope
 
-    For weights unrelated to both sides, E[S_a S_f] = σ_a² σ_f² D² and Var U = σ_a² σ_f² D with
-    D = Σw² − 2 Σw³/W + (Σw²)²/W², which is n_c − 1 for equal weights. It also holds for weights
-    that are a product of a function of the group and one of the tested variable.
+
+class _Rows(NamedTuple):
+    """What the test functions are made of; z is empty for independence.
+
+    u : rank of the tested variable given the conditioning one;  v, z : rank and normal score of the
+    latter;  cell, center, slope : cell of each row, mean of z and slope of f along z in each cell
     """
-    n = len(cell)
-    w = np.ones(n) if weight is None else weight
-    first = np.bincount(cell, weights=weight, minlength=n_cells).astype(float)
-    second = first if weight is None else np.bincount(cell, w * w, n_cells)
-    third = first if weight is None else np.bincount(cell, w * w * w, n_cells)
-    inner = second - 2.0 * third / first + np.square(second / first)
-    scale = np.where(inner > 1e-9 * second, 1.0 / np.maximum(inner, 1e-300), 0.0)
-    g = members.n_groups - 1
-    if members.soft is None:
-        pair = cell * members.n_groups + members.codes
-        size = n_cells * members.n_groups
-        table1 = np.bincount(pair, weights=weight, minlength=size).reshape(n_cells, -1)[:, :g]
-        table2 = (
-            table1 if weight is None else np.bincount(pair, w * w, size).reshape(n_cells, -1)[:, :g]
+
+    u: NDArray[np.float64]
+    v: NDArray[np.float64]
+    z: NDArray[np.float64]
+    cell: NDArray[np.int32]
+    center: NDArray[np.float64]
+    slope: NDArray[np.float64]
+
+
+def _slopes(center: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Slope of the cell means along z, from the two neighbors of each cell.
+
+    Subtracting it leaves nothing for a trend of the groups within a cell to be taken for.
+    """
+    last = len(center) - 1
+    after = np.minimum(np.arange(last + 1) + 1, last)
+    before = np.maximum(np.arange(last + 1) - 1, 0)
+    gap = center[after] - center[before]
+    return (means[after] - means[before]) / np.where(gap > 0, gap, np.inf)[:, None]
+
+
+class _Scores:
+    """U (K − 1, J) and its null covariance V = Σ_c S_a,c ⊗ S_f,c / (n_c − 1).
+
+    For equal weights V is the exact permutation covariance. Sampling weights are split into a
+    factor f of the group and the rest g: with S_a = Σ f²(a − ā)(a − ā)ᵀ, S_f = Σ g²(φ − φ̄)(φ − φ̄)ᵀ
+    and w-weighted means V is exact if either factor is constant. As groups grow V moves to the
+    sandwich covariance, which asks nothing of the weights but is noisy for a small group.
+    """
+
+    def __init__(self, rows: _Rows, members: _Members, weight: NDArray[np.float64] | None) -> None:
+        from ._kernels import significance as kernels
+
+        g = members.n_groups - 1
+        codes = _NO_CODES if members.codes is None else members.codes
+        factor, rest = _split_weight(weight, rows.cell, len(rows.slope), members)
+        mass, first, first2, second, counts, table, total = kernels.cell_moments(
+            *rows, _NO_FLOATS if weight is None else weight, rest, codes, members.n_groups
         )
-        mean = table1 / first[:, None]
-        cross = table2[:, :, None] * mean[:, None, :]
-        out = second[:, None, None] * mean[:, :, None] * mean[:, None, :]
-        out -= cross + cross.transpose(0, 2, 1)
-        out[:, np.arange(g), np.arange(g)] += table2
-        return out, scale
-    soft = members.soft
-    mean = np.column_stack([np.bincount(cell, w * soft[:, k], n_cells) for k in range(g)])
-    mean /= first[:, None]
+        n_cells = len(mass)
+        self.mean = first / mass[:, 1:2]
+        scatter = _recenter(second, first2, self.mean, mass[:, 2])
+        scale = 1.0 / np.maximum(mass[:, 0] - 1.0, 1.0)
+        # What is left of a constant after subtraction is rounding, not spread.
+        noise = 1e-12 * np.trace(second, axis1=1, axis2=2)
+        scale[np.trace(scatter, axis1=1, axis2=2) <= noise] = 0.0
+        if members.soft is None:
+            square = counts * np.square(factor)
+            raw = np.zeros((n_cells, g, g))
+            raw[:, np.arange(g), np.arange(g)] = square[:, :g]
+            share = table[:, :g] / mass[:, 1:2]
+            member_scatter = _recenter(raw, square[:, :g], share, square.sum(axis=1))
+            self.total = total[:g] - table[:, :g].T @ self.mean
+        else:
+            share = _cell_shares(members.soft, rows.cell, weight, mass[:, 1])
+            member_scatter = _soft_scatter(members.soft, rows.cell, share)
+            f = kernels.feature_matrix(*rows) - self.mean[rows.cell]
+            self.total = (members.soft if weight is None else members.soft * weight[:, None]).T @ f
+        scatter *= scale[:, None, None]
+        width = scatter.shape[1]
+        covariance = member_scatter.reshape(n_cells, -1).T @ scatter.reshape(n_cells, -1)
+        covariance = covariance.reshape(g, g, width, width).transpose(0, 2, 1, 3)
+        self.covariance = covariance.reshape(g * width, g * width)
+        if weight is not None:
+            trust = _smallest_effective(members, weight) ** 2
+            trust /= trust + SANDWICH_ROWS**2
+            robust = _sandwich(rows, members, weight, self.mean, share, mass[:, 0])
+            self.covariance = (1.0 - trust) * self.covariance + trust * robust
+
+
+def _split_weight(
+    weight: NDArray[np.float64] | None, cell: NDArray[np.int32], n_cells: int, members: _Members
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """f by group and g by row with w = f·g, from the regression of log w on the group in cells."""
+    factor = np.ones(members.n_groups)
+    if weight is None:
+        return factor, _NO_FLOATS
+    if members.codes is None:
+        return factor, weight
+    k, g = members.n_groups, members.n_groups - 1
+    pair = cell.astype(np.int64) * k + members.codes
+    table = np.bincount(pair, minlength=n_cells * k).reshape(n_cells, k)
+    logs = np.bincount(pair, np.log(weight), n_cells * k).reshape(n_cells, k)
+    share = table / table.sum(axis=1, keepdims=True)
+    gram = np.diag(table.sum(axis=0)) - share.T @ table
+    right = logs.sum(axis=0) - share.T @ logs.sum(axis=1)
+    factor[:g] = np.exp(np.linalg.lstsq(gram[:g, :g], right[:g], rcond=1e-9)[0])
+    return factor, weight / factor[members.codes]
+
+
+def _smallest_effective(members: _Members, weight: NDArray[np.float64]) -> float:
+    """(Σw)² / Σw² of the smallest group."""
+    if members.codes is not None:
+        total = np.bincount(members.codes, weight)
+        square = np.bincount(members.codes, np.square(weight))
+    else:
+        assert members.soft is not None
+        total, square = weight @ members.soft, np.square(weight) @ members.soft
+    return float((np.square(total) / np.maximum(square, 1e-300)).min())
+
+
+def _sandwich(
+    rows: _Rows,
+    members: _Members,
+    weight: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    share: NDArray[np.float64],
+    counts: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Σ w² (a − ā)(a − ā)ᵀ ⊗ (φ − φ̄)(φ − φ̄)ᵀ n_c/(n_c − 1), a block of rows at a time."""
+    from ._kernels.significance import feature_matrix
+
+    n, g = len(rows.u), share.shape[1]
+    width = g * mean.shape[1]
+    # With many groups a regular sample of the rows settles it.
+    stride = max(int(n * width**2 // 4e9), 1)
+    block = 1 + 2_000_000 // width
+    inflate = np.sqrt(counts / np.maximum(counts - 1.0, 1.0))
+    out = np.zeros((width, width))
+    for start in range(0, n, block * stride):
+        part = slice(start, start + block * stride, stride)
+        cell = np.ascontiguousarray(rows.cell[part])
+        z = np.ascontiguousarray(rows.z[part])
+        u, v = np.ascontiguousarray(rows.u[part]), np.ascontiguousarray(rows.v[part])
+        f = feature_matrix(u, v, z, cell, rows.center, rows.slope) - mean[cell]
+        f *= (weight[part] * inflate[cell])[:, None]
+        if members.codes is not None:
+            a = -share[cell]
+            codes = members.codes[part]
+            hit = np.flatnonzero(codes < g)
+            a[hit, codes[hit]] += 1.0
+        else:
+            assert members.soft is not None
+            a = members.soft[part] - share[cell]
+        product = (a[:, :, None] * f[:, None, :]).reshape(len(f), width)
+        out += product.T @ product
+    return out * stride
+
+
+def _recenter(
+    raw: NDArray[np.float64],
+    first: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    mass: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Σ v (x − m)(x − m)ᵀ by cell from Σ v xxᵀ, Σ v x and Σ v."""
+    cross = first[:, :, None] * mean[:, None, :]
+    out = raw - cross - cross.transpose(0, 2, 1)
+    out += mass[:, None, None] * mean[:, :, None] * mean[:, None, :]
+    return out
+
+
+def _cell_shares(
+    soft: NDArray[np.float64],
+    cell: NDArray[np.int32],
+    weight: NDArray[np.float64] | None,
+    mass: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    columns = [c if weight is None else c * weight for c in soft.T]
+    return np.column_stack([np.bincount(cell, c, len(mass)) / mass for c in columns])
+
+
+def _soft_scatter(
+    soft: NDArray[np.float64], cell: NDArray[np.int32], share: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    n_cells, g = share.shape
+    centered = [soft[:, k] - share[cell, k] for k in range(g)]
     out = np.empty((n_cells, g, g))
-    centered = [w * (soft[:, k] - mean[cell, k]) for k in range(g)]
     for k in range(g):
         for j in range(k + 1):
             out[:, k, j] = out[:, j, k] = np.bincount(cell, centered[k] * centered[j], n_cells)
-    return out, scale
+    return out
 
 
 def _root_inverse(covariance: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -221,11 +221,12 @@ def feature_matrix(u, v, z, cell, center, slope):
 
 
 @njit(cache=True, nogil=True)
-def cell_moments(u, v, z, cell, center, slope, weight, codes, n_groups):
+def cell_moments(u, v, z, cell, center, slope, weight, rest, codes, n_groups):
     """One pass over the rows for all sums that the test needs.
 
-    Returns, by cell, Σw, Σw², Σw³; Σwf; Σw²f; Σw²ffᵀ; Σw and Σw² of each group; and over all rows
-    Σwf of each group. `weight` is empty for equal weights, `codes` for soft membership and `z` for independence.
+    With weights w = f·g, f of the group alone: returns, by cell, rows, Σw and Σg²; Σwf; Σg²f;
+    Σg²ffᵀ; rows and Σw of each group; and over all rows Σwf of each group. `weight` and `rest` (g)
+    are empty for equal weights, `codes` for soft membership and `z` for independence.
     """
     n_cells, width = slope.shape
     conditional = z.shape[0] > 0
@@ -235,23 +236,25 @@ def cell_moments(u, v, z, cell, center, slope, weight, codes, n_groups):
     first = np.zeros((n_cells, width))
     first2 = np.zeros((n_cells if weighted else 1, width))
     second = np.zeros((n_cells, width, width))
-    members = np.zeros((n_cells, n_groups))
-    members2 = np.zeros((n_cells if weighted else 1, n_groups))
+    counts = np.zeros((n_cells, n_groups))
+    members = np.zeros((n_cells if weighted else 1, n_groups))
     totals = np.zeros((n_groups, width))
     f = np.empty(width)
+    w = 1.0
+    w2 = 1.0
     for i in range(u.shape[0]):
         c = cell[i]
-        w = weight[i] if weighted else 1.0
-        w2 = w * w
         _features(u[i], v[i], conditional, f)
         if conditional:
             along = z[i] - center[c]
             for a in range(width):
                 f[a] -= slope[c, a] * along
-        mass[c, 0] += w
+        mass[c, 0] += 1.0
         if weighted:
-            mass[c, 1] += w2
-            mass[c, 2] += w2 * w
+            w = weight[i]
+            w2 = rest[i] * rest[i]
+            mass[c, 1] += w
+            mass[c, 2] += w2
             for a in range(width):
                 first2[c, a] += w2 * f[a]
         for a in range(width):
@@ -260,17 +263,17 @@ def cell_moments(u, v, z, cell, center, slope, weight, codes, n_groups):
                 second[c, a, b] += w2 * f[a] * f[b]
         if coded:
             k = codes[i]
-            members[c, k] += w
+            counts[c, k] += 1.0
             if weighted:
-                members2[c, k] += w2
+                members[c, k] += w
             for a in range(width):
                 totals[k, a] += w * f[a]
     if not weighted:
         mass[:, 1] = mass[:, 0]
         mass[:, 2] = mass[:, 0]
         first2 = first
-        members2 = members
+        members = counts
     for a in range(width):
         for b in range(a):
             second[:, b, a] = second[:, a, b]
-    return mass, first, first2, second, members, members2, totals
+    return mass, first, first2, second, counts, members, totals
