@@ -149,6 +149,16 @@ def number(value: Any, digits: int = 4) -> str:
     return "0" if float(text.replace(",", "")) == 0 else text
 
 
+def with_margin(value: float, margin: float) -> str:
+    """ "1.234 ± 0.056": the margin to two digits, the value to the same place."""
+    if not margin > 0 or not math.isfinite(margin):
+        return number(value)
+    places = 1 - math.floor(math.log10(margin))
+    if places < 0 or places > 8:
+        return f"{number(value)} ± {number(margin, 2)}"
+    return f"{value:,.{places}f} ± {margin:,.{places}f}"
+
+
 def short_names(names: Sequence[str], limit: int = 24) -> tuple[str, ...]:
     """Labels fit for a legend: one line, at most `limit` characters, still distinct."""
     out: list[str] = []

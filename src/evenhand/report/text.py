@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .curves import short_names
+
 if TYPE_CHECKING:
     from ..auditing import Audit, AuditSet, Measure
 
@@ -54,10 +56,10 @@ def verdict(measure: Measure) -> str:
 def describe(audit: Audit) -> str:
     """The paragraph and the tables behind ``str(audit)``."""
     known = audit.n_rows - audit.n_unknown
-    title = "Fairness audit" + (f" of {audit.name}" if audit.name else "")
+    title = "Fairness audit" + (f" of {short_names([audit.name], 60)[0]}" if audit.name else "")
     lines = [
-        f"{title}: {known:,} rows, {len(audit.labels)} groups of {audit.sensitive_name!r} "
-        f"({_listing(audit.labels)})."
+        f"{title}: {known:,} rows, {len(audit.labels)} groups of "
+        f"'{short_names([audit.sensitive_name], 60)[0]}' ({_listing(audit.labels)})."
     ]
     if audit.n_unknown:
         lines.append(
@@ -91,7 +93,8 @@ def describe(audit: Audit) -> str:
         "sd_score": "sd score", "mean_target": "mean target", "mean_residual": "mean residual",
         "rmse": "RMSE", "calibration_slope": "calibration",
     }  # fmt: skip
-    columns = audit._groups.columns
+    columns = {**audit._groups.columns}
+    columns["group"] = list(short_names(columns["group"], 40))
     names = [name for name in wanted if name in columns]
     rows = [[_cell(name, columns[name][k]) for name in names] for k in range(len(columns["group"]))]
     lines += _table([wanted[name] for name in names], rows)
@@ -109,7 +112,7 @@ def describe_set(audits: AuditSet) -> str:
     """Several audits side by side: one line each, one column per criterion."""
     criteria = [m.criterion for m in next(iter(audits.values())).measures]
     rows = []
-    for name, audit in audits.items():
+    for name, audit in zip(short_names(list(audits), 40), audits.values(), strict=True):
         cells = [
             f"{m.value:.4f} ({m.interval[0]:.3f} to {m.interval[1]:.3f})" for m in audit.measures
         ]
@@ -121,7 +124,7 @@ def describe_set(audits: AuditSet) -> str:
 
 
 def _listing(labels: Sequence[str], limit: int = 6) -> str:
-    shown = ", ".join(labels[:limit])
+    shown = ", ".join(short_names(labels[:limit], 40))
     return shown if len(labels) <= limit else f"{shown} and {len(labels) - limit} more"
 
 

@@ -1,0 +1,270 @@
+"""Whole pages, and the small ones that notebooks show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._files import write_text
+from .curves import grid_over, number, sample_of
+from .markup import Html, csv_link, element, join, json_block, label, page, table
+from .notes import GRADES, limits, method
+from .sections import (
+    cards,
+    density_chart,
+    figures,
+    gaps,
+    group_table,
+    headline,
+    measure_table,
+    provenance,
+)
+from .svg import legend
+from .text import grade
+
+if TYPE_CHECKING:
+    from ..auditing import Audit, AuditSet
+
+
+def write_page(text: str, path: Any, force: bool = False) -> Path:
+    """Write a page, whole or not at all."""
+    return write_text(path, text, force)
+
+
+def audit_page(
+    audit: Audit, *, title: str | None = None, source: Mapping[str, Any] | None = None
+) -> str:
+    """One audit as a document.
+
+    Parameters
+    ----------
+    audit : Audit
+        As from :func:`evenhand.audit`.
+    title : str, optional
+        The heading.
+    source : mapping, optional
+        Facts about the data to print, such as the file and its columns.
+    """
+    title = title or "Fairness audit" + (f": {audit.name}" if audit.name else "")
+    body = [
+        _header(title, audit),
+        element("main", *_audit_sections(audit), method(audit.confidence_level), limits(audit),
+                provenance(audit, source or {})),
+        _footer(),
+        json_block(audit.to_dict(), "evenhand-data"),
+    ]  # fmt: skip
+    return page(title, body)
+
+
+def audit_set_page(
+    audits: AuditSet, *, title: str | None = None, source: Mapping[str, Any] | None = None
+) -> str:
+    """Several audits: side by side, then one by one.
+
+    Parameters
+    ----------
+    audits : AuditSet
+        Models on the same rows, or attributes one by one.
+    title : str, optional
+        The heading.
+    source : mapping, optional
+        Facts about the data to print.
+    """
+    title = title or f"Fairness by {audits.kind}"
+    first = next(iter(audits.values()))
+    parts: list[Any] = [element("h2", "Side by side"), comparison_table(audits)]
+    if audits.kind == "model":
+        parts += [_before_after(audits), _gains_section(audits)]
+    for number_, (name, audit) in enumerate(audits.items(), 1):
+        parts.append(element("h2", f"{audits.kind.capitalize()} {number_}: ", label(name, 120)))
+        parts += _audit_sections(audit, level="h3", prefix=f"{audits.kind}-{number_}-")
+    body = [
+        _header(title, first),
+        element("main", *parts, method(first.confidence_level), limits(first),
+                provenance(first, source or {})),
+        _footer(),
+        json_block(audits.to_dict(), "evenhand-data"),
+    ]  # fmt: skip
+    return page(title, body)
+
+
+def _header(title: str, audit: Audit) -> Html:
+    known = audit.n_rows - audit.n_unknown
+    unknown = f" ({audit.n_unknown:,} more without a known group)" if audit.n_unknown else ""
+    return element(
+        "header",
+        element("h1", title),
+        element(
+            "p", f"{known:,} rows{unknown}, ", _group_count(audit), class_="soft",
+        ),
+    )  # fmt: skip
+
+
+def _group_count(audit: Audit) -> Html:
+    count = f"{len(audit.labels)} groups"
+    # The name an attribute has when it came as a plain array says nothing.
+    if audit.sensitive_name == "group":
+        return Html(count)
+    return join([count, " of ", label(audit.sensitive_name, 80)])
+
+
+def _footer() -> Html:
+    return element(
+        "footer",
+        "Made with evenhand. This page is complete in itself: it loads nothing and sends nothing.",
+    )
+
+
+def _audit_sections(audit: Audit, level: str = "h2", prefix: str = "") -> list[Html]:
+    accuracy = ""
+    if audit.r2 == audit.r2:
+        accuracy = f" The score explains {100 * audit.r2:.1f}% of the variance of the outcome (R²)."
+    return [
+        element(
+            "section",
+            element(level, "In short"),
+            element("p", headline(audit), accuracy, class_="lead"),
+            cards(audit),
+        ),
+        element("section", element(level, "In pictures"), figures(audit)),
+        element(
+            "section",
+            element(level, "Numbers"),
+            measure_table(audit, f"{prefix}measures.csv"),
+            group_table(audit, f"{prefix}groups.csv"),
+            gaps(audit),
+        ),
+    ]
+
+
+def comparison_table(audits: AuditSet) -> Html:
+    """One row an audit, one column a criterion."""
+    criteria = [m.criterion for m in next(iter(audits.values())).measures]
+    rows = [
+        [
+            label(name, 80),
+            number(audit.r2),
+            *(
+                f"{m.value:.4f} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
+                for m in audit.measures
+            ),
+        ]
+        for name, audit in audits.items()
+    ]
+    percent = f"{100 * next(iter(audits.values())).confidence_level:g}%"
+    frame: dict[str, list[Any]] = {audits.kind: [], "r2": []}
+    for name, audit in audits.items():
+        frame[audits.kind].append(name)
+        frame["r2"].append(audit.r2)
+        for m in audit.measures:
+            for key, value in zip(("", "_low", "_high"), (m.value, *m.interval), strict=True):
+                frame.setdefault(m.criterion + key, []).append(value)
+    header = [audits.kind.capitalize(), "R²", *(c.capitalize() for c in criteria)]
+    caption = f"Measures with {percent} intervals (0 fair, 1 not)"
+    return join([table(header, rows, caption=caption), csv_link(frame, "comparison.csv")])
+
+
+def _before_after(audits: AuditSet) -> Html:
+    samples = {name: sample_of(audit) for name, audit in audits.items()}
+    grid = grid_over(*(sample.s for sample in samples.values()))
+    parts = []
+    for name, sample in samples.items():
+        chart = density_chart(sample, grid, height=220, title=f"Density of scores under {name}")
+        parts.append(element("figure", element("figcaption", label(name, 80)), chart.render()))
+    first = next(iter(samples.values()))
+    omitted = len(next(iter(audits.values())).labels) - len(first.names)
+    return element(
+        "section",
+        element("h2", "Scores by group"),
+        legend([label(n, 60) for n in first.names], omitted),
+        element("div", *parts, class_="figures"),
+    )
+
+
+def _gains_section(audits: AuditSet) -> Html | None:
+    """Changes of each row's score from the first model to the others, by group."""
+    from .plots import gains
+
+    names = list(audits)
+    first = audits[names[0]]
+    sections = []
+    for number_, name in enumerate(names[1:], 2):
+        pair = (first._sample, audits[name]._sample)
+        membership = pair[0]["membership"]
+        if membership is None:
+            groups: Any = [first.labels[c] for c in pair[0]["codes"]]
+        else:
+            from ..sensitive import Proxy
+
+            groups = Proxy(membership, first.labels)
+        found = gains(pair[0]["s"], pair[1]["s"], groups, pair[0]["weight"])
+        rows = [
+            [
+                label(group, 60),
+                number(found["mean"][k]),
+                f"{number(found['q05'][k])} to {number(found['q95'][k])}",
+                f"{100 * found['gain'][k]:.0f}%",
+                f"{100 * found['loss'][k]:.0f}%",
+            ]
+            for k, group in enumerate(found["group"])
+        ]
+        header = ["Group", "Mean change", "Middle 90% of changes", "Score rises", "Score falls"]
+        sections += [
+            element("p", "From ", label(names[0], 80), " to ", label(name, 80), ":"),
+            table(header, rows, caption="Change of each person's score, by group"),
+            csv_link(found, f"gains-{number_}.csv"),
+        ]
+    return element("section", element("h2", "Who gains and who loses"), *sections)
+
+
+_COMPACT = (
+    "border-collapse:collapse;font-variant-numeric:tabular-nums",
+    "text-align:left;padding:2px 10px",
+)
+
+
+def compact(audit: Audit) -> Html:
+    """A few lines for a notebook: the verdict and the measures, without style sheet or script."""
+    rows = [
+        [
+            m.criterion,
+            f"{m.value:.4f}",
+            f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
+            GRADES[grade(m)],
+        ]
+        for m in audit.measures
+    ]
+    percent = f"{100 * audit.confidence_level:g}%"
+    known = audit.n_rows - audit.n_unknown
+    unknown = f", {audit.n_unknown:,} rows without one" if audit.n_unknown else ""
+    title = "Fairness audit" + (f" of {audit.name}" if audit.name else "")
+    return element(
+        "div",
+        element("p", element("b", title), f": {known:,} rows, ", _group_count(audit), unknown, ". ",
+                headline(audit)),
+        _compact_table(["criterion", "value", f"{percent} interval", "verdict"], rows),
+    )  # fmt: skip
+
+
+def compact_set(audits: AuditSet) -> Html:
+    """Audits side by side, for a notebook."""
+    criteria = [m.criterion for m in next(iter(audits.values())).measures]
+    rows = [
+        [
+            label(name, 80),
+            number(audit.r2),
+            *(
+                f"{m.value:.4f} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
+                for m in audit.measures
+            ),
+        ]
+        for name, audit in audits.items()
+    ]
+    return element("div", _compact_table([audits.kind, "R²", *criteria], rows))
+
+
+def _compact_table(header: list[str], rows: list[list[Any]]) -> Html:
+    head = element("tr", *(element("th", h, style=_COMPACT[1]) for h in header))
+    body = [element("tr", *(element("td", c, style=_COMPACT[1]) for c in row)) for row in rows]
+    return element("table", element("thead", head), element("tbody", *body), style=_COMPACT[0])

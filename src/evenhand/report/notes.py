@@ -1,0 +1,182 @@
+"""The words of the report that do not depend on the numbers, or hardly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .markup import Html, element, label, table
+
+if TYPE_CHECKING:
+    from ..auditing import Audit
+
+QUESTIONS = {
+    "independence": "Do scores look the same in every group?",
+    "separation": "Are people with the same true outcome scored alike, whatever their group?",
+    "sufficiency": "Does the same score mean the same outcome in every group?",
+}
+GRADES = {
+    "holds": "✓ Holds as far as these data can tell",
+    "unclear": "? Not clearly violated",
+    "slight": "! Slightly violated",
+    "clear": "✕ Clearly violated",
+    "strong": "✕ Strongly violated",
+}
+PHRASES = {
+    "holds": "holds as far as these data can tell",
+    "unclear": "is not clearly violated",
+    "slight": "is slightly violated",
+    "clear": "is clearly violated",
+    "strong": "is strongly violated",
+}
+_USE = {
+    "independence": "The outcome itself is held to be distorted, or equal treatment of groups is "
+    "the aim: quotas, access, advertising.",
+    "separation": "The recorded outcome is trusted and errors must not fall on one group: lending, "
+    "hiring, medicine.",
+    "sufficiency": "A score is read as a forecast and must mean the same for everyone: prices, "
+    "reserves, risk classes.",
+}
+
+
+def _math(body: str) -> Html:
+    return Html(f'<math display="inline">{body}</math>')
+
+
+def _info(inside: str) -> str:
+    return f"<mi>I</mi><mo>(</mo>{inside}<mo>)</mo>"
+
+
+def _entropy(inside: str) -> str:
+    return f"<mi>H</mi><mo>(</mo>{inside}<mo>)</mo>"
+
+
+_S, _A, _Y = "<mi>S</mi>", "<mi>A</mi>", "<mi>Y</mi>"
+_GIVEN, _SEMI, _COMMA = "<mo>|</mo>", "<mo>;</mo>", "<mo>,</mo>"
+
+
+def _formula(information: str, given: str, joint: str) -> Html:
+    top = f"<mrow>{_entropy(given)}<mo>−</mo>{_entropy(joint)}</mrow>"
+    left = f"<mfrac><mrow>{_info(information)}</mrow><mrow>{_entropy(given)}</mrow></mfrac>"
+    right = f"<mfrac>{top}<mrow>{_entropy(given)}</mrow></mfrac>"
+    return _math(f"{left}<mo>=</mo>{right}")
+
+
+FORMULAS = {
+    "independence": _formula(_S + _SEMI + _A, _A, _A + _GIVEN + _S),
+    "separation": _formula(
+        _S + _SEMI + _A + _GIVEN + _Y, _A + _GIVEN + _Y, _A + _GIVEN + _S + _COMMA + _Y
+    ),
+    "sufficiency": _formula(
+        _Y + _SEMI + _A + _GIVEN + _S, _A + _GIVEN + _S, _A + _GIVEN + _S + _COMMA + _Y
+    ),
+}
+_LOG_LOSS = _math(
+    f"{_entropy(_A + _GIVEN + '<mi>Z</mi>')}<mo>≈</mo><mo>−</mo>"
+    "<mfrac><mn>1</mn><mi>n</mi></mfrac>"
+    "<munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover>"
+    "<mi>log</mi><mo>⁡</mo><mi>ρ</mi><mo>(</mo><msub><mi>a</mi><mi>i</mi></msub>"
+    "<mo>|</mo><msub><mi>z</mi><mi>i</mi></msub><mo>)</mo>"
+)
+
+
+def method(confidence_level: float) -> Html:
+    """What was computed, with the formulas."""
+    from ..criteria import CRITERIA
+
+    rows = [
+        [name.capitalize(), c.statement, FORMULAS[name], QUESTIONS[name], _USE[name]]
+        for name, c in CRITERIA.items()
+    ]
+    header = ["Criterion", "Statement", "Measure", "Question", "Suits decisions where"]
+    return element(
+        "section",
+        element("h2", "Method"),
+        element(
+            "p",
+            "S is the score, Y the true outcome (the target), A the group. Each measure is the "
+            "share of the uncertainty about a person's group that is removed by learning what the "
+            "criterion says should tell nothing: 0 is exactly fair, 1 gives the group away. It "
+            "sees every kind of difference, not only one of averages.",
+        ),
+        table(header, rows, caption="The three criteria", class_="words"),
+        element(
+            "p",
+            "Each entropy is the mean log loss of a probabilistic classifier ρ of the group: ",
+            _LOG_LOSS,
+            ". The classifier used stands in the table of measures. Values are estimates; a true "
+            "zero may come out slightly below zero.",
+        ),
+        element(
+            "p",
+            f"Intervals cover the true value in about {100 * confidence_level:g}% of repeated "
+            "samples. p is the chance of data at least this uneven if the criterion held exactly; "
+            "below 0.05 the report says “violated”, and the measure says how much: slightly "
+            "(under 0.01), clearly (under 0.10) or strongly. These words are a convention of this "
+            "report, not limits set by any law.",
+        ),
+        element(
+            "p",
+            "Where outcomes differ between groups, no useful score satisfies all three criteria at "
+            "once. Which one counts is a decision for people, to be made before looking at "
+            "the numbers.",
+        ),
+    )
+
+
+def limits(audit: Audit, extra: tuple[str, ...] = ()) -> Html:
+    """What these data cannot tell."""
+    known = audit.n_rows - audit.n_unknown
+    columns = audit._groups.columns
+    sizes = columns.get("n_effective", columns["n"])
+    smallest = min(range(len(sizes)), key=lambda k: sizes[k])
+    count = sizes[smallest]
+    items: list[Html] = []
+    advice = ""
+    if count < 30:
+        advice = " Nothing can be said about a group of this size by itself."
+    elif count < 200:
+        advice = " Statements about a group of this size are rough."
+    items.append(
+        element(
+            "li",
+            f"{known:,} rows were measured. The smallest of {len(sizes)} groups is ",
+            label(columns["group"][smallest], 80),
+            f" with {count:,.0f} rows.{advice}",
+        )
+    )
+    if audit.n_unknown:
+        items.append(
+            element(
+                "li",
+                f"{audit.n_unknown:,} of {audit.n_rows:,} rows "
+                f"({100 * audit.n_unknown / audit.n_rows:.1f}%) have no known group and are left "
+                "out. If they differ from the others, so may the true values.",
+            )
+        )
+    else:
+        items.append(element("li", "The group of every row is known."))
+    if any(not float(n).is_integer() for n in columns["n"]):
+        items.append(
+            element(
+                "li",
+                "Groups are given as probabilities. The report describes the imputed groups; what "
+                "the imputation gets wrong about the true ones is not seen.",
+            )
+        )
+    if audit.separation is None:
+        items.append(
+            element(
+                "li", "No true outcome was given: separation and sufficiency cannot be measured."
+            )
+        )
+    words = (
+        "The target is taken as it was recorded. If it was measured or decided unfairly, a score "
+        "that fits it passes that on.",
+        "The measures say how much a score and a group have to do with each other, not why, and "
+        "not to whose advantage: for that, see the groups.",
+        "Only the groups named here were compared; people within a group may differ.",
+        "The numbers describe these rows. For other people or later years, measure again.",
+        "This report is evidence for a decision. It is not legal advice.",
+    )
+    items += [element("li", text) for text in (*extra, *words)]
+    return element("section", element("h2", "Limits of the evidence"), element("ul", *items))

@@ -1,0 +1,265 @@
+"""Parts of a page that show one audit: verdict, figures, tables, facts."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .curves import Sample, calibration, density, grid_over, number, sample_of, with_margin
+from .markup import Html, csv_link, element, escape, join, label, table
+from .notes import GRADES, PHRASES, QUESTIONS
+from .svg import Chart, legend
+from .text import grade, verdict
+
+if TYPE_CHECKING:
+    from ..auditing import Audit, Measure
+
+CLOUD = 800
+_GROUP_HEADS = {
+    "n": "Rows", "share": "Share", "mean_score": "Mean score", "sd_score": "Spread of score",
+    "mean_target": "Mean outcome", "mean_residual": "Outcome minus score", "rmse": "RMSE",
+    "calibration_slope": "Calibration slope", "kolmogorov_smirnov": "KS distance",
+}  # fmt: skip
+_PACKAGES = ("evenhand", "numpy", "scipy", "scikit-learn", "numba")
+
+
+def headline(audit: Audit) -> str:
+    """All criteria in one sentence, the worst first."""
+    order = list(GRADES)
+    found = sorted(audit.measures, key=lambda m: -order.index(grade(m)))
+    if all(grade(m) == "holds" for m in found):
+        return "No sign of unfairness, in any of the senses measured."
+    parts = [f"{m.criterion} {PHRASES[grade(m)]}" for m in found]
+    text = "; ".join(parts)
+    return text[0].upper() + text[1:] + "."
+
+
+def cards(audit: Audit) -> Html:
+    """One card a criterion: the question, the answer, the number with its interval."""
+    top = max([0.05, *(m.interval[1] for m in audit.measures), *(m.value for m in audit.measures)])
+    return element("div", *(_card(m, top, audit) for m in audit.measures), class_="cards")
+
+
+def _card(measure: Measure, top: float, audit: Audit) -> Html:
+    level = grade(measure)
+    name = measure.criterion.capitalize()
+    return element(
+        "article",
+        element("h3", name),
+        element("p", QUESTIONS[measure.criterion], class_="soft"),
+        element("p", GRADES[level], class_=f"badge {level}"),
+        gauge(measure.value, measure.interval, top),
+        element(
+            "p",
+            element("b", f"{measure.value:.3f}"),
+            f" ({100 * audit.confidence_level:g}% interval {measure.interval[0]:.3f} to "
+            f"{measure.interval[1]:.3f})",
+        ),
+        element("p", f"{name} {verdict(measure)}"),
+        class_="card",
+    )
+
+
+def gauge(value: float, interval: tuple[float, float], top: float) -> Html:
+    """A bar from 0 to `top` with the interval and the value on it."""
+    scale = 240 / (1.1 * top)
+    low, high = (min(max(v, 0.0), 1.1 * top) * scale for v in interval)
+    at = min(max(value, 0.0), 1.1 * top) * scale
+    ends = f"{interval[0]:.3f} to {interval[1]:.3f}"
+    text = f"{value:.3f} on a scale from 0 (fair) to 1, interval {ends}"
+    return element(
+        "svg",
+        element("title", text),
+        element("rect", x=0, y=7, width=240, height=4, class_="track"),
+        element(
+            "rect", x=f"{low:.1f}", y=5, width=f"{max(high - low, 1):.1f}", height=8, class_="span"
+        ),
+        element("rect", x=f"{max(at - 1.5, 0):.1f}", y=1, width=3, height=16, class_="value"),
+        viewBox="0 0 240 18",
+        class_="chart gauge",
+        role="img",
+    )
+
+
+def figures(audit: Audit) -> Html:
+    """Scores by group, and the outcome against the score."""
+    sample = sample_of(audit)
+    parts = [_figure("Scores by group", density_chart(sample))]
+    if sample.y is not None:
+        parts.append(_figure("Mean outcome at each score, by group", calibration_chart(sample)))
+    omitted = len(audit.labels) - len(sample.names)
+    return join(
+        [
+            legend([label(n, 60) for n in sample.names], omitted),
+            element("div", *parts, class_="figures"),
+        ]
+    )
+
+
+def _figure(caption: str, chart: Chart) -> Html:
+    return element("figure", element("figcaption", caption), chart.render())
+
+
+def density_chart(
+    sample: Sample, grid: Any = None, height: int = 300, title: str = "Density of scores by group"
+) -> Chart:
+    """Densities of the score, one curve a group."""
+    grid = grid_over(sample.s) if grid is None else grid
+    curves = [density(sample.s, weight, grid) for weight in sample.membership.T]
+    top = max(float(c.max()) for c in curves) * 1.05 or 1.0
+    chart = Chart(
+        (float(grid[0]), float(grid[-1])), (0.0, top), x_label="score", y_label="share of people",
+        title=title, y_ticks=False, height=height,
+    )  # fmt: skip
+    if len(curves) <= 4:
+        for k, curve in enumerate(curves):
+            chart.area(grid, curve, k)
+    for k, curve in enumerate(curves):
+        chart.line(grid, curve, k)
+    return chart
+
+
+def calibration_chart(sample: Sample) -> Chart:
+    """The mean target in bins of the score, one line a group, over a cloud of rows."""
+    assert sample.y is not None
+    wide, tall = grid_over(sample.s), grid_over(sample.y)
+    chart = Chart(
+        (float(wide[0]), float(wide[-1])), (float(tall[0]), float(tall[-1])), x_label="score",
+        y_label="outcome (dashed: outcome = score)", title="Mean outcome at each score, by group",
+    )  # fmt: skip
+    codes = sample.codes
+    rows = np.unique(np.linspace(0, len(codes) - 1, CLOUD).astype(int))
+    for k in range(len(sample.names)):
+        mine = rows[codes[rows] == k]
+        chart.dots(sample.s[mine], sample.y[mine], k, radius=2.2, class_="cloud")
+    chart.diagonal()
+    for k, weight in enumerate(sample.membership.T):
+        if not weight.any():
+            continue
+        x, y, error = calibration(sample.s, sample.y, weight)
+        low = np.clip(y - 1.96 * error, *chart.y)
+        chart.error_bars(x, low, np.clip(y + 1.96 * error, *chart.y), k)
+        chart.line(x, y, k)
+        chart.dots(x, y, k)
+    return chart
+
+
+def measure_table(audit: Audit, filename: str = "measures.csv") -> Html:
+    """The measures with every number behind them."""
+    percent = f"{100 * audit.confidence_level:g}%"
+    header = [
+        "Criterion", "Value", f"{percent} interval", "Standard error", "p (exactly fair)", "Nats",
+        "Estimated by",
+    ]  # fmt: skip
+    rows = [
+        [
+            m.criterion,
+            f"{m.value:.4f}",
+            f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
+            f"{m.stderr:.4f}",
+            "n/a"
+            if m.p_value != m.p_value
+            else "< 0.001"
+            if m.p_value < 0.001
+            else f"{m.p_value:.3f}",
+            f"{m.nats:.5f}",
+            m.chosen,
+        ]
+        for m in audit.measures
+    ]
+    from ..auditing import _measure_columns
+
+    columns = _measure_columns(audit.measures)
+    return join(
+        [table(header, rows, caption="The measures (0 fair, 1 not)"), csv_link(columns, filename)]
+    )
+
+
+def group_table(audit: Audit, filename: str = "groups.csv") -> Html:
+    """One row a group, with intervals where there are any."""
+    columns = audit._groups.columns
+    names = [name for name in _GROUP_HEADS if name in columns]
+    rows = []
+    for k, group in enumerate(columns["group"]):
+        cells: list[Any] = [label(group, 60)]
+        for name in names:
+            value = columns[name][k]
+            if name == "share":
+                cells.append(f"{100 * value:.1f}%")
+            elif name == "n":
+                cells.append(f"{value:,.0f}")
+            elif (
+                f"{name}_low" in columns and columns[f"{name}_low"][k] == columns[f"{name}_low"][k]
+            ):
+                margin = value - columns[f"{name}_low"][k]
+                cells.append(with_margin(value, margin))
+            else:
+                cells.append(number(value))
+        rows.append(cells)
+    caption = f"Groups; ± is half the width of the {100 * audit.confidence_level:g}% interval"
+    return join(
+        [
+            table(["Group", *(_GROUP_HEADS[n] for n in names)], rows, caption=caption),
+            csv_link(columns, filename),
+        ]
+    )
+
+
+def gaps(audit: Audit) -> Html:
+    """Simple gaps, in the units of the score."""
+    d = audit.disparities
+    parts = [
+        f"Mean scores differ by up to {number(d.mean_score_gap)} between groups. The scores of one "
+        f"group and of all others lie up to {number(d.wasserstein)} apart on average (Wasserstein "
+        f"distance), and their distribution functions up to {number(d.kolmogorov_smirnov, 3)} "
+        "(Kolmogorov-Smirnov)."
+    ]
+    if d.rmse_ratio == d.rmse_ratio:
+        parts.append(
+            f" The typical error is up to {number(d.rmse_ratio, 3)} times as large in one group as "
+            "in another."
+        )
+    return element("p", *parts)
+
+
+def facts(rows: Sequence[tuple[str, Any]]) -> Html:
+    """Terms and what they are."""
+    cells = []
+    for name, value in rows:
+        cells += [element("dt", name), element("dd", value)]
+    return element("dl", *cells, class_="facts")
+
+
+def provenance(audit: Audit, source: Mapping[str, Any]) -> Html:
+    """Data and software: enough to do it again."""
+    rows: list[tuple[str, Any]] = [(str(k), escape(v)) for k, v in source.items()]
+    rows += [
+        ("Sensitive attribute", label(audit.sensitive_name)),
+        ("Rows", f"{audit.n_rows:,}, of which {audit.n_unknown:,} without a known group"),
+        ("Estimator", f"{audit.independence.estimator}"),
+        ("Confidence level", f"{100 * audit.confidence_level:g}%"),
+    ]
+    return element("section", element("h2", "Data and software"), facts(rows + software()))
+
+
+def software() -> list[tuple[str, Any]]:
+    """Versions and the time of writing."""
+    found = []
+    for name in _PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    # Fixed by those who need byte-identical builds.
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    now = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    return [
+        ("Software", ", ".join(found) + f", Python {platform.python_version()}"),
+        ("Written", now.strftime("%Y-%m-%d %H:%M UTC")),
+    ]
