@@ -1,0 +1,147 @@
+"""One point of a path: R² and the three criteria of held-out scores, and how points move together.
+
+Every number is a mean over rows to first order, so each row's influence on it gives its standard
+error, and the influences at two points give the correlation of their errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from .auditing import Measure, measure, row_terms
+from .criteria import CRITERIA, Condition, get_criterion
+from .information import Entropies, estimate_entropies, get_estimator
+from .sensitive import Groups
+from .validation import check_column
+
+Vector = NDArray[np.float64]
+# Rows that the correlation between points is estimated from, and draws of their joint law.
+CORRELATION_ROWS = 20_000
+DRAWS = 20_000
+
+
+@dataclass(frozen=True)
+class PathPoint:
+    """One fairness weight, measured on held-out rows.
+
+    Attributes
+    ----------
+    fairness_weight : float
+    r2, r2_stderr : float
+        R² over all rows and its standard error.
+    r2_interval : (float, float)
+    independence, separation, sufficiency : Measure
+        Over the rows with a known group.
+    scores : (n,) array
+        The held-out scores themselves.
+    """
+
+    fairness_weight: float
+    r2: float
+    r2_stderr: float
+    r2_interval: tuple[float, float]
+    independence: Measure
+    separation: Measure
+    sufficiency: Measure
+    scores: Vector = field(repr=False, compare=False)
+
+    def measure(self, criterion: str) -> Measure:
+        """The measure of a criterion by name."""
+        return getattr(self, get_criterion(criterion).name)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A point, and the influence of some rows on each of its numbers."""
+
+    point: PathPoint
+    influence: dict[str, Vector]
+
+
+class Gauge:
+    """Measures scores of one set of rows."""
+
+    def __init__(
+        self, y: Vector, weight: Vector | None, groups: Groups, measure_with: Any,
+        random_state: Any, confidence_level: float,
+    ):  # fmt: skip
+        self.y, self.weight, self.groups = y, weight, groups
+        self.estimator = get_estimator(measure_with, random_state)
+        self.level = confidence_level
+        self.name = measure_with if isinstance(measure_with, str) else type(measure_with).__name__
+
+    def read(self, fairness_weight: float, scores: Vector) -> Reading:
+        scores = check_column(scores, "scores", len(self.y))
+        r2, influence_r2 = r2_influence(self.y, scores, self.weight)
+        stderr = _stderr(influence_r2, self.weight)
+        half = float(ndtri(0.5 + self.level / 2)) * stderr
+        criteria = list(CRITERIA.values())
+        entropies = estimate_entropies(criteria, self.y, scores, self.groups, self.estimator)
+        measures, influence = {}, {"r2": _thin(influence_r2, self.weight)}
+        for criterion in criteria:
+            measures[criterion.name] = measure(
+                criterion, entropies, self.level, float("nan"), self.name
+            )
+            influence[criterion.name] = _thin(
+                _influence(entropies, criterion.given, criterion.joint), self.groups.weight
+            )
+        point = PathPoint(
+            fairness_weight, r2, stderr, (r2 - half, r2 + half), **measures, scores=scores
+        )
+        return Reading(point, influence)
+
+
+def r2_influence(y: Vector, s: Vector, weight: Vector | None) -> tuple[float, Vector]:
+    """R² = 1 − mean ω(y − s)² / Var(y) and each row's influence on it."""
+    squares = np.square(y - np.average(y, weights=weight))
+    errors = np.square(y - s)
+    variance = float(np.average(squares, weights=weight))
+    share = float(np.average(errors, weights=weight)) / variance
+    return 1.0 - share, (share * squares - errors) / variance
+
+
+def _influence(entropies: Entropies, given: Condition, joint: Condition) -> Vector:
+    h_given, h_joint = entropies.mean[given], entropies.mean[joint]
+    if h_given <= 1e-9:
+        return np.zeros(entropies.groups.n_known)
+    psi = row_terms(entropies, given) * (h_joint / h_given) - row_terms(entropies, joint)
+    return psi / h_given
+
+
+def _stderr(influence: Vector, weight: Vector | None) -> float:
+    n = len(influence)
+    if weight is None:
+        return float(influence.std(ddof=1) / np.sqrt(n))
+    centered = (influence - np.average(influence, weights=weight)) * weight
+    return float(np.sqrt((centered @ centered) * n / (n - 1)) / weight.sum())
+
+
+def _thin(influence: Vector, weight: Vector | None) -> Vector:
+    """Weighted and centered influence of evenly spaced rows, for correlations."""
+    psi = influence if weight is None else (influence - np.average(influence, weights=weight))
+    psi = psi if weight is None else psi * weight
+    rows = np.unique(np.linspace(0, len(psi) - 1, min(len(psi), CORRELATION_ROWS)).astype(int))
+    return psi[rows] - psi[rows].mean()
+
+
+def correlations(readings: list[Reading]) -> dict[str, NDArray[np.float64]]:
+    out = {}
+    for name in readings[0].influence:
+        psi = np.array([r.influence[name] for r in readings])
+        size = np.linalg.norm(psi, axis=1)
+        psi = psi / np.where(size > 0, size, 1.0)[:, None]
+        out[name] = psi @ psi.T
+    return out
+
+
+def critical(correlation: NDArray[np.float64], level: float) -> float:
+    """c with P(max_j Z_j ≤ c) = level for normal Z of this correlation: the max-t bound."""
+    values, vectors = np.linalg.eigh(correlation)
+    root = vectors * np.sqrt(np.clip(values, 0.0, None))
+    draws = np.random.default_rng(0).standard_normal((DRAWS, len(root))) @ root.T
+    return max(float(np.quantile(draws.max(axis=1), level)), float(ndtri(level)))
