@@ -14,20 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 from scipy.stats import chi2
 
 from ._kernels.threads import n_threads
+from ._ranks import EXACT_RANK_ROWS, Ranks, conditional_rank
 from .criteria import CRITERIA, Criterion, get_criterion
 from .sensitive import Groups
 
-# A cell of the conditioning variable holds about this many rows, until there are MAX_CELLS. The
-# error of treating its rows as alike falls with the square of the number of cells, so it vanishes
-# beside the noise; a cell of h rows costs 1/h of the information.
-CELL_ROWS = 10
-MAX_CELLS = 2000
-BLOCK_ROWS = 50
-MAX_BLOCKS = 64
 # A group with fewer rows is merged with others of its kind.
 MIN_GROUP_ROWS = 5
 # Up to this many rows the chi-squared law is replaced by permutations drawn.
@@ -37,10 +30,6 @@ N_DRAWS = 1999
 SANDWICH_ROWS = 300.0
 # Directions of the test functions with less than this share of variance are not tested.
 RANK_TOLERANCE = 1e-2
-
-# Beyond this many rows ranks are interpolated between this many sample quantiles.
-EXACT_RANK_ROWS = 100_000
-RANK_EDGES = 4096
 
 _NO_FLOATS = np.empty(0)
 _NO_CODES = np.empty(0, dtype=np.intp)
@@ -135,9 +124,9 @@ def exact_fairness_p_values(
         weight = None if weight is None else np.ascontiguousarray(weight[rows])
         weight = None if weight is None else weight / weight.mean()
 
-    def rank(name: str) -> _Ranks:
+    def rank(name: str) -> Ranks:
         values = np.ascontiguousarray(variables[name], dtype=np.float64)
-        return _Ranks(values if rows is None else values[rows])
+        return Ranks(values if rows is None else values[rows])
 
     def test(criterion: Criterion) -> TestResult:
         return _test(criterion, ranks, members, weight, streams[criterion.name])
@@ -162,70 +151,6 @@ class _Members:
     soft: NDArray[np.float64] | None
     n_groups: int
     note: str = ""
-
-
-class _Ranks:
-    """Mid-ranks in (0, 1) of one variable, their normal scores, and slices of them."""
-
-    rank: NDArray[np.float64]
-    normal: NDArray[np.float64]
-    n_atoms: int
-
-    def __init__(self, values: NDArray[np.float64]) -> None:
-        self.n = len(values)
-        if self.n > EXACT_RANK_ROWS:
-            self._by_slots(values)
-            return
-        from ._kernels.significance import mid_ranks
-
-        self.rank, self._atom, self.n_atoms = mid_ranks(values, np.argsort(values))
-        self.normal = ndtri(self.rank)
-
-    def _by_slots(self, values: NDArray[np.float64]) -> None:
-        """Ranks without sorting: exact at common values, interpolated between sample quantiles.
-
-        Off by about 1e-4 of the rows, which moves no conclusion; a sort takes five times as long.
-        """
-        from ._kernels.significance import find_slots, slot_ranks
-
-        sample = np.sort(values[:: max(self.n // (4 * RANK_EDGES), 1)])
-        quantiles = np.unique(sample[:: -(-len(sample) // (RANK_EDGES - 1))])
-        edges = np.full(RANK_EDGES, np.inf)
-        edges[: len(quantiles)] = quantiles
-        slot, counts, low, high = find_slots(values, edges)
-        above = np.cumsum(counts) / self.n
-        below = above - counts / self.n
-        margin = 0.5 / self.n
-        score_below, score_above = ndtri(np.clip([below, above], margin, 1.0 - margin))
-        # The two ends of a common value count as one point, its mid-rank.
-        middle = np.clip(0.5 * (below + above), margin, 1.0 - margin)
-        score_below[1::2] = score_above[1::2] = ndtri(middle[1::2])
-        left = np.repeat(edges, 2)
-        left, right = np.concatenate([[low], left]), np.concatenate([left, [high]])
-        right[2 * len(quantiles)] = high
-        with np.errstate(divide="ignore", invalid="ignore"):
-            inverse = 1.0 / (right - left)
-        inverse[1::2] = np.nan
-        table = [left, inverse, below, above - below, score_below, score_above - score_below]
-        self.rank, self.normal = slot_ranks(values, slot, np.column_stack(table))
-        self.n_atoms = self.n
-        if not counts[::2].any():
-            lookup = (np.cumsum(counts > 0) - 1).astype(np.int32)
-            self._atom, self.n_atoms = lookup[slot], int((counts > 0).sum())
-
-    def slices(self, wanted: int) -> tuple[NDArray[np.int32], int]:
-        """Number of the slice each row is in, of about `wanted` equally filled ones."""
-        raw = np.minimum((self.rank * wanted).astype(np.int32), np.int32(wanted - 1))
-        present = np.bincount(raw, minlength=wanted) > 0
-        if present.all():
-            return raw, wanted
-        return (np.cumsum(present) - 1).astype(np.int32)[raw], int(present.sum())
-
-    def cells(self) -> tuple[NDArray[np.int32], int]:
-        if self.n_atoms <= min(self.n / 5, MAX_CELLS):
-            return self._atom, self.n_atoms
-        rows = min(CELL_ROWS, max(4.0, self.n / 50))
-        return self.slices(int(min(max(self.n // rows, 1), MAX_CELLS)))
 
 
 def _usable(groups: Groups) -> tuple[NDArray[np.bool_] | None, _Members]:
@@ -266,7 +191,7 @@ def _usable(groups: Groups) -> tuple[NDArray[np.bool_] | None, _Members]:
 
 def _test(
     criterion: Criterion,
-    ranks: Mapping[str, _Ranks],
+    ranks: Mapping[str, Ranks],
     members: _Members,
     weight: NDArray[np.float64] | None,
     seed: int,
@@ -281,7 +206,7 @@ def _test(
         return TestResult(0.0, 0, 1.0, f"holds: {tested} is constant")
     if criterion.given:
         given = ranks[criterion.given[0]]
-        rank = _conditional_rank(target, given)
+        rank = conditional_rank(target, given)
         if rank is None:
             return TestResult(0.0, 0, 1.0, f"holds: {tested} is a function of {criterion.given[0]}")
         cell, n_cells = given.cells()
@@ -333,41 +258,6 @@ def _draw(
     return np.square(total.transpose(0, 2, 1).reshape(N_DRAWS, -1) @ root).sum(axis=1)
 
 
-def _conditional_rank(target: _Ranks, given: _Ranks) -> NDArray[np.float64] | None:
-    """F(t | z), roughly: the rank of (t − m(z)) / σ(z) on the scale of normal scores.
-
-    m is a cubic in the normal score of z, which is exact in the tails of nearly normal pairs, plus
-    interpolated block means of what it leaves. None when nothing is left of t.
-    """
-    from ._kernels import significance as kernels
-
-    z, t = given.normal, target.normal
-    block, n_blocks = given.slices(int(min(max(given.n // BLOCK_ROWS, 1), MAX_BLOCKS)))
-    powers, right = kernels.power_sums(z, t)
-    gram = powers[np.add.outer(np.arange(4), np.arange(4))]
-    # Few distinct values of z leave the cubic undetermined: the shortest solution will do.
-    beta = np.linalg.lstsq(gram, right, rcond=1e-10)[0]
-    sums = kernels.block_sums(z, t, beta, block, n_blocks)
-    counts = sums[:, 0]
-    center, level = sums[:, 1] / counts, sums[:, 2] / counts
-    residual, squares = kernels.detrend(z, t, beta, block, center, *_lines(center, level))
-    overall = np.sqrt(squares.sum() / given.n)
-    if overall < 1e-6:
-        return None
-    # A block with a single value of t has no spread of its own.
-    precision = 1.0 / np.maximum(np.sqrt(squares / counts), 1e-2 * overall)
-    return kernels.conditional_rank(z, residual, block, center, *_lines(center, precision))
-
-
-def _lines(
-    x: NDArray[np.float64], y: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Intercepts and slopes of the interpolant through (x, y), flat outside."""
-    slope = np.concatenate([[0.0], np.diff(y) / np.maximum(np.diff(x), 1e-12), [0.0]])
-    anchor, height = np.append(x, x[-1]), np.append(y, y[-1])
-    return height - slope * anchor, slope
-
-
 class _Rows(NamedTuple):
     """What the test functions are made of; z is empty for independence.
 
@@ -399,9 +289,9 @@ class _Scores:
     """U (K − 1, J) and its null covariance V = Σ_c S_a,c ⊗ S_f,c / (n_c − 1).
 
     For equal weights V is the exact permutation covariance. Sampling weights are split into a
-    factor f of the group and the rest g: with S_a = Σ f²(a − ā)(a − ā)ᵀ, S_f = Σ g²(φ − φ̄)(φ − φ̄)ᵀ
-    and w-weighted means V is exact if either factor is constant. As groups grow V moves to the
-    sandwich covariance, which asks nothing of the weights but is noisy for a small group.
+    factor h of the group and the rest g: with S_a the scatter of h(a − ā), S_f that of g(f − f̄) and
+    means weighted by w, V is again exact if either factor is constant. As the smallest group grows
+    V moves to the sandwich covariance, which asks nothing of the weights but is noisy before that.
     """
 
     def __init__(self, rows: _Rows, members: _Members, weight: NDArray[np.float64] | None) -> None:
@@ -410,26 +300,31 @@ class _Scores:
         g = members.n_groups - 1
         codes = _NO_CODES if members.codes is None else members.codes
         factor, rest = _split_weight(weight, rows.cell, len(rows.slope), members)
-        mass, first, first2, second, counts, table, total = kernels.cell_moments(
+        mass, first, first1, first2, second, counts, table, total = kernels.cell_moments(
             *rows, _NO_FLOATS if weight is None else weight, rest, codes, members.n_groups
         )
         n_cells = len(mass)
-        self.mean = first / mass[:, 1:2]
-        scatter = _recenter(second, first2, self.mean, mass[:, 2])
-        scale = 1.0 / np.maximum(mass[:, 0] - 1.0, 1.0)
+        n_rows, w1, g1, g2 = mass.T
+        self.mean = first / w1[:, None]
+        scatter = _recenter(second, first2, self.mean, g2)
+        _subtract_square(scatter, first1 - g1[:, None] * self.mean, n_rows)
+        scale = 1.0 / np.maximum(n_rows - 1.0, 1.0)
         # What is left of a constant after subtraction is rounding, not spread.
         noise = 1e-12 * np.trace(second, axis1=1, axis2=2)
         scale[np.trace(scatter, axis1=1, axis2=2) <= noise] = 0.0
         if members.soft is None:
-            square = counts * np.square(factor)
+            scaled, square = counts * factor, counts * np.square(factor)
             raw = np.zeros((n_cells, g, g))
             raw[:, np.arange(g), np.arange(g)] = square[:, :g]
-            share = table[:, :g] / mass[:, 1:2]
+            share = table[:, :g] / w1[:, None]
             member_scatter = _recenter(raw, square[:, :g], share, square.sum(axis=1))
+            off = scaled[:, :g] - scaled.sum(axis=1)[:, None] * share
+            _subtract_square(member_scatter, off, n_rows)
             self.total = total[:g] - table[:, :g].T @ self.mean
         else:
-            share = _cell_shares(members.soft, rows.cell, weight, mass[:, 1])
-            member_scatter = _soft_scatter(members.soft, rows.cell, share)
+            share = _cell_shares(members.soft, rows.cell, weight, w1)
+            plain = share if weight is None else _cell_shares(members.soft, rows.cell, None, n_rows)
+            member_scatter = _soft_scatter(members.soft, rows.cell, plain)
             f = kernels.feature_matrix(*rows) - self.mean[rows.cell]
             self.total = (members.soft if weight is None else members.soft * weight[:, None]).T @ f
         scatter *= scale[:, None, None]
@@ -440,14 +335,14 @@ class _Scores:
         if weight is not None:
             trust = _smallest_effective(members, weight) ** 2
             trust /= trust + SANDWICH_ROWS**2
-            robust = _sandwich(rows, members, weight, self.mean, share, mass[:, 0])
+            robust = _sandwich(rows, members, weight, self.mean, share, n_rows)
             self.covariance = (1.0 - trust) * self.covariance + trust * robust
 
 
 def _split_weight(
     weight: NDArray[np.float64] | None, cell: NDArray[np.int32], n_cells: int, members: _Members
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """f by group and g by row with w = f·g, from the regression of log w on the group in cells."""
+    """h by group and g by row with w = h·g, from the regression of log w on the group in cells."""
     factor = np.ones(members.n_groups)
     if weight is None:
         return factor, _NO_FLOATS
@@ -468,11 +363,12 @@ def _smallest_effective(members: _Members, weight: NDArray[np.float64]) -> float
     """(Σw)² / Σw² of the smallest group."""
     if members.codes is not None:
         total = np.bincount(members.codes, weight)
-        square = np.bincount(members.codes, np.square(weight))
-    else:
-        assert members.soft is not None
-        total, square = weight @ members.soft, np.square(weight) @ members.soft
-    return float((np.square(total) / np.maximum(square, 1e-300)).min())
+        squares = np.bincount(members.codes, np.square(weight))
+        return float((np.square(total) / squares).min())
+    assert members.soft is not None
+    expected = weight @ members.soft
+    square_sum = np.square(weight) @ members.soft
+    return float((np.square(expected) / np.maximum(square_sum, 1e-300)).min())
 
 
 def _sandwich(
@@ -524,6 +420,13 @@ def _recenter(
     out = raw - cross - cross.transpose(0, 2, 1)
     out += mass[:, None, None] * mean[:, :, None] * mean[:, None, :]
     return out
+
+
+def _subtract_square(
+    scatter: NDArray[np.float64], total: NDArray[np.float64], count: NDArray[np.float64]
+) -> None:
+    """Scatter about the mean from that about zero, in place, given the sums."""
+    scatter -= total[:, :, None] * total[:, None, :] / count[:, None, None]
 
 
 def _cell_shares(

@@ -224,16 +224,17 @@ def feature_matrix(u, v, z, cell, center, slope):
 def cell_moments(u, v, z, cell, center, slope, weight, rest, codes, n_groups):
     """One pass over the rows for all sums that the test needs.
 
-    With weights w = f·g, f of the group alone: returns, by cell, rows, Σw and Σg²; Σwf; Σg²f;
-    Σg²ffᵀ; rows and Σw of each group; and over all rows Σwf of each group. `weight` and `rest` (g)
-    are empty for equal weights, `codes` for soft membership and `z` for independence.
+    Weights are w = h·g with h of the group alone. Returns, by cell, rows, Σw, Σg and Σg²; Σwf; Σgf;
+    Σg²f; Σg²ffᵀ; rows and Σw of each group; and over all rows Σwf of each group. `weight` and its
+    part g, `rest`, are empty for equal weights, `codes` for soft membership, `z` for independence.
     """
     n_cells, width = slope.shape
     conditional = z.shape[0] > 0
     weighted = weight.shape[0] > 0
     coded = codes.shape[0] > 0
-    mass = np.zeros((n_cells, 3))
+    mass = np.zeros((n_cells, 4))
     first = np.zeros((n_cells, width))
+    first1 = np.zeros((n_cells if weighted else 1, width))
     first2 = np.zeros((n_cells if weighted else 1, width))
     second = np.zeros((n_cells, width, width))
     counts = np.zeros((n_cells, n_groups))
@@ -252,10 +253,13 @@ def cell_moments(u, v, z, cell, center, slope, weight, rest, codes, n_groups):
         mass[c, 0] += 1.0
         if weighted:
             w = weight[i]
-            w2 = rest[i] * rest[i]
+            w1 = rest[i]
+            w2 = w1 * w1
             mass[c, 1] += w
-            mass[c, 2] += w2
+            mass[c, 2] += w1
+            mass[c, 3] += w2
             for a in range(width):
+                first1[c, a] += w1 * f[a]
                 first2[c, a] += w2 * f[a]
         for a in range(width):
             first[c, a] += w * f[a]
@@ -271,9 +275,11 @@ def cell_moments(u, v, z, cell, center, slope, weight, rest, codes, n_groups):
     if not weighted:
         mass[:, 1] = mass[:, 0]
         mass[:, 2] = mass[:, 0]
+        mass[:, 3] = mass[:, 0]
+        first1 = first
         first2 = first
         members = counts
     for a in range(width):
         for b in range(a):
             second[:, b, a] = second[:, a, b]
-    return mass, first, first2, second, counts, members, totals
+    return mass, first, first1, first2, second, counts, members, totals
