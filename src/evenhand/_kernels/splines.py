@@ -1,0 +1,173 @@
+"""Loops behind the adaptive estimator: mid-rank levels, spline products, leave-one-out losses."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def mid_rank_levels(values, order, weight, target, atom):
+    """Cut sorted values into levels of at least `target` mass; ties are never split.
+
+    A value of mass `atom` or more is a level of its own. Returns the level of every row, the
+    mid-rank (share of mass below plus half its own) and mass of every level, and whether a level
+    is a single value.
+    """
+    n = values.size
+    codes = np.empty(n, np.int64)
+    mass = np.empty(n)
+    single = np.empty(n, np.bool_)
+    level = -1
+    open_level = False
+    start = 0
+    while start < n:
+        value = values[order[start]]
+        stop = start
+        tied = 0.0
+        while stop < n and values[order[stop]] == value:
+            tied += weight[order[stop]]
+            stop += 1
+        if not open_level or tied >= atom:
+            level += 1
+            mass[level] = 0.0
+            single[level] = True
+        else:
+            single[level] = False
+        mass[level] += tied
+        open_level = tied < atom and mass[level] < target
+        for i in range(start, stop):
+            codes[order[i]] = level
+        start = stop
+    count = level + 1
+    total = 0.0
+    for j in range(count):
+        total += mass[j]
+    rank = np.empty(count)
+    below = 0.0
+    for j in range(count):
+        rank[j] = (below + 0.5 * mass[j]) / total
+        below += mass[j]
+    return codes, rank, mass[:count].copy(), single[:count].copy()
+
+
+@njit(cache=True, nogil=True)
+def table_rows(u, low, step, table):
+    """Basis functions tabulated on an even grid, interpolated linearly at each u."""
+    n, width = u.size, table.shape[1]
+    last = table.shape[0] - 1
+    out = np.empty((n, width))
+    for i in range(n):
+        x = min(max((u[i] - low) / step, 0.0), float(last))
+        j = min(int(x), last - 1)
+        f = x - j
+        for d in range(width):
+            out[i, d] = (1.0 - f) * table[j, d] + f * table[j + 1, d]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def products(first, second, left, right):
+    """Columns first[:, left[d]] · second[:, right[d]]."""
+    n, width = first.shape[0], left.size
+    out = np.empty((n, width))
+    for i in range(n):
+        for d in range(width):
+            out[i, d] = first[i, left[d]] * second[i, right[d]]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def softmax_loss(eta, counts, prob):
+    """−Σ counts · log p with group 0 as reference (η₀ = 0); fills `prob`."""
+    n, q = eta.shape
+    loss = 0.0
+    for i in range(n):
+        top = 0.0
+        for k in range(q):
+            top = max(top, eta[i, k])
+        total = np.exp(-top)
+        prob[i, 0] = total
+        for k in range(q):
+            e = np.exp(eta[i, k] - top)
+            prob[i, k + 1] = e
+            total += e
+        log_total = top + np.log(total)
+        for k in range(q + 1):
+            prob[i, k] /= total
+        loss += counts[i, 0] * log_total
+        for k in range(q):
+            loss += counts[i, k + 1] * (log_total - eta[i, k])
+    return loss
+
+
+@njit(cache=True, nogil=True)
+def entry_losses(eta, prob, leverage, cell, target, single):
+    """In-sample and leave-one-out loss of every entry (a row, or all like rows of a cell).
+
+    Leaving out one row of weight ω and membership t moves its linear predictor by
+    (I − ω M V)⁻¹ ω M (p − t), M = φᵀ H⁻¹ φ (`leverage`) and V = diag(p) − p pᵀ: one Newton step.
+    """
+    entries, groups = target.shape
+    q = groups - 1
+    inside = np.empty(entries)
+    outside = np.empty(entries)
+    a = np.empty((q, q))
+    b = np.empty(q)
+    for i in range(entries):
+        c = cell[i]
+        omega = single[i]
+        for k in range(q):
+            b[k] = 0.0
+            mean = 0.0
+            for j in range(q):
+                b[k] += omega * leverage[c, k, j] * (prob[c, j + 1] - target[i, j + 1])
+                mean += leverage[c, k, j] * prob[c, j + 1]
+            for j in range(q):
+                a[k, j] = -omega * (leverage[c, k, j] - mean) * prob[c, j + 1]
+            a[k, k] += 1.0
+        _solve(a, b, q)
+        top_in = 0.0
+        top_out = 0.0
+        for k in range(q):
+            b[k] = min(max(b[k], -25.0), 25.0)
+            top_in = max(top_in, eta[c, k])
+            top_out = max(top_out, eta[c, k] + b[k])
+        total_in = np.exp(-top_in)
+        total_out = np.exp(-top_out)
+        dot_in = 0.0
+        dot_out = 0.0
+        for k in range(q):
+            total_in += np.exp(eta[c, k] - top_in)
+            total_out += np.exp(eta[c, k] + b[k] - top_out)
+            dot_in += target[i, k + 1] * eta[c, k]
+            dot_out += target[i, k + 1] * (eta[c, k] + b[k])
+        inside[i] = top_in + np.log(total_in) - dot_in
+        outside[i] = top_out + np.log(total_out) - dot_out
+    return inside, outside
+
+
+@njit(cache=True, nogil=True)
+def _solve(a, b, q):
+    """Gaussian elimination with partial pivoting, in place; pivots are kept away from zero."""
+    for k in range(q):
+        pivot = k
+        for i in range(k + 1, q):
+            if abs(a[i, k]) > abs(a[pivot, k]):
+                pivot = i
+        if pivot != k:
+            for j in range(q):
+                a[k, j], a[pivot, j] = a[pivot, j], a[k, j]
+            b[k], b[pivot] = b[pivot], b[k]
+        if abs(a[k, k]) < 1e-3:
+            a[k, k] = 1e-3
+        for i in range(k + 1, q):
+            f = a[i, k] / a[k, k]
+            if f != 0.0:
+                for j in range(k, q):
+                    a[i, j] -= f * a[k, j]
+                b[i] -= f * b[k]
+    for k in range(q - 1, -1, -1):
+        for j in range(k + 1, q):
+            b[k] -= a[k, j] * b[j]
+        b[k] /= a[k, k]
