@@ -168,11 +168,12 @@ def _usable(groups: Groups) -> tuple[NDArray[np.bool_] | None, _Members]:
     target = np.arange(groups.n_groups)
     small = (counts > 0) & (counts < MIN_GROUP_ROWS)
     note = ""
-    if small.sum() > 1 or (small.any() and (counts > 0).sum() > 2):
+    large = int((counts >= MIN_GROUP_ROWS).sum())
+    if large and small.any() and (counts > 0).sum() > 2:
         target[small] = np.flatnonzero(small)[0]
         merged = counts[small].sum()
         note = f"; {small.sum()} groups of fewer than {MIN_GROUP_ROWS} rows merged"
-        if merged < MIN_GROUP_ROWS and (counts[~small] > 0).sum() >= 2:
+        if merged < MIN_GROUP_ROWS and large >= 2:
             keep = ~small[codes]
             codes = codes[keep]
             if rows is None:
