@@ -242,6 +242,25 @@ class FairnessPath:
 
         return plot_path(self)
 
+    def to_html(self, path: Any, *, force: bool = False) -> Any:
+        """Write the path as one self-contained page whose points open the models behind them.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        force : bool
+            Overwrite an existing file.
+
+        Returns
+        -------
+        Path
+        """
+        from .report.frontier_page import path_page
+        from .report.html import write_page
+
+        return write_page(path_page(self), path, force)
+
     def _table(self) -> list[list[str]]:
         rows = [["fairness_weight", "R²", *CRITERIA, ""]]
         for point, dominated in zip(self.points, self.dominated(), strict=True):

@@ -14,6 +14,8 @@ from .sections import (
     cards,
     density_chart,
     figures,
+    footer,
+    gains_table,
     gaps,
     group_table,
     headline,
@@ -51,7 +53,7 @@ def audit_page(
         _header(title, audit),
         element("main", *_audit_sections(audit), method(audit.confidence_level), limits(audit),
                 provenance(audit, source or {})),
-        _footer(),
+        footer(),
         json_block(audit.to_dict(), "evenhand-data"),
     ]  # fmt: skip
     return page(title, body)
@@ -83,7 +85,7 @@ def audit_set_page(
         _header(title, first),
         element("main", *parts, method(first.confidence_level), limits(first),
                 provenance(first, source or {})),
-        _footer(),
+        footer(),
         json_block(audits.to_dict(), "evenhand-data"),
     ]  # fmt: skip
     return page(title, body)
@@ -107,13 +109,6 @@ def _group_count(audit: Audit) -> Html:
     if audit.sensitive_name == "group":
         return Html(count)
     return join([count, " of ", label(audit.sensitive_name, 80)])
-
-
-def _footer() -> Html:
-    return element(
-        "footer",
-        "Made with evenhand. This page is complete in itself: it loads nothing and sends nothing.",
-    )
 
 
 def _audit_sections(audit: Audit, level: str = "h2", prefix: str = "") -> list[Html]:
@@ -182,38 +177,14 @@ def _before_after(audits: AuditSet) -> Html:
     )
 
 
-def _gains_section(audits: AuditSet) -> Html | None:
+def _gains_section(audits: AuditSet) -> Html:
     """Changes of each row's score from the first model to the others, by group."""
-    from .plots import gains
-
     names = list(audits)
-    first = audits[names[0]]
     sections = []
     for number_, name in enumerate(names[1:], 2):
-        pair = (first._sample, audits[name]._sample)
-        membership = pair[0]["membership"]
-        if membership is None:
-            groups: Any = [first.labels[c] for c in pair[0]["codes"]]
-        else:
-            from ..sensitive import Proxy
-
-            groups = Proxy(membership, first.labels)
-        found = gains(pair[0]["s"], pair[1]["s"], groups, pair[0]["weight"])
-        rows = [
-            [
-                label(group, 60),
-                number(found["mean"][k]),
-                f"{number(found['q05'][k])} to {number(found['q95'][k])}",
-                f"{100 * found['gain'][k]:.0f}%",
-                f"{100 * found['loss'][k]:.0f}%",
-            ]
-            for k, group in enumerate(found["group"])
-        ]
-        header = ["Group", "Mean change", "Middle 90% of changes", "Score rises", "Score falls"]
         sections += [
             element("p", "From ", label(names[0], 80), " to ", label(name, 80), ":"),
-            table(header, rows, caption="Change of each person's score, by group"),
-            csv_link(found, f"gains-{number_}.csv"),
+            gains_table(audits[names[0]], audits[name], f"gains-{number_}.csv"),
         ]
     return element("section", element("h2", "Who gains and who loses"), *sections)
 

@@ -38,6 +38,13 @@ _USE = {
 }
 
 
+_TESTED = (
+    "p is the chance of data at least this uneven if the criterion held exactly; below 0.05 the "
+    "report says “violated”."
+)
+_UNTESTED = "Where an interval lies above 0 the report says “violated”."
+
+
 def _math(body: str) -> Html:
     return Html(f'<math display="inline">{body}</math>')
 
@@ -79,8 +86,8 @@ _LOG_LOSS = _math(
 )
 
 
-def method(confidence_level: float) -> Html:
-    """What was computed, with the formulas."""
+def method(confidence_level: float, tested: bool = True) -> Html:
+    """What was computed, with the formulas; `tested` where there are p-values."""
     from ..criteria import CRITERIA
 
     rows = [
@@ -109,10 +116,10 @@ def method(confidence_level: float) -> Html:
         element(
             "p",
             f"Intervals cover the true value in about {100 * confidence_level:g}% of repeated "
-            "samples. p is the chance of data at least this uneven if the criterion held exactly; "
-            "below 0.05 the report says “violated”, and the measure says how much: slightly "
-            "(under 0.01), clearly (under 0.10) or strongly. These words are a convention of this "
-            "report, not limits set by any law.",
+            "samples. ",
+            _TESTED if tested else _UNTESTED,
+            " The measure says how much: slightly (under 0.01), clearly (under 0.10) or strongly. "
+            "These words are a convention of this report, not limits set by any law.",
         ),
         element(
             "p",

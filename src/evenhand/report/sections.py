@@ -228,6 +228,46 @@ def gaps(audit: Audit) -> Html:
     return element("p", *parts)
 
 
+def gains_table(before: Audit, after: Audit, filename: str) -> Html:
+    """Change of each person's score between two audits of the same rows, by group."""
+    from ..sensitive import Proxy
+    from .plots import gains
+
+    pair = (before._sample, after._sample)
+    if pair[0]["membership"] is None:
+        # Numbers, not labels: two groups may print alike, and an empty label reads as missing.
+        groups: Any = pair[0]["codes"]
+    else:
+        groups = Proxy(pair[0]["membership"])
+    found = gains(pair[0]["s"], pair[1]["s"], groups, pair[0]["weight"])
+    found["group"] = [before.labels[int(k)] for k in found["group"]]
+    rows = [
+        [
+            label(group, 60),
+            number(found["mean"][k], 3),
+            f"{number(found['q05'][k], 3)} to {number(found['q95'][k], 3)}",
+            f"{100 * found['gain'][k]:.0f}%",
+            f"{100 * found['loss'][k]:.0f}%",
+        ]
+        for k, group in enumerate(found["group"])
+    ]
+    header = ["Group", "Mean change", "Middle 90% of changes", "Score rises", "Score falls"]
+    return join(
+        [
+            table(header, rows, caption="Change of each person's score, by group"),
+            csv_link(found, filename),
+        ]
+    )
+
+
+def footer() -> Html:
+    """The last line."""
+    return element(
+        "footer",
+        "Made with evenhand. This page is complete in itself: it loads nothing and sends nothing.",
+    )
+
+
 def facts(rows: Sequence[tuple[str, Any]]) -> Html:
     """Terms and what they are."""
     cells = []

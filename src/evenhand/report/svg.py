@@ -100,16 +100,15 @@ class Chart:
         """Markup of one's own, on top."""
         self.layers += parts
 
-    def render(self, class_: str = "", hidden_from_readers: bool = False) -> Html:
+    def render(self, role: str = "img") -> Html:
         """The chart as markup; it scales with the column it stands in."""
-        role = {"aria_hidden": "true"} if hidden_from_readers else {"role": "img"}
         return element(
             "svg",
             element("title", self.title),
             *self.layers,
             viewBox=f"0 0 {self.width} {self.height}",
-            class_=f"chart {class_}".strip(),
-            **role,
+            class_="chart",
+            role=role,
         )
 
     def _axes(self, x_label: str, y_label: str, y_ticks: bool) -> None:

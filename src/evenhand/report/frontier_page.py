@@ -1,0 +1,444 @@
+"""The page of a fairness path: a frontier whose every point opens the model behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..criteria import CRITERIA
+from .curves import Sample, grid_over, number, sample_of, with_margin
+from .markup import Html, asset, csv_link, element, json_block, label, page, table
+from .notes import limits, method
+from .sections import cards, density_chart, facts, figures, footer, gains_table, software
+from .svg import Chart, legend
+
+if TYPE_CHECKING:
+    from ..auditing import Audit
+    from ..frontier import FairnessPath
+
+_PANEL_HEADS = {
+    "n": "Rows", "mean_score": "Mean score", "sd_score": "Spread of score",
+    "mean_target": "Mean outcome", "mean_residual": "Outcome minus score", "rmse": "RMSE",
+}  # fmt: skip
+
+
+def path_page(
+    path: FairnessPath,
+    *,
+    title: str | None = None,
+    source: Mapping[str, Any] | None = None,
+    features: Mapping[str, Sequence[Any]] | None = None,
+    notes: Sequence[str] = (),
+) -> str:
+    """A path as a document.
+
+    Parameters
+    ----------
+    path : FairnessPath
+        As from :func:`evenhand.fairness_path`.
+    title : str, optional
+        The heading.
+    source : mapping, optional
+        Facts about the data to print.
+    features : mapping, optional
+        Columns "feature", "information", "before" and "after", for the table of features.
+    notes : sequence of str
+        How the columns were prepared, one sentence each.
+    """
+    title = title or f"The price of fairness: {path.criterion}"
+    audits = audits_of(path)
+    chosen = chosen_index(path)
+    samples = [sample_of(audit) for audit in audits]
+    names = samples[0].names
+    grid = grid_over(samples[0].s, samples[-1].s)
+    omitted = len(path.labels) - len(names)
+    unknown = f" ({path.n_unknown:,} of unknown group)" if path.n_unknown else ""
+    body = [
+        element(
+            "header",
+            element("h1", title),
+            element(
+                "p", f"{path.n_rows:,} rows{unknown}, {len(path.labels)} groups of ",
+                label(path.sensitive_name, 80), f", {len(path)} models, each measured on rows it "
+                f"was not fitted to ({path.n_splits} folds)", class_="soft",
+            ),
+        ),
+        element(
+            "main",
+            _summary(path, audits, chosen),
+            _frontier(path, chosen),
+            element(
+                "section",
+                legend([label(n, 60) for n in names], omitted),
+                *(_panel(path, k, audits[k], samples[k], grid, k == chosen)
+                  for k in range(len(path))),
+            ),
+            _points_table(path, audits),
+            _chosen_sections(path, audits, samples, grid, chosen),
+            _feature_table(features) if features else None,
+            _preparation(notes) if notes else None,
+            method(path.confidence_level, tested=False),
+            _path_method(path),
+            limits(audits[0], _limits(path)),
+            _facts(path, source or {}),
+        ),
+        footer(),
+        json_block(_data(path), "evenhand-data"),
+    ]  # fmt: skip
+    return page(title, body, asset("script.js"))
+
+
+def audits_of(path: FairnessPath) -> list[Audit]:
+    """One audit per point, of its held-out scores."""
+    from ..auditing import Audit, _sample
+    from ..disparities import summarize_groups
+    from ..sensitive import resolve_groups
+
+    data = path._data
+    assert data is not None
+    groups = resolve_groups(
+        data.sensitive_features, n_rows=len(data.y), sample_weight=data.sample_weight, warn=False
+    )
+    y = groups.take_known(data.y)
+    out = []
+    for point in path.points:
+        s = groups.take_known(point.scores)
+        rows, gaps = summarize_groups(y, s, groups, path.confidence_level)
+        out.append(
+            Audit(
+                point.independence, point.separation, point.sufficiency, gaps, groups.name,
+                groups.label_names, groups.n_rows, groups.n_unknown, path.confidence_level,
+                _weight_name(point.fairness_weight), point.r2, rows, _sample(y, s, groups),
+            )
+        )  # fmt: skip
+    return out
+
+
+def chosen_index(path: FairnessPath) -> int:
+    """The selected point, or the most accurate one."""
+    for k, point in enumerate(path.points):
+        if point is path.selected:
+            return k
+    return int(np.argmax([p.r2 for p in path.points]))
+
+
+def _weight_name(weight: float) -> str:
+    return f"fairness weight {weight:.3g}" if weight else "no fairness term"
+
+
+def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> Html:
+    name = path.criterion
+    first = path.points[0]
+    fairest = min(path.points, key=lambda p: p.measure(name).value)
+    start = (
+        f"Without any regard to fairness the model explains {100 * first.r2:.1f}% of the variance "
+        f"of the outcome (R² {first.r2:.3f}) at {name} {first.measure(name).value:.3f}. The "
+        f"fairest model found reaches {name} {max(fairest.measure(name).value, 0.0):.3f} at R² "
+        f"{fairest.r2:.3f}."
+    )
+    if path.selected is None:
+        text = " No model has been selected; choose a point below to see what it would mean."
+        return _in_short(start + text, None)
+    point = path.points[chosen]
+    cost = 100 * (first.r2 - point.r2)
+    found = point.measure(name)
+    price = f"costs {cost:.1f} points of R²" if cost >= 0.05 else "costs next to no accuracy"
+    text = (
+        f" The selected model has {name} {max(found.value, 0.0):.3f} (interval "
+        f"{found.interval[0]:.3f} to {found.interval[1]:.3f}) at R² {point.r2:.3f}: it {price}."
+    )
+    return _in_short(start + text, audits[chosen])
+
+
+def _in_short(text: str, audit: Audit | None) -> Html:
+    parts: list[Any] = [element("h2", "In short"), element("p", text, class_="lead")]
+    if audit is not None:
+        parts += [element("p", "The selected model, criterion by criterion:"), cards(audit)]
+    return element("section", *parts)
+
+
+def _frontier(path: FairnessPath, chosen: int) -> Html:
+    order = [path.criterion, *(c for c in CRITERIA if c != path.criterion)]
+    wide = _frontier_chart(path, order[0], chosen, 980, 400)
+    rest = [
+        element(
+            "figure",
+            element("figcaption", f"R² against {name}"),
+            _frontier_chart(path, name, chosen, 520, 300),
+        )
+        for name in order[1:]
+    ]
+    steps = element(
+        "div",
+        element("button", "← Less fair", type="button", id="step-back"),
+        element("button", "Fairer →", type="button", id="step-forward"),
+        element("span", id="spoken", class_="note", aria_live="polite"),
+        class_="steps screen",
+        hidden=True,
+    )
+    return element(
+        "section",
+        element("h2", "What fairness costs"),
+        element(
+            "p",
+            "Each point is a model; further left is fairer, higher up more accurate. Click a point, "
+            "or reach it with the Tab and arrow keys, to see that model below. Bars are "
+            f"{100 * path.confidence_level:g}% intervals. Faded models are beaten by another in "
+            "both respects.",
+            class_="note",
+        ),
+        element("figure", element("figcaption", f"R² against {order[0]}"), wide),
+        element("div", *rest, class_="figures"),
+        steps,
+    )
+
+
+def _frontier_chart(path: FairnessPath, name: str, chosen: int, width: int, height: int) -> Html:
+    measures = [p.measure(name) for p in path.points]
+    u = np.array([m.value for m in measures])
+    ends = np.array([m.interval for m in measures])
+    r2 = np.array([p.r2 for p in path.points])
+    r2_ends = np.array([p.r2_interval for p in path.points])
+    right = max(float(ends.max()), float(u.max()), 0.005)
+    left = min(0.0, float(u.min()))
+    bottom, top = float(min(r2_ends.min(), r2.min())), float(max(r2_ends.max(), r2.max()))
+    pad = 0.06 * max(top - bottom, 1e-3)
+    chart = Chart(
+        (left - 0.03 * right, 1.04 * right), (bottom - pad, top + pad), width=width, height=height,
+        x_label=f"{name} (0 fair, 1 not)", y_label="held-out R²", title=f"R² against {name}",
+    )  # fmt: skip
+    faded = path.dominated(name)
+    front = np.flatnonzero(~faded)[np.argsort(u[~faded], kind="stable")]
+    if len(front) > 1:
+        px, py = chart.px(u[front]), chart.py(r2[front])
+        d = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(px, py, strict=True))
+        chart.add(element("path", d=d, class_="frontier-line"))
+    marks = []
+    for k, point in enumerate(path.points):
+        x, y = float(chart.px(u[k])), float(chart.py(r2[k]))
+        low, high = chart.px(ends[k])
+        below, above = chart.py(r2_ends[k])
+        kind = "point" + (" dominated" if faded[k] else "")
+        kind += " chosen" if point is path.selected else ""
+        text = _point_words(path, k, name)
+        marks.append(
+            element(
+                "g",
+                element("title", text),
+                element(
+                    "path", class_="whisker",
+                    d=f"M{low:.1f} {y:.1f}H{high:.1f}M{x:.1f} {below:.1f}V{above:.1f}",
+                ),
+                element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=10, class_="ring"),
+                element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=6, class_="mark"),
+                element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=12, class_="hit"),
+                class_=kind, role="radio", aria_checked="true" if k == chosen else "false",
+                tabindex="0" if k == chosen else "-1", aria_label=text, data_point=k,
+            )
+        )  # fmt: skip
+    chart.add(element("g", *marks, role="radiogroup", aria_label=f"Models by R² and {name}"))
+    return chart.render(role="group")
+
+
+def _point_words(path: FairnessPath, k: int, name: str) -> str:
+    point = path.points[k]
+    text = _weight_name(point.fairness_weight)
+    selected = ", selected" if point is path.selected else ""
+    return (
+        f"Model {k + 1} of {len(path)}, {text}{selected}: R² {point.r2:.3f}, {name} "
+        f"{point.measure(name).value:.3f}"
+    )
+
+
+def _panel(
+    path: FairnessPath, k: int, audit: Audit, sample: Sample, grid: Any, shown: bool
+) -> Html:
+    point = path.points[k]
+    columns = audit._groups.columns
+    names = [n for n in _PANEL_HEADS if n in columns]
+    rows = []
+    for i, group in enumerate(columns["group"]):
+        cells: list[Any] = [label(group, 60)]
+        for n in names:
+            value = columns[n][i]
+            low = columns.get(f"{n}_low", [None] * (i + 1))[i]
+            if n == "n":
+                cells.append(f"{value:,.0f}")
+            else:
+                cells.append(number(value) if low is None else with_margin(value, value - low))
+        rows.append(cells)
+    measures = "; ".join(
+        f"{m.criterion} {m.value:.3f} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
+        for m in audit.measures
+    )
+    r2 = f"R² {point.r2:.3f} ({point.r2_interval[0]:.3f} to {point.r2_interval[1]:.3f})"
+    heading = f"Model {k + 1} of {len(path)}: {_weight_name(point.fairness_weight)}"
+    chart = density_chart(sample, grid, height=240, title=f"Scores by group, model {k + 1}")
+    return element(
+        "article",
+        element("h3", heading + (" (selected)" if point is path.selected else "")),
+        element("p", f"{r2}; {measures}."),
+        element(
+            "div",
+            element("figure", element("figcaption", "Scores by group"), chart.render()),
+            table(["Group", *(_PANEL_HEADS[n] for n in names)], rows, caption="Groups"),
+            class_="figures",
+        ),
+        class_="panel",
+        data_panel=k,
+        hidden=not shown,
+    )
+
+
+def _points_table(path: FairnessPath, audits: Sequence[Audit]) -> Html:
+    faded = path.dominated()
+    rows = []
+    for k, point in enumerate(path.points):
+        note = "selected" if point is path.selected else "dominated" if faded[k] else ""
+        rows.append([
+            f"{k + 1}",
+            f"{point.fairness_weight:.4g}",
+            f"{point.r2:.4f} ± {point.r2_interval[1] - point.r2:.4f}",
+            *(
+                f"{m.value:.4f} ({m.interval[0]:.4f} to {m.interval[1]:.4f})"
+                for m in map(point.measure, CRITERIA)
+            ),
+            note,
+        ])  # fmt: skip
+    header = ["Model", "Fairness weight", "R²", *(c.capitalize() for c in CRITERIA), ""]
+    by_group: dict[str, list[Any]] = {"model": [], "fairness_weight": []}
+    for k, audit in enumerate(audits):
+        count = len(audit._groups.columns["group"])
+        by_group["model"] += [k + 1] * count
+        by_group["fairness_weight"] += [path.points[k].fairness_weight] * count
+        for name, values in audit._groups.columns.items():
+            by_group.setdefault(name, []).extend(values)
+    caption = f"Models with {100 * path.confidence_level:g}% intervals, held out"
+    return element(
+        "section",
+        element("h2", "All models"),
+        table(header, rows, caption=caption),
+        csv_link(path._columns(), "path.csv"),
+        element("p", "Groups under every model:", class_="note screen"),
+        csv_link(by_group, "groups.csv"),
+    )
+
+
+def _chosen_sections(
+    path: FairnessPath, audits: Sequence[Audit], samples: Sequence[Sample], grid: Any, chosen: int
+) -> Html | None:
+    if path.selected is None or chosen == 0:
+        return None
+    pairs = (("Before: no fairness term", 0), ("After: the selected model", chosen))
+    parts = [
+        element(
+            "figure",
+            element("figcaption", text),
+            density_chart(samples[k], grid, height=220, title=text).render(),
+        )
+        for text, k in pairs
+    ]
+    return element(
+        "section",
+        element("h2", "The selected model"),
+        element("h3", "Scores by group, before and after"),
+        element("div", *parts, class_="figures"),
+        element("h3", "Same score, same outcome?"),
+        figures(audits[chosen]),
+        element("h3", "Who gains and who loses"),
+        gains_table(audits[0], audits[chosen], "gains.csv"),
+    )
+
+
+def _feature_table(features: Mapping[str, Sequence[Any]]) -> Html:
+    before, after = (np.asarray(features[k], dtype=float) for k in ("before", "after"))
+    order = np.argsort(-np.abs(after - before), kind="stable")[:30]
+    rows = [
+        [
+            label(features["feature"][j], 80),
+            f"{100 * features['information'][j]:.1f}%",
+            number(float(before[j])),
+            number(float(after[j])),
+            number(float(after[j] - before[j])),
+        ]
+        for j in order
+    ]
+    header = ["Feature", "Uncertainty about the group it removes", "Coefficient before", "After",
+              "Change"]  # fmt: skip
+    more = len(before) - len(rows)
+    caption = "Features whose coefficient moved most" + (
+        f"; {more} more in the CSV" if more else ""
+    )
+    return element(
+        "section",
+        element("h2", "Which features carry the group"),
+        element(
+            "p",
+            "Coefficients are per standard deviation of the feature, without and with the fairness "
+            "term. A feature that tells much about the group and loses weight carried it into "
+            "the score.",
+            class_="note",
+        ),
+        table(header, rows, caption=caption),
+        csv_link(features, "features.csv"),
+    )
+
+
+def _preparation(notes: Sequence[str]) -> Html:
+    items = [element("li", element("bdi", note)) for note in notes]
+    return element("section", element("h2", "How the columns were used"), element("ul", *items))
+
+
+def _path_method(path: FairnessPath) -> Html:
+    return element(
+        "section",
+        element("h3", "How the frontier was measured"),
+        element(
+            "p",
+            f"The rows were split into {path.n_splits} parts. Each part was scored by models fitted "
+            "to the others, so that no row is judged by a model that has seen it. The fairness "
+            f"weight sets how much one point of {path.criterion} counts against one point of R².",
+        ),
+    )
+
+
+def _limits(path: FairnessPath) -> tuple[str, ...]:
+    return (
+        f"{len(path)} models were compared on the same rows. The one that looks best among many "
+        "looks a little better than it is; selection with certify=True allows for that.",
+        "The numbers are those of models fitted to part of the rows; the final model is fitted to "
+        "all of them.",
+    )
+
+
+def _facts(path: FairnessPath, source: Mapping[str, Any]) -> Html:
+    rows: list[tuple[str, Any]] = [(str(k), v) for k, v in source.items()]
+    rows += [
+        ("Sensitive attribute", label(path.sensitive_name)),
+        ("Rows", f"{path.n_rows:,}, of which {path.n_unknown:,} without a known group"),
+        ("Criterion", path.criterion),
+        ("Model", str(path._handle.estimator) if path._handle is not None else ""),
+        ("Measured with", path.measured_with),
+        ("Confidence level", f"{100 * path.confidence_level:g}%"),
+    ]
+    return element("section", element("h2", "Data and software"), facts(rows + software()))
+
+
+def _data(path: FairnessPath) -> dict[str, Any]:
+    from ..auditing import _json_safe
+
+    return _json_safe(
+        {
+            "format": "evenhand.path",
+            "version": 1,
+            "criterion": path.criterion,
+            "confidence_level": path.confidence_level,
+            "sensitive": path.sensitive_name,
+            "labels": list(path.labels),
+            "n_rows": path.n_rows,
+            "n_unknown": path.n_unknown,
+            "points": path._columns(),
+        }
+    )
