@@ -84,13 +84,22 @@ class Basis:
         return out
 
     def slopes(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Coefficients of d(φ·w)/ds over the leading monomials: (K, D) → (K, n_slopes)."""
+        """Coefficients of the derivative in s of polynomials given by theirs.
+
+        (K, L) → (K, L'): L counts monomials up to some degree, L' those of one degree less; for
+        L = D that is d(φ·w)/ds over the `n_slopes` leading monomials.
+        """
+        return weights @ self._slope_table(weights.shape[1])
+
+    @lru_cache  # noqa: B019  (bases are few and live as long as the program)
+    def _slope_table(self, length: int) -> NDArray[np.float64]:
         index = {e: j for j, e in enumerate(self._monomials)}
-        out = np.zeros((len(weights), self.n_slopes))
-        for j, exponents in enumerate(self._monomials[: self.n_terms]):
+        used = self._monomials[:length]
+        out = np.zeros((length, sum(sum(e) < sum(used[-1]) for e in used)))
+        for j, exponents in enumerate(used):
             if exponents[0]:
                 lower = (exponents[0] - 1, *exponents[1:])
-                out[:, index[lower]] += exponents[0] * weights[:, j]
+                out[j, index[lower]] = exponents[0]
         return out
 
     def gram(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -99,11 +108,11 @@ class Basis:
 
     def collapse(self, form: NDArray[np.float64]) -> NDArray[np.float64]:
         """Coefficients c with φᵀ·form·φ = c·monomials: (…, D, D) → (…, M)."""
-        flat = form.reshape(*form.shape[:-2], -1)
-        out = np.zeros((*form.shape[:-2], self.n_moments))
-        for position, moment in enumerate(self.products.ravel()):
-            out[..., moment] += flat[..., position]
-        return out
+        return form.reshape(*form.shape[:-2], -1) @ self._collapse_table
+
+    @cached_property
+    def _collapse_table(self) -> NDArray[np.float64]:
+        return (self.products.ravel()[:, None] == np.arange(self.n_moments)).astype(float)
 
 
 @lru_cache
