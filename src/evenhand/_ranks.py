@@ -63,7 +63,8 @@ class Ranks:
         table = [left, inverse, below, above - below, score_below, score_above - score_below]
         self.rank, self.normal = slot_ranks(values, slot, np.column_stack(table))
         self.n_atoms = self.n
-        if not counts[::2].any():
+        # A discrete variable: rare values between the common ones share a number.
+        if counts[::2].sum() <= 0.01 * self.n:
             lookup = (np.cumsum(counts > 0) - 1).astype(np.int32)
             self._atom, self.n_atoms = lookup[slot], int((counts > 0).sum())
 
