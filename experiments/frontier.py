@@ -1,0 +1,199 @@
+"""Accuracy against unfairness, held out: the sweeps behind all frontier figures.
+
+A point is one method at one strength: fitted on four folds, predicted on the fifth, five times. R²
+and the criteria are measured once on the predictions of all rows together (each by a model that
+did not see it), which has a fifth of the estimation error of a measure per fold.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import (
+    Setting,
+    cached,
+    load,
+    measure,
+    new_figure,
+    r_squared,
+    run_all,
+    save_figure,
+    write_csv,
+)
+from methods import ATTRIBUTE, METHODS, Method
+
+THRESHOLDS = (0.10, 0.05, 0.01)
+TITLES = {"fourier": "logistic on Fourier features", "knn": "nearest neighbors", "auto": "auto"}
+# Halvings of the bracket around a threshold; strengths are then known to a few percent.
+N_REFINE = 5
+
+
+def estimators(quick: bool) -> tuple[str, ...]:
+    return ("knn", "auto") if quick else ("fourier", "knn", "auto")
+
+
+def fit_point(dataset: str, quick: bool, method: str, strength: float) -> dict[str, Any]:
+    """Out-of-fold predictions of one method at one strength, and the seconds of each fit."""
+    data, how = load(dataset, quick), METHODS[method]
+    s, seconds = np.empty(len(data.y)), []
+    for inside, outside, train, test in data.folds():
+        began = time.perf_counter()
+        model = how.build(strength).fit(inside, data.y[train], sensitive_features=data.a[train])
+        seconds.append(time.perf_counter() - began)
+        needed = {"sensitive_features": data.a[test]} if how.league == ATTRIBUTE else {}
+        s[test] = model.predict(outside, **needed)
+    return {"s": s, "seconds": np.array(seconds)}
+
+
+def measure_point(
+    dataset: str, quick: bool, method: str, strength: float, estimator: str, cache: Path
+) -> dict[str, Any]:
+    """R² and the criteria of one point by one estimator."""
+    data = load(dataset, quick)
+    s = cached(cache, fit_point, (dataset, quick, method, strength))["s"]
+    began = time.perf_counter()
+    found = measure(s, data.y, data.a, estimator)
+    return {**found, "r2": r_squared(s, data.y), "seconds": time.perf_counter() - began}
+
+
+def refine(dataset: str, quick: bool, method: str, criterion: str, cache: Path) -> dict[str, Any]:
+    """Strengths at which a method just meets each threshold of a criterion, by bisection.
+
+    Between the two neighboring strengths of the sweep of which one meets it and one does not; where
+    there are several such pairs, the one of the highest R².
+    """
+
+    def at(strength: float) -> tuple[float, float]:
+        unit = (dataset, quick, method, strength, "auto", cache)
+        found = cached(cache, measure_point, unit)
+        return float(found[criterion]), float(found["r2"])
+
+    strengths = METHODS[method].sweep(quick)
+    values = [at(strength) for strength in strengths]
+    out = []
+    for threshold in THRESHOLDS:
+        met = [value <= threshold for value, _ in values]
+        pairs = [i for i in range(len(met) - 1) if met[i] != met[i + 1]]
+        if not pairs:
+            continue
+        i = max(pairs, key=lambda i: values[i if met[i] else i + 1][1])
+        good, bad = (strengths[i], strengths[i + 1])[:: 1 if met[i] else -1]
+        for _ in range(1 if quick else N_REFINE):
+            # In the middle of the logarithms; the sweep begins at zero, which has none.
+            middle = np.sqrt(good * bad) if min(good, bad) > 0 else (good + bad) / 2
+            middle = float(f"{middle:.4g}")
+            if at(middle)[0] <= threshold:
+                good = middle
+            else:
+                bad = middle
+        out.append(good)
+    return {"strengths": np.array(out)}
+
+
+def points(setting: Setting, dataset: str, methods: list[Method]) -> list[dict[str, Any]]:
+    """All points of some methods: the sweep, then the strengths that just meet the thresholds."""
+    quick, cache = setting.quick, setting.cache
+    sweep = [(dataset, quick, m.name, v) for m in methods for v in m.sweep(quick)]
+    run_all(setting, fit_point, sweep, f"{dataset}: fits")
+    run_all(
+        setting, measure_point, [(*u, "auto", cache) for u in sweep], f"{dataset}: first measures"
+    )
+    todo = [
+        (dataset, quick, m.name, criterion, cache)
+        for m in methods
+        if m.continuous
+        for criterion in ("independence", "separation")
+    ]
+    found = run_all(setting, refine, todo, f"{dataset}: strengths at the thresholds")
+    units = [(unit, "sweep") for unit in sweep]
+    for unit, result in zip(todo, found, strict=True):
+        units += [((*unit[:3], float(v)), "threshold") for v in result["strengths"]]
+    units = list(dict(reversed(units)).items())
+    measured = [(*u, e, cache) for u, _ in units for e in estimators(quick)]
+    results = iter(run_all(setting, measure_point, measured, f"{dataset}: measures"))
+    rows = []
+    for (_, _, method, strength), kind in units:
+        fit = cached(cache, fit_point, (dataset, quick, method, strength))
+        row: dict[str, Any] = {
+            "dataset": dataset,
+            "method": method,
+            "league": METHODS[method].league,
+            "strength": strength,
+            "point": kind,
+            "fit_seconds": float(np.median(fit["seconds"])),
+        }
+        seconds = float(fit["seconds"].sum())
+        for estimator in estimators(quick):
+            value = next(results)
+            row["r2"] = float(value["r2"])
+            for criterion in ("independence", "separation", "sufficiency"):
+                row[f"{criterion}_{estimator}"] = float(value[criterion])
+            seconds += float(value["seconds"])
+        rows.append({**row, "compute_seconds": seconds})
+    order = {m.name: i for i, m in enumerate(methods)}
+    return sorted(rows, key=lambda r: (order[r["method"]], r["strength"]))
+
+
+def write_points(setting: Setting, name: str, rows: list[dict[str, Any]]) -> None:
+    """The CSV of a frontier; the time is that of all fits and measures in it."""
+    seconds = sum(row.pop("compute_seconds") for row in rows)
+    write_csv(setting, name, rows, seconds, folds="5, shuffled", measured="all rows, out of fold")
+
+
+def draw(
+    setting: Setting,
+    name: str,
+    rows: list[dict[str, Any]],
+    methods: list[Method],
+    title: str,
+    criteria: tuple[str, ...] = ("independence", "separation"),
+    floor: float = 0.0,
+) -> None:
+    """R² against each criterion (rows) by each estimator (columns)."""
+    shown = estimators(setting.quick)
+    figure, axes = new_figure(
+        len(criteria), len(shown), 3.5 * len(shown) + 2.4, 3.2 * len(criteria) + 0.3, sharey=True
+    )
+    for row, criterion in zip(axes, criteria, strict=True):
+        for axis, estimator in zip(row, shown, strict=True):
+            for method in methods:
+                mine = [r for r in rows if r["method"] == method.name and r["r2"] >= floor - 0.05]
+                key = f"{criterion}_{estimator}"
+                order = sorted(mine, key=lambda r: r["strength"])
+                axis.plot(
+                    [r[key] for r in order],
+                    [r["r2"] for r in order],
+                    color=method.color,
+                    linestyle=method.dash or "none",
+                    linewidth=1.3,
+                    zorder=3 if method.ours else 2,
+                )
+                sweep = [r for r in order if r["point"] == "sweep"]
+                axis.plot(
+                    [r[key] for r in sweep],
+                    [r["r2"] for r in sweep],
+                    color=method.color,
+                    marker=method.marker,
+                    linestyle=method.dash or "none",
+                    markersize=5 if method.dash else 8,
+                    markerfacecolor=method.color if method.dash == "-" else "white",
+                    linewidth=0,
+                    zorder=3 if method.ours else 2,
+                )
+                axis.plot(
+                    [], [], color=method.color, marker=method.marker, label=method.name,
+                    linestyle=method.dash or "none", linewidth=1.3, markersize=5,
+                    markerfacecolor=method.color if method.dash == "-" else "white",
+                )  # fmt: skip
+            axis.axvline(0.0, color="0.6", linewidth=0.8)
+            axis.set_xlabel(f"{criterion}, normalized (0 = fair)")
+            axis.set_title(f"{criterion} by {TITLES[estimator]}", fontsize=9)
+            axis.set_ylim(bottom=floor)
+        row[0].set_ylabel("R², held out")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", fontsize=8.5)
+    figure.suptitle(title, fontsize=10.5)
+    save_figure(setting, figure, name)

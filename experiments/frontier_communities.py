@@ -1,0 +1,26 @@
+"""The paper's frontier on Communities and Crime: LSPC and the convex penalties.
+
+    python experiments/frontier_communities.py [--quick] [--fresh] [--jobs N]
+
+Writes results/frontier_communities.csv, .json and .png.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from common import read_arguments
+from frontier import draw, points, write_points
+from methods import PAPER
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    setting = read_arguments(__doc__, arguments)
+    rows = points(setting, "communities", PAPER)
+    write_points(setting, "frontier_communities", rows)
+    draw(setting, "frontier_communities", rows, PAPER,
+         "Communities and Crime, 5-fold held out: the paper's methods")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

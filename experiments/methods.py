@@ -1,0 +1,180 @@
+"""The methods compared: what each is called, how it is fitted at a strength, and how it is drawn.
+
+All share the base model (a linear score, squared error, the same ridge penalty), so that only the
+treatment of fairness differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from common import ALPHA, BLACK, BLUE, GRAY, GREEN, ORANGE, PINK, RED, SEED, SKY, YELLOW
+
+import evenhand as eh
+from evenhand import baselines
+
+BLIND, ATTRIBUTE = "attribute not needed", "attribute needed"
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method.
+
+    Attributes
+    ----------
+    name : str
+    build : callable
+        strength → estimator with ``fit(X, y, sensitive_features=)``.
+    strengths : tuple of float
+        The sweep, from no fairness to most.
+    color, marker, dash : str
+        How it is drawn.
+    league : str
+        Whether `predict` needs the attribute.
+    ours : bool
+        One of this package's recommended fitters, not a published method.
+    continuous : bool
+        Whether strengths between those of the sweep make sense.
+    """
+
+    name: str
+    build: Callable[[float], Any]
+    strengths: tuple[float, ...]
+    color: str
+    marker: str
+    dash: str = "-"
+    league: str = BLIND
+    ours: bool = False
+    continuous: bool = True
+
+    def sweep(self, quick: bool) -> tuple[float, ...]:
+        """The strengths, or four of them."""
+        if not quick:
+            return self.strengths
+        step = np.linspace(0, len(self.strengths) - 1, min(4, len(self.strengths))).round()
+        return tuple(self.strengths[int(i)] for i in step)
+
+
+def _grid(low: float, high: float, count: int, *first: float) -> tuple[float, ...]:
+    return (*first, *(float(f"{v:.4g}") for v in np.geomspace(low, high, count)))
+
+
+WEIGHTS = _grid(0.02, 200, 21, 0.0)
+PAIR_WEIGHTS = _grid(0.01, 1e4, 21, 0.0)
+FEW_WEIGHTS = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+SHARES = (1.0, *(float(f"{v:.4g}") for v in np.geomspace(0.7, 1e-3, 20)), 0.0)
+STEPS = tuple(float(f"{v:.4g}") for v in np.linspace(0, 1, 22))
+GAPS = tuple(float(f"{v:.4g}") for v in np.geomspace(0.6, 0.01, 10))
+BOUNDS = tuple(float(f"{v:.4g}") for v in np.geomspace(2.0, 0.2, 8))
+N_GRID = 12
+
+
+def _fair(criterion: str, **options: Any) -> Callable[[float], Any]:
+    return lambda weight: eh.FairRidge(criterion, weight, ALPHA, **options)
+
+
+def _nested(criterion: str) -> Callable[[float], Any]:
+    return lambda weight: baselines.NestedLogisticRegressor(
+        criterion=criterion, fairness_weight=weight, alpha=ALPHA, max_iter=300, tol=1e-4
+    )
+
+
+def _berk(penalty: str) -> Callable[[float], Any]:
+    return lambda weight: baselines.BerkRegressor(
+        penalty=penalty, fairness_weight=weight, alpha=ALPHA
+    )
+
+
+def _wasserstein(step: float) -> Any:
+    return baselines.WassersteinBarycenter(
+        eh.FairRidge(fairness_weight=0, alpha=ALPHA), interpolation=step, random_state=SEED
+    )
+
+
+def _post(criterion: str, kind: str) -> Callable[[float], Any]:
+    return lambda weight: eh.FairPostprocessor(
+        eh.FairRidge(fairness_weight=0, alpha=ALPHA),
+        criterion=criterion,
+        fairness_weight=weight,
+        group_features=kind,
+    )
+
+
+def _fairlearn(name: str) -> Callable[[float], Any]:
+    def build(strength: float) -> Any:
+        # Only here, so that everything else runs where fairlearn is not installed.
+        import peers
+
+        return getattr(peers, name)(strength)
+
+    return build
+
+
+PAPER = [
+    Method("LSPC-ind-linear", _fair("independence", classifier="lspc", basis="linear"), WEIGHTS,
+           SKY, "v", ":"),
+    Method("LSPC-ind-quad", _fair("independence", classifier="lspc"), WEIGHTS, BLUE, "v"),
+    Method("LSPC-sep-linear", _fair("separation", classifier="lspc", basis="linear"), WEIGHTS,
+           ORANGE, "^", ":"),
+    Method("LSPC-sep-quad", _fair("separation", classifier="lspc"), WEIGHTS, RED, "^"),
+    Method("CVX-group", _berk("group"), PAIR_WEIGHTS, GREEN, "s", "--"),
+    Method("CVX-indiv", _berk("individual"), PAIR_WEIGHTS, GRAY, "D", "--"),
+]  # fmt: skip
+NESTED = [
+    Method("LR-ind-quad (nested)", _nested("independence"), FEW_WEIGHTS, SKY, "P", "",
+           continuous=False),
+    Method("LR-sep-quad (nested)", _nested("separation"), FEW_WEIGHTS, ORANGE, "P", "",
+           continuous=False),
+]  # fmt: skip
+OURS = [
+    Method("evenhand-ind", _fair("independence"), WEIGHTS, BLACK, "o", "--", ours=True),
+    Method("evenhand-sep", _fair("separation"), WEIGHTS, BLACK, "o", "-", ours=True),
+    Method("evenhand-ind + posterior", _fair("independence", group_features="posterior"), WEIGHTS,
+           PINK, "o", "--", ours=True),
+    Method("evenhand-sep + posterior", _fair("separation", group_features="posterior"), WEIGHTS,
+           PINK, "o", "-", ours=True),
+]  # fmt: skip
+PEERS = [
+    Method("reduction (Agarwal)", lambda gap: baselines.ReductionRegressor(
+        unfairness=gap, alpha=ALPHA, random_state=SEED), GAPS, YELLOW, "X", ":", continuous=False),
+    Method("fairlearn GridSearch BGL", _fairlearn("GridSearchLoss"),
+           tuple(float(i) for i in range(N_GRID)), GRAY, "<", ":", continuous=False),
+    Method("fairlearn ExpGradient BGL", _fairlearn("GradientLoss"), BOUNDS, GRAY, ">", ":",
+           continuous=False),
+]  # fmt: skip
+NEEDING = [
+    Method("evenhand-ind + attribute", _fair("independence", group_features="attribute"), WEIGHTS,
+           BLACK, "o", "--", ATTRIBUTE, True),
+    Method("evenhand-sep + attribute", _fair("separation", group_features="attribute"), WEIGHTS,
+           BLACK, "o", "-", ATTRIBUTE, True),
+    Method("Wasserstein, interpolated", _wasserstein, STEPS, BLUE, "s", "-", ATTRIBUTE),
+    Method("fair ridge (Scutari)", lambda share: baselines.KomiyamaRegressor(
+        unfairness=share, alpha=ALPHA), SHARES, RED, "^", "-", ATTRIBUTE),
+    Method("Komiyama", lambda share: baselines.KomiyamaRegressor(
+        unfairness=share, method="komiyama", alpha=ALPHA), SHARES, ORANGE, "v", ":", ATTRIBUTE),
+    Method("fairlearn CorrelationRemover", _fairlearn("Decorrelated"), STEPS, GRAY, "D", "--",
+           ATTRIBUTE),
+]  # fmt: skip
+POSTPROCESSED = [
+    Method("post-processed-ind, posterior", _post("independence", "posterior"), WEIGHTS, SKY, "p",
+           "--", ours=True),
+    Method("post-processed-sep, posterior", _post("separation", "posterior"), WEIGHTS, SKY, "p",
+           "-", ours=True),
+    Method("post-processed-ind, attribute", _post("independence", "attribute"), WEIGHTS, PINK, "p",
+           "--", ATTRIBUTE, True),
+    Method("post-processed-sep, attribute", _post("separation", "attribute"), WEIGHTS, PINK, "p",
+           "-", ATTRIBUTE, True),
+]  # fmt: skip
+METHODS = {m.name: m for m in [*PAPER, *NESTED, *OURS, *PEERS, *NEEDING, *POSTPROCESSED]}
+
+
+def available(methods: list[Method]) -> list[Method]:
+    """Those whose package is installed."""
+    from importlib.util import find_spec
+
+    if find_spec("fairlearn"):
+        return methods
+    return [m for m in methods if not m.name.startswith("fairlearn")]

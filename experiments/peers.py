@@ -1,0 +1,78 @@
+"""fairlearn's ways to a fairer regression, with this comparison's base model and one strength."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from common import ALPHA, SEED
+from fairlearn.preprocessing import CorrelationRemover
+from fairlearn.reductions import BoundedGroupLoss, ExponentiatedGradient, GridSearch, SquareLoss
+from methods import N_GRID
+from sklearn.linear_model import Ridge
+
+
+class GridSearchLoss:
+    """GridSearch over the multipliers of bounded group loss; the strength is the grid point.
+
+    The grid has 12 points, so strengths 0 to 11 give all models that one search fits.
+    """
+
+    def __init__(self, strength: float) -> None:
+        self.point = int(strength)
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any) -> GridSearchLoss:
+        loss = BoundedGroupLoss(SquareLoss(y.min(), y.max()), upper_bound=0.0)
+        search = GridSearch(Ridge(alpha=len(y) * ALPHA), constraints=loss, grid_size=N_GRID)
+        search.fit(X, y, sensitive_features=sensitive_features)
+        self.model_ = search.predictors_[min(self.point, len(search.predictors_) - 1)]
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return self.model_.predict(X)
+
+
+class GradientLoss:
+    """ExponentiatedGradient with bounded group loss.
+
+    The strength is the bound, as a multiple of the mean squared error of ridge on all rows.
+    Predictions are random: each row draws one of the models.
+    """
+
+    def __init__(self, strength: float) -> None:
+        self.bound = strength
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any) -> GradientLoss:
+        base = Ridge(alpha=len(y) * ALPHA)
+        error = float(np.mean((y - base.fit(X, y).predict(X)) ** 2))
+        loss = BoundedGroupLoss(SquareLoss(y.min(), y.max()), upper_bound=self.bound * error)
+        self.model_ = ExponentiatedGradient(base, constraints=loss, max_iter=20)
+        self.model_.fit(X, y, sensitive_features=sensitive_features)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return self.model_.predict(X, random_state=SEED)
+
+
+class Decorrelated:
+    """CorrelationRemover, then ridge; the strength is its alpha, 1 removing all correlation.
+
+    The attribute is a column of what it transforms, so predicting needs it.
+    """
+
+    def __init__(self, strength: float) -> None:
+        self.alpha = strength
+
+    def _with_group(self, X: Any, sensitive_features: Any) -> Any:
+        member = (np.asarray(sensitive_features) == self.label_).astype(float)
+        return np.column_stack([X, member])
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any) -> Decorrelated:
+        self.label_ = np.unique(sensitive_features)[0]
+        both = self._with_group(X, sensitive_features)
+        self.remover_ = CorrelationRemover(sensitive_feature_ids=[X.shape[1]], alpha=self.alpha)
+        self.model_ = Ridge(alpha=len(y) * ALPHA).fit(self.remover_.fit_transform(both), y)
+        return self
+
+    def predict(self, X: Any, *, sensitive_features: Any) -> Any:
+        return self.model_.predict(self.remover_.transform(self._with_group(X, sensitive_features)))
