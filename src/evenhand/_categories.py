@@ -1,0 +1,223 @@
+"""Columns of labels → codes: every form in which people hand in a category."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+# A float column with more distinct values than this is taken for a measurement, not a category.
+MAX_FLOAT_CATEGORIES = 20
+# Integer codes may be many (40 regions), but an age in days or an identifier is not a group.
+MAX_INTEGER_CATEGORIES = 200
+
+
+def split_columns(values: Any) -> list[tuple[str | None, Any]]:
+    """Split the input into named columns: narwhals series or 1-D NumPy arrays."""
+    if hasattr(values, "__arrow_c_array__") and not hasattr(values, "columns"):
+        # A bare Arrow array is not a narwhals series; a chunked one is.
+        import pyarrow as pa
+
+        if isinstance(values, pa.Array):
+            values = pa.chunked_array([values])
+    if isinstance(values, dict):
+        return [(str(key), split_columns(column)[0][1]) for key, column in values.items()]
+    native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(native, nw.DataFrame):
+        return [(str(name), native[name]) for name in native.columns]
+    if isinstance(native, nw.Series):
+        return [(native.name or None, native)]
+    if isinstance(values, np.ma.MaskedArray):
+        mask, values = np.ma.getmaskarray(values), np.ma.getdata(values).astype(object)
+        values[mask] = None
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        # np.asarray(["a", None]) is an object array but ["a", float("nan")] is text "nan".
+        array = np.asarray(values, dtype=object)
+    if array.ndim == 1:
+        return [(None, array)]
+    if array.ndim == 2 and array.shape[1] == 1:
+        return [(None, array[:, 0])]
+    if array.ndim == 2:
+        return [(f"attribute {j}", array[:, j]) for j in range(array.shape[1])]
+    raise ValueError(
+        f"`sensitive_features` must be 1-D (one label per row) or 2-D (one column per "
+        f"attribute), got shape {array.shape}."
+    )
+
+
+def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
+    """Codes (−1 where missing) and the sorted labels of one column."""
+    labels: list[Any]
+    if isinstance(column, nw.Series):
+        return _encode_series(column, name)
+    if column.dtype.kind in "iu" and len(column):
+        low, high = int(column.min()), int(column.max())
+        if high - low <= 4 * MAX_INTEGER_CATEGORIES:
+            # Small integers are the usual coding: count instead of sorting.
+            # Narrow types would overflow in the difference of their extremes.
+            wide = column.astype(np.int64) if column.dtype.itemsize < 8 else column
+            offset = (wide - low).astype(np.intp)
+            present = np.bincount(offset) > 0
+            lookup = np.cumsum(present) - 1
+            labels = [low + int(k) for k in np.flatnonzero(present)]
+            _check_count(labels, len(column), "integer", name)
+            return lookup[offset], labels
+    if column.dtype.kind == "b":
+        labels = [bool(v) for v in (False, True) if (column == v).any()]
+        return (column.astype(np.intp) - (labels == [True])), list(labels)
+    if column.dtype.kind == "f":
+        missing = np.isnan(column)
+        values, inverse = np.unique(column[~missing], return_inverse=True)
+        labels = [int(v) if float(v).is_integer() else float(v) for v in values]
+        _check_count(labels, len(column), "float", name)
+        codes = np.full(len(column), -1, dtype=np.intp)
+        codes[~missing] = inverse
+        return codes, labels
+    if column.dtype.kind == "O":
+        return _encode_objects(column, name)
+    if column.dtype.kind in "Mm":
+        column = column.astype("datetime64[s]" if column.dtype.kind == "M" else column.dtype)
+        missing = np.isnat(column)
+    else:
+        missing = np.zeros(len(column), dtype=bool)
+    values, inverse = np.unique(column[~missing], return_inverse=True)
+    kind = "integer" if column.dtype.kind in "iu" else "text"
+    _check_count(values.tolist(), len(column), kind, name)
+    codes = np.full(len(column), -1, dtype=np.intp)
+    codes[~missing] = inverse
+    return codes, values.tolist()
+
+
+def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
+    seen: dict[Any, int] = {}
+    codes = np.empty(len(column), dtype=np.intp)
+    for i, value in enumerate(column.tolist()):
+        try:
+            codes[i] = -1 if _is_missing(value) else seen.setdefault(value, len(seen))
+        except (TypeError, ValueError):  # not hashable; an array compares to an array
+            raise ValueError(
+                "`sensitive_features` must hold labels (text, numbers, booleans), got an "
+                f"element of type {type(value).__name__}."
+            ) from None
+    labels = list(seen)
+    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in labels)
+    kind = "text"
+    if numeric and labels:
+        kind = "float" if any(isinstance(v, float) for v in labels) else "integer"
+    _check_count(labels, len(column), kind, name)
+    return _sort_labels(codes, labels)
+
+
+def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
+    dtype = column.dtype
+    if dtype == nw.Object:
+        return _encode_objects(np.fromiter(column.to_list(), dtype=object, count=len(column)), name)
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        missing = column.is_null().to_numpy().astype(bool)
+        if not missing.any():
+            array = column.to_numpy()
+            if array.dtype.kind in "iufb":
+                return encode(array, name)
+        if dtype.is_float():
+            return encode(column.fill_null(float("nan")).to_numpy().astype(float), name)
+        # Integers or booleans with gaps: encode what is there and put the gaps back.
+        values = np.array([v for v in column.to_list() if not _is_missing(v)])
+        codes = np.full(len(column), -1, dtype=np.intp)
+        if not len(values):
+            return codes, []
+        codes[~missing], labels = encode(values, name)
+        return codes, labels
+    categories: list[Any] | None = None
+    if isinstance(dtype, nw.Categorical | nw.Enum) or dtype in (nw.Categorical, nw.Enum):
+        categories = column.cat.get_categories().to_list()
+        if len(set(map(type, categories))) == 1 and isinstance(categories[0], int | float):
+            _check_count(categories, len(column), "integer", name)
+    # Null tests differ between backends; unique() and the dictionary below settle it once.
+    uniques = [v for v in column.unique().to_list() if not _is_missing(v)]
+    labels = uniques if categories is None else categories
+    if categories is None:
+        _check_count(labels, len(column), "text", name)
+        labels = _sorted(labels)
+    position = {label: k for k, label in enumerate(labels)}
+    if dtype == nw.String and uniques:
+        replaced = column.replace_strict(
+            labels, list(range(len(labels))), default=-1, return_dtype=nw.Int64
+        )
+        codes = replaced.fill_null(-1).to_numpy().astype(np.intp)
+    else:
+        codes = np.fromiter(
+            (-1 if _is_missing(v) else position[v] for v in column.to_list()),
+            dtype=np.intp,
+            count=len(column),
+        )
+    return codes, list(labels)
+
+
+def _is_missing(value: Any) -> bool:
+    # pandas.NA compares to NA, not to a truth value, so it is told by its type.
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+def _sorted(labels: list[Any]) -> list[Any]:
+    try:
+        return sorted(labels)
+    except TypeError:  # mixed types: a stable order that does not depend on the rows
+        return sorted(labels, key=lambda v: (type(v).__name__, str(v)))
+
+
+def _sort_labels(codes: NDArray[np.intp], labels: list[Any]) -> tuple[NDArray[np.intp], list[Any]]:
+    ordered = _sorted(labels)
+    rank = {label: k for k, label in enumerate(ordered)}
+    lookup = np.array([rank[label] for label in labels] + [-1], dtype=np.intp)
+    return lookup[codes], ordered
+
+
+def cross(
+    coded: list[tuple[NDArray[np.intp], list[Any]]],
+) -> tuple[NDArray[np.intp], list[Any]]:
+    """Intersections of several attributes; unknown where any of them is."""
+    combined = np.zeros(len(coded[0][0]), dtype=np.int64)
+    missing = np.zeros(len(combined), dtype=bool)
+    for codes, labels in coded:
+        missing |= codes < 0
+        combined = combined * len(labels) + codes
+    combined[missing] = -1
+    cells, inverse = np.unique(combined[~missing], return_inverse=True)
+    out = np.full(len(combined), -1, dtype=np.intp)
+    out[~missing] = inverse
+    crossed = []
+    for cell in cells.tolist():
+        parts = []
+        for _, labels in reversed(coded):
+            cell, k = divmod(cell, len(labels))
+            parts.append(labels[k])
+        crossed.append(tuple(reversed(parts)))
+    return out, crossed
+
+
+def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> None:
+    """Refuse a measurement or an identifier where a category is meant."""
+    count = len(labels)
+    where = f" (column {name!r})" if name else ""
+    if kind == "float":
+        if count > MAX_FLOAT_CATEGORIES:
+            raise ValueError(
+                f"`sensitive_features`{where} must be categories, got a float column with {count} "
+                "distinct values. Hint: bin it first, for example numpy.digitize(age, [30, 45, "
+                "60]) or pandas.qcut(age, 4)."
+            )
+    elif kind == "integer" and count > MAX_INTEGER_CATEGORIES:
+        raise ValueError(
+            f"`sensitive_features`{where} must be categories, got integers with {count} "
+            f"distinct values, from {min(labels)} to {max(labels)}. Hint: bin a measurement "
+            "(numpy.digitize, pandas.qcut); drop an identifier; if these truly are groups, "
+            "pass them as text."
+        )
+    if kind != "float" and n_rows > 20 and count > n_rows / 2:
+        raise ValueError(
+            f"`sensitive_features`{where} must be categories, got {count} distinct values in "
+            f"{n_rows} rows, which looks like an identifier."
+        )
