@@ -183,10 +183,10 @@ def _frontier(path: FairnessPath, chosen: int) -> Html:
         element("h2", "What fairness costs"),
         element(
             "p",
-            "Each point is a model; further left is fairer, higher up more accurate. Click a point, "
-            "or reach it with the Tab and arrow keys, to see that model below. Bars are "
-            f"{100 * path.confidence_level:g}% intervals. Faded models are beaten by another in "
-            "both respects.",
+            "Each point is a model; further left is fairer, higher up more accurate. Click a "
+            "point, or reach it with the Tab and arrow keys, to see that model below. Bars are "
+            f"{100 * path.confidence_level:g}% intervals, cut off where they leave the picture. "
+            "Faded models are beaten by another in both respects.",
             class_="note",
         ),
         element("figure", element("figcaption", f"R² against {order[0]}"), wide),
@@ -201,12 +201,11 @@ def _frontier_chart(path: FairnessPath, name: str, chosen: int, width: int, heig
     ends = np.array([m.interval for m in measures])
     r2 = np.array([p.r2 for p in path.points])
     r2_ends = np.array([p.r2_interval for p in path.points])
-    right = max(float(ends.max()), float(u.max()), 0.005)
-    left = min(0.0, float(u.min()))
-    bottom, top = float(min(r2_ends.min(), r2.min())), float(max(r2_ends.max(), r2.max()))
-    pad = 0.06 * max(top - bottom, 1e-3)
+    left, right = _axis(u, ends, 0.02)
+    bottom, top = _axis(r2, r2_ends, 0.01)
+    left = min(left, -0.03 * right)
     chart = Chart(
-        (left - 0.03 * right, 1.04 * right), (bottom - pad, top + pad), width=width, height=height,
+        (left, right), (bottom, top), width=width, height=height,
         x_label=f"{name} (0 fair, 1 not)", y_label="held-out R²", title=f"R² against {name}",
     )  # fmt: skip
     faded = path.dominated(name)
@@ -218,8 +217,8 @@ def _frontier_chart(path: FairnessPath, name: str, chosen: int, width: int, heig
     marks = []
     for k, point in enumerate(path.points):
         x, y = float(chart.px(u[k])), float(chart.py(r2[k]))
-        low, high = chart.px(ends[k])
-        below, above = chart.py(r2_ends[k])
+        low, high = chart.px(np.clip(ends[k], left, right))
+        below, above = chart.py(np.clip(r2_ends[k], bottom, top))
         kind = "point" + (" dominated" if faded[k] else "")
         kind += " chosen" if point is path.selected else ""
         text = _point_words(path, k, name)
@@ -240,6 +239,16 @@ def _frontier_chart(path: FairnessPath, name: str, chosen: int, width: int, heig
         )  # fmt: skip
     chart.add(element("g", *marks, role="radiogroup", aria_label=f"Models by R² and {name}"))
     return chart.render(role="group")
+
+
+def _axis(values: Any, ends: Any, least: float) -> tuple[float, float]:
+    """Ends of an axis: all points, and of the intervals what does not squeeze the points."""
+    low, high = float(values.min()), float(values.max())
+    room = max(0.5 * (high - low), least)
+    low, high = max(float(ends.min()), low - room), min(float(ends.max()), high + room)
+    low, high = min(low, float(values.min())), max(high, float(values.max()))
+    pad = 0.05 * max(high - low, least)
+    return low - pad, high + pad
 
 
 def _point_words(path: FairnessPath, k: int, name: str) -> str:
@@ -269,23 +278,24 @@ def _panel(
             else:
                 cells.append(number(value) if low is None else with_margin(value, value - low))
         rows.append(cells)
-    measures = "; ".join(
-        f"{m.criterion} {m.value:.3f} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
-        for m in audit.measures
-    )
-    r2 = f"R² {point.r2:.3f} ({point.r2_interval[0]:.3f} to {point.r2_interval[1]:.3f})"
+    half = point.r2_interval[1] - point.r2
+    found: list[tuple[str, Any]] = [("R²", with_margin(point.r2, half))]
+    for m in audit.measures:
+        ends = f"{m.interval[0]:.3f} to {m.interval[1]:.3f}"
+        found.append((m.criterion.capitalize(), f"{m.value:.3f} ({ends})"))
+    found.append(("Largest gap in mean score", number(audit.disparities.mean_score_gap, 3)))
     heading = f"Model {k + 1} of {len(path)}: {_weight_name(point.fairness_weight)}"
     chart = density_chart(sample, grid, height=240, title=f"Scores by group, model {k + 1}")
     return element(
         "article",
         element("h3", heading + (" (selected)" if point is path.selected else "")),
-        element("p", f"{r2}; {measures}."),
         element(
             "div",
             element("figure", element("figcaption", "Scores by group"), chart.render()),
-            table(["Group", *(_PANEL_HEADS[n] for n in names)], rows, caption="Groups"),
+            facts(found),
             class_="figures",
         ),
+        table(["Group", *(_PANEL_HEADS[n] for n in names)], rows, caption="Groups"),
         class_="panel",
         data_panel=k,
         hidden=not shown,
@@ -397,9 +407,9 @@ def _path_method(path: FairnessPath) -> Html:
         element("h3", "How the frontier was measured"),
         element(
             "p",
-            f"The rows were split into {path.n_splits} parts. Each part was scored by models fitted "
-            "to the others, so that no row is judged by a model that has seen it. The fairness "
-            f"weight sets how much one point of {path.criterion} counts against one point of R².",
+            f"The rows were split into {path.n_splits} parts. Each part was scored by models "
+            "fitted to the others, so that no row is judged by a model that has seen it. The "
+            f"fairness weight sets how much one point of {path.criterion} counts against one point of R².",
         ),
     )
 
