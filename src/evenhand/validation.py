@@ -43,6 +43,9 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
                 f"{array[:1].tolist()[0]!r}."
             ) from None
     array = np.ascontiguousarray(array, dtype=np.float64)
+    if not array.flags.writeable:
+        # Frames hand out read-only columns, for which Numba would compile every kernel again.
+        array = array.copy()
     if n_rows is not None and len(array) != n_rows:
         raise ValueError(f"`{name}` must have one entry per row: got {len(array)} for {n_rows}.")
     if not len(array):
