@@ -11,14 +11,15 @@ def mid_rank_levels(values, order, weight, target, atom):
     """Cut sorted values into levels of at least `target` mass; ties are never split.
 
     A value of mass `atom` or more is a level of its own. Returns the level of every row, the
-    mid-rank (share of mass below plus half its own) and mass of every level, and whether a level
-    is a single value.
+    mid-rank (share of mass below plus half its own) and mass of every level, whether a level is a
+    single value, and the number of distinct values.
     """
     n = values.size
     codes = np.empty(n, np.int64)
     mass = np.empty(n)
     single = np.empty(n, np.bool_)
     level = -1
+    distinct = 0
     open_level = False
     start = 0
     while start < n:
@@ -28,6 +29,7 @@ def mid_rank_levels(values, order, weight, target, atom):
         while stop < n and values[order[stop]] == value:
             tied += weight[order[stop]]
             stop += 1
+        distinct += 1
         if not open_level or tied >= atom:
             level += 1
             mass[level] = 0.0
@@ -48,7 +50,7 @@ def mid_rank_levels(values, order, weight, target, atom):
     for j in range(count):
         rank[j] = (below + 0.5 * mass[j]) / total
         below += mass[j]
-    return codes, rank, mass[:count].copy(), single[:count].copy()
+    return codes, rank, mass[:count].copy(), single[:count].copy(), distinct
 
 
 @njit(cache=True, nogil=True)
@@ -114,19 +116,29 @@ def entry_losses(eta, prob, leverage, cell, target, single):
     outside = np.empty(entries)
     a = np.empty((q, q))
     b = np.empty(q)
+    pivots = np.empty(q, np.int64)
+    last_cell = -1
+    last_omega = -1.0
     for i in range(entries):
         c = cell[i]
         omega = single[i]
+        if c != last_cell or omega != last_omega:
+            # Entries come cell by cell, so with many groups one factorization serves them all.
+            for k in range(q):
+                mean = 0.0
+                for j in range(q):
+                    mean += leverage[c, k, j] * prob[c, j + 1]
+                for j in range(q):
+                    a[k, j] = -omega * (leverage[c, k, j] - mean) * prob[c, j + 1]
+                a[k, k] += 1.0
+            _factor(a, pivots, q)
+            last_cell = c
+            last_omega = omega
         for k in range(q):
             b[k] = 0.0
-            mean = 0.0
             for j in range(q):
                 b[k] += omega * leverage[c, k, j] * (prob[c, j + 1] - target[i, j + 1])
-                mean += leverage[c, k, j] * prob[c, j + 1]
-            for j in range(q):
-                a[k, j] = -omega * (leverage[c, k, j] - mean) * prob[c, j + 1]
-            a[k, k] += 1.0
-        _solve(a, b, q)
+        _solve(a, b, pivots, q)
         top_in = 0.0
         top_out = 0.0
         for k in range(q):
@@ -148,25 +160,34 @@ def entry_losses(eta, prob, leverage, cell, target, single):
 
 
 @njit(cache=True, nogil=True)
-def _solve(a, b, q):
-    """Gaussian elimination with partial pivoting, in place; pivots are kept away from zero."""
+def _factor(a, pivots, q):
+    """LU with partial pivoting, in place; pivots are kept away from zero."""
     for k in range(q):
         pivot = k
         for i in range(k + 1, q):
             if abs(a[i, k]) > abs(a[pivot, k]):
                 pivot = i
+        pivots[k] = pivot
         if pivot != k:
             for j in range(q):
                 a[k, j], a[pivot, j] = a[pivot, j], a[k, j]
-            b[k], b[pivot] = b[pivot], b[k]
         if abs(a[k, k]) < 1e-3:
             a[k, k] = 1e-3
         for i in range(k + 1, q):
-            f = a[i, k] / a[k, k]
-            if f != 0.0:
-                for j in range(k, q):
-                    a[i, j] -= f * a[k, j]
-                b[i] -= f * b[k]
+            a[i, k] /= a[k, k]
+            for j in range(k + 1, q):
+                a[i, j] -= a[i, k] * a[k, j]
+
+
+@njit(cache=True, nogil=True)
+def _solve(a, b, pivots, q):
+    """Solve in place with the factors of :func:`_factor`."""
+    for k in range(q):
+        if pivots[k] != k:
+            b[k], b[pivots[k]] = b[pivots[k]], b[k]
+    for k in range(q):
+        for j in range(k):
+            b[k] -= a[k, j] * b[j]
     for k in range(q - 1, -1, -1):
         for j in range(k + 1, q):
             b[k] -= a[k, j] * b[j]

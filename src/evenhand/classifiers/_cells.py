@@ -1,0 +1,248 @@
+"""Rows gathered into cells of mid-ranks: what the adaptive estimator works on instead of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from ..sensitive import Groups
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+# Beyond this many rows a variable is cut at fine quantiles instead of at every distinct value.
+LEVEL_ROWS = 4096
+_LEVELS = 2048
+# Beyond this many rows membership probabilities are averaged within cells.
+SOFT_ROWS = 16384
+_ATOM_SHARE = 0.02
+_MAX_ATOMS = 25
+
+
+@dataclass(frozen=True)
+class Levels:
+    """One variable cut at its distinct values, or at fine quantiles.
+
+    Attributes
+    ----------
+    codes : (n,) array
+        Level of each row.
+    rank, score : (L,) arrays
+        Mid-rank in (0, 1) of each level, and its normal score.
+    atom : (L,) array
+        Number of the point mass that a level is, or −1.
+    distinct : int
+        Number of distinct values.
+    """
+
+    codes: Index
+    rank: Array
+    score: Array
+    atom: Index
+    distinct: int
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Rows gathered by where they lie; C cells, E entries, K groups.
+
+    Attributes
+    ----------
+    coordinates, atoms : tuples of (C,) arrays
+        Normal score and point mass (or −1) of each cell, one array per variable.
+    counts : (C, K) array
+        Weight of each group in each cell.
+    cell, target, weight, single : (E,), (E, K), (E,) and (E,) arrays
+        An entry is a set of rows with one cell and one membership: its cell, the membership, the
+        weight of all its rows and that of a typical one of them.
+    row_entry : (n,) array
+        Entry of each row.
+    """
+
+    coordinates: tuple[Array, ...]
+    atoms: tuple[Index, ...]
+    counts: Array
+    cell: Index
+    target: Array
+    weight: Array
+    single: Array
+    row_entry: Index
+
+    def mean(self, losses: Array) -> float:
+        """Weighted mean over rows of a loss given by entry."""
+        return float(self.weight @ losses / self.weight.sum())
+
+
+def cut(values: Array, weight: Array) -> Levels:
+    """Cut a variable into levels and find its point masses."""
+    from .._kernels.splines import mid_rank_levels
+
+    values = np.ascontiguousarray(values, dtype=np.float64)
+    total = float(weight.sum())
+    share = max(_ATOM_SHARE, 5.0 / len(values)) * total
+    many = len(values) > LEVEL_ROWS
+    codes, rank, mass, single, distinct = mid_rank_levels(
+        values, np.argsort(values), weight, total / _LEVELS if many else 0.0, share
+    )
+    heavy = np.flatnonzero(single & (mass >= share))
+    if len(heavy) > _MAX_ATOMS:
+        heavy = np.sort(heavy[np.argsort(-mass[heavy], kind="stable")[:_MAX_ATOMS]])
+    atom = np.full(len(rank), -1, dtype=np.intp)
+    atom[heavy] = np.arange(len(heavy))
+    return Levels(codes, rank, _normal_score(rank), atom, distinct)
+
+
+def rescore(values: Array, weight: Array) -> Array:
+    """Normal scores of the weighted mid-ranks of a derived coordinate."""
+    from .._kernels.splines import mid_rank_levels
+
+    # Rounding turns the noise of arithmetic on equal values back into ties.
+    values = np.round(values, 9)
+    codes, rank, *_ = mid_rank_levels(values, np.argsort(values), weight, 0.0, np.inf)
+    return _normal_score(rank)[codes]
+
+
+def _normal_score(rank: Array) -> Array:
+    return ndtri(np.clip(rank, 1e-7, 1.0 - 1e-7))
+
+
+def merge_copies(
+    variables: Mapping[str, Array], levels: Mapping[str, Levels], groups: Groups
+) -> tuple[dict[str, Array], Groups, Index] | None:
+    """Copies of rows (a bootstrap, repeats in place of weights) become one row of their weight.
+
+    A row cannot be left out while its copies stay in. Discrete data, where equal rows are
+    different people, are told apart by few distinct values or by cells that hold several groups.
+
+    Returns
+    -------
+    None, or the merged variables and groups and the merged row of each row.
+    """
+    n = groups.n_known
+    distinct = [level.distinct for level in levels.values()]
+    if max(distinct) > 0.98 * n or max(distinct) < max(10, n // 10):
+        return None
+    names = list(levels)
+    order = np.lexsort([variables[name] for name in names])
+    new = np.zeros(n, dtype=bool)
+    new[0] = True
+    for name in names:
+        ordered = variables[name][order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    place = np.empty(n, dtype=np.intp)
+    place[order] = np.cumsum(new) - 1
+    first = order[new]
+    count = len(first)
+    if count > 0.98 * n:
+        return None
+    weight = np.ones(n) if groups.weight is None else groups.weight
+    weight = sums(place, weight, count)
+    weight = weight * (count / weight.sum())
+    codes, soft = groups.codes, groups.probabilities
+    if codes is not None:
+        if (codes[first][place] != codes).any():
+            return None
+        codes = codes[first]
+    elif soft is not None:
+        if np.abs(soft[first][place] - soft).max() > 1e-9:
+            return None
+        soft = soft[first]
+    merged = replace(
+        groups, codes=codes, probabilities=soft, weight=weight, known=None, n_rows=count
+    )
+    return {name: variables[name][first] for name in names}, merged, place
+
+
+def gather_one(level: Levels, weight: Array, groups: Groups) -> Cells:
+    """The levels of one variable as cells."""
+    return _collect(level.codes, (level.score,), (level.atom,), weight, groups)
+
+
+def gather_two(
+    first: Levels, second: Levels, center: Array | None, weight: Array, groups: Groups, bins: int
+) -> Cells:
+    """Cells of two variables: rows themselves for `bins` = 0, else a grid of `bins` a side.
+
+    The grid has bins of the second variable by bins of the residual of the first around `center`,
+    its smoothed mean at each level of the second: where the two go together closely, a grid along
+    the axes would blur the residual. Point masses have bins of their own.
+    """
+    levels = (first, second)
+    across, along = first.score[first.codes], second.score[second.codes]
+    if not bins:
+        atoms = tuple(v.atom[v.codes] for v in levels)
+        return _collect(np.arange(len(across)), (across, along), atoms, weight, groups)
+    assert center is not None
+    column = _quantile_bins(across - center[second.codes], weight, bins)
+    row = np.minimum((second.rank * bins).astype(np.intp), bins - 1)
+    row = np.where(second.atom >= 0, bins + second.atom, row)[second.codes]
+    n_atoms = [int(v.atom.max(initial=-1)) + 1 for v in levels]
+    if n_atoms[0]:
+        own = first.atom[first.codes]
+        column = np.where(own >= 0, bins + own, column)
+    width = bins + n_atoms[0]
+    key = row * width + column
+    size = (bins + n_atoms[1]) * width
+    mass = sums(key, weight, size)
+    used = np.flatnonzero(np.bincount(key, minlength=size))
+    number = np.zeros(size, dtype=np.intp)
+    number[used] = np.arange(len(used))
+    safe = np.where(mass[used] > 0, mass[used], 1.0)
+    coordinates = tuple(sums(key, weight * v, size)[used] / safe for v in (across, along))
+    atoms = tuple(np.where(v >= bins, v - bins, -1) for v in (used % width, used // width))
+    return _collect(number[key], coordinates, atoms, weight, groups)
+
+
+def sums(index: Index, weight: Array, size: int) -> Array:
+    """Σ weight by index."""
+    return np.bincount(index, weight, size).astype(np.float64, copy=False)
+
+
+def _quantile_bins(values: Array, weight: Array, bins: int) -> Index:
+    """Bins of equal mass by way of a fine histogram, without a sort."""
+    low, high = float(values.min()), float(values.max())
+    if high - low < 1e-9:
+        return np.zeros(len(values), dtype=np.intp)
+    fine = 1 << 16
+    code = ((values - low) * ((fine - 1) / (high - low))).astype(np.intp)
+    mass = sums(code, weight, fine)
+    middle = (np.cumsum(mass) - 0.5 * mass) / mass.sum()
+    return np.minimum((middle * bins).astype(np.intp), bins - 1)[code]
+
+
+def _collect(
+    cell: Index,
+    coordinates: tuple[Array, ...],
+    atoms: tuple[Index, ...],
+    weight: Array,
+    groups: Groups,
+) -> Cells:
+    c, k = len(coordinates[0]), groups.n_groups
+    if groups.codes is not None:
+        key = cell * k + groups.codes
+        mass = sums(key, weight, c * k)
+        used = np.flatnonzero(np.bincount(key, minlength=c * k))
+        number = np.zeros(c * k, dtype=np.intp)
+        number[used] = np.arange(len(used))
+        squares = mass if groups.weight is None else sums(key, weight**2, c * k)
+        target = np.zeros((len(used), k))
+        target[np.arange(len(used)), used % k] = 1.0
+        own = mass[used]
+        single = squares[used] / np.where(own > 0, own, 1.0)
+        counts = mass.reshape(c, k)
+        return Cells(coordinates, atoms, counts, used // k, target, own, single, number[key])
+    assert groups.probabilities is not None
+    counts = np.stack([sums(cell, weight * p, c) for p in groups.probabilities.T], axis=1)
+    if len(cell) <= SOFT_ROWS:
+        rows = np.arange(len(cell))
+        target = np.ascontiguousarray(groups.probabilities)
+        return Cells(coordinates, atoms, counts, cell, target, weight, weight, rows)
+    mass = sums(cell, weight, c)
+    safe = np.where(mass > 0, mass, 1.0)
+    single = sums(cell, weight**2, c) / safe
+    target = np.where(mass[:, None] > 0, counts / safe[:, None], 1.0 / k)
+    return Cells(coordinates, atoms, counts, np.arange(c), target, mass, single, cell)
