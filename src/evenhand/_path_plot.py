@@ -28,10 +28,14 @@ def plot_path(path: FairnessPath) -> Any:
     for panel, name in zip(axes, CRITERIA, strict=True):
         _panel(panel, path, name)
     axes[0].set_ylabel("held-out R²")
-    handles, labels = axes[list(CRITERIA).index(path.criterion)].get_legend_handles_labels()
+    entries: dict[str, Any] = {}
+    for panel in axes:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
     figure.legend(
-        handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9
-    )
+        list(entries.values()), list(entries), loc="outside lower center", ncols=len(entries),
+        frameon=False, fontsize=9,
+    )  # fmt: skip
     return figure
 
 

@@ -1,0 +1,458 @@
+"""FairPostprocessor: the score of any regressor, mapped so that it tells little about the group.
+
+s' = Σ_k p_k · m_k(s₀) with p_k the recorded group or its probability given the features, and the
+maps m_k chosen by FairRidge's objective: FairRidge on the features [s₀, p_k, p_k·s₀].
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from copy import copy, deepcopy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils.validation import (
+    _num_samples,
+    check_consistent_length,
+    check_is_fitted,
+    has_fit_parameter,
+)
+
+from ._path_fit import make_folds
+from .group_features import GroupFeatures, _fit_posterior, check_kind
+from .linear import FairRidge
+from .sensitive import Groups, check_weight, resolve_groups
+from .validation import check_column
+
+Vector = NDArray[np.float64]
+MAPS = ("affine", "spline")
+# Quantiles of the base score where a spline map may bend.
+BENDS = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+class FairPostprocessor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
+    """A fair map of the score s₀ of any regressor: s' = Σ_k p_k·m_k(s₀).
+
+    The maps minimize ``mean w(y − s')²/Var(y) + fairness_weight·Ĩ``, the objective of
+    :class:`FairRidge`, and leave the regressor itself as it is.
+
+    Parameters
+    ----------
+    estimator : regressor
+        Fitted or not. An unfitted one is cloned and fitted; the maps are then trained on its
+        out-of-fold scores, so that they do not trust it more than new rows would. For a fitted one,
+        hand `fit` rows that it was not fitted on.
+    criterion : {"independence", "separation", "sufficiency"}
+        What the score must not reveal.
+    fairness_weight : float
+        1 means that one point of R² is worth one point of normalized information.
+    group_features : {"posterior", "attribute"} or None
+        "attribute" gives each recorded group its own map: the fairest result for the accuracy,
+        but it treats two people who differ only in group differently on purpose, which the law of
+        many places forbids for some decisions (credit, insurance, hiring) and requires nobody to
+        ask for the attribute otherwise. "posterior" maps by the probability of each group given
+        the features: nobody is asked for their group when scored, yet it still acts on a guess of
+        it, so it answers the practical problem of a missing attribute and not the ethical question
+        of whether groups may be treated differently. None applies one map to everybody, which
+        treats all alike and, being invertible, cannot make the score any fairer: it only
+        recalibrates.
+    map : {"affine", "spline"}
+        m_k a straight line, or a curve of straight pieces with bends at fixed quantiles of s₀,
+        mixed with the straight line where it would fall otherwise. The curve helps where the base
+        is wrong by more than shift and scale (a linear base of a curved truth); it does not help
+        a flexible base.
+    alpha : float
+        Penalty on the coefficients of the (standardized) features of the maps.
+    classifier, basis, max_iter, tol
+        As in :class:`FairRidge`.
+    group_classifier : classifier, optional
+        P(a|x) for "posterior": anything with `predict_proba`. Logistic regression on the scaled
+        features when left out, which needs numeric features.
+    cv : int, splitter or list of (train, test)
+        Folds for out-of-fold scores and group probabilities.
+    prefit : bool or "auto"
+        Whether `estimator` is fitted; "auto" finds out. A fitted one survives `clone`.
+    random_state : int, optional
+        For the folds.
+
+    Attributes
+    ----------
+    estimator_ : regressor
+        The fitted base.
+    group_classifier_ : classifier or None
+    regressor_ : FairRidge
+        The model of the maps.
+    offsets_ : (K,) array, slopes_ : (K, 1 + bends) array
+        m_k(z) = offset_k + z·slope_k0 + Σ_j max(z − bend_j, 0)·slope_kj at the standardized
+        score z = (s₀ − center_) / scale_; `bends_` is empty for an affine map.
+    blend_ : float
+        Share of the curve in a spline map; below 1 where it would have fallen.
+    unfairness_ : float
+        Ĩ on the training rows, at their out-of-fold scores (interpolated where blend_ < 1).
+    n_features_in_, feature_names_in_
+        Where the base has them.
+
+    Examples
+    --------
+    >>> import numpy as np, evenhand as eh
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.integers(0, 2, 500)
+    >>> X = rng.normal(size=(500, 3)) + a[:, None] * [1.0, 0.0, 0.0]
+    >>> y = X @ [1.0, 1.0, 0.5] + rng.normal(size=500)
+    >>> forest = RandomForestRegressor(n_estimators=20, random_state=0)
+    >>> fair = eh.FairPostprocessor(forest, "independence", fairness_weight=5, random_state=0)
+    >>> bool(fair.fit(X, y, sensitive_features=a).unfairness_ < 0.02)
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        criterion: str = "independence",
+        fairness_weight: float = 1.0,
+        *,
+        group_features: str | None = "posterior",
+        map: str = "affine",
+        alpha: float = 1e-6,
+        classifier: str = "logistic",
+        basis: str = "quadratic",
+        group_classifier: Any = None,
+        cv: Any = 5,
+        prefit: bool | str = "auto",
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        random_state: Any = None,
+    ):
+        self.estimator = estimator
+        self.criterion = criterion
+        self.fairness_weight = fairness_weight
+        self.group_features = group_features
+        self.map = map
+        self.alpha = alpha
+        self.classifier = classifier
+        self.basis = basis
+        self.group_classifier = group_classifier
+        self.cv = cv
+        self.prefit = prefit
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def __sklearn_clone__(self) -> FairPostprocessor:
+        # A plain clone would forget the fit of a fitted base, which is the point of handing one in.
+        params = {name: clone(v, safe=False) for name, v in self.get_params(deep=False).items()}
+        if self._is_prefit():
+            params["estimator"] = self.estimator
+        out = type(self)(**params)
+        if hasattr(self, "_metadata_request"):
+            out._metadata_request = deepcopy(self._metadata_request)
+        return out
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            tags.input_tags = deepcopy(self.estimator.__sklearn_tags__().input_tags)
+        return tags
+
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> FairPostprocessor:
+        """Fit the base where needed, then the maps.
+
+        Parameters
+        ----------
+        X : (n, d) array, frame or sparse matrix
+            Features, passed to the base as they are.
+        y : (n,) array
+            Target.
+        sensitive_features : array, series, frame or Proxy
+            Group of each row. Required unless ``fairness_weight=0``. Rows with a missing group
+            count for accuracy and not for fairness.
+        sample_weight : (n,) array, optional
+            For the base, which must support it, and for the maps.
+
+        Returns
+        -------
+        self
+        """
+        Z, y = self._start(X, y, sensitive_features, sample_weight)
+        extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        straight = None
+        if self.map == "spline":
+            straight = self._ridge().fit(Z[:, self._straight_columns()], y, **extra)
+        return self._finish(self._ridge().fit(Z, y, **extra), straight)
+
+    def _path_fitter(
+        self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None
+    ) -> Callable[[float], FairPostprocessor]:
+        """fairness_weight → fitted model, sharing the base and its scores."""
+        model = clone(self)
+        # Checks that depend on the weight belong to the points, not to the set-up they share.
+        Z, y = model.set_params(fairness_weight=0.0)._start(X, y, sensitive_features, sample_weight)
+        extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        fitter = model._ridge()._path_fitter(Z, y, **extra)
+        straight = None
+        if self.map == "spline":
+            straight = model._ridge()._path_fitter(Z[:, model._straight_columns()], y, **extra)
+
+        def fit(fairness_weight: float) -> FairPostprocessor:
+            point = copy(model).set_params(fairness_weight=fairness_weight)
+            return point._finish(
+                fitter(fairness_weight), None if straight is None else straight(fairness_weight)
+            )
+
+        return fit
+
+    def _ridge(self) -> FairRidge:
+        return FairRidge(
+            self.criterion, self.fairness_weight, self.alpha, classifier=self.classifier,
+            basis=self.basis, max_iter=self.max_iter, tol=self.tol,
+        )  # fmt: skip
+
+    def _start(
+        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
+    ) -> tuple[Vector, Vector]:
+        """Base scores and group probabilities; the features of the maps, and the target."""
+        self._check_parameters()
+        y = check_column(y, "y")
+        check_consistent_length(X, y)
+        weight = check_weight(sample_weight, len(y))
+        groups = None
+        if sensitive_features is not None:
+            groups = resolve_groups(sensitive_features, n_rows=len(y), sample_weight=weight)
+        elif self.fairness_weight > 0:
+            raise ValueError(
+                "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: "
+                "pass sensitive_features=... to fit."
+            )
+        if groups is not None and self.group_features is None and self.fairness_weight > 0:
+            warnings.warn(
+                "One map for everybody cannot change what a score tells about the group, so "
+                "`fairness_weight` has no effect with group_features=None. Hint: use 'posterior' "
+                "or 'attribute'.",
+                UserWarning,
+                stacklevel=3,
+            )
+        folds = []
+        if groups is not None or not self._is_prefit():
+            # Without groups any folds will do; they are made as if all rows were of one.
+            codes = np.zeros(len(y), dtype=np.intp)
+            one = Groups(("all",), codes, None, None, None, len(y))
+            folds = make_folds(self.cv, X, y, groups or one, self.random_state)
+        score = self._base_scores(X, y, weight, folds)
+        self.center_ = float(np.average(score, weights=weight))
+        spread = float(np.sqrt(np.average((score - self.center_) ** 2, weights=weight)))
+        self.scale_ = spread if spread > 1e-12 * abs(self.center_) else 1.0
+        self.bends_ = np.empty(0)
+        if self.map == "spline":
+            self.bends_ = np.unique(np.quantile(self._standardized(score), BENDS))
+        self._membership: GroupFeatures | None = None
+        p = None
+        self.group_classifier_ = None
+        if groups is not None and self.group_features is not None:
+            p = self._fit_membership(X, groups, folds)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self._features(score, p), y
+
+    def _base_scores(self, X: Any, y: Vector, weight: Vector | None, folds: list[Any]) -> Vector:
+        if self._is_prefit():
+            self.estimator_ = self.estimator
+            return _predict(self.estimator_, X)
+        if weight is not None and not has_fit_parameter(self.estimator, "sample_weight"):
+            raise ValueError(
+                "`sample_weight` must be None for an estimator that takes no weights, got weights "
+                f"for {type(self.estimator).__name__}."
+            )
+
+        def fit(rows: Any) -> Any:
+            extra = {} if weight is None else {"sample_weight": weight[rows]}
+            return clone(self.estimator).fit(_safe_indexing(X, rows), y[rows], **extra)
+
+        score = np.empty(len(y))
+        for train, test in folds:
+            score[test] = _predict(fit(train), _safe_indexing(X, test))
+        self.estimator_ = fit(np.arange(len(y)))
+        return score
+
+    def _fit_membership(self, X: Any, groups: Groups, folds: list[Any]) -> Vector:
+        """p of the training rows, out of fold for "posterior"."""
+        assert self.group_features is not None
+        self._membership = GroupFeatures(
+            self.group_features, groups.labels, groups.shares, 0.0, 1.0, None
+        )
+        if self.group_features == "attribute":
+            return self._membership._membership(groups, groups.n_rows)
+        X = self._classifier_input(X)
+        p = np.empty((groups.n_rows, groups.n_groups))
+        for train, test in folds:
+            p[test] = self._fit_classifier(X, groups, train).predict_proba(_safe_indexing(X, test))
+        self.group_classifier_ = self._fit_classifier(X, groups, np.arange(groups.n_rows))
+        return p
+
+    def _fit_classifier(self, X: Any, groups: Groups, rows: NDArray[np.intp]) -> Any:
+        part = groups.take(rows)
+        if self.group_classifier is None:
+            return _fit_posterior(_safe_indexing(X, rows), part)
+        known = rows if part.known is None else rows[part.known]
+        weight = part.weight
+        if part.codes is not None:
+            labels = part.codes
+        else:
+            # Soft labels: every row once for each group, weighted by its probability.
+            assert part.probabilities is not None
+            k = part.n_groups
+            labels = np.repeat(np.arange(k), len(known))
+            soft = part.probabilities.T.ravel()
+            weight = soft if weight is None else soft * np.tile(weight, k)
+            known = np.tile(known, k)
+        model = clone(self.group_classifier)
+        if weight is None:
+            return model.fit(_safe_indexing(X, known), labels)
+        if not has_fit_parameter(model, "sample_weight"):
+            raise ValueError(
+                "`group_classifier` must accept `sample_weight` in fit, for weights and for "
+                f"proxies; {type(model).__name__} does not."
+            )
+        return model.fit(_safe_indexing(X, known), labels, sample_weight=weight)
+
+    def _classifier_input(self, X: Any) -> Any:
+        if self.group_classifier is not None:
+            return X
+        try:
+            return check_array(X, accept_sparse="csr", dtype=np.float64)
+        except ValueError as error:
+            raise ValueError(
+                "`X` must be finite numbers for the default group classifier: "
+                f"{error} Hint: pass group_classifier=..., such as a pipeline that encodes "
+                "categories, or use group_features='attribute'."
+            ) from None
+
+    def _standardized(self, score: Vector) -> Vector:
+        return (score - self.center_) / self.scale_
+
+    def _features(self, score: Vector, p: Vector | None) -> Vector:
+        """[B(s₀), p_k, p_k·B(s₀)] for all groups but the first, B one column or a spline's."""
+        z = self._standardized(score)
+        columns = np.column_stack([z, *(np.maximum(z - bend, 0.0) for bend in self.bends_)])
+        if p is None:
+            return columns
+        parts = [columns, p[:, 1:]]
+        parts += [p[:, [k]] * columns for k in range(1, p.shape[1])]
+        return np.hstack(parts)
+
+    def _straight_columns(self) -> list[int]:
+        """The columns of `_features` that an affine map has."""
+        width, groups = 1 + len(self.bends_), self._n_maps()
+        return [
+            0, *range(width, width + groups - 1),
+            *(width + groups - 1 + k * width for k in range(groups - 1)),
+        ]  # fmt: skip
+
+    def _n_maps(self) -> int:
+        return 1 if self._membership is None else len(self._membership.labels)
+
+    def _finish(self, ridge: FairRidge, straight: FairRidge | None) -> FairPostprocessor:
+        """m_k(z) = offset_k + B(z)·slopes_k from the fitted coefficients."""
+        self.regressor_ = ridge
+        self.unfairness_ = ridge.unfairness_
+        self.offsets_, self.slopes_ = self._maps(ridge)
+        if straight is not None:
+            offsets, slopes = self._maps(straight)
+            self.blend_ = t = _blend(slopes, np.cumsum(self.slopes_, axis=1))
+            self.offsets_ = (1.0 - t) * offsets + t * self.offsets_
+            self.slopes_ = t * self.slopes_
+            self.slopes_[:, :1] += (1.0 - t) * slopes
+            self.unfairness_ = (1.0 - t) * straight.unfairness_ + t * ridge.unfairness_
+        return self
+
+    def _maps(self, ridge: FairRidge) -> tuple[Vector, NDArray[np.float64]]:
+        groups = self._n_maps()
+        width = (len(ridge.coef_) - groups + 1) // groups
+        base, shift, slope = np.split(ridge.coef_, [width, width + groups - 1])
+        offsets = ridge.intercept_ + np.concatenate([[0.0], shift])
+        return offsets, base + np.vstack([np.zeros(width), slope.reshape(groups - 1, width)])
+
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> Vector:
+        """Fair scores s'.
+
+        Parameters
+        ----------
+        X : (n, d) array, frame or sparse matrix
+            Features.
+        sensitive_features : array, series, frame or Proxy, optional
+            Needed, and used, only with ``group_features="attribute"``.
+
+        Returns
+        -------
+        (n,) array
+        """
+        check_is_fitted(self, "regressor_")
+        score = _predict(self.estimator_, X)
+        p = np.ones((len(score), 1))
+        if self._membership is not None:
+            if self.group_features == "attribute":
+                p = self._membership._membership(sensitive_features, _num_samples(X))
+            else:
+                assert self.group_classifier_ is not None
+                p = self.group_classifier_.predict_proba(self._classifier_input(X))
+        z = self._standardized(score)
+        columns = np.column_stack([z, *(np.maximum(z - bend, 0.0) for bend in self.bends_)])
+        return ((self.offsets_ + columns @ self.slopes_.T) * p).sum(axis=1)
+
+    def _is_prefit(self) -> bool:
+        if self.prefit != "auto":
+            return bool(self.prefit)
+        try:
+            check_is_fitted(self.estimator)
+        except (NotFittedError, TypeError):
+            return False
+        return True
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.estimator, type) or not hasattr(self.estimator, "predict"):
+            raise ValueError(
+                f"`estimator` must be a regressor with `fit` and `predict`, got {self.estimator!r}."
+            )
+        if self.prefit not in (True, False, "auto"):
+            raise ValueError(f"`prefit` must be True, False or 'auto', got {self.prefit!r}.")
+        if self.map not in MAPS:
+            raise ValueError(f"`map` must be one of {', '.join(MAPS)}, got {self.map!r}.")
+        check_kind(self.group_features)
+        self._ridge()._check_parameters()
+        if self.prefit is True:
+            try:
+                check_is_fitted(self.estimator)
+            except NotFittedError:
+                raise ValueError(
+                    f"`estimator` must be fitted when prefit=True; {type(self.estimator).__name__} "
+                    "is not. Hint: fit it first, or leave prefit='auto'."
+                ) from None
+
+
+def _predict(model: Any, X: Any) -> Vector:
+    return check_column(model.predict(X), f"the predictions of {type(model).__name__}")
+
+
+def _blend(straight: NDArray[np.float64], bent: NDArray[np.float64]) -> float:
+    """Largest t ≤ 1 for which (1 − t)·straight + t·bent has no falling piece.
+
+    Mixing with the affine solution, rather than flattening pieces by isotonic regression, stays
+    between two minima of the objective; flattening was seen to undo the fairness.
+    """
+    slopes = np.broadcast_to(straight, bent.shape)
+    falling = bent < 0
+    if not falling.any():
+        return 1.0
+    room = np.clip(slopes[falling], 0.0, None)
+    return float((room / (room - bent[falling])).min())
+
+
+__all__ = ["FairPostprocessor"]
