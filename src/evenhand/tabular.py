@@ -444,6 +444,30 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
+def sorted_categories(table: pa.Table) -> pa.Table:
+    """Text columns as categories in alphabetical order, whatever the order of the rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = column.dictionary_encode()
+        if pa.types.is_dictionary(column.type):
+            whole = column.unify_dictionaries().combine_chunks()
+            if isinstance(whole, pa.ChunkedArray):
+                whole = whole.chunk(0)
+            labels = whole.dictionary
+            order = pc.sort_indices(labels)
+            rank = np.empty(len(labels), dtype=np.int32)
+            rank[order.to_numpy()] = np.arange(len(labels), dtype=np.int32)
+            indices = pc.take(pa.array(rank), whole.indices)
+            column = pa.DictionaryArray.from_arrays(indices, labels.take(order))
+        columns[name] = column
+    return pa.table(columns)
+
+
 def missing_values(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     """Which rows are null or NaN."""
     import pyarrow as pa

@@ -409,7 +409,8 @@ def _path_method(path: FairnessPath) -> Html:
             "p",
             f"The rows were split into {path.n_splits} parts. Each part was scored by models "
             "fitted to the others, so that no row is judged by a model that has seen it. The "
-            f"fairness weight sets how much one point of {path.criterion} counts against one point of R².",
+            f"fairness weight sets how much one point of {path.criterion} counts against one "
+            "point of R².",
         ),
     )
 

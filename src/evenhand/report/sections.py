@@ -15,7 +15,7 @@ from .curves import Sample, calibration, density, grid_over, number, sample_of, 
 from .markup import Html, csv_link, element, escape, join, label, table
 from .notes import GRADES, PHRASES, QUESTIONS
 from .svg import Chart, legend
-from .text import grade, verdict
+from .text import grade, p_text, verdict
 
 if TYPE_CHECKING:
     from ..auditing import Audit, Measure
@@ -163,11 +163,7 @@ def measure_table(audit: Audit, filename: str = "measures.csv") -> Html:
             f"{m.value:.4f}",
             f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
             f"{m.stderr:.4f}",
-            "n/a"
-            if m.p_value != m.p_value
-            else "< 0.001"
-            if m.p_value < 0.001
-            else f"{m.p_value:.3f}",
+            p_text(m.p_value),
             f"{m.nats:.5f}",
             m.chosen,
         ]
@@ -228,7 +224,7 @@ def gaps(audit: Audit) -> Html:
     return element("p", *parts)
 
 
-def gains_table(before: Audit, after: Audit, filename: str) -> Html:
+def gains_of(before: Audit, after: Audit) -> dict[str, list[Any]]:
     """Change of each person's score between two audits of the same rows, by group."""
     from ..sensitive import Proxy
     from .plots import gains
@@ -241,6 +237,13 @@ def gains_table(before: Audit, after: Audit, filename: str) -> Html:
         groups = Proxy(pair[0]["membership"])
     found = gains(pair[0]["s"], pair[1]["s"], groups, pair[0]["weight"])
     found["group"] = [before.labels[int(k)] for k in found["group"]]
+    found["n"] = list(before._groups.columns["n"])
+    return found
+
+
+def gains_table(before: Audit, after: Audit, filename: str) -> Html:
+    """The same as a table."""
+    found = gains_of(before, after)
     rows = [
         [
             label(group, 60),

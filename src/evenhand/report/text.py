@@ -81,7 +81,7 @@ def describe(audit: Audit) -> str:
                 m.criterion,
                 f"{m.value:.4f}",
                 f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
-                _p(m.p_value),
+                p_text(m.p_value),
                 m.chosen,
             ]
             for m in audit.measures
@@ -128,14 +128,15 @@ def _listing(labels: Sequence[str], limit: int = 6) -> str:
     return shown if len(labels) <= limit else f"{shown} and {len(labels) - limit} more"
 
 
-def _p(p: float) -> str:
+def p_text(p: float) -> str:
+    """A p-value for a table."""
     if math.isnan(p):
         return "n/a"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _p_with_sign(p: float) -> str:
-    return _p(p) if p < 0.001 else f"= {_p(p)}"
+    return p_text(p) if p < 0.001 else f"= {p_text(p)}"
 
 
 def _cell(name: str, value: Any) -> str:

@@ -1,0 +1,212 @@
+"""What the command line prints, and how it fails."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .report.curves import clean, number, short_names, with_margin
+from .report.text import grade, p_text, verdict
+from .tabular import TableError
+
+if TYPE_CHECKING:
+    from .auditing import Audit, AuditSet
+    from .frontier import FairnessPath
+
+# Exit codes, as --help lists them.
+LIMIT_MISSED, BAD_INPUT, BUG = 1, 2, 3
+_COLORS = {
+    "holds": "green",
+    "unclear": "yellow",
+    "slight": "yellow",
+    "clear": "red",
+    "strong": "red",
+}
+
+
+def console(stderr: bool = False) -> Console:
+    """Where text goes now (tests swap the streams). Wide where nobody looks at it."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else 160
+    return Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
+
+
+def say(text: str, style: str = "") -> None:
+    """A line of results. User strings in it cannot steer the terminal."""
+    _print(Text(_printable(text), style=style))
+
+
+def _print(text: Text, stderr: bool = False) -> None:
+    out = console(stderr)
+    # Where nobody looks at it, a line is a line.
+    out.print(text, soft_wrap=not out.file.isatty())
+
+
+def _printable(text: str) -> str:
+    return "\n".join(
+        line[: len(line) - len(line.lstrip())] + clean(line) for line in text.split("\n")
+    )
+
+
+def note(text: str) -> None:
+    """A remark, beside the results."""
+    _print(Text("Note: ", style="yellow") + Text(clean(text)), stderr=True)
+
+
+def fail(text: str) -> None:
+    """An error, in words."""
+    _print(Text("Error: ", style="bold red") + Text(clean(text)), stderr=True)
+
+
+def command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Errors without a traceback unless --debug; warnings as notes."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        debug = kwargs.get("debug", False)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always" if not debug else "default", UserWarning)
+            try:
+                return function(*args, **kwargs)
+            except typer.Exit:
+                raise
+            except KeyboardInterrupt:
+                fail("Interrupted; nothing half-written is left.")
+                raise typer.Exit(130) from None
+            except (TableError, ValueError, OSError, ModuleNotFoundError) as error:
+                if debug:
+                    raise
+                fail(_plain(error))
+                raise typer.Exit(BAD_INPUT) from None
+            except Exception as error:
+                if debug:
+                    raise
+                fail(
+                    f"This should not happen ({type(error).__name__}: {error}). Please report it, "
+                    "with what --debug prints."
+                )
+                raise typer.Exit(BUG) from None
+            finally:
+                seen = {str(w.message) for w in caught if issubclass(w.category, UserWarning)}
+                for text in sorted(seen):
+                    note(text)
+
+    return run
+
+
+_OPTIONS = {
+    "`y_true`": "The target",
+    "`y_pred`": "The prediction",
+    "`sensitive_features`": "--sensitive",
+    "`sample_weight`": "--weight",
+    "`confidence_level`": "--confidence",
+    "`max_unfairness`": "--max-unfairness",
+    "`min_r2`": "--min-r2",
+    "`n_points`": "--points",
+    "`cv`": "--folds",
+    "`alpha`": "--alpha",
+    "`estimator`": "--estimator",
+    "`criterion`": "--criterion",
+    "`group_features`": "--group-features",
+    "force=True (--force on the command line)": "--force",
+}
+
+
+def _plain(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.strerror}: {str(error.filename)!r}."
+    for python, option in _OPTIONS.items():
+        text = text.replace(python, option)
+    return text
+
+
+def show_audit(audit: Audit, title: str) -> None:
+    """The verdicts and both tables."""
+    known = audit.n_rows - audit.n_unknown
+    name = short_names([audit.sensitive_name], 60)[0]
+    unknown = f" ({audit.n_unknown:,} more without a known group)" if audit.n_unknown else ""
+    say(f"{title}: {known:,} rows{unknown}, {len(audit.labels)} groups of {name}", "bold")
+    if audit.r2 == audit.r2:
+        say(f"The score explains {100 * audit.r2:.1f}% of the variance of the target (R²).")
+    say("")
+    for m in audit.measures:
+        name = Text(m.criterion.capitalize() + " ", style=f"bold {_COLORS[grade(m)]}")
+        _print(name + Text(verdict(m)))
+    percent = f"{100 * audit.confidence_level:g}%"
+    rows = [
+        [
+            m.criterion,
+            f"{m.value:.4f}",
+            f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
+            p_text(m.p_value),
+        ]
+        for m in audit.measures
+    ]
+    show_table(["criterion", "value", f"{percent} interval", "p (exactly fair)"], rows)
+    show_groups(audit)
+
+
+_GROUP_HEADS = {
+    "n": "rows", "mean_score": "mean score", "mean_target": "mean target",
+    "mean_residual": "target − score", "rmse": "RMSE",
+}  # fmt: skip
+
+
+def show_groups(audit: Audit) -> None:
+    """One line a group."""
+    columns = audit._groups.columns
+    names = [n for n in _GROUP_HEADS if n in columns]
+    rows = []
+    for k, group in enumerate(short_names(columns["group"], 40)):
+        cells = [group]
+        for n in names:
+            value = columns[n][k]
+            low = columns.get(f"{n}_low", [None] * (k + 1))[k]
+            if n == "n":
+                cells.append(f"{value:,.0f}")
+            else:
+                cells.append(number(value) if low is None else with_margin(value, value - low))
+        rows.append(cells)
+    show_table(["group", *(_GROUP_HEADS[n] for n in names)], rows)
+
+
+def show_set(audits: AuditSet) -> None:
+    """One line an audit."""
+    criteria = [m.criterion for m in next(iter(audits.values())).measures]
+    rows = []
+    for name, audit in zip(short_names(list(audits), 40), audits.values(), strict=True):
+        cells = [
+            f"{m.value:.4f} ({m.interval[0]:.3f} to {m.interval[1]:.3f})" for m in audit.measures
+        ]
+        rows.append([name, number(audit.r2), *cells])
+    show_table([audits.kind, "R²", *criteria], rows)
+
+
+def show_path(path: FairnessPath) -> None:
+    """One line a point."""
+    head, *rows = path._table()
+    show_table(["fairness weight", *head[1:]], rows)
+
+
+def show_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table with the first column to the left and the others to the right."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for j, name in enumerate(header):
+        table.add_column(
+            Text(name), justify="left" if j == 0 else "right", overflow="fold", no_wrap=j > 0
+        )
+    for row in rows:
+        table.add_row(*(Text(clean(cell)) for cell in row))
+    out = console()
+    out.print()
+    out.print(table)
