@@ -13,11 +13,11 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from .criteria import CRITERIA, NOTHING, Criterion
+from .criteria import CRITERIA
 from .disparities import Disparities, GroupTable, summarize_groups
-from .information import Entropies, estimate_entropies, get_estimator
+from .information import estimate_entropies, get_estimator
+from .measures import Measure, measure
 from .sensitive import Groups, Proxy, resolve_groups
 from .significance import exact_fairness_p_values
 from .tables import to_frame
@@ -25,51 +25,6 @@ from .validation import check_column
 
 Vector = NDArray[np.float64]
 FORMAT_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One criterion, estimated.
-
-    Attributes
-    ----------
-    criterion : str
-    value : float
-        Normalized information, a share in [0, 1]; slightly negative means "none was found".
-    nats : float
-        The information itself, and `normalizer`, the entropy it is divided by.
-    stderr : float
-        Standard error of `value`, by the delta method through the normalizer.
-    interval : (float, float)
-        For `value`, at the audit's confidence level, cut off at 0 and 1.
-    p_value : float
-        Of the hypothesis that the criterion holds exactly; NaN where it cannot be tested.
-    estimator, chosen : str
-        The estimator, and what it used.
-    n : int
-        Rows with a known group. `n_effective` allows for unequal weights.
-    """
-
-    criterion: str
-    value: float
-    nats: float
-    normalizer: float
-    stderr: float
-    interval: tuple[float, float]
-    p_value: float
-    estimator: str
-    chosen: str
-    n: int
-    n_effective: float
-
-    def __float__(self) -> float:
-        return self.value
-
-    @property
-    def meaning(self) -> str:
-        """The value in words."""
-        percent = f"{100 * max(self.value, 0.0):.{1 if self.value < 0.1 else 0}f}%"
-        return CRITERIA[self.criterion].meaning.format(percent=percent)
 
 
 @dataclass(frozen=True)
@@ -338,63 +293,6 @@ def _audit_one(
         groups.label_names, groups.n_rows, groups.n_unknown, confidence_level, name,
         _r2(known_y, variables["s"], groups), table, _sample(known_y, variables["s"], groups),
     )  # fmt: skip
-
-
-def measure(
-    criterion: Criterion, entropies: Entropies, confidence_level: float, p_value: float,
-    estimator: str, n_boot: int = 0, random_state: Any = None,
-) -> Measure:  # fmt: skip
-    """A :class:`Measure` from entropies: v = 1 − H_joint/H_given and its error.
-
-    The influence of row i on v is [−(ℓ_joint − H_joint) + (ℓ_given − H_given)·H_joint/H_given] /
-    H_given, with ℓ the row's terms of the two entropies; the variance is Σω²ψ²/(Σω)².
-    """
-    groups = entropies.groups
-    value, nats = entropies.normalized(criterion), entropies.nats(criterion)
-    given, joint = entropies.mean[criterion.given], entropies.mean[criterion.joint]
-    if given <= 1e-9:
-        stderr = 0.0
-    else:
-        l_given = row_terms(entropies, criterion.given)
-        l_joint = row_terms(entropies, criterion.joint)
-        psi = (l_given * (joint / given) - l_joint) / given
-        stderr = _standard_error(psi, groups.weight, n_boot, random_state)
-    z = float(ndtri(0.5 + confidence_level / 2))
-    low, high = value - z * stderr, value + z * stderr
-    interval = (min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0))
-    chosen = entropies.rows[criterion.joint].chosen
-    return Measure(
-        criterion.name, value, nats, given, stderr, interval, p_value, estimator, chosen,
-        groups.n_known, groups.n_effective,
-    )  # fmt: skip
-
-
-def row_terms(entropies: Entropies, condition: tuple[str, ...]) -> Vector:
-    """Per-row terms of H(A | condition); −log P(aᵢ) for H(A)."""
-    if condition != NOTHING:
-        return entropies.rows[condition].influence
-    groups = entropies.groups
-    surprise = -np.log(groups.shares)
-    if groups.codes is not None:
-        return surprise[groups.codes]
-    assert groups.probabilities is not None
-    return groups.probabilities @ surprise
-
-
-def _standard_error(psi: Vector, weight: Vector | None, n_boot: int, random_state: Any) -> float:
-    n = len(psi)
-    if n < 2:
-        return float("nan")
-    if n_boot:
-        # Only the mean of psi is redrawn, so all draws are one table of multinomial counts.
-        rng = np.random.default_rng(random_state)
-        probability = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
-        draws = [rng.multinomial(n, probability) @ psi / n for _ in range(n_boot)]
-        return float(np.std(draws, ddof=1)) if n_boot > 1 else float("nan")
-    if weight is None:
-        return float(psi.std(ddof=1) / math.sqrt(n))
-    centered = (psi - np.average(psi, weights=weight)) * weight
-    return float(math.sqrt((centered @ centered) * n / (n - 1)) / weight.sum())
 
 
 def _models(y_pred: Any) -> dict[str, Any]:

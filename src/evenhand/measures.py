@@ -1,0 +1,130 @@
+"""Entropies → one measure with its standard error and interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from .criteria import CRITERIA, NOTHING, Criterion
+from .information import Entropies
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One criterion, estimated.
+
+    Attributes
+    ----------
+    criterion : str
+    value : float
+        Normalized information, a share in [0, 1]; slightly negative means "none was found".
+    nats : float
+        The information itself, and `normalizer`, the entropy it is divided by.
+    stderr : float
+        Standard error of `value`, by the delta method through the normalizer.
+    interval : (float, float)
+        For `value`, at the audit's confidence level, cut off at 0 and 1.
+    p_value : float
+        Of the hypothesis that the criterion holds exactly; NaN where it cannot be tested.
+    estimator, chosen : str
+        The estimator, and what it used.
+    n : int
+        Rows with a known group. `n_effective` allows for unequal weights.
+    """
+
+    criterion: str
+    value: float
+    nats: float
+    normalizer: float
+    stderr: float
+    interval: tuple[float, float]
+    p_value: float
+    estimator: str
+    chosen: str
+    n: int
+    n_effective: float
+
+    def __float__(self) -> float:
+        return self.value
+
+    @property
+    def meaning(self) -> str:
+        """The value in words."""
+        percent = f"{100 * max(self.value, 0.0):.{1 if self.value < 0.1 else 0}f}%"
+        return CRITERIA[self.criterion].meaning.format(percent=percent)
+
+
+def measure(
+    criterion: Criterion, entropies: Entropies, confidence_level: float, p_value: float,
+    estimator: str, n_boot: int = 0, random_state: Any = None,
+) -> Measure:  # fmt: skip
+    """A :class:`Measure` from entropies: v = 1 − H_joint/H_given and its error.
+
+    The influence of row i on v is [−(ℓ_joint − H_joint) + (ℓ_given − H_given)·H_joint/H_given] /
+    H_given, with ℓ the row's terms of the two entropies; the variance is Σω²ψ²/(Σω)².
+    """
+    groups = entropies.groups
+    value, nats = entropies.normalized(criterion), entropies.nats(criterion)
+    given, joint = entropies.mean[criterion.given], entropies.mean[criterion.joint]
+    if given <= 1e-9:
+        stderr = 0.0
+    else:
+        l_given = row_terms(entropies, criterion.given)
+        l_joint = row_terms(entropies, criterion.joint)
+        psi = (l_given * (joint / given) - l_joint) / given
+        stderr = _standard_error(psi, groups.weight, n_boot, random_state)
+    z = float(ndtri(0.5 + confidence_level / 2))
+    low, high = value - z * stderr, value + z * stderr
+    interval = (min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0))
+    chosen = entropies.rows[criterion.joint].chosen
+    return Measure(
+        criterion.name, value, nats, given, stderr, interval, p_value, estimator, chosen,
+        groups.n_known, groups.n_effective,
+    )  # fmt: skip
+
+
+def row_terms(entropies: Entropies, condition: tuple[str, ...]) -> Vector:
+    """Per-row terms of H(A | condition); −log P(aᵢ) for H(A)."""
+    if condition != NOTHING:
+        return entropies.rows[condition].influence
+    groups = entropies.groups
+    surprise = -np.log(groups.shares)
+    if groups.codes is not None:
+        return surprise[groups.codes]
+    assert groups.probabilities is not None
+    return groups.probabilities @ surprise
+
+
+def _standard_error(psi: Vector, weight: Vector | None, n_boot: int, random_state: Any) -> float:
+    n = len(psi)
+    if n < 2:
+        return float("nan")
+    if n_boot:
+        return _bootstrap_error(psi, weight, n_boot, random_state)
+    if weight is None:
+        return float(psi.std(ddof=1) / math.sqrt(n))
+    centered = (psi - np.average(psi, weights=weight)) * weight
+    return float(math.sqrt((centered @ centered) * n / (n - 1)) / weight.sum())
+
+
+def _bootstrap_error(psi: Vector, weight: Vector | None, n_boot: int, random_state: Any) -> float:
+    """Spread of the mean of psi over draws of rows; a row keeps its weight."""
+    rng = np.random.default_rng(random_state)
+    n = len(psi)
+    weight = np.ones(n) if weight is None else weight
+    terms = np.column_stack([weight * psi, weight])
+    uniform = np.full(n, 1.0 / n)
+    # A batch of draws is a table of counts, and its means one product with it.
+    means: list[float] = []
+    while len(means) < n_boot:
+        size = min(max(2_000_000 // n, 1), n_boot - len(means))
+        sums = rng.multinomial(n, uniform, size=size) @ terms
+        means += (sums[:, 0] / sums[:, 1]).tolist()
+    return float(np.std(means, ddof=1)) if n_boot > 1 else float("nan")
