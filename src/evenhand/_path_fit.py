@@ -223,9 +223,10 @@ def make_folds(
             )
         if 0 < (strata == -1).sum() < cv:  # too few to stratify; they go with the first group
             strata[strata == -1] = 0
-        splitter = StratifiedKFold(int(cv), shuffle=True, random_state=random_state)
-        return list(splitter.split(np.zeros(n), strata))
-    splits = cv.split(X, y) if hasattr(cv, "split") else cv
+        stratified = StratifiedKFold(int(cv), shuffle=True, random_state=random_state)
+        return list(stratified.split(np.zeros(n), strata))
+    splitter = hasattr(cv, "split") and not isinstance(cv, str)
+    splits = cv.split(X, y) if splitter else cv
     try:
         folds = [(np.asarray(train), np.asarray(test)) for train, test in splits]
     except (TypeError, ValueError):
