@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,20 +37,23 @@ class Basis:
                 out.append(tuple(picks.count(v) for v in range(self.n_variables)))
         return out
 
+    def _count(self, degree: int) -> int:
+        return comb(self.n_variables + degree, degree)
+
     @cached_property
     def n_terms(self) -> int:
         """D, the length of φ."""
-        return sum(sum(e) <= self.degree for e in self._monomials)
+        return self._count(self.degree)
 
     @cached_property
     def n_slopes(self) -> int:
         """Number of monomials in dφ/ds: those of one degree less."""
-        return sum(sum(e) < self.degree for e in self._monomials)
+        return self._count(self.degree - 1)
 
-    @property
+    @cached_property
     def n_moments(self) -> int:
         """Number of distinct products φⱼφₗ."""
-        return len(self._monomials)
+        return self._count(2 * self.degree)
 
     @cached_property
     def products(self) -> NDArray[np.intp]:
@@ -76,11 +80,12 @@ class Basis:
     def __call__(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Φ, (n, D), from z, (n, p)."""
         out = np.empty((len(z), self.n_terms))
-        out[:, 0] = 1.0
-        out[:, 1 : 1 + self.n_variables] = z
-        for j in range(1 + self.n_variables, self.n_terms):
-            a, b = self.factors[j]
-            out[:, j] = out[:, a] * out[:, b]
+        j = 0
+        # By degree rather than from `factors`, which lists far more than the terms.
+        for total in range(self.degree + 1):
+            for picks in combinations_with_replacement(range(self.n_variables), total):
+                out[:, j] = z[:, picks].prod(axis=1)
+                j += 1
         return out
 
     def slopes(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -103,7 +108,9 @@ class Basis:
         return out
 
     def gram(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
-        """ΦᵀΩΦ, (…, D, D), from the moments Σω·monomial, (…, M)."""
+        """ΦᵀΩΦ, (…, D, D), from the moments Σω·monomial, (…, M), or from itself, (…, D²)."""
+        if moments.shape[-1] == self.n_terms**2:  # M is less than that
+            return moments.reshape(*moments.shape[:-1], self.n_terms, self.n_terms)
         return moments[..., self.products]
 
     def collapse(self, form: NDArray[np.float64]) -> NDArray[np.float64]:

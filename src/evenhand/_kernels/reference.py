@@ -14,17 +14,25 @@ from ..basis import Basis
 
 def _monomials(rows, basis: Basis, count: int):
     m0, i0, m1, i1 = rows.center
-    columns = [np.ones(len(rows.s))]
-    if rows.s.ndim == 2:  # any number of variables, standardized by the caller
-        columns += list(rows.s.T)
-    else:
-        columns.append((rows.s - m0) * i0)
-        if basis.n_variables == 2:
-            columns.append((rows.y - m1) * i1)
+    columns = [np.ones(len(rows.s)), (rows.s - m0) * i0]
+    if basis.n_variables == 2:
+        columns.append((rows.y - m1) * i1)
     for j in range(len(columns), count):
         a, b = basis.factors[j]
         columns.append(columns[a] * columns[b])
     return np.stack(columns[:count])
+
+
+def _for_moments(rows, basis: Basis):
+    """The monomials that `_moments` needs."""
+    if rows.s.ndim == 2:
+        return basis(rows.s).T
+    return _monomials(rows, basis, basis.n_moments)
+
+
+def _moments(rows, m, weight):
+    """Σωm; with any number of variables, where few products coincide, Σωφφᵀ itself, (D²,)."""
+    return ((m * weight) @ m.T).ravel() if rows.s.ndim == 2 else m @ weight
 
 
 def _labels(rows):
@@ -46,9 +54,9 @@ def mean_variance(values, weight):
 
 def gram(rows, basis: Basis):
     """Σωm, (M,), and Φᵀ Ω onehot(a), (K, D)."""
-    m = _monomials(rows, basis, basis.n_moments)
+    m = _for_moments(rows, basis)
     w = _weight(rows)
-    return m @ w, (_labels(rows) * w) @ m[: basis.n_terms].T
+    return _moments(rows, m, w), (_labels(rows) * w) @ m[: basis.n_terms].T
 
 
 def _softplus(f, beta):
@@ -81,7 +89,7 @@ def lspc_backprop(rows, basis: Basis, v, form, gradient):
 
 def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, want_gradient: bool):
     """Σω·loss, its negative gradient (F, D), Hessian moments (pairs, M), and ∂(−loss)/∂u."""
-    m = _monomials(rows, basis, basis.n_moments if want_hessian else basis.n_terms)
+    m = _for_moments(rows, basis)
     t, w = _labels(rows)[1:], _weight(rows)
     phi = m[: basis.n_terms]
     f = weights @ phi
@@ -93,7 +101,7 @@ def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, want_gradient
     if want_hessian:
         hessian = np.array(
             [
-                m @ (w * rho[k] * (float(k == other) - rho[other]))
+                _moments(rows, m, w * rho[k] * (float(k == other) - rho[other]))
                 for k in range(len(f))
                 for other in range(k + 1)
             ]
