@@ -31,7 +31,7 @@ def _log_softplus_shares(f, beta=30.0):
 
 
 @pytest.mark.parametrize("basis", ["linear", "quadratic"])
-@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize("p", [1, 2, 3, 20])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_weights_solve_the_ridge_least_squares_problem(basis, p, weighted):
     rng = np.random.default_rng(0)
