@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from .auditing import Measure, measure, row_terms
 from .criteria import CRITERIA, Condition, get_criterion
 from .information import Entropies, estimate_entropies, get_estimator
+from .measures import Measure, measure, row_terms
 from .sensitive import Groups
 from .validation import check_column
 

@@ -18,7 +18,8 @@ from .svg import Chart, legend
 from .text import grade, p_text, verdict
 
 if TYPE_CHECKING:
-    from ..auditing import Audit, Measure
+    from ..auditing import Audit
+    from ..measures import Measure
 
 CLOUD = 800
 _GROUP_HEADS = {

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .curves import short_names
 
 if TYPE_CHECKING:
-    from ..auditing import Audit, AuditSet, Measure
+    from ..auditing import Audit, AuditSet
+    from ..measures import Measure
 
 # Where words change; shares of the uncertainty about the group. Not thresholds of any law.
 SMALL, LARGE = 0.01, 0.10
