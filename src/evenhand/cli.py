@@ -12,19 +12,20 @@ try:
     import pyarrow  # noqa: F401
     import typer
 
-    from ._terminal import LIMIT_MISSED, command, fail, note, say
+    from ._commands.terminal import LIMIT_MISSED, command, fail, note, say
 except ModuleNotFoundError as error:
     sys.exit(
         f"Error: the command line needs the package {error.name}, which is not installed. "
         "Hint: pip install 'evenhand[cli]'."
     )
 
-from . import _workflow as work
+from ._commands import audits, models, rows
 
 app = typer.Typer(
     name="evenhand",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
     help=(
         "Is this score fair to these groups, what would it cost to make it fairer, and which model "
@@ -87,7 +88,7 @@ DropMissing = Annotated[
     ),
 ]
 Html = Annotated[
-    Path | None, typer.Option("--html", help="Write a report to hand on: one file, no network.")
+    Path | None, typer.Option("--html", help="Write a report to hand on: one file, no netmodels.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to the output.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that exist.")]
@@ -171,18 +172,18 @@ def audit(
     In a pipeline that must stop when a score drifts: evenhand audit scores.csv -y y -s s -a race
     --fail-above separation=0.05
     """
-    limits = work.parse_limits(fail_above or [], target is not None)
-    work.check_free(html, force)
-    data = work.load_scores(file, [prediction], target, sensitive, weight, separator, drop_missing)
-    found = work.run_audit(data, prediction, each, estimator, confidence, seed)
-    checks = work.check_limits(found, limits, judge_by.value)
+    limits = audits.parse_limits(fail_above or [], target is not None)
+    models.check_free(html, force)
+    data = rows.load_scores(file, [prediction], target, sensitive, weight, separator, drop_missing)
+    found = audits.run_audit(data, prediction, each, estimator, confidence, seed)
+    checks = audits.check_limits(found, limits, judge_by.value)
     if html is not None:
-        work.write_audit(found, html, data.source_facts(), force)
+        audits.write_audit(found, html, data.source_facts(), force)
     if json_:
         print(json.dumps({**found.to_dict(), "checks": checks}, indent=2, allow_nan=False))
     else:
-        work.show_found(found, str(file))
-        work.show_checks(checks)
+        audits.show_found(found, str(file))
+        audits.show_checks(checks)
         if html is not None:
             say(f"\nReport: {html}")
     if not all(check["passed"] for check in checks):
@@ -225,15 +226,15 @@ def compare(
 
     Or, with both scores in one file: evenhand compare scores.csv -y y -s old -s new -a race
     """
-    work.check_free(html, force)
-    data, scores = work.load_models(files, prediction, target, sensitive, weight, key, separator)
-    found = work.run_compare(data, scores, estimator, confidence, seed)
+    models.check_free(html, force)
+    data, scores = rows.load_models(files, prediction, target, sensitive, weight, key, separator)
+    found = audits.run_compare(data, scores, estimator, confidence, seed)
     if html is not None:
-        work.write_audit(found, html, data.source_facts(), force)
+        audits.write_audit(found, html, data.source_facts(), force)
     if json_:
         print(json.dumps(found.to_dict(), indent=2, allow_nan=False))
         return
-    work.show_compare(found)
+    audits.show_compare(found)
     if html is not None:
         say(f"\nReport: {html}")
 
@@ -295,14 +296,14 @@ def frontier(
 
     Then: evenhand predict fair/model.json new.csv --out scored.csv
     """
-    outputs = work.check_folder(out, force)
-    data = work.load_training(file, target, sensitive, weight, drop or [], separator, drop_missing)
+    outputs = models.check_folder(out, force)
+    data = rows.load_training(file, target, sensitive, weight, drop or [], separator, drop_missing)
     kind = None if group_features is GroupFeatures.none else group_features.value
-    path = work.run_path(data, criterion.value, alpha, kind, points, folds, confidence, seed)
+    path = models.run_path(data, criterion.value, alpha, kind, points, folds, confidence, seed)
     wanted = {"max_unfairness": max_unfairness, "min_r2": min_r2, "certify": certify}
-    chosen, problem = work.choose(path, wanted)
-    work.write_path(path, chosen, data, outputs)
-    work.show_frontier(path, chosen, problem, outputs)
+    chosen, problem = models.choose(path, wanted)
+    models.write_path(path, chosen, data, outputs)
+    models.show_frontier(path, chosen, problem, outputs)
     if problem is not None:
         fail(problem)
         raise typer.Exit(LIMIT_MISSED)
@@ -329,11 +330,11 @@ def predict(
 
     For example: evenhand predict fair/model.json new.csv --out scored.csv
     """
-    work.check_free(out, force)
-    count, unseen = work.score_file(model, file, out, column, separator, force)
-    for name, rows in unseen.items():
+    models.check_free(out, force)
+    count, unseen = models.score_file(model, file, out, column, separator, force)
+    for name, count_ in unseen.items():
         note(
-            f"{rows:,} rows have a value of {name!r} that was not there in training; they are "
+            f"{count_:,} rows have a value of {name!r} that was not there in training; they are "
             "scored like its most frequent one."
         )
     say(f"{count:,} rows scored: {out}")
@@ -349,7 +350,7 @@ def demo(
     debug: Debug = False,
 ) -> None:
     """Tell the whole story on the grades of 4,137 students, and write a report of it."""
-    work.run_demo(out, force)
+    models.run_demo(out, force)
 
 
 def main() -> Any:

@@ -321,91 +321,6 @@ def _explain(source: Source, error: Exception) -> str:
     return f"{_name(source.path)} cannot be read: {text}"
 
 
-def numbers(table: pa.Table, name: str, path: Path, what: str) -> NDArray[np.float64]:
-    """A column as floats, NaN where missing; an error where it holds anything else.
-
-    Parameters
-    ----------
-    table : pyarrow Table
-        As from :func:`read_table`.
-    name : str
-        The column.
-    path : Path
-        For messages.
-    what : str
-        What the column is used as, for messages.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    column = table.column(name)
-    kind = _value_type(column.type)
-    where = f"column {_quote(name)} of {_name(path)}"
-    if column.null_count == len(column) or pa.types.is_null(kind):
-        raise TableError(f"The {what}, {where}, has no values at all.")
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        raise TableError(_not_numbers(column.to_pylist(), what, where))
-    if not (
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
-    ):  # fmt: skip
-        raise TableError(f"The {what}, {where}, must hold numbers, not values of type {kind}.")
-    if pa.types.is_boolean(kind):
-        column = column.cast(pa.int8())
-    values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    values = np.ascontiguousarray(values, dtype=np.float64)
-    infinite = np.isinf(values)
-    if infinite.any():
-        raise TableError(
-            f"The {what}, {where}, must be finite: {int(infinite.sum())} of {len(values)} values "
-            f"are infinite, the first in row {int(infinite.argmax()) + 1}."
-        )
-    return values
-
-
-def _not_numbers(values: list[str | None], what: str, where: str) -> str:
-    bad, first = 0, None
-    for row, value in enumerate(values, 1):
-        if value is None:
-            continue
-        try:
-            float(value)
-        except ValueError:
-            bad += 1
-            first = first or (row, value)
-    if first is None:
-        return f"The {what}, {where}, holds numbers stored as text. Hint: convert it to numbers."
-    return (
-        f"The {what}, {where}, must hold numbers: {bad} of {len(values)} values do not, the first "
-        f"in row {first[0]}: {_quote(first[1])}."
-    )
-
-
-def write_table(table: pa.Table, path: Path, separator: str | None = None) -> None:
-    """Write a table in the format its name asks for, compressed where it ends in .gz."""
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-    from pyarrow import feather, parquet
-
-    endings = [s.lower() for s in path.suffixes[-2:]]
-    kind = endings[-1] if endings else ""
-    if kind in (".parquet", ".pq"):
-        parquet.write_table(table, str(path))
-    elif kind in (".feather", ".arrow"):
-        feather.write_feather(table, str(path))
-    elif kind in (".csv", ".tsv", ".txt", ".gz"):
-        separator = separator or ("\t" if ".tsv" in endings else ",")
-        packed = "gzip" if kind == ".gz" else None
-        options = arrow_csv.WriteOptions(delimiter=separator, quoting_style="needed")
-        with pa.output_stream(str(path), compression=packed) as stream:
-            arrow_csv.write_csv(table, stream, options)
-    else:
-        raise TableError(
-            f"{_name(path)} must end in .csv, .tsv, .csv.gz, .parquet or .feather, so that its "
-            "format is known."
-        )
-
-
 def _sniff(lines: Sequence[str], path: Path) -> str:
     """The separator that splits the lines into the most fields, equally many in each."""
     best, most = ",", 1
@@ -442,30 +357,6 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
         folded.setdefault(candidate.casefold().strip()[:200], candidate)
     close = difflib.get_close_matches(name.casefold().strip()[:200], folded, n=1, cutoff=0.6)
     return folded[close[0]] if close else None
-
-
-def sorted_categories(table: pa.Table) -> pa.Table:
-    """Text columns as categories in alphabetical order, whatever the order of the rows."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    columns = {}
-    for name in table.column_names:
-        column = table.column(name)
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            column = column.dictionary_encode()
-        if pa.types.is_dictionary(column.type):
-            whole = column.unify_dictionaries().combine_chunks()
-            if isinstance(whole, pa.ChunkedArray):
-                whole = whole.chunk(0)
-            labels = whole.dictionary
-            order = pc.sort_indices(labels)
-            rank = np.empty(len(labels), dtype=np.int32)
-            rank[order.to_numpy()] = np.arange(len(labels), dtype=np.int32)
-            indices = pc.take(pa.array(rank), whole.indices)
-            column = pa.DictionaryArray.from_arrays(indices, labels.take(order))
-        columns[name] = column
-    return pa.table(columns)
 
 
 def missing_values(column: pa.ChunkedArray) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from .markup import Html, asset, csv_link, element, json_block, label, page, tab
 from .notes import limits, method
 from .sections import cards, density_chart, facts, figures, footer, gains_table, software
 from .svg import Chart, legend
+from .text import fixed
 
 if TYPE_CHECKING:
     from ..auditing import Audit
@@ -282,7 +283,7 @@ def _panel(
     found: list[tuple[str, Any]] = [("R²", with_margin(point.r2, half))]
     for m in audit.measures:
         ends = f"{m.interval[0]:.3f} to {m.interval[1]:.3f}"
-        found.append((m.criterion.capitalize(), f"{m.value:.3f} ({ends})"))
+        found.append((m.criterion.capitalize(), f"{fixed(m.value, 3)} ({ends})"))
     found.append(("Largest gap in mean score", number(audit.disparities.mean_score_gap, 3)))
     heading = f"Model {k + 1} of {len(path)}: {_weight_name(point.fairness_weight)}"
     chart = density_chart(sample, grid, height=240, title=f"Scores by group, model {k + 1}")
@@ -312,7 +313,7 @@ def _points_table(path: FairnessPath, audits: Sequence[Audit]) -> Html:
             f"{point.fairness_weight:.4g}",
             f"{point.r2:.4f} ± {point.r2_interval[1] - point.r2:.4f}",
             *(
-                f"{m.value:.4f} ({m.interval[0]:.4f} to {m.interval[1]:.4f})"
+                f"{fixed(m.value)} ({m.interval[0]:.4f} to {m.interval[1]:.4f})"
                 for m in map(point.measure, CRITERIA)
             ),
             note,

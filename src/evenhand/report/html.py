@@ -23,7 +23,7 @@ from .sections import (
     provenance,
 )
 from .svg import legend
-from .text import grade
+from .text import accuracy, fixed, grade
 
 if TYPE_CHECKING:
     from ..auditing import Audit, AuditSet
@@ -112,14 +112,12 @@ def _group_count(audit: Audit) -> Html:
 
 
 def _audit_sections(audit: Audit, level: str = "h2", prefix: str = "") -> list[Html]:
-    accuracy = ""
-    if audit.r2 == audit.r2:
-        accuracy = f" The score explains {100 * audit.r2:.1f}% of the variance of the outcome (R²)."
+    words = f" {accuracy(audit.r2)}" if audit.r2 == audit.r2 else ""
     return [
         element(
             "section",
             element(level, "In short"),
-            element("p", headline(audit), accuracy, class_="lead"),
+            element("p", headline(audit), words, class_="lead"),
             cards(audit),
         ),
         element("section", element(level, "In pictures"), figures(audit)),
@@ -141,7 +139,7 @@ def comparison_table(audits: AuditSet) -> Html:
             label(name, 80),
             number(audit.r2),
             *(
-                f"{m.value:.4f} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
+                f"{fixed(m.value)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
                 for m in audit.measures
             ),
         ]
@@ -200,7 +198,7 @@ def compact(audit: Audit) -> Html:
     rows = [
         [
             m.criterion,
-            f"{m.value:.4f}",
+            fixed(m.value),
             f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
             GRADES[grade(m)],
         ]
@@ -226,7 +224,7 @@ def compact_set(audits: AuditSet) -> Html:
             label(name, 80),
             number(audit.r2),
             *(
-                f"{m.value:.4f} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
+                f"{fixed(m.value)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
                 for m in audit.measures
             ),
         ]

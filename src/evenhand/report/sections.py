@@ -15,7 +15,7 @@ from .curves import Sample, calibration, density, grid_over, number, sample_of, 
 from .markup import Html, csv_link, element, escape, join, label, table
 from .notes import GRADES, PHRASES, QUESTIONS
 from .svg import Chart, legend
-from .text import grade, p_text, verdict
+from .text import fixed, grade, p_text, verdict
 
 if TYPE_CHECKING:
     from ..auditing import Audit
@@ -58,7 +58,7 @@ def _card(measure: Measure, top: float, audit: Audit) -> Html:
         gauge(measure.value, measure.interval, top),
         element(
             "p",
-            element("b", f"{measure.value:.3f}"),
+            element("b", fixed(measure.value, 3)),
             f" ({100 * audit.confidence_level:g}% interval {measure.interval[0]:.3f} to "
             f"{measure.interval[1]:.3f})",
         ),
@@ -161,7 +161,7 @@ def measure_table(audit: Audit, filename: str = "measures.csv") -> Html:
     rows = [
         [
             m.criterion,
-            f"{m.value:.4f}",
+            fixed(m.value),
             f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
             f"{m.stderr:.4f}",
             p_text(m.p_value),

@@ -54,6 +54,20 @@ def verdict(measure: Measure) -> str:
     return f"is {size} violated: {found}{p}."
 
 
+def accuracy(r2: float) -> str:
+    """R² in a sentence."""
+    if r2 <= 0:
+        return (
+            f"The score predicts the target no better than the target's mean would (R² {r2:.3f})."
+        )
+    return f"The score explains {100 * r2:.1f}% of the variance of the target (R²)."
+
+
+def fixed(value: float, places: int = 4) -> str:
+    """A number to so many places, without "-0.0000"."""
+    return f"{round(value, places) + 0.0:.{places}f}"
+
+
 def describe(audit: Audit) -> str:
     """The paragraph and the tables behind ``str(audit)``."""
     known = audit.n_rows - audit.n_unknown
@@ -68,9 +82,7 @@ def describe(audit: Audit) -> str:
             "group and are left out."
         )
     if not math.isnan(audit.r2):
-        lines.append(
-            f"The score explains {100 * audit.r2:.1f}% of the variance of the target (R²)."
-        )
+        lines.append(accuracy(audit.r2))
     lines.append("")
     lines += [f"{_NAMES[m.criterion]} {verdict(m)}" for m in audit.measures]
     lines.append("")
@@ -80,7 +92,7 @@ def describe(audit: Audit) -> str:
         [
             [
                 m.criterion,
-                f"{m.value:.4f}",
+                fixed(m.value),
                 f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
                 p_text(m.p_value),
                 m.chosen,
@@ -115,7 +127,7 @@ def describe_set(audits: AuditSet) -> str:
     rows = []
     for name, audit in zip(short_names(list(audits), 40), audits.values(), strict=True):
         cells = [
-            f"{m.value:.4f} ({m.interval[0]:.3f} to {m.interval[1]:.3f})" for m in audit.measures
+            f"{fixed(m.value)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})" for m in audit.measures
         ]
         rows.append([name, f"{audit.r2:.4f}", *cells])
     percent = f"{100 * next(iter(audits.values())).confidence_level:g}%"

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .report.curves import clean, number, short_names, with_margin
-from .report.text import grade, p_text, verdict
-from .tabular import TableError
+from ..report.curves import clean, number, short_names, with_margin
+from ..report.text import accuracy, fixed, grade, p_text, verdict
+from ..tabular import TableError
 
 if TYPE_CHECKING:
-    from .auditing import Audit, AuditSet
-    from .frontier import FairnessPath
+    from ..auditing import Audit, AuditSet
+    from ..frontier import FairnessPath
 
 # Exit codes, as --help lists them.
 LIMIT_MISSED, BAD_INPUT, BUG = 1, 2, 3
@@ -137,16 +137,16 @@ def show_audit(audit: Audit, title: str) -> None:
     unknown = f" ({audit.n_unknown:,} more without a known group)" if audit.n_unknown else ""
     say(f"{title}: {known:,} rows{unknown}, {len(audit.labels)} groups of {name}", "bold")
     if audit.r2 == audit.r2:
-        say(f"The score explains {100 * audit.r2:.1f}% of the variance of the target (R²).")
+        say(accuracy(audit.r2))
     say("")
     for m in audit.measures:
-        name = Text(m.criterion.capitalize() + " ", style=f"bold {_COLORS[grade(m)]}")
-        _print(name + Text(verdict(m)))
+        start = Text(m.criterion.capitalize() + " ", style=f"bold {_COLORS[grade(m)]}")
+        _print(start + Text(verdict(m)))
     percent = f"{100 * audit.confidence_level:g}%"
     rows = [
         [
             m.criterion,
-            f"{m.value:.4f}",
+            fixed(m.value),
             f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
             p_text(m.p_value),
         ]
@@ -186,7 +186,7 @@ def show_set(audits: AuditSet) -> None:
     rows = []
     for name, audit in zip(short_names(list(audits), 40), audits.values(), strict=True):
         cells = [
-            f"{m.value:.4f} ({m.interval[0]:.3f} to {m.interval[1]:.3f})" for m in audit.measures
+            f"{fixed(m.value)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})" for m in audit.measures
         ]
         rows.append([name, number(audit.r2), *cells])
     show_table([audits.kind, "R²", *criteria], rows)

@@ -1,0 +1,1 @@
+"""What each command does between its options and its output."""

@@ -1,0 +1,243 @@
+"""Files → the columns a command needs, by their role."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..encoding import Column, encode, fit_columns
+from ..report.curves import clean, short_names
+from ..tabular import Source, TableError, open_table, read_table
+from .columns import numbers, plain_text
+from .terminal import note
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Vector = NDArray[np.float64]
+
+
+@dataclass
+class Rows:
+    """Columns of a file that a command needs, by their role.
+
+    Attributes
+    ----------
+    source : Source
+    y, weight : (n,) arrays or None
+    groups : pyarrow Table
+        The sensitive columns.
+    scores : dict of name → (n,) array
+    target, sensitive : names
+    dropped : int
+        Rows left out because a number was missing.
+    table : pyarrow Table or None
+        The features, for training.
+    """
+
+    source: Source
+    y: Vector | None
+    weight: Vector | None
+    groups: pa.Table
+    target: str | None
+    sensitive: list[str]
+    scores: dict[str, Vector] = field(default_factory=dict)
+    dropped: int = 0
+    table: pa.Table | None = None
+    columns: list[Column] = field(default_factory=list)
+    X: Vector | None = None
+
+    def source_facts(self) -> dict[str, Any]:
+        """For the report."""
+        facts: dict[str, Any] = {
+            "File": f"{self.source.path.name} ({self.source.describe()})",
+            "Target": clean(self.target) if self.target else "none",
+        }
+        if self.scores:
+            facts["Prediction"] = ", ".join(short_names(list(self.scores), 60))
+        if self.weight is not None:
+            facts["Weights"] = "given"
+        if self.dropped:
+            facts["Rows left out"] = f"{self.dropped:,} for lack of a target, score or weight"
+        return facts
+
+
+def load_scores(
+    file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
+    weight: str | None, separator: str | None, drop_missing: bool, key: str | None = None,
+) -> Rows:  # fmt: skip
+    """The columns an audit needs, and nothing else."""
+    source = open_table(file, separator)
+    roles = {"--target": target, "--weight": weight, "--id": key}
+    wanted = [source.resolve(name, option) for option, name in roles.items() if name is not None]
+    wanted += [source.resolve(name, "--prediction") for name in predictions]
+    sensitive = list(dict.fromkeys(source.resolve(name, "--sensitive") for name in sensitive))
+    table = read_table(source, [*wanted, *sensitive])
+    return _rows(source, table, target, weight, predictions, sensitive, drop_missing)
+
+
+def _rows(
+    source: Source, table: pa.Table, target: str | None, weight: str | None,
+    predictions: Sequence[str], sensitive: list[str], drop_missing: bool,
+) -> Rows:  # fmt: skip
+    used = {}
+    if target is not None:
+        used["target"] = (target, numbers(table, target, source.path, "target"))
+    if weight is not None:
+        used["weight"] = (weight, numbers(table, weight, source.path, "weight"))
+    for name in predictions:
+        used[f"prediction {name}"] = (name, numbers(table, name, source.path, "prediction"))
+    absent = np.zeros(table.num_rows, dtype=bool)
+    for what, (name, values) in used.items():
+        gaps = np.isnan(values)
+        if gaps.any() and not drop_missing:
+            raise TableError(
+                f"The {what.split()[0]}, column {clean(name)[:60]!r}, is missing in "
+                f"{int(gaps.sum()):,} of {len(gaps):,} rows, the first being row "
+                f"{int(gaps.argmax()) + 1}. Hint: leave these rows out with --drop-missing."
+            )
+        absent |= gaps
+    for name in sensitive:
+        if table.column(name).null_count == table.num_rows:
+            raise TableError(
+                f"--sensitive {clean(name)[:60]!r} has no values at all, so there are no groups."
+            )
+    keep = slice(None)
+    if absent.any():
+        if absent.all():
+            raise TableError("No row is left once those with missing numbers are left out.")
+        keep = ~absent  # type: ignore[assignment]
+        table = table.filter(keep)
+        note(f"{int(absent.sum()):,} rows without a target, score or weight are left out.")
+    pick = {what: values[keep] for what, (_, values) in used.items()}
+    return Rows(
+        source, pick.get("target"), pick.get("weight"), plain_text(table.select(sensitive)), target,
+        sensitive,
+        {name: pick[f"prediction {name}"] for name in predictions}, int(absent.sum()), table,
+    )  # fmt: skip
+
+
+def load_models(
+    files: Sequence[Path], predictions: Sequence[str], target: str | None,
+    sensitive: Sequence[str], weight: str | None, key: str | None, separator: str | None,
+) -> tuple[Rows, dict[str, Vector]]:  # fmt: skip
+    """Scores of each model on the rows of the first file."""
+    if len(files) > 1 and len(predictions) > 1:
+        raise TableError(
+            "Give either several files with one --prediction column, or one file with several."
+        )
+    if len(files) * len(predictions) < 2:
+        raise TableError(
+            "There is one model only. Hint: give a second file, or a second --prediction column; "
+            "for one model use 'evenhand audit'."
+        )
+    first = load_scores(files[0], predictions, target, sensitive, weight, separator, False, key)
+    if len(files) == 1:
+        return first, first.scores
+    name = predictions[0]
+    scores = {}
+    for path, label in zip(files, _model_names(files), strict=True):
+        if path == files[0]:
+            scores[label] = first.scores[name]
+        else:
+            scores[label] = _matched(first, path, name, target, key, separator)
+    first.scores = scores
+    return first, scores
+
+
+def _model_names(files: Sequence[Path]) -> tuple[str, ...]:
+    names = [path.name.split(".")[0] or path.name for path in files]
+    if len(set(names)) < len(names):
+        names = [str(path) for path in files]
+    return short_names(names, 60)
+
+
+def _matched(
+    first: Rows, path: Path, prediction: str, target: str | None, key: str | None,
+    separator: str | None,
+) -> Vector:  # fmt: skip
+    """The scores of another file, in the order of the first one's rows."""
+    source = open_table(path, separator)
+    columns = [source.resolve(prediction, "--prediction")]
+    columns += [source.resolve(key, "--id")] if key else []
+    columns += [target] if target in source.names and target is not None else []
+    table = read_table(source, columns)
+    scores = numbers(table, prediction, path, "prediction")
+    if np.isnan(scores).any():
+        raise TableError(f"The prediction is missing in some rows of {str(path)!r}.")
+    assert first.table is not None
+    n = first.table.num_rows
+    if key is not None:
+        mine, theirs = (t.column(key).to_pylist() for t in (first.table, table))
+        place = {value: row for row, value in enumerate(theirs)}
+        if len(place) < len(theirs) or len(set(mine)) < len(mine):
+            raise TableError(f"--id {key!r} must name each row once; some values are repeated.")
+        absent = [value for value in mine if value not in place]
+        if absent:
+            raise TableError(
+                f"{len(absent):,} rows of the first file are not in {str(path)!r}, such as {key} "
+                f"{absent[0]!r}."
+            )
+        order = np.array([place[value] for value in mine])
+    elif len(scores) != n:
+        raise TableError(
+            f"{str(path)!r} has {len(scores):,} rows and the first file {n:,}: they must be the "
+            "same rows. Hint: match them by a column with --id."
+        )
+    else:
+        order = np.arange(n)
+    if target in table.column_names and first.y is not None and target is not None:
+        theirs_y = numbers(table, target, path, "target")[order]
+        if not np.allclose(theirs_y, first.y, rtol=1e-6, atol=0, equal_nan=True):
+            raise TableError(
+                f"The targets in {str(path)!r} are not those of the first file, so the rows "
+                "differ. Hint: if only their order does, match them by a column with --id."
+            )
+    return scores[order]
+
+
+def load_training(
+    file: Path, target: str, sensitive: Sequence[str], weight: str | None, drop: Sequence[str],
+    separator: str | None, drop_missing: bool,
+) -> Rows:  # fmt: skip
+    """Target, groups and every other column as a feature."""
+    source = open_table(file, separator)
+    source.resolve(target, "--target")
+    if weight is not None:
+        source.resolve(weight, "--weight")
+    sensitive = list(dict.fromkeys(source.resolve(name, "--sensitive") for name in sensitive))
+    if target in sensitive:
+        raise TableError(f"--target and --sensitive both name {target!r}.")
+    for name in drop:
+        if name not in source.names:
+            source.resolve(name, "--drop")
+    features = [n for n in source.names if n not in {target, weight, *sensitive, *drop}]
+    for name in features:
+        if features.count(name) > 1:
+            raise TableError(
+                f"{str(file)!r} has {features.count(name)} columns named {clean(name)[:60]!r}. "
+                "Hint: rename one of them, or leave them out with --drop."
+            )
+    if not features:
+        raise TableError(f"{str(file)!r} has no column left to use as a feature.")
+    table = read_table(source, [target, *sensitive, *([weight] if weight else []), *features])
+    rows = _rows(source, table, target, weight, [], sensitive, drop_missing)
+    assert rows.table is not None
+    rows.columns = fit_columns(rows.table, features)
+    rows.columns += [Column(n, "left out", reason="it is sensitive") for n in sensitive]
+    rows.columns += [
+        Column(n, "left out", reason="--drop says so") for n in dict.fromkeys(drop)
+        if n not in (target, weight, *sensitive)
+    ]  # fmt: skip
+    rows.X, _ = encode(rows.table, rows.columns)
+    if not rows.X.shape[1]:
+        raise TableError(
+            "No column can be used as a feature: "
+            + " ".join(c.describe() for c in rows.columns[:5])
+        )
+    return rows
