@@ -28,12 +28,13 @@ from pathlib import Path
 from typing import Any
 
 # Before NumPy is loaded: workers are processes, and each takes one core.
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
+for _name in ("OMP", "OPENBLAS", "MKL", "EVENHAND"):
+    os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
 
 import numpy as np  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
+from evenhand.classifiers.adaptive import Adaptive  # noqa: E402
 from evenhand.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY  # noqa: E402
 from evenhand.information import estimate_entropies, get_estimator  # noqa: E402
 from evenhand.sensitive import resolve_groups  # noqa: E402
@@ -149,6 +150,8 @@ def load(name: str, quick: bool) -> Data:
 def measure(s: Vector, y: Vector, a: NDArray[Any], estimator: Any) -> dict[str, float]:
     """The three normalized criteria of a score by one estimator, given by name or as it is."""
     groups = resolve_groups(a, n_rows=len(s))
+    if estimator == "auto":
+        estimator = Adaptive()
     found = estimate_entropies(CRITERIA.values(), y, s, groups, get_estimator(estimator))
     return {name: found.normalized(criterion) for name, criterion in CRITERIA.items()}
 

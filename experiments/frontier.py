@@ -28,7 +28,7 @@ from methods import ATTRIBUTE, METHODS, Method
 THRESHOLDS = (0.10, 0.05, 0.01)
 TITLES = {"fourier": "logistic on Fourier features", "knn": "nearest neighbors", "auto": "auto"}
 # Halvings of the bracket around a threshold; strengths are then known to a few percent.
-N_REFINE = 5
+N_REFINE = 6
 
 
 def estimators(quick: bool) -> tuple[str, ...]:
@@ -93,8 +93,13 @@ def refine(dataset: str, quick: bool, method: str, criterion: str, cache: Path) 
     return {"strengths": np.array(out)}
 
 
-def points(setting: Setting, dataset: str, methods: list[Method]) -> list[dict[str, Any]]:
-    """All points of some methods: the sweep, then the strengths that just meet the thresholds."""
+def points(
+    setting: Setting,
+    dataset: str,
+    methods: list[Method],
+    criteria: tuple[str, ...] = ("independence", "separation"),
+) -> list[dict[str, Any]]:
+    """All points of some methods: the sweep, and the strengths that just meet the thresholds."""
     quick, cache = setting.quick, setting.cache
     sweep = [(dataset, quick, m.name, v) for m in methods for v in m.sweep(quick)]
     run_all(setting, fit_point, sweep, f"{dataset}: fits")
@@ -105,7 +110,7 @@ def points(setting: Setting, dataset: str, methods: list[Method]) -> list[dict[s
         (dataset, quick, m.name, criterion, cache)
         for m in methods
         if m.continuous
-        for criterion in ("independence", "separation")
+        for criterion in criteria
     ]
     found = run_all(setting, refine, todo, f"{dataset}: strengths at the thresholds")
     units = [(unit, "sweep") for unit in sweep]

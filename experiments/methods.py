@@ -62,14 +62,14 @@ def _grid(low: float, high: float, count: int, *first: float) -> tuple[float, ..
     return (*first, *(float(f"{v:.4g}") for v in np.geomspace(low, high, count)))
 
 
-WEIGHTS = _grid(0.02, 200, 21, 0.0)
-PAIR_WEIGHTS = _grid(0.01, 1e4, 21, 0.0)
+WEIGHTS = _grid(0.02, 200, 13, 0.0)
+PAIR_WEIGHTS = _grid(0.01, 1e4, 13, 0.0)
 FEW_WEIGHTS = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
-SHARES = (1.0, *(float(f"{v:.4g}") for v in np.geomspace(0.7, 1e-3, 20)), 0.0)
-STEPS = tuple(float(f"{v:.4g}") for v in np.linspace(0, 1, 22))
-GAPS = tuple(float(f"{v:.4g}") for v in np.geomspace(0.6, 0.01, 10))
-BOUNDS = tuple(float(f"{v:.4g}") for v in np.geomspace(2.0, 0.2, 8))
-N_GRID = 12
+SHARES = (1.0, *(float(f"{v:.4g}") for v in np.geomspace(0.7, 1e-3, 12)), 0.0)
+STEPS = tuple(float(f"{v:.4g}") for v in np.linspace(0, 1, 14))
+GAPS = tuple(float(f"{v:.4g}") for v in np.geomspace(0.6, 0.01, 8))
+BOUNDS = tuple(float(f"{v:.4g}") for v in np.geomspace(2.0, 0.2, 6))
+N_GRID = 9
 
 
 def _fair(criterion: str, **options: Any) -> Callable[[float], Any]:
@@ -100,6 +100,7 @@ def _post(criterion: str, kind: str) -> Callable[[float], Any]:
         criterion=criterion,
         fairness_weight=weight,
         group_features=kind,
+        random_state=SEED,
     )
 
 
@@ -168,7 +169,19 @@ POSTPROCESSED = [
     Method("post-processed-sep, attribute", _post("separation", "attribute"), WEIGHTS, PINK, "p",
            "-", ATTRIBUTE, True),
 ]  # fmt: skip
-METHODS = {m.name: m for m in [*PAPER, *NESTED, *OURS, *PEERS, *NEEDING, *POSTPROCESSED]}
+SUFFICIENCY = [
+    Method("LSPC-suf-linear", _fair("sufficiency", classifier="lspc", basis="linear"), WEIGHTS,
+           SKY, "v", ":"),
+    Method("LSPC-suf-quad", _fair("sufficiency", classifier="lspc"), WEIGHTS, BLUE, "v"),
+    Method("evenhand-suf", _fair("sufficiency"), WEIGHTS, BLACK, "o", ours=True),
+    Method("evenhand-suf + posterior", _fair("sufficiency", group_features="posterior"), WEIGHTS,
+           PINK, "o", ours=True),
+    Method("evenhand-suf + attribute", _fair("sufficiency", group_features="attribute"), WEIGHTS,
+           ORANGE, "o", "--", ATTRIBUTE, True),
+]  # fmt: skip
+METHODS = {
+    m.name: m for m in [*PAPER, *NESTED, *OURS, *PEERS, *NEEDING, *POSTPROCESSED, *SUFFICIENCY]
+}
 
 
 def available(methods: list[Method]) -> list[Method]:

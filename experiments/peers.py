@@ -15,7 +15,7 @@ from sklearn.linear_model import Ridge
 class GridSearchLoss:
     """GridSearch over the multipliers of bounded group loss; the strength is the grid point.
 
-    The grid has 12 points, so strengths 0 to 11 give all models that one search fits.
+    The grid has 9 points, so strengths 0 to 8 give all models that one search fits.
     """
 
     def __init__(self, strength: float) -> None:
