@@ -113,7 +113,8 @@ def test_normalized_value_is_nats_over_the_entropy_given(criterion, kind, case):
     assert value == pytest.approx(nats / found.mean[c.given], rel=1e-13)
     assert found.mean[()] == data.groups.entropy
     for condition, rows in found.rows.items():
-        assert found.mean[condition] == np.average(rows.value, weights=data.groups.weight)
+        average = np.average(rows.value, weights=data.groups.weight)
+        assert found.mean[condition] == pytest.approx(average, rel=1e-13)
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 from .criteria import CRITERIA, Condition, get_criterion
 from .information import Entropies, estimate_entropies, get_estimator
-from .measures import Measure, measure, row_terms
+from .measures import Measure, measure
 from .sensitive import Groups
 from .validation import check_column
 
@@ -109,7 +109,8 @@ def _influence(entropies: Entropies, given: Condition, joint: Condition) -> Vect
     h_given, h_joint = entropies.mean[given], entropies.mean[joint]
     if h_given <= 1e-9:
         return np.zeros(entropies.groups.n_known)
-    psi = row_terms(entropies, given) * (h_joint / h_given) - row_terms(entropies, joint)
+    rows = entropies.rows
+    psi = rows[given].influence * (h_joint / h_given) - rows[joint].influence
     return psi / h_given
 
 

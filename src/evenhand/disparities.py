@@ -89,7 +89,8 @@ class _Sums:
         shift = float(values.mean())
         centered = values - shift
         mean = self.mean(centered)
-        return mean + shift, np.maximum(self.mean(centered * centered) - mean * mean, 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):  # scores beyond 1e154 have no variance
+            return mean + shift, np.maximum(self.mean(centered * centered) - mean * mean, 0.0)
 
 
 def summarize_groups(

@@ -99,11 +99,29 @@ def estimate_entropies(
     variables = {"s": groups.take_known(s)}
     if y is not None:
         variables["y"] = groups.take_known(y)
-    rows = estimator.row_losses(variables, needed, groups)
+    # A constant column tells nothing: leave it out, so that constant scores are exactly fair.
+    varying = {name for name, column in variables.items() if column.min() < column.max()}
+    reduced = {c: tuple(name for name in c if name in varying) for c in needed}
+    asked = list(dict.fromkeys(c for c in reduced.values() if c != NOTHING))
+    found = dict(estimator.row_losses(variables, asked, groups)) if asked else {}
+    terms = share_terms(groups)
+    found[NOTHING] = RowLosses(terms, terms, "group shares")
+    rows = {condition: found[reduced.get(condition, condition)] for condition in [NOTHING, *needed]}
     mean = {NOTHING: groups.entropy}
     for condition in needed:
-        mean[condition] = float(np.average(rows[condition].value, weights=groups.weight))
-    return Entropies(mean, dict(rows), groups)
+        # Neighbor estimates of an entropy near zero can fall below it.
+        average = float(np.average(rows[condition].value, weights=groups.weight))
+        mean[condition] = max(average, 0.0) if reduced[condition] else groups.entropy
+    return Entropies(mean, rows, groups)
+
+
+def share_terms(groups: Groups) -> NDArray[np.float64]:
+    """Per-row terms of H(A): −log P(aᵢ), or its expectation under membership probabilities."""
+    surprise = -np.log(groups.shares)
+    if groups.codes is not None:
+        return surprise[groups.codes]
+    assert groups.probabilities is not None
+    return groups.probabilities @ surprise
 
 
 def _measure(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from .criteria import CRITERIA, NOTHING, Criterion
+from .criteria import CRITERIA, Criterion
 from .information import Entropies
 
 Vector = NDArray[np.float64]
@@ -76,8 +76,8 @@ def measure(
     if given <= 1e-9:
         stderr = 0.0
     else:
-        l_given = row_terms(entropies, criterion.given)
-        l_joint = row_terms(entropies, criterion.joint)
+        l_given = entropies.rows[criterion.given].influence
+        l_joint = entropies.rows[criterion.joint].influence
         psi = (l_given * (joint / given) - l_joint) / given
         stderr = _standard_error(psi, groups.weight, n_boot, random_state)
     z = float(ndtri(0.5 + confidence_level / 2))
@@ -88,18 +88,6 @@ def measure(
         criterion.name, value, nats, given, stderr, interval, p_value, estimator, chosen,
         groups.n_known, groups.n_effective,
     )  # fmt: skip
-
-
-def row_terms(entropies: Entropies, condition: tuple[str, ...]) -> Vector:
-    """Per-row terms of H(A | condition); −log P(aᵢ) for H(A)."""
-    if condition != NOTHING:
-        return entropies.rows[condition].influence
-    groups = entropies.groups
-    surprise = -np.log(groups.shares)
-    if groups.codes is not None:
-        return surprise[groups.codes]
-    assert groups.probabilities is not None
-    return groups.probabilities @ surprise
 
 
 def _standard_error(psi: Vector, weight: Vector | None, n_boot: int, random_state: Any) -> float:

@@ -71,6 +71,10 @@ def with_score(rows: Rows, s: NDArray[np.float64]) -> Rows:
 def standardizer(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[float, float]:
     """Weighted mean and reciprocal spread; the reciprocal is 0 for a constant column."""
     mean, variance = get_kernels().mean_variance(values, weight)
+    if not np.isfinite(variance):  # squares beyond the largest float
+        size = float(np.abs(values).max())
+        mean, scale = standardizer(values / size, weight)
+        return mean * size, scale / size
     spread = float(np.sqrt(variance))
     # A spread at the level of rounding in the mean is no spread.
     if not spread > 1e-13 * abs(mean):

@@ -1,0 +1,265 @@
+"""The audit as a whole: values, errors, words, forms of input, refusals."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import evenhand as eh
+from evenhand.criteria import CRITERIA
+from evenhand.information import estimate_entropies, get_estimator
+from evenhand.sensitive import resolve_groups
+
+
+@pytest.fixture(scope="module")
+def data():
+    return eh.datasets.make_bivariate_normal(3000, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def audit(data):
+    return eh.audit(data.y, data.s, sensitive_features=data.a, estimator="logistic")
+
+
+@pytest.mark.parametrize("name", list(CRITERIA))
+def test_measures_agree_with_the_single_functions(data, audit, name):
+    measure = getattr(audit, name)
+    single = getattr(eh, name)
+    options = {"sensitive_features": data.a, "estimator": "logistic"}
+    assert measure.value == pytest.approx(single(data.y, data.s, **options))
+    assert measure.nats == pytest.approx(single(data.y, data.s, normalize=False, **options))
+    assert measure.value == pytest.approx(measure.nats / measure.normalizer)
+    assert measure.interval[0] <= measure.value <= measure.interval[1]
+    assert measure.n == 3000
+    assert float(measure) == measure.value
+    truth = data.truth.value(name)
+    assert abs(measure.value - truth) < 4 * measure.stderr
+
+
+def test_chain_rule(audit):
+    """I(S;A) + I(Y;A|S) = I(Y;A) + I(S;A|Y) = I(S,Y;A), in nats."""
+    joint = audit.independence.nats + audit.sufficiency.nats
+    target = audit.independence.normalizer - audit.separation.normalizer
+    assert joint == pytest.approx(target + audit.separation.nats)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_standard_errors_match_the_bootstrap(data, weighted):
+    w = np.random.default_rng(0).exponential(1.0, 3000) if weighted else None
+    options = {"sensitive_features": data.a, "sample_weight": w, "estimator": "logistic"}
+    plain = eh.audit(data.y, data.s, **options)
+    boot = eh.audit(data.y, data.s, n_boot=2000, random_state=0, **options)
+    again = eh.audit(data.y, data.s, n_boot=2000, random_state=0, **options)
+    for a, b, c in zip(plain.measures, boot.measures, again.measures, strict=True):
+        assert a.value == b.value
+        assert b.stderr == pytest.approx(a.stderr, rel=0.08)
+        assert b.stderr == c.stderr
+
+
+def test_standard_errors_match_the_spread_over_samples():
+    scenario = eh.datasets.random_scenario("bivariate_normal", 3)
+    found = {name: [] for name in CRITERIA}
+    for seed in range(60):
+        y, s, a = scenario.sample(1000, seed)
+        audit = eh.audit(y, s, sensitive_features=a, estimator="logistic")
+        for m in audit.measures:
+            found[m.criterion].append((m.value, m.stderr))
+    for values in found.values():
+        value, stderr = np.array(values).T
+        assert stderr.mean() == pytest.approx(value.std(ddof=1), rel=0.35)
+
+
+def test_influence_of_the_ratio_is_its_derivative(data):
+    """Weight moved onto one row changes the value by its influence."""
+    groups = resolve_groups(data.a, n_rows=3000)
+    criterion = CRITERIA["separation"]
+    found = estimate_entropies([criterion], data.y, data.s, groups, get_estimator("logistic"))
+    given, joint = (found.rows[c].influence for c in (criterion.given, criterion.joint))
+
+    def value(w):
+        return 1 - (w @ joint) / (w @ given)
+
+    w = np.full(3000, 1 / 3000)
+    direction = -w.copy()
+    direction[7] += 1.0
+    step = 1e-6
+    numeric = (value(w + step * direction) - value(w - step * direction)) / (2 * step)
+    h_given, h_joint = given.mean(), joint.mean()
+    analytic = (given[7] * (h_joint / h_given) - joint[7]) / h_given
+    assert numeric == pytest.approx(analytic, rel=1e-6)
+
+
+def test_equal_means_and_unequal_spread_are_found():
+    rng = np.random.default_rng(0)
+    a = np.repeat([0, 1], 1000)
+    y = rng.normal(size=2000)
+    s = rng.normal(size=2000) * np.where(a == 1, 3.0, 1.0)
+    audit = eh.audit(y, s, sensitive_features=a)
+    assert audit.independence.value > 0.1
+    assert audit.independence.p_value < 1e-6
+    assert "strongly violated" in str(audit)
+
+
+def test_fair_scores_read_as_fair():
+    rng = np.random.default_rng(1)
+    y = rng.normal(size=20_000)
+    audit = eh.audit(y, y + rng.normal(size=20_000), sensitive_features=rng.integers(0, 2, 20_000))
+    text = str(audit)
+    assert "violated:" not in text.replace("not clearly violated:", "")
+    for m in audit.measures:
+        assert m.interval[0] == 0.0
+        assert m.p_value > 0.01
+
+
+def test_words_and_tables(audit):
+    text = str(audit)
+    assert "3,000 rows, 2 groups" in text
+    assert "removes" in text
+    assert "95% interval" in text
+    assert "%" in audit.separation.meaning
+    frame = audit.to_frame()
+    assert list(frame["criterion"]) == list(CRITERIA)
+    assert isinstance(audit.to_frame("polars"), pl.DataFrame)
+    groups = audit.groups
+    assert len(groups) == 2
+    assert groups["share"].sum() == pytest.approx(1.0)
+
+
+def test_to_dict_is_json_and_versioned(audit):
+    text = json.dumps(audit.to_dict(), allow_nan=False)
+    back = json.loads(text)
+    assert back["version"] == 1
+    assert back["measures"]["separation"]["value"] == audit.separation.value
+    assert back["groups"]["group"] == ["0", "1"]
+
+
+def test_without_a_target_only_independence(data):
+    audit = eh.audit(None, data.s, sensitive_features=data.a)
+    assert audit.separation is None
+    assert audit.sufficiency is None
+    assert [m.criterion for m in audit.measures] == ["independence"]
+    assert "Separation" not in str(audit)
+    json.dumps(audit.to_dict(), allow_nan=False)
+
+
+def test_several_models(data):
+    scores = {"one": data.s, "two": np.zeros_like(data.s)}
+    audits = eh.audit(data.y, scores, sensitive_features=data.a)
+    assert list(audits) == ["one", "two"]
+    assert len(audits) == 2
+    assert audits["two"].independence.value == 0.0
+    assert audits["two"].separation.value == 0.0
+    # A constant score leaves all that the target tells about the group.
+    assert audits["two"].sufficiency.value > 0.05
+    assert audits["one"].independence.value == pytest.approx(
+        eh.independence(None, data.s, sensitive_features=data.a)
+    )
+    frame = eh.audit(data.y, pd.DataFrame(scores), sensitive_features=data.a).to_frame()
+    assert set(frame["model"]) == {"one", "two"}
+    assert "two" in str(audits)
+    assert set(audits.to_dict()) == {"one", "two"}
+    with pytest.raises(KeyError, match="there are one, two"):
+        audits["three"]
+
+
+def test_several_attributes(data):
+    sex = np.where(np.arange(3000) % 2 == 0, "f", "m")
+    frame = pd.DataFrame({"race": data.a, "sex": sex})
+    crossed = eh.audit(data.y, data.s, sensitive_features=frame)
+    assert crossed.labels == ("0 × f", "0 × m", "1 × f", "1 × m")
+    each = eh.audit(data.y, data.s, sensitive_features=frame, per_attribute=True)
+    assert list(each) == ["race", "sex", "race × sex"]
+    assert each["race"].separation.value > each["sex"].separation.value
+    assert each.to_frame()["attribute"].nunique() == 3
+
+
+def test_unknown_groups_are_counted(data):
+    a = data.a.astype(float)
+    a[:300] = np.nan
+    audit = eh.audit(data.y, data.s, sensitive_features=a)
+    assert audit.n_unknown == 300
+    assert audit.independence.n == 2700
+    assert "300 rows (10.0%) have no known group" in str(audit)
+
+
+def test_weights_and_proxies(data):
+    proxy = eh.Proxy(np.where(data.a[:, None] == [0, 1], 0.9, 0.1), ["x", "y"])
+    soft = eh.audit(data.y, data.s, sensitive_features=proxy, estimator="logistic")
+    hard = eh.audit(data.y, data.s, sensitive_features=data.a, estimator="logistic")
+    assert 0 < soft.independence.value < hard.independence.value
+    w = np.ones(3000)
+    w[:100] = 20.0
+    weighted = eh.audit(data.y, data.s, sensitive_features=data.a, sample_weight=w)
+    assert weighted.independence.n_effective < 3000
+    assert weighted.independence.stderr > hard.independence.stderr
+
+
+@pytest.mark.parametrize("estimator", ["auto", "logistic", "lspc", "knn"])
+def test_hard_inputs(estimator):
+    """Separated groups, y equal to s, duplicated rows, extreme tails: finite, and right."""
+    rng = np.random.default_rng(0)
+    n = 600
+    a = np.repeat([0, 1], n // 2)
+    y = rng.normal(size=n)
+    apart = eh.audit(y, a * 10.0 + rng.random(n), sensitive_features=a, estimator=estimator)
+    floor = 0.75 if estimator == "lspc" else 0.95
+    assert floor < apart.independence.value <= 1.0 + 1e-9
+    assert all(np.isfinite([m.value, m.stderr]).all() for m in apart.measures)
+    same = eh.audit(y, y, sensitive_features=a, estimator=estimator)
+    assert same.separation.value == pytest.approx(0.0, abs=0.02)
+    assert same.sufficiency.value == pytest.approx(0.0, abs=0.02)
+    wild = eh.audit(y, rng.standard_cauchy(n) * 1e100, sensitive_features=a, estimator=estimator)
+    assert all(np.isfinite(m.value) for m in wild.measures)
+
+
+@pytest.mark.filterwarnings("ignore:.*single row:UserWarning")
+def test_many_groups_and_a_tiny_one():
+    rng = np.random.default_rng(0)
+    n = 8000
+    a = rng.integers(0, 40, n)
+    y = rng.normal(size=n)
+    s = y + rng.normal(size=n)
+    many = eh.audit(y, s, sensitive_features=a)
+    assert len(many.groups) == 40
+    assert many.independence.value < 0.02
+    a = np.zeros(n, dtype=int)
+    a[:3] = 1
+    tiny = eh.audit(y, s, sensitive_features=a)
+    assert all(np.isfinite(m.value) for m in tiny.measures)
+
+
+def test_zero_weight_group_is_left_out(data):
+    a = np.where(data.a == 0, "x", "y").astype(object)
+    a[:50] = "z"
+    w = np.where(a == "z", 0.0, 1.0)
+    with pytest.warns(UserWarning, match="'z' has no rows with positive weight"):
+        audit = eh.audit(data.y, data.s, sensitive_features=a, sample_weight=w)
+    assert audit.labels == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"confidence_level": 1.0}, "`confidence_level` must lie between 0 and 1"),
+        ({"n_boot": -1}, "`n_boot` must be nonnegative"),
+        ({"estimator": "magic"}, "`estimator` must be one of auto"),
+        ({"y_pred": {}}, "must hold at least one model"),
+        ({"per_attribute": True}, "several attributes"),
+        ({"y_true": [1.0, 2.0]}, "`y_true` must have one entry per row"),
+        ({"y_pred": "text"}, "`y_pred` must be 1-D"),
+    ],
+)
+def test_refusals(data, change, message):
+    arguments = {"y_true": data.y, "y_pred": data.s, "sensitive_features": data.a, **change}
+    y_true, y_pred = arguments.pop("y_true"), arguments.pop("y_pred")
+    with pytest.raises(ValueError, match=message):
+        eh.audit(y_true, y_pred, **arguments)
+
+
+def test_several_models_with_several_attributes_are_refused(data):
+    scores = {"one": data.s, "two": data.s}
+    attributes = {"a": data.a, "b": data.a}
+    with pytest.raises(ValueError, match="audit one model at a time"):
+        eh.audit(data.y, scores, sensitive_features=attributes, per_attribute=True)
