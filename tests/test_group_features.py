@@ -72,6 +72,34 @@ def test_posterior_of_a_certain_proxy_is_that_of_its_groups(regression):
         np.testing.assert_allclose(columns[0], columns[1], atol=0.02)
 
 
+def test_posterior_weighs_a_proxy_by_probability_and_weight(regression):
+    """As a fit on every row once for each group."""
+    X, _, a = regression
+    w = np.random.default_rng(0).uniform(0.1, 5.0, len(a))
+    w /= w.mean()
+    table = 0.7 * np.eye(3)[a] + 0.1
+    groups = resolve_groups(Proxy(table), n_rows=len(a), sample_weight=w)
+    found = GroupFeatures.fit("posterior", X, X[:, 0], groups, w).transform(X, X[:, 0])
+    model = LogisticRegression(max_iter=1000)
+    scaled = StandardScaler().fit_transform(X)
+    model.fit(np.vstack([scaled] * 3), np.repeat([0, 1, 2], len(a)), (table * w[:, None]).T.ravel())
+    np.testing.assert_allclose(found[:, :2], model.predict_proba(scaled)[:, 1:], atol=2e-3)
+
+
+def test_posterior_is_fitted_on_known_rows(regression):
+    X, _, a = regression
+    labels = np.where(np.arange(len(a)) % 2, a.astype(float), np.nan)
+    known = ~np.isnan(labels)
+    groups = resolve_groups(labels, n_rows=len(a))
+    part = resolve_groups(a[known], n_rows=int(known.sum()))
+    for form in (np.asarray, sparse.csr_array, sparse.csc_array):
+        found, expected = (
+            GroupFeatures.fit("posterior", rows, X[:, 0], g, None).posterior.predict_proba(X)
+            for rows, g in ((form(X), groups), (form(X[known]), part))
+        )
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 def test_rows_of_unknown_group_take_the_shares(regression):
     X, _, a = regression
     labels = a.astype(float)
