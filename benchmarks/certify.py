@@ -57,15 +57,19 @@ SCENARIOS = [
 
 
 def draw(scenario: Scenario, n: int, seed: int):
-    """Groups that differ in the means and spreads of half of the features; a linear target."""
-    law = np.random.default_rng(7)
-    d = scenario.features
-    shift = np.where(np.arange(d) < (d + 1) // 2, law.normal(scale=2.0 / np.sqrt(d), size=d), 0.0)
-    coef = law.normal(size=d) / np.sqrt(d) + 0.7 * np.sign(shift) / np.sqrt(d)
+    """Groups that differ in the means and spreads of the features; a linear target.
+
+    Half of the features carry the group and the target, the rest the target alone; the gap between
+    neighboring groups is 1.2 spreads along the first half, whatever the number of features.
+    """
+    d, k = scenario.features, scenario.groups
+    carries = np.arange(d) < (d + 1) // 2
+    shift = 1.2 * carries / np.sqrt(carries.sum())
+    coef = np.where(carries, 1.0, 0.8) / np.sqrt(d / 2.0)
+    shares = np.arange(k + 1, 1, -1)
     rng = np.random.default_rng(seed)
-    a = rng.choice(scenario.groups, n, p=np.arange(2, 2 + scenario.groups)[::-1]
-                   / np.arange(2, 2 + scenario.groups).sum())  # fmt: skip
-    X = rng.normal(size=(n, d)) * (1.0 + 0.2 * a[:, None]) + 1.2 * a[:, None] * shift
+    a = rng.choice(k, n, p=shares / shares.sum())
+    X = rng.normal(size=(n, d)) * (1.0 + 0.2 * a[:, None]) + a[:, None] * shift
     return X, X @ coef + 0.8 * rng.normal(size=n), a
 
 

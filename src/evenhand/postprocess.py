@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import (
     _num_samples,
     check_consistent_length,
@@ -23,8 +23,9 @@ from sklearn.utils.validation import (
     has_fit_parameter,
 )
 
+from ._group_classifier import classifier_input, fit_group_classifier
 from ._path_fit import make_folds
-from .group_features import GroupFeatures, _fit_posterior, check_kind
+from .group_features import GroupFeatures, check_kind
 from .linear import FairRidge
 from .sensitive import Groups, check_weight, resolve_groups
 from .validation import check_column
@@ -290,50 +291,16 @@ class FairPostprocessor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         )
         if self.group_features == "attribute":
             return self._membership._membership(groups, groups.n_rows)
-        X = self._classifier_input(X)
+        X = classifier_input(self.group_classifier, X)
         p = np.empty((groups.n_rows, groups.n_groups))
         for train, test in folds:
-            p[test] = self._fit_classifier(X, groups, train).predict_proba(_safe_indexing(X, test))
-        self.group_classifier_ = self._fit_classifier(X, groups, np.arange(groups.n_rows))
-        return p
-
-    def _fit_classifier(self, X: Any, groups: Groups, rows: NDArray[np.intp]) -> Any:
-        part = groups.take(rows)
-        if self.group_classifier is None:
-            return _fit_posterior(_safe_indexing(X, rows), part)
-        known = rows if part.known is None else rows[part.known]
-        weight = part.weight
-        if part.codes is not None:
-            labels = part.codes
-        else:
-            # Soft labels: every row once for each group, weighted by its probability.
-            assert part.probabilities is not None
-            k = part.n_groups
-            labels = np.repeat(np.arange(k), len(known))
-            soft = part.probabilities.T.ravel()
-            weight = soft if weight is None else soft * np.tile(weight, k)
-            known = np.tile(known, k)
-        model = clone(self.group_classifier)
-        if weight is None:
-            return model.fit(_safe_indexing(X, known), labels)
-        if not has_fit_parameter(model, "sample_weight"):
-            raise ValueError(
-                "`group_classifier` must accept `sample_weight` in fit, for weights and for "
-                f"proxies; {type(model).__name__} does not."
+            p[test] = fit_group_classifier(self.group_classifier, X, groups, train).predict_proba(
+                _safe_indexing(X, test)
             )
-        return model.fit(_safe_indexing(X, known), labels, sample_weight=weight)
-
-    def _classifier_input(self, X: Any) -> Any:
-        if self.group_classifier is not None:
-            return X
-        try:
-            return check_array(X, accept_sparse="csr", dtype=np.float64)
-        except ValueError as error:
-            raise ValueError(
-                "`X` must be finite numbers for the default group classifier: "
-                f"{error} Hint: pass group_classifier=..., such as a pipeline that encodes "
-                "categories, or use group_features='attribute'."
-            ) from None
+        self.group_classifier_ = fit_group_classifier(
+            self.group_classifier, X, groups, np.arange(groups.n_rows)
+        )
+        return p
 
     def _standardized(self, score: Vector) -> Vector:
         return (score - self.center_) / self.scale_
@@ -402,7 +369,7 @@ class FairPostprocessor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
                 p = self._membership._membership(sensitive_features, _num_samples(X))
             else:
                 assert self.group_classifier_ is not None
-                p = self.group_classifier_.predict_proba(self._classifier_input(X))
+                p = self.group_classifier_.predict_proba(classifier_input(self.group_classifier, X))
         z = self._standardized(score)
         columns = np.column_stack([z, *(np.maximum(z - bend, 0.0) for bend in self.bends_)])
         return ((self.offsets_ + columns @ self.slopes_.T) * p).sum(axis=1)
