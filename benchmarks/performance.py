@@ -71,7 +71,7 @@ def ridge() -> list[dict]:
                 seconds=median(times[name]),
                 peer_seconds=base,
                 evaluations=model.n_evaluations_,
-            )  # fmt: skip
+            )
         )
     return out
 
@@ -104,7 +104,7 @@ def value() -> list[dict]:
         shift = np.random.default_rng(2).standard_normal(n) * 0.02
         moves = iter(range(100))
         # A small move each time, as in a fit, so that a warm start is neither useless nor perfect.
-        seconds, _, (ours, _) = timed(lambda: bound.value_and_grad(s + next(moves) * shift), 7)
+        seconds, _, _ = timed(lambda: bound.value_and_grad(s + next(moves) * shift), 7)
         out.append(
             row(
                 "value",
@@ -114,7 +114,7 @@ def value() -> list[dict]:
                 seconds=seconds,
                 peer_seconds=peer,
                 note=f"values at the start {float(peer_value):.12g}",
-            )  # fmt: skip
+            )
         )
     return out
 
@@ -145,7 +145,7 @@ def bandwidth() -> list[dict]:
                 seconds=seconds,
                 peer_seconds=floor,
                 note=f"copy bandwidth {speed / 1e9:.1f} GB/s, {1e9 * seconds / n:.1f} ns a row",
-            )  # fmt: skip
+            )
         )
     return out
 
@@ -204,7 +204,7 @@ def fairlearn() -> list[dict]:
             ">= 50",
             seconds=seconds,
             peer_seconds=peer_seconds,
-        )  # fmt: skip
+        )
     ]
 
 
@@ -212,7 +212,8 @@ def first() -> list[dict]:
     """The first call of a program, with an empty and with a filled cache of compiled code."""
     program = (
         "import time, numpy as np, evenhand as eh, sklearn.linear_model, scipy.linalg\n"
-        "rng = np.random.default_rng(0); X = rng.normal(size=(500, 5)); a = rng.integers(0, 2, 500)\n"
+        "rng = np.random.default_rng(0); X = rng.normal(size=(500, 5))\n"
+        "a = rng.integers(0, 2, 500)\n"
         "y = X.sum(axis=1) + a; began = time.perf_counter()\n"
         "eh.FairRidge('separation').fit(X, y, sensitive_features=a)\n"
         "first = time.perf_counter(); eh.FairRidge('separation').fit(X, y, sensitive_features=a)\n"
@@ -237,7 +238,7 @@ def first() -> list[dict]:
                     goal,
                     seconds=first_call,
                     note=f"process {total:.2f} s",
-                )  # fmt: skip
+                )
             )
     return out
 
