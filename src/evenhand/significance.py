@@ -342,7 +342,7 @@ class _Scores:
         if weight is not None:
             trust = _smallest_effective(members, weight) ** 2
             trust /= trust + SANDWICH_ROWS**2
-            robust = _sandwich(rows, members, weight, self.mean, share, n_rows)
+            robust = _sandwich(rows, members, weight, self.mean, share, w1)
             self.covariance = (1.0 - trust) * self.covariance + trust * robust
 
 
@@ -384,9 +384,13 @@ def _sandwich(
     weight: NDArray[np.float64],
     mean: NDArray[np.float64],
     share: NDArray[np.float64],
-    counts: NDArray[np.float64],
+    mass: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Σ w² (a − ā)(a − ā)ᵀ ⊗ (φ − φ̄)(φ − φ̄)ᵀ n_c/(n_c − 1), a block of rows at a time."""
+    """Σ w² (a − ā)(a − ā)ᵀ ⊗ (f − f̄)(f − f̄)ᵀ / q, a block of rows at a time.
+
+    q = 1 − 2w/W + Σw²/W² is what estimating the mean of its cell leaves of a row's variance, which
+    makes the sum unbiased in narrow cells; W is `mass`.
+    """
     from ._kernels.significance import feature_matrix
 
     n, g = len(rows.u), share.shape[1]
@@ -394,7 +398,7 @@ def _sandwich(
     # With many groups a regular sample of the rows settles it.
     stride = max(int(n * width**2 // 4e9), 1)
     block = 1 + 2_000_000 // width
-    inflate = np.sqrt(counts / np.maximum(counts - 1.0, 1.0))
+    lost = np.bincount(rows.cell, np.square(weight), len(mass)) / np.square(mass)
     out = np.zeros((width, width))
     for start in range(0, n, block * stride):
         part = slice(start, start + block * stride, stride)
@@ -402,7 +406,9 @@ def _sandwich(
         z = np.ascontiguousarray(rows.z[part])
         u, v = np.ascontiguousarray(rows.u[part]), np.ascontiguousarray(rows.v[part])
         f = feature_matrix(u, v, z, cell, rows.center, rows.slope) - mean[cell]
-        f *= (weight[part] * inflate[cell])[:, None]
+        w = weight[part]
+        left = 1.0 - 2.0 * w / mass[cell] + lost[cell]
+        f *= np.where(left > 1e-9, w / np.sqrt(np.maximum(left, 1e-9)), 0.0)[:, None]
         if members.codes is not None:
             a = -share[cell]
             codes = members.codes[part]
