@@ -38,10 +38,17 @@ Index = NDArray[np.intp]
 # standard deviation: 3e-6 at B = 128 and g = 3, far below the sampling error of 16,000 rows.
 _COARSE_ROWS, _COARSE_BINS = 4096, 64
 _FINE_ROWS, _FINE_BINS = 16384, 128
-_PENALTIES = (3000.0, 600.0, 120.0, 24.0, 5.0, 1.0, 0.2, 0.04)
+_PENALTIES = (15000.0, 3000.0, 600.0, 120.0, 24.0, 5.0, 1.0, 0.2, 0.04)
 # Weak ridge on the terms that smoothing leaves free: keeps separated groups finite.
 _RIDGE = 0.05
 _MAX_PARAMETERS = 420
+# What a rung is judged by: in-sample loss plus this much of its distance to the leave-one-out
+# loss. Slightly below 1, since the bias that a rung too high adds cancels in the mean of the two
+# losses and that of a rung too low does not.
+_CAUTION = 0.9
+# Nats, over all rows, by which splines must beat polynomials, and another coordinate system the
+# first: with some thirty rungs to choose from the best looks better than it is.
+_HANDICAP_SPLINES, _HANDICAP_SYSTEM = 1.0, 2.0
 _N_SPLINES = 14
 _WORDS = {"s": "score", "y": "target"}
 
@@ -73,10 +80,10 @@ class _Rung:
 
 @dataclass(frozen=True)
 class _Estimate:
-    """Mean of both losses by row, the leave-one-out loss behind it, and what was chosen."""
+    """Mean of both losses by row, the mean score of its rungs, and what was chosen."""
 
     value: Array
-    outside: float
+    score: float
     chosen: str
     prior_bias: float
 
@@ -87,7 +94,7 @@ class Adaptive:
     Parameters
     ----------
     temperature : float
-        Rungs are averaged with weights ∝ exp(−n · loss / temperature), where loss is the
+        Rungs are averaged with weights ∝ exp(−n · loss / temperature), where loss is close to the
         leave-one-out loss in nats; towards 0 only the best one counts.
 
     Notes
@@ -139,8 +146,11 @@ class Adaptive:
     def _one(self, name: str, level: Levels, weight: Array, groups: Groups) -> _Estimate:
         cells = gather_one(level, weight, groups)
         rungs = self._climb(cells, (name,), groups.n_effective)
-        share = self._weigh([cells.mean(r.outside) for r in rungs], groups.n_effective)
-        return _summarize(cells, rungs, share, rungs[0], [])
+        scores = [_score(cells, rung, groups.n_effective) for rung in rungs]
+        share = self._weigh(scores, groups.n_effective)
+        bias = _prior_bias(cells, rungs[0])
+        score = float(share @ scores)
+        return _Estimate(score=score, prior_bias=bias, **_summarize(cells, rungs, share, []))
 
     def _two(
         self,
@@ -165,28 +175,24 @@ class Adaptive:
         coarse_bins = min(_COARSE_BINS, bins) if coarse else 0
         cells = gather_two(first, second, center, weight, groups, coarse_bins)
         rungs = self._climb(cells, names, groups.n_effective)
-        constant = rungs[0]
+        bias = _prior_bias(cells, rungs[0])
         # A variable that adds nothing is best left out: either one alone is a rung too.
         alone = [single[name] for name in names]
-        losses = [cells.mean(r.outside) for r in rungs] + [e.outside for e in alone]
-        share = self._weigh(losses, groups.n_effective)
+        scores = [_score(cells, rung, groups.n_effective) for rung in rungs]
+        share = self._weigh(scores + [e.score for e in alone], groups.n_effective)
+        score = float(share @ (scores + [e.score for e in alone]))
         if coarse:
             kept = np.flatnonzero(share[: len(rungs)] > 0.02)
-            cells_before = cells
+            ours, theirs = share[: len(rungs)], share[len(rungs) :]
+            if len(kept):
+                ours = ours[kept] * (ours.sum() / ours[kept].sum())
+            else:
+                ours = ours[kept]
+            share = np.concatenate([ours, theirs])
+            share = share / share.sum()
             cells = gather_two(first, second, center, weight, groups, bins if fine else 0)
             rungs = _refit(cells, names, [rungs[i] for i in kept])
-            if len(kept):
-                total = share[: -len(alone)].sum() / share[kept].sum()
-                share = np.concatenate([share[kept] * total, share[-len(alone) :]])
-            else:
-                share = share[-len(alone) :]
-            share = share / share.sum()
-            prior = cells_before.mean(constant.inside), cells_before.mean(constant.outside)
-        else:
-            prior = cells.mean(constant.inside), cells.mean(constant.outside)
-        found = _summarize(cells, rungs, share, None, alone)
-        bias = prior[0] / (0.5 * (prior[0] + prior[1]))
-        return _Estimate(found.value, found.outside, found.chosen, bias)
+        return _Estimate(score=score, prior_bias=bias, **_summarize(cells, rungs, share, alone))
 
     def _weigh(self, losses: Sequence[float], effective: float) -> Array:
         loss = np.array(losses)
@@ -199,12 +205,12 @@ class Adaptive:
         makers = _designs(cells, names)
         design = _trim(makers[0](), cells.counts.shape[1])
         rungs = [_fit_rung(cells, design, 0, top, 0.0, _RIDGE, None) for top in (0, 1, 2)]
-        best = min(cells.mean(rung.outside) for rung in rungs)
+        best = min(_score(cells, rung, effective) for rung in rungs)
         if best < 0.1:
             # Nearly separated groups: the ridge itself is what keeps the loss up.
             for ridge in (1e-2 * _RIDGE, 1e-4 * _RIDGE):
                 rungs.append(_fit_rung(cells, design, 0, 2, 0.0, ridge, rungs[-1].theta))
-                best = min(best, cells.mean(rungs[-1].outside))
+                best = min(best, _score(cells, rungs[-1], effective))
         theta, start = rungs[2].theta, 0
         for number, make in enumerate(makers):
             if number:
@@ -216,7 +222,7 @@ class Adaptive:
                 rung = _fit_rung(cells, design, number, 99, _PENALTIES[step], _RIDGE, theta)
                 rungs.append(rung)
                 theta = rung.theta
-                tried[step] = cells.mean(rung.outside)
+                tried[step] = _score(cells, rung, effective)
                 own, best = min(tried.values()), min(best, *tried.values())
                 low, high = min(tried), max(tried)
                 if len(tried) > 1 and own > best + slack:
@@ -231,34 +237,35 @@ class Adaptive:
         return rungs + _table(cells)
 
 
+def _score(cells: Cells, rung: _Rung, effective: float) -> float:
+    inside, outside = cells.mean(rung.inside), cells.mean(rung.outside)
+    handicap = _HANDICAP_SPLINES * (rung.top > 2) + _HANDICAP_SYSTEM * (rung.design > 0)
+    return inside + _CAUTION * (outside - inside) + handicap / effective
+
+
+def _prior_bias(cells: Cells, constant: _Rung) -> float:
+    """H(A) of the shares over its own mean of in-sample and leave-one-out loss."""
+    inside, outside = cells.mean(constant.inside), cells.mean(constant.outside)
+    return inside / (0.5 * (inside + outside))
+
+
 def _summarize(
-    cells: Cells,
-    rungs: list[_Rung],
-    share: Array,
-    constant: _Rung | None,
-    alone: Sequence[_Estimate],
-) -> _Estimate:
+    cells: Cells, rungs: list[_Rung], share: Array, alone: Sequence[_Estimate]
+) -> dict[str, Any]:
+    """Average of the rungs' losses by row, and the heaviest one in words."""
     entry = np.zeros(len(cells.weight))
-    outside = 0.0
     for rung, w in zip(rungs, share, strict=False):
         entry += w * 0.5 * (rung.inside + rung.outside)
-        outside += w * cells.mean(rung.outside)
     value = entry[cells.row_entry]
     for estimate, w in zip(alone, share[len(rungs) :], strict=True):
         if w > 1e-3:
             value += w * estimate.value
-        outside += w * estimate.outside
     top = int(np.argmax(share))
-    if top < len(rungs):
-        best = rungs[top]
-        chosen = best.name if best.theta is None else f"{best.name}, {best.terms:.0f} terms"
-    else:
-        chosen = alone[top - len(rungs)].chosen
-    bias = 1.0
-    if constant is not None:
-        plug_in = cells.mean(constant.inside)
-        bias = plug_in / (0.5 * (plug_in + cells.mean(constant.outside)))
-    return _Estimate(value, outside, chosen, bias)
+    if top >= len(rungs):
+        return {"value": value, "chosen": alone[top - len(rungs)].chosen}
+    best = rungs[top]
+    words = best.name if best.theta is None else f"{best.name}, {best.terms:.0f} terms"
+    return {"value": value, "chosen": words}
 
 
 # Bases ------------------------------------------------------------------------------------------

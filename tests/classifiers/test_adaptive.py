@@ -1,0 +1,361 @@
+"""The adaptive estimator: accuracy, invariances, discrete data, and inputs that break others."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtri
+
+from evenhand.classifiers._cells import cut, gather_two, merge_copies, rescore
+from evenhand.classifiers._multinomial import fit
+from evenhand.classifiers.adaptive import Adaptive, _smooth, _spline_table
+from evenhand.criteria import BOTH, SCORE, TARGET
+from evenhand.datasets.synthetic import null_scenario, random_scenario
+from evenhand.estimation import EntropyEstimator
+from evenhand.sensitive import GroupWarning, Proxy, resolve_groups
+
+ALL = (SCORE, TARGET, BOTH)
+
+
+def entropies(s, y, a, weight=None, conditions=ALL):
+    """[H(A|S), H(A|Y), H(A|S,Y)], estimated."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GroupWarning)
+        groups = resolve_groups(a, n_rows=len(s), sample_weight=weight)
+    found = Adaptive().row_losses({"s": s, "y": y}, conditions, groups)
+    for losses in found.values():
+        assert losses.value.shape == losses.influence.shape == (groups.n_known,)
+        assert np.isfinite(losses.value).all()
+        assert losses.chosen
+    return np.array([np.average(found[c].value, weights=groups.weight) for c in conditions])
+
+
+def sample(family, n, seed=0):
+    scenario = random_scenario(family, seed)
+    y, s, a = scenario.sample(n, seed + 1)
+    return s, y, a, scenario
+
+
+def plain(n, seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 2, n)
+    s = rng.normal(size=n) + a
+    return s, 0.5 * s + rng.normal(size=n), a
+
+
+def test_is_an_entropy_estimator():
+    assert isinstance(Adaptive(), EntropyEstimator)
+
+
+def test_temperature_must_be_positive():
+    with pytest.raises(ValueError, match="`temperature` must be positive, got 0"):
+        Adaptive(temperature=0)
+    assert repr(Adaptive(temperature=1.5)) == "Adaptive(temperature=1.5)"
+
+
+@pytest.mark.parametrize(
+    "family", ["bivariate_normal", "student_t", "bimodal", "gamma", "zero_inflated", "rounded"]
+)
+def test_close_to_the_oracle(family):
+    errors, floors = [], []
+    for seed in range(6):
+        s, y, a, scenario = sample(family, 2000, seed)
+        truth = np.array([scenario.truth.entropies[c] for c in ALL])
+        posterior = scenario.log_posteriors(y, s)
+        oracle = [-posterior[c][np.arange(len(a)), a].mean() for c in ALL]
+        errors.append(entropies(s, y, a) - oracle)
+        floors.append(oracle - truth)
+    excess = np.sqrt(np.mean(np.square(errors)))
+    assert excess < 0.8 * np.sqrt(np.mean(np.square(floors)))
+
+
+def test_four_groups():
+    s, y, a, scenario = sample("four_groups", 3000, 3)
+    posterior = scenario.log_posteriors(y, s)
+    oracle = np.array([-posterior[c][np.arange(len(a)), a].mean() for c in ALL])
+    np.testing.assert_allclose(entropies(s, y, a), oracle, atol=0.012)
+
+
+@pytest.mark.parametrize("family", ["bivariate_normal", "bimodal", "zero_inflated"])
+def test_grid_agrees_with_oracle_on_many_rows(family):
+    # Beyond 16,384 rows everything runs on cells; an error of the grid would not shrink with n.
+    s, y, a, scenario = sample(family, 100_000, 2)
+    posterior = scenario.log_posteriors(y, s)
+    oracle = np.array([-posterior[c][np.arange(len(a)), a].mean() for c in ALL])
+    np.testing.assert_allclose(entropies(s, y, a), oracle, atol=1.5e-3)
+
+
+def test_grid_resolves_a_score_that_follows_the_target_closely():
+    rng = np.random.default_rng(0)
+    n = 50_000
+    a = rng.integers(0, 2, n)
+    y = rng.normal(size=n)
+    s = y + 0.02 * (a + rng.normal(size=n))
+    # Given (s, y) only s − y tells, and there the groups are N(0, 1) and N(1, 1): H = 0.5814.
+    grid = np.linspace(-8, 9, 4001)
+    p1, p0 = np.exp(-0.5 * (grid - 1) ** 2), np.exp(-0.5 * grid**2)
+    mix = (p0 + p1) / (p0 + p1).sum()
+    q = p1 / (p0 + p1)
+    exact = float(-(mix * (q * np.log(q) + (1 - q) * np.log(1 - q))).sum())
+    assert entropies(s, y, a)[2] == pytest.approx(exact, abs=0.006)
+
+
+@pytest.mark.parametrize("n", [400, 6000])
+def test_exactly_invariant_to_increasing_maps_relabeling_and_row_order(n):
+    s, y, a = plain(n)
+    base = entropies(s, y, a)
+    np.testing.assert_allclose(entropies(np.exp(s), y**3, a), base, atol=1e-9)
+    np.testing.assert_allclose(entropies(s, y, 1 - a), base, atol=1e-9)
+    order = np.random.default_rng(1).permutation(n)
+    np.testing.assert_allclose(entropies(s[order], y[order], a[order]), base, atol=1e-9)
+    np.testing.assert_allclose(entropies(-s, y, a), base, atol=2e-4)
+
+
+def test_relabeling_three_groups():
+    s, y, a, _ = sample("four_groups", 600, 5)
+    base = entropies(s, y, a)
+    np.testing.assert_allclose(entropies(s, y, (a + 2) % 4), base, atol=1e-4)
+
+
+@given(seed=st.integers(0, 10_000), n=st.integers(20, 120))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_integer_weights_are_repeats(seed, n):
+    rng = np.random.default_rng(seed)
+    s, y, a = plain(n, seed)
+    if len(np.unique(a)) < 2:
+        return
+    weight = rng.integers(1, 4, n)
+    rows = np.repeat(np.arange(n), weight)
+    repeated = entropies(s[rows], y[rows], a[rows])
+    np.testing.assert_allclose(repeated, entropies(s, y, a, weight.astype(float)), atol=1e-6)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    n=st.integers(10, 200),
+    levels=st.sampled_from([2, 3, 7, 1000]),
+    groups=st.integers(2, 5),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_entropies_stay_in_range(seed, n, levels, groups):
+    rng = np.random.default_rng(seed)
+    a = np.concatenate([np.arange(groups), rng.integers(0, groups, n - groups)])
+    s = np.floor(levels * rng.random(n)) + (a == 0)
+    y = rng.normal(size=n) + s
+    found = entropies(s, y, a)
+    shares = np.bincount(a) / n
+    top = -(shares * np.log(shares)).sum()
+    assert (found >= -1e-9).all()
+    assert (found <= top * (1.1 + 4 * groups / n)).all()
+
+
+@pytest.mark.parametrize("n", [2000, 30_000])
+def test_table_of_categorical_data(n):
+    rng = np.random.default_rng(3)
+    s, y = rng.integers(0, 4, n), rng.integers(0, 3, n)
+    p = rng.uniform(0.1, 0.9, (4, 3))[s, y]
+    a = (rng.random(n) < p).astype(int)
+    found = entropies(s.astype(float), y.astype(float), a)
+
+    def plug_in(code):
+        table = np.zeros((code.max() + 1, 2))
+        np.add.at(table, (code, a), 1.0)
+        share = table / table.sum(axis=1, keepdims=True)
+        return -(table * np.log(share)).sum() / n
+
+    exact = [plug_in(s), plug_in(y), plug_in(3 * s + y)]
+    # The plug-in is low by (cells − 1)/2n; the estimate is not.
+    np.testing.assert_allclose(found, exact, atol=8 / n)
+
+
+def test_point_mass_inside_a_continuous_variable():
+    rng = np.random.default_rng(4)
+    n = 4000
+    a = rng.integers(0, 2, n)
+    zero = rng.random(n) < np.where(a == 1, 0.7, 0.3)
+    y = np.where(zero, 0.0, rng.normal(size=n))
+    h = -(0.7 * np.log(0.7) + 0.3 * np.log(0.3))
+    assert entropies(rng.normal(size=n), y, a)[1] == pytest.approx(h, abs=0.02)
+
+
+def test_null_is_near_zero():
+    gaps = []
+    for seed in range(6):
+        y, s, a = null_scenario("separation", seed).sample(1000, seed)
+        found = entropies(s, y, a)
+        gaps.append(found[1] - found[2])
+    assert abs(np.mean(gaps)) < 0.006
+    assert min(gaps) > -0.01
+
+
+@pytest.mark.parametrize("n", [60, 2000, 20_000])
+def test_separated_groups_have_no_entropy_left(n):
+    rng = np.random.default_rng(0)
+    a = np.arange(n) % 2
+    found = entropies(10.0 * a + rng.normal(size=n), rng.normal(size=n), a)
+    assert found[0] == pytest.approx(0, abs=0.08 if n == 60 else 0.005)
+    assert found[2] == pytest.approx(0, abs=0.08 if n == 60 else 0.005)
+    found = entropies(a.astype(float), rng.normal(size=n), a)
+    assert found[0] == pytest.approx(0, abs=0.08 if n == 60 else 0.005)
+
+
+@pytest.mark.parametrize("n", [300, 20_000])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_score_equal_to_target_adds_nothing(n, sign):
+    s, _, a = plain(n)
+    found = entropies(s, sign * s, a)
+    assert found[0] == pytest.approx(found[1], abs=1e-9)
+    assert found[2] == pytest.approx(found[0], abs=0.012 if n == 300 else 5e-4)
+
+
+def test_constant_score_tells_nothing():
+    _, y, a = plain(500)
+    shares = np.bincount(a) / len(a)
+    found = entropies(np.full(500, 3.0), y, a)
+    assert found[0] == pytest.approx(-(shares * np.log(shares)).sum(), abs=1e-4)
+    assert found[2] == pytest.approx(found[1], abs=1e-3)
+
+
+def test_with_nothing_to_tell_the_estimate_is_the_entropy_of_the_shares():
+    # 40 groups of 12 rows: an estimate that left the bias of H(A) out would be 0.04 too high.
+    rng = np.random.default_rng(0)
+    a = np.repeat(np.arange(40), 12)
+    found = entropies(rng.normal(size=480), rng.normal(size=480), a)
+    np.testing.assert_allclose(found, np.log(40), atol=0.005)
+
+
+@pytest.mark.parametrize("n", [10, 12])
+def test_ten_rows(n):
+    rng = np.random.default_rng(n)
+    found = entropies(rng.normal(size=n), rng.normal(size=n), np.arange(n) % 2)
+    assert (found > 0.2).all()
+    assert (found < 1.0).all()
+
+
+def test_tiny_group_among_many_rows():
+    s, y, a = plain(60_000)
+    base = entropies(s, y, a)
+    a = a.copy()
+    a[:3] = 2
+    np.testing.assert_allclose(entropies(s, y, a), base, atol=2e-3)
+
+
+def test_infinite_tails():
+    s, y, a = plain(1000)
+    base = entropies(s, y, a)
+    wild = np.sign(s) * np.expm1(np.abs(s) * 100)
+    np.testing.assert_allclose(entropies(wild, y, a), base, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1000, 20_000])
+def test_certain_probabilities_are_labels(n):
+    s, y, a = plain(n)
+    hard = entropies(s, y, a)
+    soft = entropies(s, y, Proxy(np.column_stack([1.0 - a, a]), [0, 1]))
+    # On the grid the soft memberships of a cell are averaged, which only moves a term of order 1/n.
+    np.testing.assert_allclose(soft, hard, atol=1e-9 if n == 1000 else 2e-3)
+
+
+def test_zero_weights_leave_rows_out():
+    s, y, a = plain(600)
+    weight = np.ones(600)
+    weight[400:] = 0.0
+    np.testing.assert_allclose(
+        entropies(s, y, a, weight), entropies(s[:400], y[:400], a[:400]), atol=5e-3
+    )
+
+
+def test_only_the_conditions_asked_for():
+    s, y, a = plain(300)
+    groups = resolve_groups(a, n_rows=300)
+    alone = Adaptive().row_losses({"s": s}, [SCORE], groups)
+    both = Adaptive().row_losses({"s": s, "y": y}, [SCORE, BOTH], groups)
+    assert list(alone) == [SCORE]
+    np.testing.assert_allclose(alone[SCORE].value, both[SCORE].value)
+
+
+def test_chosen_says_what_was_used():
+    s, y, a = plain(3000)
+    found = Adaptive().row_losses({"s": s, "y": y}, [SCORE], resolve_groups(a, n_rows=3000))
+    assert "terms" in found[SCORE].chosen
+
+
+def test_leave_one_out_matches_refitting():
+    rng = np.random.default_rng(0)
+    n = 120
+    s, y, a = plain(n)
+    a = (a + (rng.random(n) < 0.3)) % 3
+    groups = resolve_groups(a, n_rows=n)
+    ones = np.ones(n)
+    cells = gather_two(cut(s, ones), cut(y, ones), None, ones, groups, 0)
+    columns = np.column_stack([ones, s, y, s * y])
+    penalty = np.array([0.0, 0.5, 0.5, 0.5])
+    full = fit(columns, cells, penalty)
+    for row in range(0, n, 17):
+        weight = ones.copy()
+        weight[row] = 0.0
+        part = gather_two(cut(s, ones), cut(y, ones), None, weight, groups, 0)
+        refitted = fit(columns, part, penalty)
+        np.testing.assert_allclose(
+            full.outside[cells.row_entry[row]], refitted.inside[part.row_entry[row]], atol=0.02
+        )
+    assert full.inside.mean() < full.outside.mean()
+    assert 4 < full.terms < 8
+
+
+def test_spline_table_is_orthonormal_and_symmetric():
+    low, step, table = _spline_table()
+    grid = low + step * np.arange(len(table))
+    density = np.exp(-0.5 * grid**2)
+    gram = table.T @ (density[:, None] * table) / density.sum()
+    np.testing.assert_allclose(gram, np.eye(table.shape[1]), atol=2e-3)
+    for column in table.T:
+        np.testing.assert_allclose(np.abs(column[::-1]), np.abs(column), atol=1e-6)
+
+
+def test_levels_keep_ties_together_and_find_point_masses():
+    rng = np.random.default_rng(0)
+    values = np.concatenate([np.zeros(3000), rng.normal(size=17_000)])
+    levels = cut(values, np.ones(20_000))
+    assert len(levels.rank) <= 2049
+    assert len(set(levels.codes[:3000])) == 1
+    assert levels.atom[levels.codes[0]] == 0
+    assert (levels.atom >= 0).sum() == 1
+    order = np.argsort(values, kind="stable")
+    assert (np.diff(levels.codes[order]) >= 0).all()
+
+
+def test_rescore_gives_normal_scores_of_mid_ranks():
+    found = rescore(np.array([3.0, 1.0, 3.0, 2.0]), np.ones(4))
+    np.testing.assert_allclose(found, ndtri([0.75, 0.125, 0.75, 0.375]))
+
+
+def test_smooth_reproduces_a_line():
+    u = ndtri((np.arange(200) + 0.5) / 200)
+    np.testing.assert_allclose(_smooth(u, 2 * u + 1, np.ones(200)), 2 * u + 1, atol=1e-4)
+
+
+def test_discrete_rows_that_look_alike_are_not_merged():
+    rng = np.random.default_rng(0)
+    s, y = rng.integers(0, 5, 400).astype(float), rng.integers(0, 5, 400).astype(float)
+    groups = resolve_groups(rng.integers(0, 2, 400), n_rows=400)
+    ones = np.ones(400)
+    variables = {"s": s, "y": y}
+    assert merge_copies(variables, {k: cut(v, ones) for k, v in variables.items()}, groups) is None
+    # Many values, but people of different groups share them: not copies either.
+    s = rng.integers(0, 100, 400).astype(float)
+    variables = {"s": s, "y": s}
+    assert merge_copies(variables, {k: cut(v, ones) for k, v in variables.items()}, groups) is None
+
+
+def test_copies_of_soft_rows_are_merged():
+    s, y, a = plain(200)
+    rows = np.repeat(np.arange(200), 2)
+    proxy = np.column_stack([0.9 - 0.8 * a, 0.1 + 0.8 * a])
+    once = entropies(s, y, Proxy(proxy, [0, 1]))
+    twice = entropies(s[rows], y[rows], Proxy(proxy[rows], [0, 1]))
+    np.testing.assert_allclose(twice, once, atol=1e-9)
