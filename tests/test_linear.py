@@ -218,6 +218,19 @@ class TestDegenerateX:
             < FairRidge(fairness_weight=0, alpha=alpha).fit(X, y, sensitive_features=a).unfairness_
         )
 
+    @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+    def test_constants_of_any_value_get_no_coefficient(self, form, regression):
+        """The rounding of their mean must not pass for a signal."""
+        X, y, a = regression
+        rng = np.random.default_rng(0)
+        constants = np.tile(rng.normal(size=20) * 10.0 ** rng.integers(-5, 6, 20), (len(y), 1))
+        wide = form(np.hstack([X, constants]))
+        w = rng.uniform(0.5, 2.0, len(y))
+        model = FairRidge("separation", alpha=0).fit(wide, y, sensitive_features=a, sample_weight=w)
+        narrow = FairRidge("separation", alpha=0).fit(X, y, sensitive_features=a, sample_weight=w)
+        assert not model.coef_[6:].any()
+        assert relative(model.coef_[:6], narrow.coef_) < 1e-5
+
     def test_nothing_but_constants(self):
         a = np.arange(40) % 2
         y = a + np.random.default_rng(0).normal(size=40)
