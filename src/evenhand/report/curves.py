@@ -154,8 +154,9 @@ def with_margin(value: float, margin: float) -> str:
     if not margin > 0 or not math.isfinite(margin):
         return number(value)
     places = 1 - math.floor(math.log10(margin))
-    if places < 0 or places > 8:
+    if places > 8 or margin >= 1e9:
         return f"{number(value)} ± {number(margin, 2)}"
+    places = max(places, 0)
     return f"{value:,.{places}f} ± {margin:,.{places}f}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,17 @@ from ..criteria import CRITERIA
 from .curves import Sample, grid_over, number, sample_of, with_margin
 from .markup import Html, asset, csv_link, element, json_block, label, page, table
 from .notes import limits, method
-from .sections import cards, density_chart, facts, figures, footer, gains_table, software
+from .sections import (
+    cards,
+    density_chart,
+    facts,
+    feature_table,
+    figures,
+    footer,
+    gains_table,
+    preparation,
+    software,
+)
 from .svg import Chart, legend
 from .text import fixed
 
@@ -78,8 +89,8 @@ def path_page(
             ),
             _points_table(path, audits),
             _chosen_sections(path, audits, samples, grid, chosen),
-            _feature_table(features) if features else None,
-            _preparation(notes) if notes else None,
+            feature_table(features) if features else None,
+            preparation(notes) if notes else None,
             method(path.confidence_level, tested=False),
             _path_method(path),
             limits(audits[0], _limits(path)),
@@ -297,10 +308,24 @@ def _panel(
             class_="figures",
         ),
         table(["Group", *(_PANEL_HEADS[n] for n in names)], rows, caption="Groups"),
+        _request(path, k),
         class_="panel",
         data_panel=k,
         hidden=not shown,
     )
+
+
+def _request(path: FairnessPath, k: int) -> Html | None:
+    """What to ask for to be given this model, where asking can name it."""
+    value = path.points[k].measure(path.criterion).value
+    if value <= 0 or path.dominated()[k]:
+        return None
+    limit = math.ceil(value * 1e5) / 1e5
+    return element(
+        "p", "To be given this model: ", element("code", f"path.select(max_unfairness={limit:g})"),
+        " in Python, or ", element("code", f"--max-unfairness {limit:g}"), " on the command line.",
+        class_="note",
+    )  # fmt: skip
 
 
 def _points_table(path: FairnessPath, audits: Sequence[Audit]) -> Html:
@@ -361,45 +386,6 @@ def _chosen_sections(
         element("h3", "Who gains and who loses"),
         gains_table(audits[0], audits[chosen], "gains.csv"),
     )
-
-
-def _feature_table(features: Mapping[str, Sequence[Any]]) -> Html:
-    before, after = (np.asarray(features[k], dtype=float) for k in ("before", "after"))
-    order = np.argsort(-np.abs(after - before), kind="stable")[:30]
-    rows = [
-        [
-            label(features["feature"][j], 80),
-            f"{100 * features['information'][j]:.1f}%",
-            number(float(before[j])),
-            number(float(after[j])),
-            number(float(after[j] - before[j])),
-        ]
-        for j in order
-    ]
-    header = ["Feature", "Uncertainty about the group it removes", "Coefficient before", "After",
-              "Change"]  # fmt: skip
-    more = len(before) - len(rows)
-    caption = "Features whose coefficient moved most" + (
-        f"; {more} more in the CSV" if more else ""
-    )
-    return element(
-        "section",
-        element("h2", "Which features carry the group"),
-        element(
-            "p",
-            "Coefficients are per standard deviation of the feature, without and with the fairness "
-            "term. A feature that tells much about the group and loses weight carried it into "
-            "the score.",
-            class_="note",
-        ),
-        table(header, rows, caption=caption),
-        csv_link(features, "features.csv"),
-    )
-
-
-def _preparation(notes: Sequence[str]) -> Html:
-    items = [element("li", element("bdi", note)) for note in notes]
-    return element("section", element("h2", "How the columns were used"), element("ul", *items))
 
 
 def _path_method(path: FairnessPath) -> Html:

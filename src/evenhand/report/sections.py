@@ -264,6 +264,47 @@ def gains_table(before: Audit, after: Audit, filename: str) -> Html:
     )
 
 
+def feature_table(features: Mapping[str, Sequence[Any]]) -> Html:
+    """What each feature tells about the group, and how its coefficient moved."""
+    before, after = (np.asarray(features[k], dtype=float) for k in ("before", "after"))
+    order = np.argsort(-np.abs(after - before), kind="stable")[:30]
+    rows = [
+        [
+            label(features["feature"][j], 80),
+            f"{100 * features['information'][j]:.1f}%",
+            number(float(before[j])),
+            number(float(after[j])),
+            number(float(after[j] - before[j])),
+        ]
+        for j in order
+    ]
+    header = ["Feature", "Uncertainty about the group it removes", "Coefficient before", "After",
+              "Change"]  # fmt: skip
+    more = len(before) - len(rows)
+    caption = "Features whose coefficient moved most" + (
+        f"; {more} more in the CSV" if more else ""
+    )
+    return element(
+        "section",
+        element("h2", "Which features carry the group"),
+        element(
+            "p",
+            "Coefficients are per standard deviation of the feature, without and with the fairness "
+            "term. A feature that tells much about the group and loses weight carried it into "
+            "the score.",
+            class_="note",
+        ),
+        table(header, rows, caption=caption),
+        csv_link(features, "features.csv"),
+    )
+
+
+def preparation(notes: Sequence[str]) -> Html:
+    """How each column of the file was used."""
+    items = [element("li", element("bdi", note)) for note in notes]
+    return element("section", element("h2", "How the columns were used"), element("ul", *items))
+
+
 def footer() -> Html:
     """The last line."""
     return element(

@@ -1,0 +1,179 @@
+"""The reports in a real browser. Skipped where Playwright or Chromium is not installed."""
+
+import shutil
+
+import pytest
+
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed (pip install playwright)"
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="chromium is not installed (apt-get install chromium)"
+)
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as p:
+        found = p.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a file; afterwards, no console message, error, dialog or request but the file's own."""
+    contexts, trouble = [], []
+
+    def open_page(path, **options):
+        context = browser.new_context(viewport={"width": 1100, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda m: trouble.append(f"console: {m.text}"))
+        page.on("pageerror", lambda e: trouble.append(f"error: {e}"))
+        page.on("dialog", lambda d: (trouble.append(f"dialog: {d.message}"), d.dismiss()))
+        page.on(
+            "request",
+            lambda r: None if r.url == path.as_uri() else trouble.append(f"request: {r.url}"),
+        )
+        page.goto(path.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not trouble
+
+
+@pytest.fixture(scope="module")
+def pages(path, hostile_path, hostile_audit, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    return {
+        "path": path.to_html(folder / "path.html"),
+        "hostile path": hostile_path.to_html(folder / "hostile path.html"),
+        "hostile audit": hostile_audit.to_html(folder / "hostile audit.html"),
+    }
+
+
+def open_panel(page):
+    shown = page.locator("[data-panel]:visible")
+    assert shown.count() == 1
+    return int(shown.get_attribute("data-panel"))
+
+
+def test_points_click(visit, pages, path):
+    page = visit(pages["path"])
+    for k in (0, len(path) - 1):
+        # Neighbors may overlap, so the click is sent to the point itself.
+        page.locator(f".point[data-point='{k}']").first.dispatch_event("click")
+        assert open_panel(page) == k
+        checked = page.locator(".point[aria-checked='true']")
+        assert {c.get_attribute("data-point") for c in checked.all()} == {str(k)}
+        assert page.locator("#spoken").inner_text().startswith(f"Model {k + 1} of {len(path)}")
+
+
+def test_a_point_can_be_hit_with_the_mouse(visit, pages):
+    page = visit(pages["path"])
+    hit = page.locator(".point[data-point='0'] .hit").first
+    hit.scroll_into_view_if_needed()
+    mark = hit.bounding_box()
+    page.mouse.click(mark["x"] + mark["width"] / 2, mark["y"] + mark["height"] / 2)
+    assert open_panel(page) == 0
+
+
+def test_the_keyboard_reaches_every_point(visit, pages, path):
+    page = visit(pages["path"])
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.classList.contains('point')"):
+            break
+    else:
+        pytest.fail("Tab never reached a point")
+    page.keyboard.press("Home")
+    seen = [open_panel(page)]
+    for _ in range(len(path) - 1):
+        page.keyboard.press("ArrowRight")
+        seen.append(open_panel(page))
+    assert seen == list(range(len(path)))
+    page.keyboard.press("ArrowRight")
+    assert open_panel(page) == len(path) - 1
+    page.keyboard.press("ArrowLeft")
+    assert open_panel(page) == len(path) - 2
+    focused = page.evaluate("document.activeElement.dataset.point")
+    assert focused == str(len(path) - 2)
+
+
+def test_buttons_step_and_stop_at_the_ends(visit, pages, path):
+    page = visit(pages["path"])
+    back, forward = page.locator("#step-back"), page.locator("#step-forward")
+    while back.is_enabled():
+        back.click()
+    assert open_panel(page) == 0
+    forward.click()
+    assert open_panel(page) == 1
+
+
+@pytest.mark.parametrize("name", ["hostile path", "hostile audit"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_hostile_labels_are_text(visit, pages, name, scheme):
+    page = visit(pages[name], color_scheme=scheme)
+    text = page.locator("body").inner_text()
+    assert "<script>alert(1)</script>" in text
+    assert "</script><img src=x onerror=alert(2)>" in text
+    assert page.locator("img").count() == 0
+    # Nothing sticks out of the page to the side, whatever the length of a label.
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (dark == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+def test_tables_are_saved_as_csv(visit, pages):
+    page = visit(pages["hostile audit"])
+    with page.expect_download() as waiting:
+        page.locator("a[download='groups.csv']").click()
+    with open(waiting.value.path(), encoding="utf-8-sig", newline="") as file:
+        text = file.read()
+    assert text.startswith("group,n,share")
+    assert "\r\n'=cmd()," in text
+
+
+def test_it_works_without_scripts(visit, pages, path):
+    page = visit(pages["path"], java_script_enabled=False)
+    assert page.locator(".panel:visible").count() == 1
+    assert page.locator("#step-back").is_hidden()
+
+
+def test_print_is_on_white_and_without_controls(visit, pages):
+    page = visit(pages["path"], color_scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator("#step-back").is_hidden()
+    assert page.locator(".download:visible").count() == 0
+    assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
+
+
+def test_a_long_path_is_small_and_ready_at_once(visit, tmp_path):
+    """20 models on 20,000 rows: under 5 MB, and the script is done when loading is."""
+    import numpy as np
+
+    import evenhand as eh
+
+    rng = np.random.default_rng(0)
+    n = 20_000
+    a = rng.integers(0, 6, n)
+    X = rng.normal(size=(n, 2)) + 0.1 * a[:, None]
+    y = X.sum(axis=1) + rng.normal(size=n)
+    path = eh.fairness_path(
+        eh.FairRidge(classifier="lspc", max_iter=20, tol=1e-3), X, y, sensitive_features=a, cv=2,
+        fairness_weights=np.geomspace(0.01, 10, 19), measure_with="lspc", random_state=0,
+    )  # fmt: skip
+    out = path.to_html(tmp_path / "long.html")
+    assert out.stat().st_size < 5e6
+    page = visit(out)
+    assert page.locator("#step-forward").is_visible()  # shown by the script's last lines
+    assert page.locator("[data-panel]").count() == 20

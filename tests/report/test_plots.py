@@ -1,0 +1,113 @@
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.report import plots
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+def texts(figure):
+    figure.canvas.draw()  # a glyph the font lacks would warn here, and warnings are errors
+    return [t.get_text() for t in figure.findobj(mpl.text.Text)]
+
+
+def test_plot_audit_shows_hostile_labels_as_they_are(hostile_audit):
+    figure = hostile_audit.plot()
+    found = texts(figure)
+    assert len(figure.axes) == 3
+    assert any("<script>alert(1)</scr" in t for t in found)
+    assert r"a \$b\$ & " '"c" ' "'d'" in found
+    assert not any(len(t) > 100 for t in found)
+
+
+def test_plot_audit_without_target():
+    rng = np.random.default_rng(0)
+    figure = eh.audit(None, rng.normal(size=60), sensitive_features=np.arange(60) % 2).plot()
+    assert len(figure.axes) == 2
+
+
+def test_plot_audit_says_which_groups_are_left_out():
+    rng = np.random.default_rng(0)
+    a = np.arange(1200) % 12
+    figure = eh.audit(
+        rng.normal(size=1200), rng.normal(size=1200), sensitive_features=a, estimator="logistic"
+    ).plot()
+    assert any("4 smaller groups not shown" in t for t in texts(figure))
+
+
+def test_plot_audit_of_weights_and_proxies(case):
+    for kind in ("weights", "proxy", "unknown"):
+        c = case(kind, 3)
+        assert texts(eh.audit(c.y, c.s, **c.fairness, estimator="logistic").plot())
+
+
+def test_plot_densities(audit, hostile_audit):
+    found = texts(plots.plot_densities(audit, audit, names=("old $x", "new")))
+    assert any(t.startswith(r"old \$x: independence") for t in found)
+    with pytest.raises(ValueError, match="must audit the same groups"):
+        plots.plot_densities(audit, hostile_audit)
+
+
+def test_gains_are_shares_and_quantiles():
+    before = np.zeros(100)
+    after = np.concatenate([np.full(30, 1.0), np.full(20, -1.0), np.zeros(50)])
+    table = plots.gains(before, after, np.repeat(["a", "b"], 50))
+    assert table["group"] == ["a", "b"]
+    assert table["gain"] == pytest.approx([0.6, 0])
+    assert table["loss"] == pytest.approx([0.4, 0])
+    assert table["mean"] == pytest.approx([0.2, 0])
+    weight = np.r_[np.full(30, 2.0), np.full(70, 1.0)]
+    assert plots.gains(before, after, np.repeat(["a", "b"], 50), weight)["gain"][0] == 0.75
+
+
+def test_plot_gains_draws_every_group(hostile):
+    X, _, a = hostile
+    figure = plots.plot_gains(X[:, 0], X[:, 1], sensitive_features=a)
+    assert len(figure.axes[0].get_yticks()) == len(set(a))
+
+
+def test_plot_features(regression):
+    X, _, a = regression
+    table = plots.feature_information(X, sensitive_features=a)
+    assert table["feature"] == [f"x{j}" for j in range(6)]
+    # The first two columns differ by group, the others do not.
+    assert min(table["information"][:2]) > 5 * max(table["information"][2:])
+    figure = plots.plot_features(
+        table["feature"], table["information"], np.zeros(6), np.arange(6), limit=4
+    )
+    found = texts(figure)
+    assert "x5" in found
+    assert "x1" not in found
+    assert "2 features that moved less are not shown." in found
+
+
+def test_feature_information_of_a_constant_is_zero_and_takes_frames(regression):
+    import pandas as pd
+
+    X, _, a = regression
+    frame = pd.DataFrame({"same": np.ones(len(a)), "first": X[:, 0]})
+    table = plots.feature_information(frame, sensitive_features=a)
+    assert table["feature"] == ["same", "first"]
+    assert table["information"][0] == 0
+
+
+def test_plot_features_wants_equal_lengths():
+    with pytest.raises(ValueError, match="one entry per feature, got 2, 1, 1 and 1"):
+        plots.plot_features(["a", "b"], [0.1], [1.0], [2.0])
+
+
+def test_missing_matplotlib_is_explained(audit, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ModuleNotFoundError, match=r"evenhand\[plot\]"):
+        audit.plot()
