@@ -321,9 +321,11 @@ def _attributes(sensitive_features: Any) -> dict[str, Any]:
                 "one. Hint: pass a frame or a dict of columns."
             )
         columns = {f"attribute {j}": array[:, j] for j in range(array.shape[1])}
-    if len(columns) == 1:
-        return columns
-    return {**columns, " × ".join(columns): sensitive_features}
+    # An Arrow column or an array does not know its name; a dict of one keeps it.
+    alone: dict[str, Any] = {name: {name: column} for name, column in columns.items()}
+    if len(alone) == 1:
+        return alone
+    return {**alone, " × ".join(columns): sensitive_features}
 
 
 def _name_of(estimator: Any) -> str:
