@@ -1,0 +1,161 @@
+"""Columns into numbers, and models into files and back."""
+
+import datetime
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import evenhand as eh
+from evenhand.encoding import MISSING, OTHER, encode, fit_columns
+from evenhand.portable import from_fair_ridge, load_model
+from evenhand.tabular import TableError
+
+
+def test_numbers_are_standardized_and_gaps_marked():
+    table = pa.table({"x": [1.0, None, 3.0, 8.0]})
+    (column,) = fit_columns(table, ["x"])
+    X, _ = encode(table, [column])
+    assert column.features == ["x", f"x={MISSING}"]
+    assert column.fill == 3.0
+    np.testing.assert_allclose(X[:, 0].mean(), 0, atol=1e-12)
+    np.testing.assert_allclose(X[:, 0].std(), 1)
+    np.testing.assert_array_equal(X[:, 1], [0, 1, 0, 0])
+
+
+def test_nan_counts_as_missing():
+    table = pa.table({"x": [1.0, float("nan"), 3.0]})
+    (column,) = fit_columns(table, ["x"])
+    assert column.missing
+    assert np.isfinite(encode(table, [column])[0]).all()
+
+
+def test_categories_have_a_column_per_level_but_the_first():
+    values = ["b"] * 30 + ["a"] * 20 + ["rare"] * 3 + [None] * 5
+    table = pa.table({"c": pa.array(values).dictionary_encode()})
+    (column,) = fit_columns(table, ["c"])
+    assert column.features == ["c=a", f"c={OTHER}", f"c={MISSING}"]
+    X, unseen = encode(table, [column])
+    assert X.sum(axis=0).tolist() == [20, 3, 5]
+    assert not unseen
+    X, unseen = encode(pa.table({"c": ["b", "new", None]}), [column])
+    assert X.tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert "rare" not in column.describe()
+    assert "levels of fewer than 10 rows are taken together" in column.describe()
+
+
+def test_unseen_levels_are_counted_where_there_is_no_other():
+    (column,) = fit_columns(pa.table({"c": ["a", "b"] * 20}), ["c"])
+    X, unseen = encode(pa.table({"c": ["zzz", "b"]}), [column])
+    assert unseen == {"c": 1}
+    assert X.tolist() == [[0], [1]]
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([None] * 40, "no values"),
+        ([5] * 40, "same value"),
+        (["a"] * 40, "same value"),
+        (list(range(40)), "counts the rows"),
+        ([f"person {i}" for i in range(40)], "40 different texts in 40 rows"),
+    ],
+)
+def test_useless_columns_are_left_out_and_named(values, reason):
+    (column,) = fit_columns(pa.table({"v": values}), ["v"])
+    assert column.kind == "left out"
+    assert reason in column.describe()
+    assert encode(pa.table({"v": values}), [column])[0].shape == (40, 0)
+
+
+def test_dates_and_booleans_are_numbers():
+    day = [datetime.date(2020, 1, 1 + i % 20) for i in range(40)]
+    table = pa.table({"d": day, "b": [True, False] * 20})
+    columns = fit_columns(table, ["d", "b"])
+    assert [c.kind for c in columns] == ["number", "number"]
+    assert columns[0].scale == pytest.approx(np.std([i % 20 for i in range(40)]))
+
+
+def test_types_no_model_can_use_are_refused():
+    with pytest.raises(TableError, match="leave it out with --drop"):
+        fit_columns(pa.table({"v": [[1], [2]]}), ["v"])
+
+
+def training(kind, n=300):
+    rng = np.random.default_rng(0)
+    a = np.array(["p", "q", "r"])[rng.integers(0, 3, n)]
+    table = pa.table(
+        {"x": rng.normal(size=n) + (a == "q"), "c": np.array(["u", "v"])[rng.integers(0, 2, n)]}
+    )
+    y = table["x"].to_numpy() + rng.normal(size=n)
+    columns = fit_columns(table, ["x", "c"])
+    X, _ = encode(table, columns)
+    model = eh.FairRidge(fairness_weight=1, group_features=kind)
+    return (
+        table.append_column("race", pa.array(a)),
+        X,
+        a,
+        columns,
+        model.fit(X, y, sensitive_features=a),
+    )
+
+
+@pytest.mark.parametrize("kind", [None, "posterior", "attribute"])
+def test_a_saved_model_predicts_as_the_fitted_one(kind, tmp_path):
+    table, X, a, columns, model = training(kind)
+    path = from_fair_ridge(model, columns, "y", ["race"], {"note": "é"}).save(
+        tmp_path / "model.json"
+    )
+    again = load_model(tmp_path)
+    found, _ = again.predict(table)
+    np.testing.assert_allclose(found, model.predict(X, sensitive_features=a), rtol=1e-9)
+    assert again.needs == (["x", "c", "race"] if kind == "attribute" else ["x", "c"])
+    assert again.about == {"note": "é"}
+    assert json.loads(path.read_text())["format"] == "evenhand.model"
+    with pytest.raises(FileExistsError):
+        again.save(path)
+
+
+def test_two_groups_have_one_row_of_logistic_coefficients(tmp_path):
+    rng = np.random.default_rng(1)
+    a = rng.integers(0, 2, 200)
+    table = pa.table({"x": rng.normal(size=200) + a})
+    columns = fit_columns(table, ["x"])
+    X, _ = encode(table, columns)
+    y = X[:, 0] + rng.normal(size=200)
+    model = eh.FairRidge(fairness_weight=1, group_features="posterior").fit(
+        X, y, sensitive_features=a
+    )
+    saved = from_fair_ridge(model, columns, "y", ["a"], {})
+    np.testing.assert_allclose(saved.predict(table)[0], model.predict(X), rtol=1e-9)
+
+
+def test_an_unknown_group_is_averaged_and_a_new_one_refused():
+    table, X, a, columns, model = training("attribute")
+    saved = from_fair_ridge(model, columns, "y", ["race"], {})
+    labels = a.astype(object)
+    labels[0] = None
+    gap = table.set_column(2, "race", pa.array(labels.tolist()))
+    expected = model.predict(X, sensitive_features=labels)
+    np.testing.assert_allclose(saved.predict(gap)[0], expected, rtol=1e-9)
+    labels[3] = "new"
+    with pytest.raises(TableError, match="Row 4 belongs to the group 'new'"):
+        saved.predict(table.set_column(2, "race", pa.array(labels.tolist())))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"coef": [1.0]}, "1 coefficients for 2 columns"),
+        ({"intercept": float("inf")}, "not finite"),
+        ({"columns": [{"nme": 1, "levels": []}]}, "damaged"),
+    ],
+)
+def test_damaged_models_are_refused(tmp_path, change, words):
+    _, _, _, columns, model = training(None)
+    path = from_fair_ridge(model, columns, "y", ["race"], {}).save(tmp_path / "model.json")
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps({**data, **change}))
+    with pytest.raises(TableError, match=words):
+        load_model(path)

