@@ -93,5 +93,5 @@ def test_missing_plotly_is_explained(path, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "plotly.subplots", None)
-    with pytest.raises(ModuleNotFoundError, match=r"evenhand\[plotly\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"evenhand\[report\]"):
         plotly_frontier(path)

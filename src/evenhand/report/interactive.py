@@ -32,7 +32,7 @@ def plotly_frontier(path: FairnessPath) -> Any:
     except ImportError as error:
         raise ModuleNotFoundError(
             "An interactive figure must have Plotly, which is not installed. Hint: pip install "
-            "'evenhand[plotly]', or path.to_html(...), which needs nothing."
+            "'evenhand[report]', or path.to_html(...), which needs nothing."
         ) from error
     figure = make_subplots(rows=1, cols=len(CRITERIA), shared_yaxes=True, horizontal_spacing=0.03)
     r2 = [p.r2 for p in path.points]
