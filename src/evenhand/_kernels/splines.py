@@ -116,29 +116,46 @@ def entry_losses(eta, prob, leverage, cell, target, single):
     outside = np.empty(entries)
     a = np.empty((q, q))
     b = np.empty(q)
+    mean = np.empty(q)
     pivots = np.empty(q, np.int64)
     last_cell = -1
     last_omega = -1.0
+    exact = True
     for i in range(entries):
         c = cell[i]
         omega = single[i]
         if c != last_cell or omega != last_omega:
             # Entries come cell by cell, so with many groups one factorization serves them all.
-            for k in range(q):
-                mean = 0.0
-                for j in range(q):
-                    mean += leverage[c, k, j] * prob[c, j + 1]
-                for j in range(q):
-                    a[k, j] = -omega * (leverage[c, k, j] - mean) * prob[c, j + 1]
-                a[k, k] += 1.0
-            _factor(a, pivots, q)
             last_cell = c
             last_omega = omega
+            trace = 0.0
+            for k in range(q):
+                mean[k] = 0.0
+                for j in range(q):
+                    mean[k] += leverage[c, k, j] * prob[c, j + 1]
+                trace += omega * leverage[c, k, k] * prob[c, k + 1]
+            # The eigenvalues of ω M V lie between 0 and this: the rest of the series is far
+            # below the error of the one Newton step.
+            exact = trace > 1e-3
+            if exact:
+                for k in range(q):
+                    for j in range(q):
+                        a[k, j] = -omega * (leverage[c, k, j] - mean[k]) * prob[c, j + 1]
+                    a[k, k] += 1.0
+                _factor(a, pivots, q)
+        label = -1
+        for k in range(groups):
+            if target[i, k] == 1.0:
+                label = k
         for k in range(q):
-            b[k] = 0.0
-            for j in range(q):
-                b[k] += omega * leverage[c, k, j] * (prob[c, j + 1] - target[i, j + 1])
-        _solve(a, b, pivots, q)
+            b[k] = omega * mean[k]
+            if label > 0:
+                b[k] -= omega * leverage[c, k, label - 1]
+            elif label < 0:
+                for j in range(q):
+                    b[k] -= omega * leverage[c, k, j] * target[i, j + 1]
+        if exact:
+            _solve(a, b, pivots, q)
         top_in = 0.0
         top_out = 0.0
         for k in range(q):

@@ -85,8 +85,8 @@ def fit(columns: Array, cells: Cells, penalty: Array, theta: Array | None = None
             break
         theta, value, eta = trial, trial_value, trial_eta
         prob, trial_prob = trial_prob, prob
-        # The error left after a step is of the order of its gain squared.
-        if gain < 3e-5 * min(mass, value):
+        # What a Newton step leaves is of the order of its gain squared, over the rows.
+        if gain * gain < 1e-3 * min(mass, value):
             break
     leverage = _leverage(columns, factor, k - 1)
     inner = prob[:, 1:]

@@ -38,7 +38,7 @@ Index = NDArray[np.intp]
 # standard deviation: 3e-6 at B = 128 and g = 3, far below the sampling error of 16,000 rows.
 _COARSE_ROWS, _COARSE_BINS = 4096, 64
 _FINE_ROWS, _FINE_BINS = 16384, 128
-_PENALTIES = (15000.0, 3000.0, 600.0, 120.0, 24.0, 5.0, 1.0, 0.2, 0.04)
+_PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0, 0.5, 0.06)
 # Weak ridge on the terms that smoothing leaves free: keeps separated groups finite.
 _RIDGE = 0.05
 _MAX_PARAMETERS = 420
@@ -161,9 +161,12 @@ class Adaptive:
         groups: Groups,
     ) -> _Estimate:
         first, second = (levels[name] for name in names)
+        mirrored = len(second.rank) - 1 - second.codes
+        if any(np.array_equal(first.codes, codes) for codes in (second.codes, mirrored)):
+            return single[names[0]]  # one is a monotone map of the other
         n = groups.n_known
         # The (C, K−1, K−1) leverages are the largest array; many groups mean fewer cells.
-        room = max(512, int(8e6 / max(groups.n_groups - 1, 1) ** 2))
+        room = max(512, int(4e6 / max(groups.n_groups - 1, 1) ** 2))
         coarse, fine = n > min(_COARSE_ROWS, room), n > min(_FINE_ROWS, room)
         bins = min(_FINE_BINS, int(np.sqrt(room)))
         center = None
