@@ -300,3 +300,9 @@ def test_criteria_are_looked_up():
         ValueError, match=r"`criterion` must be one of independence, .*, got 'odds'"
     ):
         get_criterion("odds")
+
+
+def test_masked_scores_are_refused():
+    s = np.ma.masked_array([1.0, 2.0, 3.0, 4.0], mask=[False, True, False, False])
+    with pytest.raises(ValueError, match="`y_pred` must not hold masked values, got 1"):
+        eh.independence(None, s, sensitive_features=[0, 1, 0, 1])

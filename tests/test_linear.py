@@ -353,7 +353,7 @@ class TestOptimum:
 
     def test_too_few_iterations_warn(self, regression):
         X, y, a = regression
-        with pytest.warns(ConvergenceWarning, match=r"max_iter=1 iterations.*Hint: raise `max_it"):
+        with pytest.warns(ConvergenceWarning, match=r"max_iter=1\).*Hint: raise `max_it"):
             model = FairRidge("separation", 10.0, max_iter=1).fit(X, y, sensitive_features=a)
         assert model.n_iter_ == 1
 
@@ -542,3 +542,19 @@ def test_no_warning_in_an_ordinary_fit(regression):
         warnings.simplefilter("error")
         for criterion in CRITERIA:
             FairRidge(criterion, 100.0).fit(X, y, sensitive_features=a)
+
+
+def test_group_features_without_groups_are_refused(regression):
+    X, y, _ = regression
+    model = FairRidge(fairness_weight=0, group_features="posterior")
+    with pytest.raises(ValueError, match="`sensitive_features` must be given with group_features"):
+        model.fit(X, y)
+
+
+def test_score_passes_the_attribute_on(regression):
+    X, y, a = regression
+    model = FairRidge(fairness_weight=1, group_features="attribute")
+    model.fit(X, y, sensitive_features=a)
+    prediction = model.predict(X, sensitive_features=a)
+    expected = 1 - np.mean((y - prediction) ** 2) / np.var(y)
+    assert model.score(X, y, sensitive_features=a) == pytest.approx(expected)

@@ -9,6 +9,7 @@ from evenhand.classifiers.logistic import Logistic
 from evenhand.criteria import CRITERIA, SEPARATION
 from evenhand.information import estimate_entropies
 from evenhand.regularizer import FairnessRegularizer
+from evenhand.sensitive import resolve_groups
 
 KINDS = ["plain", "weights", "proxy", "unknown"]
 CLASSIFIERS = ["logistic", "lspc"]
@@ -322,3 +323,10 @@ class TestRefusals:
         y = 5.0 * a + np.random.default_rng(0).uniform(size=200)
         with pytest.raises(ValueError, match=r"`y_true` determines the group.*Hint: drop the leak"):
             FairnessRegularizer("separation").bind(y, sensitive_features=a)
+
+
+def test_weights_beside_groups_are_refused():
+    groups = resolve_groups([0, 1, 0, 1], n_rows=4)
+    regularizer = FairnessRegularizer("independence")
+    with pytest.raises(ValueError, match="`sample_weight` must be None with Groups"):
+        regularizer.bind(None, sensitive_features=groups, sample_weight=np.ones(4))

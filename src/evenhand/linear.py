@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._design import Design
-from ._ridge import PATH_TOL, Prepared, Problem, prepare
+from ._ridge import PATH_NOISE, PATH_TOL, Prepared, Problem, prepare
 from .group_features import GroupFeatures, check_kind
 from .regularizer import FairnessRegularizer
 from .sensitive import Groups, check_weight, resolve_groups
@@ -153,6 +154,11 @@ class FairRidge(RegressorMixin, BaseEstimator):
                 "pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV enable "
                 "metadata routing and call .set_fit_request(sensitive_features=True)."
             )
+        elif self.group_features is not None:
+            raise ValueError(
+                f"`sensitive_features` must be given with group_features={self.group_features!r}, "
+                "got None."
+            )
         problem = prepare(Design(X), y, weight, self.alpha, self.fit_intercept)
         if problem.variance == 0 and self.fairness_weight > 0:
             raise ValueError(
@@ -167,7 +173,7 @@ class FairRidge(RegressorMixin, BaseEstimator):
             bound = regularizer.bind(y, sensitive_features=groups)
         return Prepared(problem, bound)
 
-    def _finish(self, prepared: Prepared) -> FairRidge:
+    def _finish(self, prepared: Prepared, on_path: bool = False) -> FairRidge:
         """Solve at `fairness_weight`, from the nearest solutions in `prepared`."""
         problem = prepared.problem
         theta = problem.theta
@@ -175,7 +181,7 @@ class FairRidge(RegressorMixin, BaseEstimator):
         self.n_iter_, self.n_evaluations_ = 1, 0
         self.unfairness_ = float("nan")
         if prepared.bound is not None:
-            theta = self._fit_fair(prepared)
+            theta = self._fit_fair(prepared, on_path)
         X = problem.design.X
         d = X.shape[1]
         self.coef_ = theta[:d].astype(X.dtype, copy=False)
@@ -191,17 +197,16 @@ class FairRidge(RegressorMixin, BaseEstimator):
     ) -> Callable[[float], FairRidge]:
         """fairness_weight → fitted model; the set-up is shared and solutions start one another.
 
-        Solved to PATH_TOL only: a path is for measuring, and the model chosen on it is refitted.
+        Solved more loosely: a path is for measuring, and the model chosen on it is refitted.
         """
         model = clone(self)
         prepared = model._start(X, y, sensitive_features, sample_weight)
+        tol = max(self.tol, PATH_TOL, PATH_NOISE / np.sqrt(prepared.problem.design.n))
 
         def fit(fairness_weight: float) -> FairRidge:
             # A shallow copy shares what `_start` set and nothing that `_finish` sets.
-            point = copy(model).set_params(
-                fairness_weight=fairness_weight, tol=max(self.tol, PATH_TOL)
-            )
-            return point._finish(prepared)
+            point = copy(model).set_params(fairness_weight=fairness_weight, tol=tol)
+            return point._finish(prepared, on_path=True)
 
         return fit
 
@@ -217,25 +222,26 @@ class FairRidge(RegressorMixin, BaseEstimator):
         self._group_features, self._base = features, base
         return prepare(Design(X, extra), y, weight, self.alpha, self.fit_intercept)
 
-    def _fit_fair(self, prepared: Prepared) -> Vector:
-        problem, bound = prepared.problem, prepared.bound
-        assert bound is not None
+    def _fit_fair(self, prepared: Prepared, on_path: bool) -> Vector:
+        problem = prepared.problem
         theta = problem.theta
         if self.fairness_weight > 0:
-            found = prepared.solve(self.fairness_weight, self.max_iter, self.tol)
+            found = prepared.solve(self.fairness_weight, self.max_iter, self.tol, on_path=on_path)
             self.n_iter_, self.n_evaluations_ = max(found.n_iter, 1), found.n_evaluations
             theta = problem.theta + problem.unwhiten(found.v)
-            if not found.converged and found.n_iter >= self.max_iter:
+            # A search that ends at the level of rounding just above `tol` has done its work.
+            stalled = found.gradient_norm > 1e3 * self.tol * (1.0 + self.fairness_weight)
+            if not found.converged and (stalled or found.n_iter >= self.max_iter):
                 warnings.warn(
-                    f"FairRidge stopped after max_iter={self.max_iter} iterations with a gradient "
-                    f"of {found.gradient_norm:.1e}. Hint: raise `max_iter`, or raise `tol` if the "
-                    "objective no longer changes where you need it.",
+                    f"FairRidge stopped after {found.n_iter} iterations (max_iter={self.max_iter}) "
+                    f"with a gradient of {found.gradient_norm:.1e}. Hint: raise `max_iter`, or "
+                    "raise `tol` if the objective no longer changes where you need it.",
                     ConvergenceWarning,
                     stacklevel=3,
                 )
             self.unfairness_ = (found.objective - float(found.v @ found.v)) / self.fairness_weight
         else:
-            self.unfairness_ = bound.value(problem.design.forward(theta))
+            self.unfairness_ = prepared.plain()
         return theta
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
@@ -261,6 +267,25 @@ class FairRidge(RegressorMixin, BaseEstimator):
         base = Design(X).forward(self._base[0]) + self._base[1]
         extra = self._group_features.transform(X, base, sensitive_features)
         return (score + extra @ self.group_coef_).astype(X.dtype, copy=False)
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
+    ) -> float:
+        """R² of the predictions.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+        sensitive_features : array, series, frame or Proxy, optional
+            Needed only with ``group_features="attribute"``.
+
+        Returns
+        -------
+        float
+        """
+        prediction = self.predict(X, sensitive_features=sensitive_features)
+        return float(r2_score(y, prediction, sample_weight=sample_weight))
 
     def _check_parameters(self) -> None:
         for name in ("fairness_weight", "alpha", "tol"):

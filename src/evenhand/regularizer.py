@@ -81,6 +81,10 @@ class FairnessRegularizer:
         sample_weight : (n,) array, optional
         """
         if isinstance(sensitive_features, Groups):
+            if sample_weight is not None:
+                raise ValueError(
+                    "`sample_weight` must be None with Groups, which hold their own weights."
+                )
             groups = sensitive_features
         else:
             if y_true is None:

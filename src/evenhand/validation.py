@@ -25,6 +25,11 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
     native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(native, nw.DataFrame | nw.Series):
         values = native.to_numpy()
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(
+            f"`{name}` must not hold masked values, got {int(np.ma.getmaskarray(values).sum())}. "
+            "Hint: drop or impute these rows first."
+        )
     array = np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
