@@ -489,7 +489,7 @@ def test_frontier_then_predict(training, tmp_path, group_features):
     assert {p.name for p in out.iterdir()} == {"report.html", "path.csv", "model.json"}
     report = (out / "report.html").read_text(encoding="utf-8")
     for words in ("missing values are set to the median", "missing is a level of its own",
-                  "it only counts the rows", "it has the same value in every row",
+                  "like a row number", "it has the same value in every row",
                   "it is sensitive", "--drop says so"):  # fmt: skip
         assert words in report
     new = tmp_path / "new.csv"

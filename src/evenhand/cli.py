@@ -185,7 +185,7 @@ def audit(
         audits.show_found(found, str(file))
         audits.show_checks(checks)
         if html is not None:
-            say(f"\nReport: {html}")
+            say(f"Report: {html}")
     if not all(check["passed"] for check in checks):
         raise typer.Exit(LIMIT_MISSED)
 

@@ -100,8 +100,8 @@ def _fit_column(table: pa.Table, name: str) -> Column:
         known = values[~absent]
         if np.ptp(known) == 0 and not absent.any():
             return Column(name, "left out", reason="it has the same value in every row")
-        if _counts_rows(values, table.num_rows):
-            return Column(name, "left out", reason="it only counts the rows")
+        if _counts_rows(values, column.type):
+            return Column(name, "left out", reason="it rises with every row, like a row number")
         fill = float(np.median(known))
         filled = np.where(absent, fill, values)
         return Column(
@@ -125,9 +125,11 @@ def _fit_column(table: pa.Table, name: str) -> Column:
     )  # fmt: skip
 
 
-def _counts_rows(values: Matrix, n_rows: int) -> bool:
-    steps = np.diff(values)
-    return n_rows > 20 and bool((steps == 1).all())
+def _counts_rows(values: Matrix, kind: Any) -> bool:
+    """Whole numbers that rise with every row: a row number or an identifier, not a measurement."""
+    import pyarrow as pa
+
+    return len(values) > 20 and pa.types.is_integer(kind) and bool((np.diff(values) > 0).all())
 
 
 def _numbers(column: pa.ChunkedArray, name: str) -> Matrix | None:

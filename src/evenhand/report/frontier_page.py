@@ -380,6 +380,7 @@ def _chosen_sections(
         "section",
         element("h2", "The selected model"),
         element("h3", "Scores by group, before and after"),
+        legend([label(n, 60) for n in samples[0].names], len(path.labels) - len(samples[0].names)),
         element("div", *parts, class_="figures"),
         element("h3", "Same score, same outcome?"),
         figures(audits[chosen]),

@@ -24,11 +24,29 @@
   const moves = {
     ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity,
   };
-  for (const point of points) {
-    point.addEventListener("click", () => {
+  // Neighbors may overlap: the click goes to the point whose center is nearest.
+  const nearest = (chart, x, y) => {
+    let best = null;
+    let least = 24;
+    for (const point of chart.querySelectorAll(".point")) {
+      const box = point.querySelector(".mark").getBoundingClientRect();
+      const far = Math.hypot(x - box.left - box.width / 2, y - box.top - box.height / 2);
+      if (far < least) [best, least] = [point, far];
+    }
+    return best;
+  };
+  for (const chart of new Set(points.map((point) => point.closest("svg")))) {
+    chart.addEventListener("click", (event) => {
+      // A click without a place (detail 0) comes from a program or an aid, which name the point.
+      const point = event.detail > 0
+        ? nearest(chart, event.clientX, event.clientY)
+        : event.target.closest(".point");
+      if (point === null) return;
       select(Number(point.dataset.point), true);
       point.focus({ preventScroll: true });
     });
+  }
+  for (const point of points) {
     point.addEventListener("keydown", (event) => {
       if (event.altKey || event.ctrlKey || event.metaKey) return;
       if (event.key in moves) {
