@@ -85,8 +85,9 @@ def fit(columns: Array, cells: Cells, penalty: Array, theta: Array | None = None
             break
         theta, value, eta = trial, trial_value, trial_eta
         prob, trial_prob = trial_prob, prob
-        # What a Newton step leaves is of the order of its gain squared, over the rows.
-        if gain * gain < 1e-3 * min(mass, value):
+        # What a Newton step leaves is of the order of its gain squared, over the rows. Stopping
+        # sooner would leave the leverages those of a smoother fit, and rough ones looking good.
+        if gain * gain < 1e-6 * min(mass, value):
             break
     leverage = _leverage(columns, factor, k - 1)
     inner = prob[:, 1:]

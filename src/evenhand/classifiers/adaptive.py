@@ -45,7 +45,7 @@ _MAX_PARAMETERS = 420
 # What a rung is judged by: in-sample loss plus this much of its distance to the leave-one-out
 # loss. Slightly below 1, since the bias that a rung too high adds cancels in the mean of the two
 # losses and that of a rung too low does not.
-_CAUTION = 0.9
+_CAUTION = 0.95
 # Nats, over all rows, by which splines must beat polynomials, and another coordinate system the
 # first: with some thirty rungs to choose from the best looks better than it is.
 _HANDICAP_SPLINES, _HANDICAP_SYSTEM = 1.0, 2.0
