@@ -19,6 +19,7 @@ _HOME = {
     "LSPC": "classifiers",
     "Logistic": "classifiers",
     "Proxy": "sensitive",
+    "Adaptive": "classifiers.adaptive",
     "Audit": "auditing",
     "audit": "auditing",
     "fairness_path": "frontier",

@@ -26,7 +26,11 @@ ESTIMATORS = ("auto", "lspc", "logistic", "fourier", "knn")
 def get_estimator(estimator: Any, random_state: Any = None) -> EntropyEstimator:
     """An estimator of entropies by name, or the instance handed in."""
     if isinstance(estimator, str):
-        if estimator in ("auto", "logistic"):
+        if estimator == "auto":
+            from .classifiers.adaptive import Adaptive
+
+            return Adaptive()
+        if estimator == "logistic":
             from .classifiers import Logistic
 
             return Logistic()
