@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import argparse
 import csv
-import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 import time
@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
@@ -31,13 +31,13 @@ from typing import Any
 for _name in ("OMP", "OPENBLAS", "MKL", "EVENHAND"):
     os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
-from numpy.typing import NDArray  # noqa: E402
+import numpy as np
+from numpy.typing import NDArray
 
-from evenhand.classifiers.adaptive import Adaptive  # noqa: E402
-from evenhand.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY  # noqa: E402
-from evenhand.information import estimate_entropies, get_estimator  # noqa: E402
-from evenhand.sensitive import resolve_groups  # noqa: E402
+from evenhand.classifiers.adaptive import Adaptive
+from evenhand.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, TARGET
+from evenhand.information import estimate_entropies, get_estimator
+from evenhand.sensitive import resolve_groups
 
 HERE = Path(__file__).parent
 SEED = 0
@@ -147,13 +147,30 @@ def load(name: str, quick: bool) -> Data:
 # Measures -----------------------------------------------------------------------------------------
 
 
-def measure(s: Vector, y: Vector, a: NDArray[Any], estimator: Any) -> dict[str, float]:
-    """The three normalized criteria of a score by one estimator, given by name or as it is."""
+def measure(
+    s: Vector, y: Vector, a: NDArray[Any], estimator: Any, target_entropy: float | None = None
+) -> dict[str, float]:
+    """The three normalized criteria of a score by one estimator, given by name or as it is.
+
+    H(A|Y) is the same for all scores of a data set; where it is known it need not be found again.
+    """
     groups = resolve_groups(a, n_rows=len(s))
     if estimator == "auto":
         estimator = Adaptive()
-    found = estimate_entropies(CRITERIA.values(), y, s, groups, get_estimator(estimator))
+    if target_entropy is None:
+        found = estimate_entropies(CRITERIA.values(), y, s, groups, get_estimator(estimator))
+    else:
+        found = estimate_entropies([SUFFICIENCY], y, s, groups, get_estimator(estimator))
+        found = replace(found, mean={**found.mean, TARGET: target_entropy})
     return {name: found.normalized(criterion) for name, criterion in CRITERIA.items()}
+
+
+def target_entropy(dataset: str, quick: bool, estimator: str) -> dict[str, Any]:
+    """H(A|Y) of a data set by one estimator."""
+    data = load(dataset, quick)
+    groups = resolve_groups(data.a, n_rows=len(data.y))
+    found = get_estimator(estimator).row_losses({"y": data.y}, [TARGET], groups)
+    return {"nats": float(found[TARGET].value.mean())}
 
 
 def r_squared(s: Vector, y: Vector) -> float:
@@ -165,9 +182,8 @@ def r_squared(s: Vector, y: Vector) -> float:
 
 
 def _path(cache: Path, function: Callable[..., Any], parameters: tuple[Any, ...]) -> Path:
-    text = json.dumps([function.__module__, function.__name__, *parameters], default=str)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:24]
-    return cache / function.__name__ / f"{digest}.npz"
+    words = "_".join(str(p) for p in parameters if not isinstance(p, Path))
+    return cache / function.__name__ / (re.sub(r"[^A-Za-z0-9.+_]+", "-", words) + ".npz")
 
 
 def cached(cache: Path, function: Callable[..., dict], parameters: tuple[Any, ...]) -> dict:

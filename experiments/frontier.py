@@ -21,6 +21,7 @@ from common import (
     r_squared,
     run_all,
     save_figure,
+    target_entropy,
     write_csv,
 )
 from methods import ATTRIBUTE, METHODS, Method
@@ -28,11 +29,13 @@ from methods import ATTRIBUTE, METHODS, Method
 THRESHOLDS = (0.10, 0.05, 0.01)
 TITLES = {"fourier": "logistic on Fourier features", "knn": "nearest neighbors", "auto": "auto"}
 # Halvings of the bracket around a threshold; strengths are then known to a few percent.
-N_REFINE = 6
+N_HALVINGS = {"fourier": 3, "knn": 6, "auto": 6}
 
 
-def estimators(quick: bool) -> tuple[str, ...]:
-    return ("knn", "auto") if quick else ("fourier", "knn", "auto")
+def estimators(methods: list[Method], quick: bool) -> tuple[str, ...]:
+    """Those that measure all of some methods."""
+    slow = not quick and all(m.by_fourier for m in methods)
+    return ("fourier", "knn", "auto") if slow else ("knn", "auto")
 
 
 def fit_point(dataset: str, quick: bool, method: str, strength: float) -> dict[str, Any]:
@@ -55,11 +58,16 @@ def measure_point(
     data = load(dataset, quick)
     s = cached(cache, fit_point, (dataset, quick, method, strength))["s"]
     began = time.perf_counter()
-    found = measure(s, data.y, data.a, estimator)
+    known = None
+    if estimator == "fourier":
+        known = float(cached(cache, target_entropy, (dataset, quick, estimator))["nats"])
+    found = measure(s, data.y, data.a, estimator, known)
     return {**found, "r2": r_squared(s, data.y), "seconds": time.perf_counter() - began}
 
 
-def refine(dataset: str, quick: bool, method: str, criterion: str, cache: Path) -> dict[str, Any]:
+def refine(
+    dataset: str, quick: bool, method: str, criterion: str, estimator: str, cache: Path
+) -> dict[str, Any]:
     """Strengths at which a method just meets each threshold of a criterion, by bisection.
 
     Between the two neighboring strengths of the sweep of which one meets it and one does not; where
@@ -67,7 +75,7 @@ def refine(dataset: str, quick: bool, method: str, criterion: str, cache: Path) 
     """
 
     def at(strength: float) -> tuple[float, float]:
-        unit = (dataset, quick, method, strength, "auto", cache)
+        unit = (dataset, quick, method, strength, estimator, cache)
         found = cached(cache, measure_point, unit)
         return float(found[criterion]), float(found["r2"])
 
@@ -81,7 +89,7 @@ def refine(dataset: str, quick: bool, method: str, criterion: str, cache: Path) 
             continue
         i = max(pairs, key=lambda i: values[i if met[i] else i + 1][1])
         good, bad = (strengths[i], strengths[i + 1])[:: 1 if met[i] else -1]
-        for _ in range(1 if quick else N_REFINE):
+        for _ in range(1 if quick else N_HALVINGS[estimator]):
             # In the middle of the logarithms; the sweep begins at zero, which has none.
             middle = np.sqrt(good * bad) if min(good, bad) > 0 else (good + bad) / 2
             middle = float(f"{middle:.4g}")
@@ -103,22 +111,22 @@ def points(
     quick, cache = setting.quick, setting.cache
     sweep = [(dataset, quick, m.name, v) for m in methods for v in m.sweep(quick)]
     run_all(setting, fit_point, sweep, f"{dataset}: fits")
-    run_all(
-        setting, measure_point, [(*u, "auto", cache) for u in sweep], f"{dataset}: first measures"
-    )
+    measured = [(*u, e, cache) for u in sweep for e in estimators([METHODS[u[2]]], quick)]
+    run_all(setting, measure_point, measured, f"{dataset}: measures of the sweep")
     todo = [
-        (dataset, quick, m.name, criterion, cache)
+        (dataset, quick, m.name, criterion, estimator, cache)
         for m in methods
         if m.continuous
         for criterion in criteria
+        for estimator in estimators([m], quick)
     ]
     found = run_all(setting, refine, todo, f"{dataset}: strengths at the thresholds")
     units = [(unit, "sweep") for unit in sweep]
     for unit, result in zip(todo, found, strict=True):
         units += [((*unit[:3], float(v)), "threshold") for v in result["strengths"]]
     units = list(dict(reversed(units)).items())
-    measured = [(*u, e, cache) for u, _ in units for e in estimators(quick)]
-    results = iter(run_all(setting, measure_point, measured, f"{dataset}: measures"))
+    measured = [(*u, e, cache) for u, _ in units for e in estimators([METHODS[u[2]]], quick)]
+    results = iter(run_all(setting, measure_point, measured, f"{dataset}: all measures"))
     rows = []
     for (_, _, method, strength), kind in units:
         fit = cached(cache, fit_point, (dataset, quick, method, strength))
@@ -131,7 +139,7 @@ def points(
             "fit_seconds": float(np.median(fit["seconds"])),
         }
         seconds = float(fit["seconds"].sum())
-        for estimator in estimators(quick):
+        for estimator in estimators([METHODS[method]], quick):
             value = next(results)
             row["r2"] = float(value["r2"])
             for criterion in ("independence", "separation", "sufficiency"):
@@ -158,7 +166,7 @@ def draw(
     floor: float = 0.0,
 ) -> None:
     """R² against each criterion (rows) by each estimator (columns)."""
-    shown = estimators(setting.quick)
+    shown = estimators(methods, setting.quick)
     figure, axes = new_figure(
         len(criteria), len(shown), 3.5 * len(shown) + 2.4, 3.2 * len(criteria) + 0.3, sharey=True
     )

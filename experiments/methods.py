@@ -50,6 +50,11 @@ class Method:
     ours: bool = False
     continuous: bool = True
 
+    @property
+    def by_fourier(self) -> bool:
+        """Measured by the paper's slowest estimator too: its methods, ours, and our rivals."""
+        return self.name.startswith(("LSPC", "CVX", "LR", "evenhand", "Wasserstein", "fair ridge"))
+
     def sweep(self, quick: bool) -> tuple[float, ...]:
         """The strengths, or four of them."""
         if not quick:

@@ -3,10 +3,10 @@
     python experiments/thresholds.py [--quick] [--fresh] [--jobs N]
 
 For separation and independence of at most 0.10, 0.05 and 0.01. A method's strength is free: of its
-points that meet the bound (the sweep, and the strengths found by bisection to just meet it by
-"auto") the one of highest R² counts, for all methods alike. `behind` is how far a method is below
-the best of its league, `behind_se` the standard error of that difference over the rows, both
-scores being of the same rows. Writes results/thresholds.csv and .json.
+points that meet the bound (the sweep, and the strengths found by bisection to just meet it) the
+one of highest R² counts, for all methods alike. `behind` is how far a method is below the best of
+its league, `behind_se` the standard error of that difference over the rows, both scores being of
+the same rows. Writes results/thresholds.csv and .json.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def best(
     found: dict[str, dict[str, Any] | None] = {}
     for row in rows:
         now = found.setdefault(row["method"], None)
-        if row[column] <= threshold and (now is None or row["r2"] > now["r2"]):
+        if row.get(column, np.inf) <= threshold and (now is None or row["r2"] > now["r2"]):
             found[row["method"]] = row
     return found
 
@@ -42,7 +42,7 @@ def table(setting: Setting, dataset: str, rows: list[dict[str, Any]]) -> list[di
     """One line per estimator, criterion, bound and method."""
     data = load(dataset, setting.quick)
     out: list[dict[str, Any]] = []
-    for estimator in estimators(setting.quick):
+    for estimator in estimators([], setting.quick):
         for criterion in ("separation", "independence"):
             for threshold in THRESHOLDS:
                 column = f"{criterion}_{estimator}"
