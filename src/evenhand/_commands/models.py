@@ -193,7 +193,7 @@ def run_demo(out: Path, force: bool) -> None:
         }
     )
     _files.write_file(out / "students.csv", lambda p: write_table(students, p), force)
-    say("1. The data: grades of 4,137 college students, to be predicted from what was known when ")
+    say("1. The data: grades of 4,137 college students, to be predicted from what was known when")
     say("   they entered. Are the predictions fair to students of every race?\n")
     rows = load_training(out / "students.csv", "colgpa", ["race"], None, [], None, False)
     path = run_path(rows, "independence", 1e-3, None, 20, 5, 0.95, 0)
@@ -201,15 +201,19 @@ def run_demo(out: Path, force: bool) -> None:
     say("2. Audit of an ordinary linear model, on students it has not seen:\n")
     before = audit(rows.y, first, sensitive_features=rows.groups, random_state=0)
     show_audit(before, "Ordinary model")  # type: ignore[arg-type]
-    say("\n3. The frontier: what would it cost to make predictions independent of race?")
-    chosen, problem = choose(path, {"max_unfairness": 0.005, "min_r2": None, "certify": False})
+    limit = float(f"{0.5 * max(path.points[0].independence.value, 0.0):.1g}")
+    say(
+        "\n3. The frontier: what would it cost to make predictions more independent of race? We ask"
+    )
+    say(f"   for the most accurate model with independence of at most {limit:g}.")
+    chosen = path.select(max_unfairness=limit, on_unreachable="best")
+    assert path.selected is not None
     write_path(path, chosen, rows, outputs)
     scores = students.select([data.target_name, data.sensitive_name])
-    assert path.selected is not None, problem
     scores = scores.append_column("ordinary", pa.array(first))
     scores = scores.append_column("fair", pa.array(path.selected.scores))
     _files.write_file(out / "scores.csv", lambda p: write_table(scores, p), force)
-    show_frontier(path, chosen, problem, {})
+    show_frontier(path, chosen, None, {})
     say("\n4. Who gains and who loses with the chosen model:")
     both = audit(
         rows.y, {"ordinary": first, "fair": path.selected.scores},
