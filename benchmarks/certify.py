@@ -41,6 +41,7 @@ class Scenario:
     limit: float
     group_features: str | None = None
     n_points: int = 10
+    measure_with: str = "logistic"
 
 
 SCENARIOS = [
@@ -53,6 +54,7 @@ SCENARIOS = [
     Scenario("posterior features", 1000, 10, 2, "independence", 0.05, "posterior"),
     Scenario("attribute features", 1000, 10, 2, "independence", 0.05, "attribute"),
     Scenario("twenty points", 1000, 5, 2, "independence", 0.05, None, 20),
+    Scenario("adaptive measure", 1000, 5, 2, "independence", 0.05, None, 10, "auto"),
 ]
 
 
@@ -77,8 +79,9 @@ def repeat(scenario: Scenario, seed: int, fresh) -> dict[str, float]:
     X, y, a = draw(scenario, scenario.n, seed)
     model = eh.FairRidge(scenario.criterion, group_features=scenario.group_features)
     path = eh.fairness_path(
-        model, X, y, sensitive_features=a, n_points=scenario.n_points, random_state=seed
-    )
+        model, X, y, sensitive_features=a, n_points=scenario.n_points, random_state=seed,
+        measure_with=scenario.measure_with,
+    )  # fmt: skip
     X_new, y_new, a_new = fresh
     known = {"sensitive_features": a_new} if scenario.group_features == "attribute" else {}
     out: dict[str, float] = {"start": path.points[0].measure(scenario.criterion).value}
@@ -90,7 +93,7 @@ def repeat(scenario: Scenario, seed: int, fresh) -> dict[str, float]:
             continue
         s = chosen.predict(X_new, **known)
         measure = getattr(eh, scenario.criterion)
-        out[label] = measure(y_new, s, sensitive_features=a_new, estimator="logistic")
+        out[label] = measure(y_new, s, sensitive_features=a_new, estimator=scenario.measure_with)
         out[f"{label}_r2"] = 1.0 - np.mean((y_new - s) ** 2) / np.var(y_new)
     return out
 
@@ -109,7 +112,7 @@ def run(repeats: int, names: list[str]) -> list[dict[str, object]]:
         line: dict[str, object] = {
             "scenario": scenario.name, "n": scenario.n, "features": scenario.features,
             "groups": scenario.groups, "criterion": scenario.criterion, "limit": scenario.limit,
-            "n_points": scenario.n_points, "repeats": repeats,
+            "n_points": scenario.n_points, "measure": scenario.measure_with, "repeats": repeats,
             "unfairness_at_0": f"{columns['start'].mean():.3f}",
         }  # fmt: skip
         for label in ("plain", "certified"):

@@ -146,7 +146,7 @@ def test_scores_are_held_out_and_measured_as_the_functions_do():
         expected[test] = model.fit(X[train], y[train], sensitive_features=a[train]).predict(X[test])
     point = path.points[1]
     # The path is solved to a looser tolerance than a single fit.
-    assert np.abs(point.scores - expected).max() < 2e-3 * y.std()
+    assert np.abs(point.scores - expected).max() < 1e-2 * y.std()
     assert point.r2 == pytest.approx(r2_score(y, point.scores))
     for name in ("independence", "separation", "sufficiency"):
         direct = getattr(eh, name)(y, point.scores, sensitive_features=a)
@@ -167,9 +167,25 @@ def test_shared_work_gives_the_same_path_as_separate_fits():
     shared = eh.fairness_path(eh.FairRidge("separation"), X, y, **options)
     apart = eh.fairness_path(Separate("separation"), X, y, **options)
     for one, other in zip(shared.points, apart.points, strict=True):
-        assert one.r2 == pytest.approx(other.r2, abs=1e-3)
-        assert one.separation.value == pytest.approx(other.separation.value, abs=1e-3)
+        assert one.r2 == pytest.approx(other.r2, abs=2e-3)
+        assert one.separation.value == pytest.approx(other.separation.value, abs=2e-3)
         assert not np.array_equal(one.scores, other.scores) or one.fairness_weight == 0
+
+
+def test_points_between_close_neighbors_are_interpolated():
+    X, y, a = make(2000)
+    weights = np.geomspace(0.2, 3.0, 24)
+    fitter = eh.FairRidge("separation")._path_fitter(X, y, sensitive_features=a)
+    ends_first = [*weights[::3], *weights[1::3], *weights[2::3]]
+    models = {w: fitter(w) for w in ends_first}
+    assert [models[w].n_evaluations_ for w in weights].count(0) > 8
+    for w in weights[::5]:
+        single = eh.FairRidge("separation", w).fit(X, y, sensitive_features=a)
+        assert models[w].score(X, y) == pytest.approx(single.score(X, y), abs=1e-3)
+        assert models[w].unfairness_ == pytest.approx(single.unfairness_, abs=1e-3)
+        # The value is that of the model handed out, not only of its neighbors.
+        bound = eh.FairnessRegularizer("separation").bind(y, sensitive_features=a)
+        assert models[w].unfairness_ == pytest.approx(bound.value(models[w].predict(X)), abs=1e-3)
 
 
 def test_random_state_repeats_exactly():
@@ -204,16 +220,15 @@ def test_sample_weight_counts_rows():
     half = np.arange(800) % 2
     folds = [(np.flatnonzero(half == k), np.flatnonzero(half != k)) for k in (0, 1)]
     long = [(np.flatnonzero(half[rows] == k), np.flatnonzero(half[rows] != k)) for k in (0, 1)]
+    options = {"fairness_weights": [1.0], "measure_with": "logistic"}
     weighted = eh.fairness_path(
-        eh.FairRidge(), X, y, sensitive_features=a, sample_weight=repeat, cv=folds,
-        fairness_weights=[1.0],
-    )  # fmt: skip
+        eh.FairRidge(), X, y, sensitive_features=a, sample_weight=repeat, cv=folds, **options
+    )
     repeated = eh.fairness_path(
-        eh.FairRidge(), X[rows], y[rows], sensitive_features=a[rows], cv=long,
-        fairness_weights=[1.0],
-    )  # fmt: skip
+        eh.FairRidge(), X[rows], y[rows], sensitive_features=a[rows], cv=long, **options
+    )
     for one, other in zip(weighted.points, repeated.points, strict=True):
-        assert one.r2 == pytest.approx(other.r2, abs=1e-4)
+        assert one.r2 == pytest.approx(other.r2, abs=1e-3)
         assert one.independence.value == pytest.approx(other.independence.value, abs=5e-3)
 
 
@@ -407,10 +422,11 @@ def test_certificates_hold_on_fresh_data():
         X, y, a = make(400, seed=seed)
         path = eh.fairness_path(
             eh.FairRidge(), X, y, sensitive_features=a, random_state=seed,
-            fairness_weights=[0.1, 0.3, 1.0, 3.0],
+            fairness_weights=[0.1, 0.3, 1.0, 3.0], measure_with="logistic",
         )  # fmt: skip
         model = path.select(max_unfairness=0.1, certify=True)
-        fresh = eh.independence(y_new, model.predict(X_new), sensitive_features=a_new)
+        s = model.predict(X_new)
+        fresh = eh.independence(y_new, s, sensitive_features=a_new, estimator="logistic")
         violations.append(fresh > 0.1)
     assert sum(violations) <= 1
 

@@ -273,7 +273,8 @@ def test_spline_helps_a_straight_base_of_a_curved_truth():
             Ridge(), "separation", 0.5, group_features="attribute", map=kind, random_state=0
         ).fit(X, y, sensitive_features=a)
         s = post.predict(X_new, sensitive_features=a_new)
-        fair = eh.separation(y_new, s, sensitive_features=a_new)
+        # The term it was trained with; a finer estimator sees what a quadratic one does not.
+        fair = eh.separation(y_new, s, sensitive_features=a_new, estimator="logistic")
         scores[kind] = (1 - np.mean((y_new - s) ** 2) / np.var(y_new), fair)
     assert scores["spline"][0] > scores["affine"][0] + 0.1
     assert scores["spline"][1] < scores["affine"][1]

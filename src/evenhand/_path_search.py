@@ -12,9 +12,9 @@ from itertools import pairwise
 Place = tuple[float, float]
 
 START = 1.0
-FACTOR = 10.0
+FACTOR = 4.0
 LARGEST, SMALLEST = 1e8, 1e-8
-# A weight ten times as large that removes less than this share of the unfairness is "as fair as
+# A weight four times as large that removes less than this share of the unfairness is "as fair as
 # it gets"; a move smaller than MOVED (in either axis) is no effect at all.
 GAIN = 5e-3
 MOVED = 1e-3
@@ -56,9 +56,10 @@ def _bracket(evaluate: Callable[[float], Place], seen: dict[float, Place]) -> li
             if len(kept) > 1 and gain < GAIN * abs(seen[0.0][0]):
                 break
             kept.append(weight)
-            if gain < GAIN * abs(seen[0.0][0]):
+            # Nothing gained at all, or nothing left to gain: unfairness does not go below 0.
+            if min(gain, after[0]) < GAIN * abs(seen[0.0][0]):
                 break
-        weight *= FACTOR
+        weight *= FACTOR if len(kept) > 1 else FACTOR**2  # far from where it matters: hurry
     if len(kept) == 1:
         kept.append(START)
     return kept
@@ -86,4 +87,4 @@ def _longest_gap(kept: list[float], seen: dict[float, Place]) -> float | None:
     if low > 0.0:
         return (low * high) ** 0.5
     # Near 0 the path is straight in the weight itself, unless all of it lies below `high`.
-    return high / (FACTOR if longest > 0.5 * total else 2.0)
+    return high / (2.0 * FACTOR if longest > 0.5 * total else 2.0)

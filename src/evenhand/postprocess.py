@@ -66,7 +66,8 @@ class FairPostprocessor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         m_k a straight line, or a curve of straight pieces with bends at fixed quantiles of s₀,
         mixed with the straight line where it would fall otherwise. The curve helps where the base
         is wrong by more than shift and scale (a linear base of a curved truth); it does not help
-        a flexible base.
+        a flexible base. It also has room to be fair only in the eyes of the quadratic classifier
+        it is trained against: audit it with the default estimator before relying on it.
     alpha : float
         Penalty on the coefficients of the (standardized) features of the maps.
     classifier, basis, max_iter, tol
