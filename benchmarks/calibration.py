@@ -185,7 +185,7 @@ def main(arguments=None):
         for row in STUDIES[name](options.quick):
             rows.append(row)
             print(
-                f"{row['study']:6}{row['criterion']:14}{row['family']:16}{row['n']:>6}"
+                f"{row['study']:8}{row['criterion']:14}{row['family']:16}{row['n']:>6}"
                 f"{row['share']:6.2f}  5 %: {row['rejected_5']:.3f}  1 %: {row['rejected_1']:.3f}",
                 flush=True,
             )
