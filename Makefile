@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint experiments clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -14,6 +14,10 @@ $(VENV)/.base: pyproject.toml
 
 $(VENV)/.test: $(VENV)/.base pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[all]" --group test --group lint
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.test pyproject.toml
+	$(BIN)/python -m pip install --quiet --group bench rich
 	touch $@
 
 demo: $(VENV)/.base
@@ -26,6 +30,10 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Everything on docs/reproduction.md; QUICK=1 for a small run that only shows that all of it works.
+experiments: $(VENV)/.bench
+	$(BIN)/python experiments/all.py $(if $(QUICK),--quick)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from common import (
     RED,
     SEED,
     SKY,
+    load,
     new_figure,
     read_arguments,
     run_all,
@@ -75,12 +77,21 @@ METHODS: dict[str, tuple[Callable[[float], Any], str, str, str]] = {
 }  # fmt: skip
 
 
-def time_fits(name: str, n: int, strengths: tuple[float, ...]) -> dict[str, Any]:
+@lru_cache
+def rows(n: int, quick: bool) -> tuple[Any, Any, Any]:
+    """X, y and race of n random law students."""
+    if quick:
+        data = load("lsac", quick)
+        return data.X[:n], data.y[:n], data.a[:n]
+    found = load_law_school()
+    take = np.random.default_rng(SEED).permutation(len(found.y))[:n]
+    return found.X[take], found.y[take], found.sensitive[take]
+
+
+def time_fits(name: str, n: int, strengths: tuple[float, ...], quick: bool) -> dict[str, Any]:
     """Seconds and iterations at each strength, after one fit to compile what is compiled."""
     build = METHODS[name][0]
-    data = load_law_school()
-    order = np.random.default_rng(SEED).permutation(len(data.y))
-    X, y, a = data.X[order[:n]], data.y[order[:n]], data.sensitive[order[:n]]
+    X, y, a = rows(n, quick)
     X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     build(1.0).fit(X[:300], y[:300], sensitive_features=a[:300])
     seconds, iterations = [], []
@@ -96,23 +107,23 @@ def time_fits(name: str, n: int, strengths: tuple[float, ...]) -> dict[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     setting = read_arguments(__doc__, arguments)
-    sizes, strengths = ((300, 600), (1.0,)) if setting.quick else (SIZES, STRENGTHS)
+    sizes, strengths = ((120, 240), (1.0,)) if setting.quick else (SIZES, STRENGTHS)
     alone = replace(setting, jobs=1)
-    rows: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     for n in sizes:
-        slow = {r["method"] for r in rows if r["seconds"] > ALLOWANCE}
-        units = [(name, n, strengths) for name in METHODS if name not in slow]
+        slow = {r["method"] for r in lines if r["seconds"] > ALLOWANCE}
+        units = [(name, n, strengths, setting.quick) for name in METHODS if name not in slow]
         results = run_all(alone, time_fits, units, f"fit times, {n} rows")
         for (name, *_), found in zip(units, results, strict=True):
-            rows += [
+            lines += [
                 {"method": name, "n": n, "strength": w, "seconds": float(t), "iterations": int(i)}
                 for w, t, i in zip(strengths, found["seconds"], found["iterations"], strict=False)
             ]
-    total = sum(r["seconds"] for r in rows)
-    write_csv(setting, "fit_time", rows, total, strengths=strengths)
+    total = sum(r["seconds"] for r in lines)
+    write_csv(setting, "fit_time", lines, total, strengths=strengths)
     figure, axes = new_figure(1, 1, 9.0, 5.2)
     for name, (_, color, marker, dash) in METHODS.items():
-        by_size = {n: [r["seconds"] for r in rows if r["method"] == name and r["n"] == n]
+        by_size = {n: [r["seconds"] for r in lines if r["method"] == name and r["n"] == n]
                    for n in sizes}  # fmt: skip
         done = [n for n in sizes if by_size[n]]
         middle = np.array([np.median(by_size[n]) for n in done])

@@ -28,14 +28,17 @@ from methods import ATTRIBUTE, METHODS, Method
 
 THRESHOLDS = (0.10, 0.05, 0.01)
 TITLES = {"fourier": "logistic on Fourier features", "knn": "nearest neighbors", "auto": "auto"}
-# Halvings of the bracket around a threshold; strengths are then known to a few percent.
-N_HALVINGS = {"fourier": 3, "knn": 6, "auto": 6}
+# Halvings of the bracket around a threshold; strengths are then known to about a percent.
+N_HALVINGS = 6
+
+
+FAST = ("knn", "auto")
 
 
 def estimators(methods: list[Method], quick: bool) -> tuple[str, ...]:
-    """Those that measure all of some methods."""
+    """Those that measure the sweeps of all of some methods; the slow one sees no other point."""
     slow = not quick and all(m.by_fourier for m in methods)
-    return ("fourier", "knn", "auto") if slow else ("knn", "auto")
+    return ("fourier", *FAST) if slow else FAST
 
 
 def fit_point(dataset: str, quick: bool, method: str, strength: float) -> dict[str, Any]:
@@ -89,7 +92,7 @@ def refine(
             continue
         i = max(pairs, key=lambda i: values[i if met[i] else i + 1][1])
         good, bad = (strengths[i], strengths[i + 1])[:: 1 if met[i] else -1]
-        for _ in range(1 if quick else N_HALVINGS[estimator]):
+        for _ in range(1 if quick else N_HALVINGS):
             # In the middle of the logarithms; the sweep begins at zero, which has none.
             middle = np.sqrt(good * bad) if min(good, bad) > 0 else (good + bad) / 2
             middle = float(f"{middle:.4g}")
@@ -118,14 +121,18 @@ def points(
         for m in methods
         if m.continuous
         for criterion in criteria
-        for estimator in estimators([m], quick)
+        for estimator in FAST
     ]
     found = run_all(setting, refine, todo, f"{dataset}: strengths at the thresholds")
     units = [(unit, "sweep") for unit in sweep]
     for unit, result in zip(todo, found, strict=True):
         units += [((*unit[:3], float(v)), "threshold") for v in result["strengths"]]
     units = list(dict(reversed(units)).items())
-    measured = [(*u, e, cache) for u, _ in units for e in estimators([METHODS[u[2]]], quick)]
+
+    def by(method: str, kind: str) -> tuple[str, ...]:
+        return estimators([METHODS[method]], quick) if kind == "sweep" else FAST
+
+    measured = [(*u, e, cache) for u, kind in units for e in by(u[2], kind)]
     results = iter(run_all(setting, measure_point, measured, f"{dataset}: all measures"))
     rows = []
     for (_, _, method, strength), kind in units:
@@ -139,7 +146,7 @@ def points(
             "fit_seconds": float(np.median(fit["seconds"])),
         }
         seconds = float(fit["seconds"].sum())
-        for estimator in estimators([METHODS[method]], quick):
+        for estimator in by(method, kind):
             value = next(results)
             row["r2"] = float(value["r2"])
             for criterion in ("independence", "separation", "sufficiency"):
@@ -173,8 +180,8 @@ def draw(
     for row, criterion in zip(axes, criteria, strict=True):
         for axis, estimator in zip(row, shown, strict=True):
             for method in methods:
-                mine = [r for r in rows if r["method"] == method.name and r["r2"] >= floor - 0.05]
                 key = f"{criterion}_{estimator}"
+                mine = [r for r in rows if r["method"] == method.name and key in r]
                 order = sorted(mine, key=lambda r: r["strength"])
                 axis.plot(
                     [r[key] for r in order],

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from common import read_arguments
 from frontier import draw, points, write_points
-from methods import PAPER
+from methods import PAPER, QUICK
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     setting = read_arguments(__doc__, arguments)
-    rows = points(setting, "lsac", PAPER)
+    rows = points(setting, "lsac", QUICK[:1] if setting.quick else PAPER)
     write_points(setting, "frontier_lsac", rows)
     draw(setting, "frontier_lsac", rows, PAPER,
          "LSAC, 5,000 rows, 5-fold held out: the paper's methods")  # fmt: skip

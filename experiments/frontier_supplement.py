@@ -25,6 +25,7 @@ from methods import (
     PAPER,
     PEERS,
     POSTPROCESSED,
+    QUICK,
     available,
 )
 
@@ -35,14 +36,13 @@ FLOOR = {"communities": 0.2, "lsac": 0.1}
 def main(arguments: Sequence[str] | None = None) -> None:
     setting = read_arguments(__doc__, arguments)
     added = available([*OURS, *NEEDING, *POSTPROCESSED, *PEERS, *NESTED])
+    paper = PAPER
     if setting.quick:
-        # Two of the slow ones and one of each other kind.
-        added = [*OURS[::3], *NEEDING[1:4], POSTPROCESSED[1]]
-    for dataset, name in NAMES.items():
-        paper = points(setting, dataset, PAPER)
+        added, paper = QUICK[1:], QUICK[:1]
+    for dataset, name in list(NAMES.items())[: 1 if setting.quick else 2]:
         rows = points(setting, dataset, added)
         write_points(setting, f"supplement_{dataset}", rows)
-        rows = [*paper, *rows]
+        rows += points(setting, dataset, paper)
         floor = FLOOR[dataset]
         inside = [METHODS[n] for n in ("LSPC-ind-quad", "LSPC-sep-quad", "CVX-group")]
         draw(

@@ -56,11 +56,10 @@ class Method:
         return self.name.startswith(("LSPC", "CVX", "LR", "evenhand", "Wasserstein", "fair ridge"))
 
     def sweep(self, quick: bool) -> tuple[float, ...]:
-        """The strengths, or four of them."""
+        """The strengths, or two of them."""
         if not quick:
             return self.strengths
-        step = np.linspace(0, len(self.strengths) - 1, min(4, len(self.strengths))).round()
-        return tuple(self.strengths[int(i)] for i in step)
+        return self.strengths[1], self.strengths[len(self.strengths) // 2]
 
 
 def _grid(low: float, high: float, count: int, *first: float) -> tuple[float, ...]:
@@ -184,6 +183,8 @@ SUFFICIENCY = [
     Method("evenhand-suf + attribute", _fair("sufficiency", group_features="attribute"), WEIGHTS,
            ORANGE, "o", "--", ATTRIBUTE, True),
 ]  # fmt: skip
+# One of each kind, for a run that only shows that all of it works.
+QUICK = [PAPER[3], OURS[1], OURS[3], NEEDING[1], NEEDING[2], POSTPROCESSED[3]]
 METHODS = {
     m.name: m for m in [*PAPER, *NESTED, *OURS, *PEERS, *NEEDING, *POSTPROCESSED, *SUFFICIENCY]
 }

@@ -26,7 +26,7 @@ DATASETS = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     setting = read_arguments(__doc__, arguments)
-    methods = [*SUFFICIENCY, PAPER[4]]
+    methods = SUFFICIENCY[2:3] if setting.quick else [*SUFFICIENCY, PAPER[4]]
     rows: list[dict[str, Any]] = []
     for dataset, title in DATASETS.items():
         found = points(setting, dataset, methods, criteria=())

@@ -1,0 +1,136 @@
+"""The experiments: a small run of all of them, resuming, and a page that agrees with its CSVs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+
+
+@pytest.fixture
+def common(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import common
+
+    return common
+
+
+@pytest.fixture
+def setting(common, tmp_path):
+    return common.read_arguments(None, ["--quick", "--out", str(tmp_path)])
+
+
+def count_calls(path, fail=False):
+    """A unit of work that leaves a mark whenever it really runs."""
+    with Path(path).open("a") as file:
+        file.write("x")
+    if fail:
+        raise RuntimeError("stopped")
+    return {"value": np.arange(3.0)}
+
+
+def test_quick_run_of_everything(tmp_path):
+    command = [sys.executable, str(EXPERIMENTS / "all.py"), "--quick", "--out", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
+    made = {path.name for path in tmp_path.iterdir() if path.is_file()}
+    assert not [name for name in made if "tmp" in name]
+    tables = {name for name in made if name.endswith(".csv")}
+    assert len(tables) == 9
+    for name in tables:
+        note = json.loads((tmp_path / name).with_suffix(".json").read_text())
+        assert note["seed"] == 0
+        assert note["quick"] is True
+        assert note["compute_seconds"] > 0
+        assert {"python", "numpy", "evenhand"} <= note["versions"].keys()
+    with (tmp_path / "thresholds.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["league"] for row in rows} == {"attribute not needed", "attribute needed"}
+    met = [row for row in rows if row["r2"]]
+    assert met
+    assert all(float(row["value"]) <= float(row["threshold"]) for row in met)
+    pictures = [tmp_path / name for name in made if name.endswith(".png")]
+    assert len(pictures) == 11
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+
+
+def test_a_unit_runs_once(common, setting, tmp_path):
+    mark = tmp_path / "mark"
+    for _ in range(2):
+        found = common.run_all(setting, count_calls, [(str(mark),)], "units")
+        np.testing.assert_array_equal(found[0]["value"], [0.0, 1.0, 2.0])
+    assert mark.read_text() == "x"
+
+
+def test_a_stopped_unit_leaves_nothing_and_runs_again(common, setting, tmp_path):
+    mark = tmp_path / "mark"
+    with pytest.raises(RuntimeError, match="stopped"):
+        common.run_all(setting, count_calls, [(str(mark), True)], "units")
+    assert not list(setting.cache.rglob("*.npz"))
+    with pytest.raises(RuntimeError, match="stopped"):
+        common.run_all(setting, count_calls, [(str(mark), True)], "units")
+    assert mark.read_text() == "xx"
+
+
+def test_fresh_forgets(common, setting, tmp_path):
+    mark = tmp_path / "mark"
+    common.run_all(setting, count_calls, [(str(mark),)], "units")
+    again = common.read_arguments(None, ["--quick", "--fresh", "--out", str(tmp_path)])
+    common.run_all(again, count_calls, [(str(mark),)], "units")
+    assert mark.read_text() == "xx"
+
+
+def test_csv_is_replaced_whole(common, setting):
+    path = common.write_csv(setting, "some", [{"a": 1.0 / 3.0, "b": "x"}], 1.0)
+    assert path.read_text() == "a,b\n0.333333,x\n"
+    with pytest.raises(ValueError, match="broken"):
+        common.write_csv(setting, "some", broken(), 1.0)
+    assert path.read_text() == "a,b\n0.333333,x\n"
+    assert common.read_csv(path) == [{"a": 0.333333, "b": "x"}]
+
+
+def broken():
+    yield {"a": 2.0}
+    raise ValueError("broken")
+
+
+def test_folds_are_standardized_on_the_training_rows(common):
+    data = common.load("communities", True)
+    seen = np.zeros(len(data.y), dtype=int)
+    for inside, outside, train, test in data.folds():
+        np.testing.assert_allclose(inside.mean(axis=0), 0.0, atol=1e-12)
+        np.testing.assert_allclose(inside.std(axis=0), 1.0)
+        assert abs(outside.mean()) > 1e-6
+        assert not set(train) & set(test)
+        seen[test] += 1
+    assert (seen == 1).all()
+
+
+def test_measure_with_a_known_target_entropy_is_the_same(common):
+    data = common.load("communities", True)
+    score = data.X[:, 0]
+    known = float(common.target_entropy("communities", True, "fourier")["nats"])
+    assert common.measure(score, data.y, data.a, "fourier", known) == pytest.approx(
+        common.measure(score, data.y, data.a, "fourier")
+    )
+
+
+def test_crossing_between_two_strengths(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    from thresholds import crossing
+
+    rows = [
+        {"strength": 0.0, "r2": 0.6, "separation_fourier": 0.3},
+        {"strength": 1.0, "r2": 0.5, "separation_fourier": 0.1},
+        {"strength": 2.0, "r2": 0.4, "separation_fourier": 0.2},
+    ]
+    assert crossing(rows, "separation_fourier", 0.15) == pytest.approx(0.525)
+    assert crossing(rows, "separation_fourier", 0.05) is None
+    assert crossing(rows, "separation_fourier", 0.5) == pytest.approx(0.6)
