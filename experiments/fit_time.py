@@ -35,18 +35,14 @@ from common import (
     save_figure,
     write_csv,
 )
+from methods import fair
 
-import evenhand as eh
 from evenhand import baselines
 from evenhand.datasets import load_law_school
 
 SIZES = (500, 1_000, 2_000, 5_000, 10_000, 20_800)
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0)
 ALLOWANCE = 20.0
-
-
-def _fair(criterion: str, **options: Any) -> Callable[[float], Any]:
-    return lambda weight: eh.FairRidge(criterion, weight, ALPHA, **options)
 
 
 def _berk(penalty: str, method: str) -> Callable[[float], Any]:
@@ -68,12 +64,12 @@ METHODS: dict[str, tuple[Callable[[float], Any], str, str, str]] = {
     "CVX-group, linear time": (_berk("group", "linear"), GREEN, "s", ":"),
     "LR-sep-quad (nested)": (_nested, ORANGE, "P", "-"),
     "LSPC-ind-linear": (
-        _fair("independence", classifier="lspc", basis="linear"), SKY, "v", ":"),
-    "LSPC-ind-quad": (_fair("independence", classifier="lspc"), BLUE, "v", "-"),
-    "LSPC-sep-linear": (_fair("separation", classifier="lspc", basis="linear"), PINK, "^", ":"),
-    "LSPC-sep-quad": (_fair("separation", classifier="lspc"), RED, "^", "-"),
-    "evenhand-ind": (_fair("independence"), BLACK, "o", "--"),
-    "evenhand-sep": (_fair("separation"), BLACK, "o", "-"),
+        fair("independence", classifier="lspc", basis="linear"), SKY, "v", ":"),
+    "LSPC-ind-quad": (fair("independence", classifier="lspc"), BLUE, "v", "-"),
+    "LSPC-sep-linear": (fair("separation", classifier="lspc", basis="linear"), PINK, "^", ":"),
+    "LSPC-sep-quad": (fair("separation", classifier="lspc"), RED, "^", "-"),
+    "evenhand-ind": (fair("independence"), BLACK, "o", "--"),
+    "evenhand-sep": (fair("separation"), BLACK, "o", "-"),
 }  # fmt: skip
 
 
