@@ -102,10 +102,10 @@ def frontier_communities(results: Results) -> str:
             + table.compare(results, d, "fourier", ["LSPC-sep-quad", "LSPC-ind-quad"],
                             ["CVX-group"])
             + " Up to moderate strengths LSPC and the group penalty run together. Beyond, LSPC "
-            "gives accuracy away without becoming fairer: its term has several minima, and at large "
-            "strengths falls below zero, which no information can (see "
-            "[minima](#several-minima)). The fit then makes the classifier inside it wrong instead "
-            "of making the score fair.",
+            "gives accuracy away without becoming fairer: its term has several minima, and at "
+            "large strengths falls below zero, which no information can (see "
+            "[minima](#several-minima)). The fit then makes the classifier inside it wrong "
+            "instead of making the score fair.",
         ),
         verdict(
             CONFIRMED if linear["separation"] > quad["separation"] else FAILED,
@@ -191,8 +191,8 @@ def supplement(results: Results) -> str:
         verdict(
             SURPASSED,
             "*Ours.* `FairRidge(classifier=\"logistic\")` minimizes the nested objective with warm "
-            f"Newton steps: held out, R² and both criteria agree with the nested fits to {same:.3f} "
-            "at every strength that both were run at. With group features from the posterior "
+            "Newton steps: held out, R² and both criteria agree with the nested fits to "
+            f"{same:.3f} at every strength that both were run at. With group features from the posterior "
             "p(a|x), which needs no attribute to predict, it is ahead of all of them where there "
             "is something to gain: see the table at the end.",
         ),
@@ -372,7 +372,8 @@ def sufficiency(results: Results) -> str:
 def minima(results: Results) -> str:
     rows = results.rows("local_minima")
     lines = ["| classifier | criterion | fairness weight | different minima | spread of the "
-             "objective | least value of the term |", "| --- | --- | ---: | ---: | ---: | ---: |"]  # fmt: skip
+             "objective | least value of the term |",
+             "| --- | --- | ---: | ---: | ---: | ---: |"]  # fmt: skip
     spread: dict[str, float] = {}
     least: dict[str, float] = {}
     starts = 0

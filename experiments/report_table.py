@@ -203,7 +203,7 @@ def league_table(results: Results, dataset: str, estimator: str, league: str) ->
 
 def standing(results: Results, league: str) -> tuple[str, dict[str, tuple[int, int, float]]]:
     """Ours against the best other method under every bound, and a count by estimator."""
-    lines = ["| data | estimator | criterion | ours | best other | ours ahead by | standard error |",
+    lines = ["| data | estimator | bound | ours | best other | ours ahead by | standard error |",
              "| --- | --- | --- | ---: | --- | ---: | ---: |"]  # fmt: skip
     counts: dict[str, tuple[int, int, float]] = {}
     for dataset in NAMES:
@@ -269,8 +269,8 @@ def final_table(results: Results) -> str:
                      "By auto:", league_table(results, dataset, "auto", league)]  # fmt: skip
             for estimator in ("fourier", "knn"):
                 extra = " (interpolated between strengths)" if estimator == "fourier" else ""
-                text += [f"<details><summary>By {estimator}{extra}</summary>",
-                         league_table(results, dataset, estimator, league), "</details>"]  # fmt: skip
+                body = league_table(results, dataset, estimator, league)
+                text += [f"<details><summary>By {estimator}{extra}</summary>", body, "</details>"]
     text.append("### Where that leaves us")
     for league in (BLIND, ATTRIBUTE):
         body, counts = standing(results, league)
@@ -286,7 +286,8 @@ def final_table(results: Results) -> str:
             body,
         ]
     text += [
-        "**Plain `FairRidge`** (logistic, no group features) against LSPC and the convex penalties:",
+        "**Plain `FairRidge`** (logistic, no group features) against LSPC and the convex "
+        "penalties:",
         plain_standing(results),
     ]
     return "\n\n".join(text)
