@@ -192,9 +192,9 @@ def supplement(results: Results) -> str:
             SURPASSED,
             "*Ours.* `FairRidge(classifier=\"logistic\")` minimizes the nested objective with warm "
             "Newton steps: held out, R² and both criteria agree with the nested fits to "
-            f"{same:.3f} at every strength that both were run at. With group features from the posterior "
-            "p(a|x), which needs no attribute to predict, it is ahead of all of them where there "
-            "is something to gain: see the table at the end.",
+            f"{same:.3f} at every strength that both were run at. With group features from the "
+            "posterior p(a|x), which needs no attribute to predict, it is ahead of all of them "
+            "where there is something to gain: see the table at the end.",
         ),
         "### Other methods, and methods that need the attribute",
     ]  # fmt: skip
