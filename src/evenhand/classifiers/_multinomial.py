@@ -56,10 +56,9 @@ def fit(columns: Array, cells: Cells, penalty: Array, theta: Array | None = None
     total = counts.sum(axis=1)
     mass = float(total.sum())
     between = np.eye(k - 1) - 1.0 / k
-    if theta is None:
-        theta = np.zeros((k - 1, d))
-        share = counts.sum(axis=0) + 1e-9
-        theta[:, 0] = np.log(share[1:] / share[0])
+    constant = np.zeros((k - 1, d))
+    share = counts.sum(axis=0) + 1e-9
+    constant[:, 0] = np.log(share[1:] / share[0])
     prob, trial_prob = np.empty((c, k)), np.empty((c, k))
 
     def objective(th: Array, out: Array) -> tuple[float, Array]:
@@ -67,8 +66,12 @@ def fit(columns: Array, cells: Cells, penalty: Array, theta: Array | None = None
         shrink = 0.5 * float(((between @ th) * th * penalty).sum())
         return softmax_loss(eta, counts, out) + shrink, eta
 
-    value, eta = objective(theta, prob)
-    for _ in range(25):
+    value, eta = objective(constant if theta is None else theta, prob)
+    # A start from other cells can be far off in the tails, where Newton steps are of no use.
+    if theta is None or not value < share @ -np.log(share / share.sum()):
+        theta = constant
+        value, eta = objective(theta, prob)
+    for _ in range(40):
         slope = (total[:, None] * prob - counts)[:, 1:].T @ columns + (between @ theta) * penalty
         factor = _factor(_hessian(columns, total, prob, penalty, between))
         step = scipy.linalg.cho_solve(factor, slope.ravel(), check_finite=False)
@@ -78,7 +81,7 @@ def fit(columns: Array, cells: Cells, penalty: Array, theta: Array | None = None
         while True:
             trial = theta - scale * step
             trial_value, trial_eta = objective(trial, trial_prob)
-            if trial_value <= value + 1e-10 * abs(value) or scale < 1e-3:
+            if trial_value <= value + 1e-10 * abs(value) or scale < 1e-6:
                 break
             scale *= 0.5
         if not trial_value <= value + 1e-10 * abs(value):

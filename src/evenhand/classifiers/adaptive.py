@@ -16,19 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from ..criteria import Condition
 from ..estimation import RowLosses
 from ..sensitive import Groups
 from ._cells import Cells, Levels, cut, gather_one, gather_two, merge_copies, rescore, sums
 from ._multinomial import fit
+from ._spline_basis import N_SPLINES, cubic, product_terms, smooth, splines
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -49,7 +47,7 @@ _CAUTION = 0.95
 # Nats, over all rows, by which splines must beat polynomials, and another coordinate system the
 # first: with some thirty rungs to choose from the best looks better than it is.
 _HANDICAP_SPLINES, _HANDICAP_SYSTEM = 1.0, 2.0
-_N_SPLINES = 14
+_LARGE_ROWS = 5000
 _WORDS = {"s": "score", "y": "target"}
 
 
@@ -174,7 +172,7 @@ class Adaptive:
             per_level = sums(second.codes, weight, len(second.rank))
             mean = sums(second.codes, weight * first.score[first.codes], len(second.rank))
             mean = mean / np.where(per_level > 0, per_level, 1.0)
-            center = _smooth(second.score, mean, per_level)
+            center = smooth(second.score, mean, per_level)
         coarse_bins = min(_COARSE_BINS, bins) if coarse else 0
         cells = gather_two(first, second, center, weight, groups, coarse_bins)
         rungs = self._climb(cells, names, groups.n_effective)
@@ -182,19 +180,16 @@ class Adaptive:
         # A variable that adds nothing is best left out: either one alone is a rung too.
         alone = [single[name] for name in names]
         scores = [_score(cells, rung, groups.n_effective) for rung in rungs]
-        share = self._weigh(scores + [e.score for e in alone], groups.n_effective)
-        score = float(share @ (scores + [e.score for e in alone]))
+        scores += [e.score for e in alone]
+        share = self._weigh(scores, groups.n_effective)
         if coarse:
-            kept = np.flatnonzero(share[: len(rungs)] > 0.02)
-            ours, theirs = share[: len(rungs)], share[len(rungs) :]
-            if len(kept):
-                ours = ours[kept] * (ours.sum() / ours[kept].sum())
-            else:
-                ours = ours[kept]
-            share = np.concatenate([ours, theirs])
-            share = share / share.sum()
+            kept = [r for r, w in zip(rungs, share, strict=False) if w > 0.02]
             cells = gather_two(first, second, center, weight, groups, bins if fine else 0)
-            rungs = _refit(cells, names, [rungs[i] for i in kept])
+            rungs = _refit(cells, names, kept)
+            scores = [_score(cells, rung, groups.n_effective) for rung in rungs]
+            scores += [e.score for e in alone]
+            share = self._weigh(scores, groups.n_effective)
+        score = float(share @ scores)
         return _Estimate(score=score, prior_bias=bias, **_summarize(cells, rungs, share, alone))
 
     def _weigh(self, losses: Sequence[float], effective: float) -> Array:
@@ -274,95 +269,33 @@ def _summarize(
 # Bases ------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1)
-def _spline_table() -> tuple[float, float, Array]:
-    """Smooth functions of a standard normal variable, from smoothest to roughest, on a grid.
-
-    Quartic splines with knots at normal quantiles, made orthonormal under the normal law and
-    orthogonal in ∫ f‴² dΦ: 1, u, (u² − 1)/√2, then curves of growing roughness. Symmetric, so that
-    reversing a variable only changes signs.
-    """
-    from scipy.interpolate import BSpline
-
-    limit, knots, order = 4.5, 16, 4
-    inner = ndtri(np.arange(1, knots) / knots)
-    t = np.concatenate([[-limit] * (order + 1), inner, [limit] * (order + 1)])
-    grid = np.linspace(-limit, limit, 2001)
-    density = np.exp(-0.5 * grid**2)
-    density /= density.sum()
-    identity = np.eye(len(t) - order - 1)
-    basis = BSpline(t, identity, order)(grid)
-    third = BSpline(t, identity, order).derivative(3)(grid)
-    _, vectors = scipy.linalg.eigh(
-        third.T @ (density[:, None] * third), basis.T @ (density[:, None] * basis)
-    )
-    table = basis @ vectors
-    table[:, :3] = np.stack([np.ones_like(grid), grid, (grid**2 - 1.0) / np.sqrt(2.0)], axis=1)
-    return -limit, float(grid[1] - grid[0]), np.ascontiguousarray(table[:, :_N_SPLINES])
-
-
-def _splines(u: Array) -> Array:
-    from .._kernels.splines import table_rows
-
-    return table_rows(np.ascontiguousarray(u), *_spline_table())
-
-
-def _cubic(degree: Any) -> Any:
-    """Roughness ∫ h‴² dΦ of a Hermite polynomial, 1 at degree 5."""
-    return degree * (degree - 1.0) * (degree - 2.0) / 60.0
-
-
-def _smooth(u: Array, v: Array, weight: Array) -> Array:
-    """Smoothing-spline regression of v on u, at u."""
-    f = _splines(u)[:, :12]
-    gram = f.T @ (weight[:, None] * f)
-    gram[np.diag_indices(12)] += _cubic(np.arange(12)) + 1e-6
-    return f @ scipy.linalg.solve(gram, f.T @ (weight * v), assume_a="pos")
-
-
-def _product_terms() -> tuple[Index, Index]:
-    """Total degree up to 6, and up to 12 where the other factor is at most quadratic."""
-    pairs = [(i, j) for i in range(13) for j in range(13) if i + j <= 6 or min(i, j) <= 2]
-    pairs.sort(key=lambda p: (p[0] + p[1], p))
-    left, right = np.array(pairs, dtype=np.intp).T
-    return np.ascontiguousarray(left), np.ascontiguousarray(right)
-
-
-_LEFT, _RIGHT = _product_terms()
-_PRODUCT_DEGREE = _LEFT + _RIGHT
-_PRODUCT_ROUGHNESS = np.where(
-    _PRODUCT_DEGREE <= 2,
-    0.0,
-    _cubic(_LEFT) + _cubic(_RIGHT) + 0.1 * ((_LEFT > 0) & (_RIGHT > 0)),
-)
-
-
 def _designs(cells: Cells, names: Condition) -> list[Callable[[], _Design]]:
     words = [_WORDS.get(name, name) for name in names]
     if len(names) == 1:
         (u,), (atom,) = cells.coordinates, cells.atoms
-        degree = np.arange(_N_SPLINES)
+        degree = np.arange(N_SPLINES)
         name = f"splines of {words[0]}"
-        return [lambda: _assemble(name, _splines(u), _cubic(degree), degree, [(atom, None)])]
+        return [lambda: _assemble(name, splines(u), cubic(degree), degree, [(atom, None)])]
     s, y = cells.coordinates
     weight = cells.counts.sum(axis=1)
 
     def build(name: str, first: Array, second: Array, beside: tuple[Array, Array]) -> _Design:
         from .._kernels.splines import products
 
-        columns = products(_splines(first), _splines(second), _LEFT, _RIGHT)
+        left, right, degree, roughness = product_terms(bool(weight.sum() > _LARGE_ROWS))
+        columns = products(splines(first), splines(second), left, right)
         atoms = [(a, b) for a, b in zip(cells.atoms, beside, strict=True)]
-        return _assemble(name, columns, _PRODUCT_ROUGHNESS, _PRODUCT_DEGREE, atoms)
+        return _assemble(name, columns, roughness, degree, atoms)
 
     def axes() -> _Design:
         return build(f"splines of {words[0]} and {words[1]}", s, y, (y, s))
 
     def residual_of_first() -> _Design:
-        e = rescore(s - _smooth(y, s, weight), weight)
+        e = rescore(s - smooth(y, s, weight), weight)
         return build(f"splines of {words[1]} and residual {words[0]}", y, e, (y, e))
 
     def residual_of_second() -> _Design:
-        e = rescore(y - _smooth(s, y, weight), weight)
+        e = rescore(y - smooth(s, y, weight), weight)
         return build(f"splines of {words[0]} and residual {words[1]}", s, e, (e, s))
 
     def diagonals() -> _Design:
@@ -387,10 +320,10 @@ def _assemble(
         count = int(atom.max(initial=-1)) + 1
         lift = 0.1 if count > 3 else 0.01
         ones = np.ones((len(atom), 1))
-        smooth = ones if beside is None else _splines(beside)[:, : 5 if count <= 3 else 2]
+        smooth = ones if beside is None else splines(beside)[:, : 5 if count <= 3 else 2]
         for j in range(count):
             extra.append((atom == j)[:, None] * smooth)
-            rough.append(lift + _cubic(np.arange(smooth.shape[1])))
+            rough.append(lift + cubic(np.arange(smooth.shape[1])))
     if extra:
         columns = np.concatenate([columns, *extra], axis=1)
         roughness = np.concatenate([roughness, *rough])
