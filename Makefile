@@ -24,7 +24,7 @@ demo: $(VENV)/.base
 	$(BIN)/python examples/quickstart.py
 
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -221,3 +222,13 @@ def test_length_in_predict(regression):
     model = FairRidge(group_features="attribute").fit(X, y, sensitive_features=a)
     with pytest.raises(ValueError, match="must have one entry per row: got 3 for 2 rows"):
         model.predict(X[:2], sensitive_features=a[:3])
+
+
+def test_posterior_with_metadata_routing_on(regression):
+    X, y, a = regression
+    weight = np.linspace(0.5, 1.5, len(y))
+    model = FairRidge(group_features="posterior")
+    expected = model.fit(X, y, sensitive_features=a, sample_weight=weight).predict(X)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model.fit(X, y, sensitive_features=a, sample_weight=weight)
+        np.testing.assert_array_equal(model.predict(X), expected)

@@ -7,14 +7,19 @@ appended to either. All sums are in float64.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ._kernels.threads import one_blas_thread
+
 Vector = NDArray[np.float64]
 BLOCK_BYTES = 2**21
+# Entries from which a product with the matrix gains from a second thread.
+THREADED_SIZE = 4_000_000
 
 
 class Design:
@@ -30,6 +35,10 @@ class Design:
         self.rounding = 1e-14 if sparse.issparse(X) and extra is None else 1e-26
         self._sparse = sparse.issparse(X)
         self._direct = not self._sparse and X.dtype == np.float64
+
+    def blas(self) -> AbstractContextManager[Any]:
+        """One BLAS thread where the matrix is too small for two to pay."""
+        return one_blas_thread() if self.n * self.d < THREADED_SIZE else nullcontext()
 
     def _blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         for start in range(0, self.n, self._rows):

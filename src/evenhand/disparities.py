@@ -133,7 +133,7 @@ def summarize_groups(
         mae, variance_a = sums.moments(np.abs(residual))
         add("mae", mae, variance_a)
         mse, variance_q = sums.moments(residual * residual)
-        rmse = np.sqrt(mse)
+        rmse = np.sqrt(np.maximum(mse, 0.0))
         with np.errstate(invalid="ignore", divide="ignore"):
             add("rmse", rmse, np.where(rmse > 0, variance_q / (4 * mse), 0.0))
             # E[y|s] = a + b·s within the group: b = 1 where scores are calibrated.

@@ -101,7 +101,7 @@ class GroupFeatures:
 def _fit_posterior(X: Any, groups: Groups) -> Any:
     from scipy import sparse
     from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
+    from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import StandardScaler
 
     known = slice(None) if groups.known is None else np.flatnonzero(groups.known)
@@ -118,7 +118,7 @@ def _fit_posterior(X: Any, groups: Groups) -> Any:
         labels = np.repeat(np.arange(k), groups.n_known)
         soft = groups.probabilities.T.ravel()
         weight = soft if weight is None else soft * np.tile(weight, k)
-    model = make_pipeline(
-        StandardScaler(with_mean=not sparse.issparse(rows)), LogisticRegression(max_iter=1000)
-    )
-    return model.fit(rows, labels, logisticregression__sample_weight=weight)
+    # Fitted one by one: a Pipeline would route the weights, which depends on a global setting.
+    scaler = StandardScaler(with_mean=not sparse.issparse(rows)).fit(rows)
+    model = LogisticRegression(max_iter=1000).fit(scaler.transform(rows), labels, weight)
+    return Pipeline([("scale", scaler), ("classify", model)])

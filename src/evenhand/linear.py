@@ -159,7 +159,9 @@ class FairRidge(RegressorMixin, BaseEstimator):
                 f"`sensitive_features` must be given with group_features={self.group_features!r}, "
                 "got None."
             )
-        problem = prepare(Design(X), y, weight, self.alpha, self.fit_intercept)
+        design = Design(X)
+        with design.blas():
+            problem = prepare(design, y, weight, self.alpha, self.fit_intercept)
         if problem.variance == 0 and self.fairness_weight > 0:
             raise ValueError(
                 "`y` must vary: all rows have the same value, so there is nothing to predict."
@@ -181,7 +183,8 @@ class FairRidge(RegressorMixin, BaseEstimator):
         self.n_iter_, self.n_evaluations_ = 1, 0
         self.unfairness_ = float("nan")
         if prepared.bound is not None:
-            theta = self._fit_fair(prepared, on_path)
+            with problem.design.blas():
+                theta = self._fit_fair(prepared, on_path)
         X = problem.design.X
         d = X.shape[1]
         self.coef_ = theta[:d].astype(X.dtype, copy=False)

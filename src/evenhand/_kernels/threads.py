@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -55,9 +56,23 @@ def run_chunks(
     else:
         pool = _pool(threads, os.getpid())
         bounds = np.linspace(0, len(starts), threads + 1).astype(int)
-        jobs = [
-            pool.submit(work, range(a, b)) for a, b in pairwise(bounds)
-        ]
+        jobs = [pool.submit(work, range(a, b)) for a, b in pairwise(bounds)]
         for job in jobs:
             job.result()
     return table.sum(axis=0)
+
+
+@cache
+def _blas() -> Any:
+    # Looking the libraries up takes milliseconds, so once. scikit-learn brings the package.
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Keep BLAS on one thread: for small matrices its threads cost more than they give.
+
+    On a busy machine they wait for one another, and a millisecond can become a second.
+    """
+    return _blas().limit(limits=1, user_api="blas")

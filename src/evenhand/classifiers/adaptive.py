@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._kernels.threads import one_blas_thread
 from ..criteria import Condition
 from ..estimation import RowLosses
 from ..sensitive import Groups
@@ -120,6 +121,15 @@ class Adaptive:
         groups: Groups,
     ) -> dict[Condition, RowLosses]:
         """Estimate H(A|Z) for every condition asked for."""
+        with one_blas_thread():
+            return self._row_losses(variables, conditions, groups)
+
+    def _row_losses(
+        self,
+        variables: Mapping[str, Array],
+        conditions: Sequence[Condition],
+        groups: Groups,
+    ) -> dict[Condition, RowLosses]:
         names = sorted({name for condition in conditions for name in condition})
         weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
         levels = {name: cut(variables[name], weight) for name in names}
