@@ -255,7 +255,9 @@ def _rounded(groups: Groups, cv: int) -> Rows:
 @contextmanager
 def progress(total: int) -> Iterator[Any]:
     """A function to call after each of `total` steps; shows a bar on a terminal if it is slow."""
-    began, bar, task = time.monotonic(), None, None
+    began, done = time.monotonic(), 0
+    bar: Any = None
+    task: Any = None
 
     def advance(steps: int = 1) -> None:
         nonlocal bar, task, done
@@ -272,7 +274,6 @@ def progress(total: int) -> Iterator[Any]:
         if bar is not None and task is not None:
             bar.update(task, completed=done)
 
-    done = 0
     try:
         yield advance
     finally:
