@@ -38,7 +38,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "fourier": lambda: Fourier(random_state=0),
 }
 # Scenarios per family that an estimator is given at most, where it takes seconds a call.
-SLOW = {("fourier", 500): 40, ("fourier", 2000): 20, ("fourier", 10000): 6, ("knn", 10000): 50}
+SLOW = {("fourier", 500): 40, ("fourier", 2000): 40, ("fourier", 10000): 10, ("knn", 10000): 50}
 
 
 def one_scenario(
