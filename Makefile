@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint experiments clean
+.PHONY: demo test lint experiments bench clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -13,7 +13,7 @@ $(VENV)/.base: pyproject.toml
 	touch $@
 
 $(VENV)/.test: $(VENV)/.base pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable ".[all]" --group test --group lint
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --group test --group browser --group lint
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.test pyproject.toml
@@ -21,7 +21,7 @@ $(VENV)/.bench: $(VENV)/.test pyproject.toml
 	touch $@
 
 demo: $(VENV)/.base
-	$(BIN)/python examples/quickstart.py
+	$(BIN)/evenhand demo --force
 
 test: $(VENV)/.test lint
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
@@ -34,6 +34,11 @@ lint: $(VENV)/.test
 # Everything on docs/reproduction.md; QUICK=1 for a small run that only shows that all of it works.
 experiments: $(VENV)/.bench
 	$(BIN)/python experiments/all.py $(if $(QUICK),--quick)
+
+# Everything on docs/accuracy.md and docs/performance.md; hours, on a quiet machine.
+bench: $(VENV)/.bench
+	cd benchmarks && for script in fit_speed performance audit_speed knn_speed path_speed \
+	  berk_scaling accuracy calibration intervals certify pages; do ../$(BIN)/python $$script.py; done
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -30,11 +30,15 @@ class RowLosses:
         Terms whose spread gives its sampling error; often the same array.
     chosen : str
         What was used, in words ("quadratic logistic, 6 terms"), for the result to show.
+    terms : float
+        Effective number of fitted parameters, whose noise adds terms/(2n²) to the variance; 0
+        where that does not apply.
     """
 
     value: NDArray[np.float64]
     influence: NDArray[np.float64]
     chosen: str
+    terms: float = 0.0
 
 
 @runtime_checkable

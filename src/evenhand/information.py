@@ -109,7 +109,7 @@ def estimate_entropies(
     asked = list(dict.fromkeys(c for c in reduced.values() if c != NOTHING))
     found = dict(estimator.row_losses(variables, asked, groups)) if asked else {}
     terms = share_terms(groups)
-    found[NOTHING] = RowLosses(terms, terms, "group shares")
+    found[NOTHING] = RowLosses(terms, terms, "group shares", groups.n_groups - 1.0)
     rows = {condition: found[reduced.get(condition, condition)] for condition in [NOTHING, *needed]}
     mean = {NOTHING: groups.entropy}
     for condition in needed:

@@ -68,7 +68,9 @@ def measure(
     """A :class:`Measure` from entropies: v = 1 − H_joint/H_given and its error.
 
     The influence of row i on v is [−(ℓ_joint − H_joint) + (ℓ_given − H_given)·H_joint/H_given] /
-    H_given, with ℓ the row's terms of the two entropies; the variance is Σω²ψ²/(Σω)².
+    H_given, with ℓ the row's terms of the two entropies; the variance is Σω²ψ²/(Σω)². Where the
+    criterion nearly holds, ψ vanishes and what is left is the noise of the p parameters that the
+    joint classifier fits beyond the other, with variance p/(2n²) in nats.
     """
     groups = entropies.groups
     value, nats = entropies.normalized(criterion), entropies.nats(criterion)
@@ -79,15 +81,28 @@ def measure(
         l_given = entropies.rows[criterion.given].influence
         l_joint = entropies.rows[criterion.joint].influence
         psi = (l_given * (joint / given) - l_joint) / given
-        stderr = _standard_error(psi, groups.weight, n_boot, random_state)
-    z = float(ndtri(0.5 + confidence_level / 2))
-    low, high = value - z * stderr, value + z * stderr
-    interval = (min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0))
+        added = abs(entropies.rows[criterion.joint].terms - entropies.rows[criterion.given].terms)
+        noise = math.sqrt(added / 2.0) / (groups.n_effective * given)
+        stderr = math.hypot(_standard_error(psi, groups.weight, n_boot, random_state), noise)
+    interval = _interval(value, stderr, float(ndtri(0.5 + confidence_level / 2)))
     chosen = entropies.rows[criterion.joint].chosen
     return Measure(
         criterion.name, value, nats, given, stderr, interval, p_value, estimator, chosen,
         groups.n_known, groups.n_effective,
     )  # fmt: skip
+
+
+def _interval(value: float, stderr: float, z: float) -> tuple[float, float]:
+    """(√v ± z·se/(2√v))², cut off at 0 and 1.
+
+    The error of an information grows with its square root, so the root is where it is symmetric.
+    Below one half-width the value itself is too uncertain to scale by, and the shift stays put.
+    """
+    half = z * stderr
+    shift = half / 4 if value <= half else half * half / (4 * value)
+    low = value - half + shift if value > half / 2 else 0.0
+    high = value + half + shift
+    return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
 
 
 def _standard_error(psi: Vector, weight: Vector | None, n_boot: int, random_state: Any) -> float:

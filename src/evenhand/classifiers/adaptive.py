@@ -84,6 +84,7 @@ class _Estimate:
     value: Array
     score: float
     chosen: str
+    terms: float
     prior_bias: float
 
 
@@ -148,7 +149,7 @@ class Adaptive:
                 found = self._two(condition, levels, single, weight, groups)
             rows = found.value * found.prior_bias
             rows = rows if merged is None else rows[place]
-            out[condition] = RowLosses(rows, rows, found.chosen)
+            out[condition] = RowLosses(rows, rows, found.chosen, found.terms)
         return out
 
     def _one(self, name: str, level: Levels, weight: Array, groups: Groups) -> _Estimate:
@@ -265,15 +266,17 @@ def _summarize(
     for rung, w in zip(rungs, share, strict=False):
         entry += w * 0.5 * (rung.inside + rung.outside)
     value = entry[cells.row_entry]
+    terms = float(share[: len(rungs)] @ [rung.terms for rung in rungs])
+    terms += float(share[len(rungs) :] @ [estimate.terms for estimate in alone])
     for estimate, w in zip(alone, share[len(rungs) :], strict=True):
         if w > 1e-3:
             value += w * estimate.value
     top = int(np.argmax(share))
     if top >= len(rungs):
-        return {"value": value, "chosen": alone[top - len(rungs)].chosen}
+        return {"value": value, "chosen": alone[top - len(rungs)].chosen, "terms": terms}
     best = rungs[top]
     words = best.name if best.theta is None else f"{best.name}, {best.terms:.0f} terms"
-    return {"value": value, "chosen": words}
+    return {"value": value, "chosen": words, "terms": terms}
 
 
 # Bases ------------------------------------------------------------------------------------------

@@ -118,5 +118,6 @@ class BasisClassifier(ClassifierMixin, BaseEstimator):
                 # In-sample is low and leave-one-out high by the same amount to first order.
                 value = 0.5 * (inside + outside)
             name = f"{self.basis} {type(self).__name__}, {basis.n_terms} terms"
-            out[condition] = RowLosses(value, value, name)
+            terms = float((groups.n_groups - 1) * basis.n_terms)
+            out[condition] = RowLosses(value, value, name, terms)
         return out

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,12 +168,17 @@ def _objective(rows: Rows, basis: Basis, weights, kappa: float):
 
 def _penalty(weights: NDArray[np.float64]):
     """Σ_k ‖w_k − w̄‖² over all K groups without intercepts, half its gradient, half its Hessian."""
-    free, terms = weights.shape
+    center, mask, form = _penalty_forms(*weights.shape)
+    slope = (center @ weights) * mask
+    return float((weights * slope).sum()), slope, form
+
+
+@lru_cache
+def _penalty_forms(free: int, terms: int):
     center = np.eye(free) - 1.0 / (free + 1)
     mask = np.ones(terms)
     mask[0] = 0.0
-    slope = (center @ weights) * mask
-    return float((weights * slope).sum()), slope, np.kron(center, np.diag(mask))
+    return center, mask, np.kron(center, np.diag(mask))
 
 
 def _solve(hessian, score):

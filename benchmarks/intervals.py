@@ -1,0 +1,83 @@
+"""How often 95 % intervals of an audit cover the truth, where that is above 0.02.
+
+python benchmarks/intervals.py [--replications 1000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from concurrent.futures import ProcessPoolExecutor
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+from common import write
+
+import evenhand as eh
+from evenhand.criteria import CRITERIA
+from evenhand.information import estimate_entropies, get_estimator
+from evenhand.measures import measure
+from evenhand.sensitive import resolve_groups
+
+CASES = [
+    ("logistic", "bivariate_normal", 500, 1),
+    ("logistic", "bivariate_normal", 2000, 1),
+    ("auto", "bivariate_normal", 500, 1),
+    ("auto", "bivariate_normal", 2000, 1),
+    ("auto", "gamma", 2000, 2),
+    ("auto", "zero_inflated", 2000, 3),
+    ("auto", "student_t", 2000, 4),
+    ("auto", "four_groups", 2000, 5),
+]
+
+
+def covered(job) -> list[tuple[bool, float, float]]:
+    """Whether each criterion's interval holds the truth, its value and standard error."""
+    estimator, family, n, scenario_seed, seed = job
+    scenario = eh.datasets.random_scenario(family, scenario_seed)
+    y, s, a = scenario.sample(n, seed)
+    groups = resolve_groups(a, n_rows=n)
+    entropies = estimate_entropies(CRITERIA.values(), y, s, groups, get_estimator(estimator))
+    out = []
+    for name, criterion in CRITERIA.items():
+        m = measure(criterion, entropies, 0.95, float("nan"), estimator)
+        truth = scenario.truth.value(name)
+        out.append((m.interval[0] <= truth <= m.interval[1], m.value, m.stderr))
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--replications", type=int, default=1000)
+    replications = parser.parse_args().replications
+    rows = []
+    with ProcessPoolExecutor() as pool:
+        for estimator, family, n, scenario_seed in CASES:
+            truth = eh.datasets.random_scenario(family, scenario_seed).truth
+            jobs = [(estimator, family, n, scenario_seed, 1000 + r) for r in range(replications)]
+            found = np.array(list(pool.map(covered, jobs, chunksize=20)))
+            for k, name in enumerate(CRITERIA):
+                if truth.value(name) <= 0.02:
+                    continue
+                rows.append(
+                    {
+                        "estimator": estimator,
+                        "family": family,
+                        "n": n,
+                        "scenario": scenario_seed,
+                        "criterion": name,
+                        "truth": truth.value(name),
+                        "coverage": float(found[:, k, 0].mean()),
+                        "bias": float(found[:, k, 1].mean() - truth.value(name)),
+                        "spread": float(found[:, k, 1].std(ddof=1)),
+                        "mean_stderr": float(found[:, k, 2].mean()),
+                        "replications": replications,
+                    }
+                )
+                print(rows[-1], flush=True)
+    print(write("intervals", rows))
+
+
+if __name__ == "__main__":
+    main()
