@@ -83,7 +83,8 @@ def accuracy() -> str:
         said = sorted({f"`{e}` at n = {int(n):,}: {v}" for (_, n, e), v in odd.items()})
         parts.append("Scenarios where not 100: " + "; ".join(said) + ".")
     parts += [coverage(), size(), setting(rows), "Scripts: `benchmarks/accuracy.py`, "
-              "`benchmarks/intervals.py`, `benchmarks/calibration.py`; this page: `benchmarks/pages.py`."]  # fmt: skip
+              "`benchmarks/intervals.py`, `benchmarks/calibration.py`;"
+              " this page: `benchmarks/pages.py`."]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -201,7 +202,8 @@ def performance() -> str:
             for r in fits
         ]  # fmt: skip
         head = ["data", "criterion", "weight", "classifier", "evaluations", "ours",
-                "peer's evaluations", "Algorithm 1 in JAX", "ratio", "objective, ours less peer's"]  # fmt: skip
+                "peer's evaluations", "Algorithm 1 in JAX", "ratio",
+                "objective, ours less peer's"]  # fmt: skip
         parts += [
             "## One fit against the published algorithm",
             "The peer minimizes the LSPC objective on raw features with automatic differentiation,"
