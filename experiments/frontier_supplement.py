@@ -18,6 +18,7 @@ from frontier import draw, points, write_points
 from methods import (
     ATTRIBUTE,
     BLIND,
+    CUBIC,
     METHODS,
     NEEDING,
     NESTED,
@@ -35,7 +36,7 @@ FLOOR = {"communities": 0.2, "lsac": 0.1}
 
 def main(arguments: Sequence[str] | None = None) -> None:
     setting = read_arguments(__doc__, arguments)
-    added = available([*OURS, *NEEDING, *POSTPROCESSED, *PEERS, *NESTED])
+    added = available([*OURS, *CUBIC, *NEEDING, *POSTPROCESSED, *PEERS, *NESTED])
     paper = PAPER
     if setting.quick:
         added, paper = QUICK[1:], QUICK[:1]
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{name}, 5-fold held out: logistic inside, and group features",
             floor=floor,
         )
-        others = [m for m in [*OURS[2:], *POSTPROCESSED, *PEERS] if m.league == BLIND]
+        others = [m for m in [*OURS[2:], *CUBIC, *POSTPROCESSED, *PEERS] if m.league == BLIND]
         draw(
             setting,
             f"others_{dataset}",
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{name}, 5-fold held out: other methods, attribute not needed",
             floor=floor,
         )
-        needing = [m for m in [*NEEDING, *POSTPROCESSED] if m.league == ATTRIBUTE]
+        needing = [m for m in [*NEEDING, *CUBIC, *POSTPROCESSED] if m.league == ATTRIBUTE]
         draw(setting, f"attribute_{dataset}", rows, needing,
              f"{name}, 5-fold held out: methods that need the attribute to predict",
              floor=floor)  # fmt: skip

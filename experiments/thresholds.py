@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from common import Setting, cached, load, read_arguments, write_csv
 from frontier import FAST, THRESHOLDS, fit_point, points
-from methods import METHODS, NEEDING, NESTED, OURS, PAPER, PEERS, POSTPROCESSED, QUICK, available
+from methods import COMPARED, METHODS, QUICK, available
 
 
 def scores(setting: Setting, row: dict[str, Any]) -> Any:
@@ -118,7 +118,7 @@ def by_fourier(dataset: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     setting = read_arguments(__doc__, arguments)
-    methods = available([*PAPER, *NESTED, *OURS, *PEERS, *NEEDING, *POSTPROCESSED])
+    methods = available(COMPARED)
     if setting.quick:
         methods = QUICK
     lines: list[dict[str, Any]] = []
