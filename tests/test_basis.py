@@ -6,7 +6,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from evenhand.basis import get_basis
 
-BASES = [(name, p) for name in ("linear", "quadratic") for p in (1, 2, 4)]
+BASES = [(name, p) for name in ("linear", "quadratic", "degree3") for p in (1, 2, 4)]
 
 
 @pytest.fixture(params=BASES, ids=lambda b: f"{b[0]}-{b[1]}")
@@ -66,5 +66,5 @@ def test_every_higher_monomial_is_a_product_of_earlier_ones(basis, z):
 
 
 def test_unknown_basis():
-    with pytest.raises(ValueError, match="`basis` must be one of linear, quadratic, got 'cubic'"):
+    with pytest.raises(ValueError, match="`basis` must be one of linear, quadratic, degree3, got 'cubic'"):
         get_basis("cubic", 1)

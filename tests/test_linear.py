@@ -467,7 +467,7 @@ class TestRefusals:
             ({"max_iter": 1.5}, "`max_iter` must be a positive integer, got 1.5"),
             ({"criterion": "parity"}, "`criterion` must be one of .*, got 'parity'"),
             ({"classifier": "svm"}, "`classifier` must be one of logistic, lspc, got 'svm'"),
-            ({"basis": "cubic"}, "`basis` must be one of linear, quadratic, got 'cubic'"),
+            ({"basis": "cubic"}, "`basis` must be one of linear, quadratic, degree3, got 'cubic'"),
             ({"group_features": "race"}, "`group_features` must be None, 'posterior' or 'attribu"),
         ],
     )

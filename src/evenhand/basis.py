@@ -1,7 +1,8 @@
-"""z → φ(z) and dφ/ds: the linear and the quadratic basis of the classifiers.
+"""z → φ(z) and dφ/ds: the polynomial bases of the classifiers.
 
 linear     φ(z) = [1, z₁, …, z_p]
 quadratic  φ(z) = [1, z₁, …, z_p, all products zᵢzⱼ with i ≤ j]
+degree3    the same with all products of three
 
 Terms are monomials in graded order, so the linear basis is a prefix of the quadratic one, and
 products of two terms are again monomials: ΦᵀΩΦ is a table of few distinct moments
@@ -18,7 +19,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-DEGREES = {"linear": 1, "quadratic": 2}
+DEGREES = {"linear": 1, "quadratic": 2, "degree3": 3}
 
 
 @dataclass(frozen=True)

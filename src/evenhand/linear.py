@@ -44,8 +44,9 @@ class FairRidge(RegressorMixin, BaseEstimator):
         Penalty on the coefficients, per row.
     classifier : {"logistic", "lspc"}
         The classifier of the group inside the fairness term; "lspc" is the published method.
-    basis : {"quadratic", "linear"}
-        Basis of that classifier.
+    basis : {"quadratic", "linear", "degree3"}
+        Basis of that classifier. "degree3" also sees skewed differences between groups, which
+        models trained against the quadratic one can leave behind.
     group_features : None, "posterior" or "attribute"
         Let the score differ by group, through the probability of each group given the features
         ("posterior") or the recorded group ("attribute", which `predict` then needs too). This

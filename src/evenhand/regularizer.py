@@ -38,7 +38,7 @@ class FairnessRegularizer:
     classifier : {"logistic", "lspc"}
         The classifier of the group inside. "lspc" is the published method; "logistic" is closer
         to the true information at a similar cost.
-    basis : {"quadratic", "linear"}
+    basis : {"quadratic", "linear", "degree3"}
         φ of the (standardized) score and target.
 
     Examples

@@ -122,7 +122,7 @@ def test_twins_agree_at_every_size(n):
     check_all(n, 3, "quadratic", 2, False, True)
 
 
-@pytest.mark.parametrize("name", ["linear", "quadratic"])
+@pytest.mark.parametrize("name", ["linear", "quadratic", "degree3"])
 @pytest.mark.parametrize("n_variables", [1, 2])
 @pytest.mark.parametrize("n_groups", [2, 3, 5])
 @pytest.mark.parametrize("soft", [False, True], ids=["codes", "soft"])
@@ -135,7 +135,7 @@ def test_twins_agree_with_every_option(name, n_variables, n_groups, soft, weight
 @given(
     n=st.integers(1, 2000),
     n_groups=st.integers(2, 6),
-    name=st.sampled_from(["linear", "quadratic"]),
+    name=st.sampled_from(["linear", "quadratic", "degree3"]),
     n_variables=st.sampled_from([1, 2]),
     soft=st.booleans(),
     weighted=st.booleans(),

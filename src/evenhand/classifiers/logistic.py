@@ -37,7 +37,7 @@ class Logistic(BasisClassifier):
 
     Parameters
     ----------
-    basis : {"quadratic", "linear"}
+    basis : {"quadratic", "linear", "degree3"}
         φ of the standardized inputs. The quadratic one is exact for normal data.
     kappa : float
         κ, in units of rows; the weights Ω have mean 1.

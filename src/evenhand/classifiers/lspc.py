@@ -27,7 +27,7 @@ class LSPC(BasisClassifier):
 
     Parameters
     ----------
-    basis : {"quadratic", "linear"}
+    basis : {"quadratic", "linear", "degree3"}
         φ of the standardized inputs.
     kappa : float
         κ, in units of rows; the weights Ω have mean 1.
