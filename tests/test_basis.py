@@ -66,5 +66,7 @@ def test_every_higher_monomial_is_a_product_of_earlier_ones(basis, z):
 
 
 def test_unknown_basis():
-    with pytest.raises(ValueError, match="`basis` must be one of linear, quadratic, degree3, got 'cubic'"):
+    with pytest.raises(
+        ValueError, match="`basis` must be one of linear, quadratic, degree3, got 'cubic'"
+    ):
         get_basis("cubic", 1)

@@ -136,7 +136,9 @@ def test_wrong_parameters(case):
     labels = data.fairness["sensitive_features"]
     with pytest.raises(ValueError, match="`kappa` must be nonnegative, got -1"):
         LSPC(kappa=-1).fit(X, labels)
-    with pytest.raises(ValueError, match="`basis` must be one of linear, quadratic, degree3, got 'cubic'"):
+    with pytest.raises(
+        ValueError, match="`basis` must be one of linear, quadratic, degree3, got 'cubic'"
+    ):
         LSPC("cubic").fit(X, labels)
     with pytest.raises(ValueError, match=r"`losses` must be one of in-sample, .*, got 'oob'"):
         LSPC(losses="oob").row_losses({"s": data.s}, [("s",)], data.groups)
