@@ -82,6 +82,8 @@ def measure(
         l_joint = entropies.rows[criterion.joint].influence
         psi = (l_given * (joint / given) - l_joint) / given
         added = abs(entropies.rows[criterion.joint].terms - entropies.rows[criterion.given].terms)
+        # An estimator that found nothing to add has still looked: a line, a curve, an interaction.
+        added = max(added, 3.0 * (groups.n_groups - 1))
         noise = math.sqrt(added / 2.0) / (groups.n_effective * given)
         stderr = math.hypot(_standard_error(psi, groups.weight, n_boot, random_state), noise)
     interval = _interval(value, stderr, float(ndtri(0.5 + confidence_level / 2)))

@@ -90,7 +90,7 @@ def plot_densities(before: Audit, after: Audit, *, names: tuple[str, str] | None
     fig, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), sharex=True, layout="constrained")
     for ax, sample, title, audit in zip(axes, pair, titles, (before, after), strict=True):
         _draw_densities(ax, sample, grid)
-        found = ", ".join(f"{m.criterion} {m.value:.3f}" for m in audit.measures)
+        found = ", ".join(f"{m.criterion} {fixed(m.value, 3)}" for m in audit.measures)
         ax.set_title(f"{safe(title)}: {found}", fontsize="medium", loc="left")
     axes[0].set_xlabel("")
     _add_legend(fig, axes[0], pair[0].names, len(before.labels))
@@ -351,7 +351,7 @@ def _draw_measures(ax: Any, audit: Audit) -> None:
     ax.axvline(0.0, color="0.5", lw=1)
     for row, value in zip(rows, values, strict=True):
         ax.annotate(
-            f"{value:.3f}", (value, row), xytext=(0, 8), textcoords="offset points",
+            fixed(value, 3), (value, row), xytext=(0, 8), textcoords="offset points",
             ha="center", fontsize="small",
         )  # fmt: skip
     ax.set_xlabel("normalized information (0: fair, 1: not)")

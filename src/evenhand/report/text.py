@@ -161,7 +161,8 @@ def _cell(name: str, value: Any) -> str:
         return "n/a"
     if name == "share":
         return f"{100 * value:.1f}%"
-    return f"{value:.4g}"
+    # Residuals of a model fitted with group indicators are zero up to rounding.
+    return "0" if abs(value) < 1e-12 else f"{value:.4g}"
 
 
 def _table(header: list[str], rows: list[list[str]]) -> list[str]:
