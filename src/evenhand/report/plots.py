@@ -20,6 +20,7 @@ from .curves import (
     sample_of,
     short_names,
 )
+from .text import fixed
 
 if TYPE_CHECKING:
     from ..auditing import Audit
