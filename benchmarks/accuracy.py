@@ -42,13 +42,13 @@ SLOW = {("fourier", 500): 40, ("fourier", 2000): 40, ("fourier", 10000): 10, ("k
 
 
 def one_scenario(
-    task: tuple[str, int, int, tuple[str, ...]],
+    task: tuple[str, int, int, tuple[str, ...], int],
 ) -> dict[str, tuple[np.ndarray, np.ndarray, float]]:
     """Errors of the estimators and of the oracle on one sample, and seconds a call."""
-    family, n, number, names = task
+    family, n, number, names, base = task
     seed = [list(FAMILIES).index(family), number]
-    scenario = random_scenario(family, np.random.default_rng([2020, *seed]))
-    y, s, a = scenario.sample(n, np.random.default_rng([2021, n, *seed]))
+    scenario = random_scenario(family, np.random.default_rng([base, *seed]))
+    y, s, a = scenario.sample(n, np.random.default_rng([base + 1, n, *seed]))
     truth = np.array([scenario.truth.value(c) for c in CRITERIA])
 
     def errors(estimator: Any) -> np.ndarray:
@@ -75,13 +75,18 @@ def main() -> None:
     parser.add_argument("--estimators", nargs="+", default=list(ESTIMATORS), choices=ESTIMATORS)
     parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=FAMILIES)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--seed", type=int, default=2020, help="of scenarios and samples")
     parser.add_argument("--output", default="accuracy", help="name of the CSV under results/")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     # Scenarios run side by side, so each call has one thread for its linear algebra.
     with ProcessPoolExecutor(options.workers, initializer=threadpool_limits, initargs=(1,)) as pool:
         # The first call of each compiles its kernels; that is not what a call takes.
-        list(pool.map(one_scenario, [("rounded", 500, 0, tuple(options.estimators))] * 8))
+        list(
+            pool.map(
+                one_scenario, [("rounded", 500, 0, tuple(options.estimators), options.seed)] * 8
+            )
+        )
         for n in options.n:
             for family in options.families:
                 tasks = [
@@ -90,6 +95,7 @@ def main() -> None:
                         n,
                         i,
                         tuple(e for e in options.estimators if i < SLOW.get((e, n), i + 1)),
+                        options.seed,
                     )
                     for i in range(options.scenarios)
                 ]

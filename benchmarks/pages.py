@@ -45,6 +45,8 @@ def setting(rows: list[dict[str, str]]) -> str:
 
 def accuracy() -> str:
     rows = read("accuracy")
+    have = {row["estimator"] for row in rows}
+    rows += [row for row in read("accuracy_fourier") if row["estimator"] not in have]
     estimators = list(dict.fromkeys(row["estimator"] for row in rows))
     ratio = {
         (row["family"], row["n"], row["estimator"], row["criterion"]): float(row["ratio"])
@@ -76,7 +78,7 @@ def accuracy() -> str:
                     cells.append(" / ".join(f"{v:.2f}" for v in found))
             body.append([f"`{estimator}`", *cells])
         parts += [f"## {title}", table(["estimator", *(f"n = {int(n):,}" for n in sizes)], body)]
-    parts += ["## Where `auto` loses", losses(ratio, estimators)]
+    parts += ["## Where `auto` loses", losses(ratio, estimators), fresh()]
     parts += ["## Time a call", times(rows, estimators)]
     odd = {k: v for k, v in count.items() if v != "100"}
     if odd:
@@ -86,6 +88,26 @@ def accuracy() -> str:
               "`benchmarks/intervals.py`, `benchmarks/calibration.py`;"
               " this page: `benchmarks/pages.py`."]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def fresh() -> str:
+    """The largest ratios on scenarios drawn after the last change to the estimator."""
+    rows = [row for row in read("accuracy_fresh") if row["estimator"] == "auto"]
+    if not rows:
+        return ""
+    sizes = sorted({row["n"] for row in rows}, key=int)
+    body = []
+    for family, title in FAMILIES.items():
+        cells = []
+        for n in sizes:
+            found = [float(r["ratio"]) for r in rows if (r["family"], r["n"]) == (family, n)]
+            cells.append(" / ".join(f"{v:.2f}" for v in found) if found else "not run")
+        body.append([title, *cells])
+    return (
+        "## `auto` on fresh scenarios\n\nThe scenarios above were looked at while the estimator was"
+        " being built. These were drawn afterwards, with other seeds:\n\n"
+        + table(["family", *(f"n = {int(n):,}" for n in sizes)], body)
+    )
 
 
 def losses(ratio: dict, estimators: list[str]) -> str:
