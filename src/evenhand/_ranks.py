@@ -40,13 +40,9 @@ class Ranks:
 
         Off by about 1e-4 of the rows, which moves no conclusion; a sort takes five times as long.
         """
-        from ._kernels.significance import find_slots, slot_ranks
+        from ._kernels.significance import slot_ranks
 
-        sample = np.sort(values[:: max(self.n // (4 * RANK_EDGES), 1)])
-        quantiles = np.unique(sample[:: -(-len(sample) // (RANK_EDGES - 1))])
-        edges = np.full(RANK_EDGES, np.inf)
-        edges[: len(quantiles)] = quantiles
-        slot, counts, low, high = find_slots(values, edges)
+        quantiles, edges, slot, counts, low, high = quantile_slots(values)
         above = np.cumsum(counts) / self.n
         below = above - counts / self.n
         margin = 0.5 / self.n
@@ -81,6 +77,21 @@ class Ranks:
             return self._atom, self.n_atoms
         rows = min(CELL_ROWS, max(4.0, self.n / 50))
         return self.slices(int(min(max(self.n // rows, 1), MAX_CELLS)))
+
+
+def quantile_slots(values: NDArray[np.float64]):
+    """Slots between and at sample quantiles: slot 2i lies below edge i, slot 2i + 1 equals it.
+
+    Returns the quantiles, the same padded with infinity, each row's slot, the rows in each slot,
+    and the extremes.
+    """
+    from ._kernels.significance import find_slots
+
+    sample = np.sort(values[:: max(len(values) // (4 * RANK_EDGES), 1)])
+    quantiles = np.unique(sample[:: -(-len(sample) // (RANK_EDGES - 1))])
+    edges = np.full(RANK_EDGES, np.inf)
+    edges[: len(quantiles)] = quantiles
+    return quantiles, edges, *find_slots(values, edges)
 
 
 def conditional_rank(target: Ranks, given: Ranks) -> NDArray[np.float64] | None:

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ._ranks import EXACT_RANK_ROWS, quantile_slots
 from .sensitive import Groups
 
 Vector = NDArray[np.float64]
-# Distribution functions are compared at this many points at most; exact for fewer rows.
-GRID = 16_384
 
 
 @dataclass(frozen=True)
@@ -153,16 +152,23 @@ def summarize_groups(
     return GroupTable(columns), gaps
 
 
+def _cells(s: Vector) -> tuple[NDArray[np.integer], Vector]:
+    """Each row's cell in the order of s, and the right end of every cell."""
+    n = len(s)
+    if n <= EXACT_RANK_ROWS:
+        order = np.argsort(s)
+        cell = np.empty(n, dtype=np.intp)
+        cell[order] = np.arange(n)
+        return cell, s[order]
+    edges, _, slot, _, _, high = quantile_slots(s)
+    return slot.astype(np.intp), np.append(np.repeat(edges, 2), high)
+
+
 def _distribution_gaps(s: Vector, groups: Groups) -> tuple[Vector, Vector]:
     """Kolmogorov-Smirnov and Wasserstein distance of each group from all other rows, (K,) each."""
     k, n = groups.n_groups, len(s)
-    order = np.argsort(s, kind="stable")
-    cells = min(n, GRID)
-    cell = np.empty(n, dtype=np.intp)
-    cell[order] = np.arange(n) * cells // n
-    ordered = s[order]
-    last = np.append((np.arange(1, cells) * n + cells - 1) // cells, n) - 1
-    points = ordered[last]
+    cell, points = _cells(s)
+    cells = len(points)
     if groups.codes is not None:
         flat = np.bincount(cell * k + groups.codes, groups.weight, minlength=cells * k)
         mass = flat.reshape(cells, k).astype(float)
