@@ -35,7 +35,6 @@ for _name in ("OMP", "OPENBLAS", "MKL", "EVENHAND"):
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.classifiers.adaptive import Adaptive
 from evenhand.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, TARGET
 from evenhand.information import estimate_entropies, get_estimator
 from evenhand.sensitive import resolve_groups
@@ -164,8 +163,6 @@ def measure(
     H(A|Y) is the same for all scores of a data set; where it is known it need not be found again.
     """
     groups = resolve_groups(a, n_rows=len(s))
-    if estimator == "auto":
-        estimator = Adaptive()
     if target_entropy is None:
         found = estimate_entropies(CRITERIA.values(), y, s, groups, get_estimator(estimator))
     else:
