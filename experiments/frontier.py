@@ -171,16 +171,20 @@ def draw(
     title: str,
     criteria: tuple[str, ...] = ("independence", "separation"),
     floor: float = 0.0,
+    reach: float = 1.15,
 ) -> None:
-    """R² against each criterion (rows) by each estimator (columns)."""
+    """R² against each criterion (rows) by each estimator (columns).
+
+    What lies below `floor`, or right of `reach` times the value without fairness, is left out.
+    """
     shown = estimators(methods, setting.quick)
     figure, axes = new_figure(
         len(criteria), len(shown), 3.5 * len(shown) + 2.4, 3.2 * len(criteria) + 0.3, sharey=True
     )
     for row, criterion in zip(axes, criteria, strict=True):
         for axis, estimator in zip(row, shown, strict=True):
+            key = f"{criterion}_{estimator}"
             for method in methods:
-                key = f"{criterion}_{estimator}"
                 mine = [r for r in rows if r["method"] == method.name and key in r]
                 order = sorted(mine, key=lambda r: r["strength"])
                 axis.plot(
@@ -209,6 +213,10 @@ def draw(
                     markerfacecolor=method.color if method.dash == "-" else "white",
                 )  # fmt: skip
             axis.axvline(0.0, color="0.6", linewidth=0.8)
+            # Some fits end up less fair than no fairness at all; they would shrink all others.
+            base = [r[key] for r in rows if r["strength"] == 0 and key in r]
+            if base:
+                axis.set_xlim(right=reach * max(base) + 0.01)
             axis.set_xlabel(f"{criterion}, normalized (0 = fair)")
             axis.set_title(f"{criterion} by {TITLES[estimator]}", fontsize=9)
             axis.set_ylim(bottom=floor)

@@ -281,11 +281,12 @@ def accuracy(results: Results) -> str:
             "\n".join(lines),
             verdict(
                 CONFIRMED if quality else FAILED,
-                f"Not as good, yes; reasonable, hardly. LSPC's worst criterion is off by "
-                f"{worst['LSPC quadratic']:.3f} (quadratic) and {worst['LSPC linear']:.3f} "
-                f"(linear), against {expensive:.3f} for the better of the expensive two, and "
-                "nearly all of it is bias: a least-squares classifier is not fitted to the "
-                "logarithmic loss that is read off it.",
+                f"The worst criterion is off by {worst['LSPC quadratic']:.3f} with the quadratic "
+                f"basis and {worst['LSPC linear']:.3f} with the linear one, against "
+                f"{worst['nearest neighbors']:.3f} for nearest neighbors and "
+                f"{worst['Fourier features']:.3f} for Fourier features. Nearly all of it is bias, "
+                "downward and largest where there is most to see: a least-squares classifier is "
+                "not fitted to the logarithmic loss that is read off it.",
             ),
             verdict(
                 SURPASSED if worst["auto"] < expensive else FAILED,
