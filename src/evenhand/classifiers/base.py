@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..sensitive import Groups, check_weight
 LOSSES = ("in-sample", "leave-one-out", "balanced")
 
 
-class BasisClassifier(ClassifierMixin, BaseEstimator):
+class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A classifier of the group that is linear in the basis φ of the standardized inputs.
 
     A subclass gives `_fit_rows` (weights from rows), `_probabilities` (scores to probabilities)
@@ -30,16 +31,16 @@ class BasisClassifier(ClassifierMixin, BaseEstimator):
     basis: str
     losses: str
 
-    def _fit_rows(self, rows: Rows, basis: Basis) -> NDArray[np.float64]:
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def _fit_rows(self, rows: Rows, basis: Basis) -> NDArray[np.float64]: ...
 
-    def _probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def _probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
+    @abstractmethod
     def _row_losses(
         self, rows: Rows, basis: Basis
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        raise NotImplementedError  # pragma: no cover
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None):
         """Fit on (n, p) inputs and n class labels.
