@@ -3,7 +3,8 @@
     python experiments/estimator_time.py [--quick] [--fresh] [--jobs N]
 
 All three criteria of one score of two groups; the fastest of three runs, since other work on the
-machine can only add; one process on one thread at a time. Writes results/estimator_time.csv, .json and .png.
+machine can only add; one process on one thread at a time. Writes results/estimator_time.csv, .json
+and .png.
 """
 
 from __future__ import annotations
