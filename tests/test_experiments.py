@@ -134,3 +134,23 @@ def test_crossing_between_two_strengths(monkeypatch):
     assert crossing(rows, "separation_fourier", 0.15) == pytest.approx(0.525)
     assert crossing(rows, "separation_fourier", 0.05) is None
     assert crossing(rows, "separation_fourier", 0.5) == pytest.approx(0.6)
+
+
+def test_the_page_agrees_with_the_results(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import report
+
+    page = EXPERIMENTS.parent / "docs" / "reproduction.md"
+    assert report.build(EXPERIMENTS / "results") == page.read_text()
+    for line in page.read_text().splitlines():
+        if line.startswith("!["):
+            assert (page.parent / line.split("(")[-1].rstrip(")")).exists()
+
+
+def test_every_method_has_a_line_of_its_own(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    from methods import COMPARED, METHODS
+
+    assert len(METHODS) == len({m.name for m in COMPARED}) + 5
+    drawn = {(m.color, m.marker, m.dash, m.league) for m in COMPARED}
+    assert len(drawn) == len(COMPARED)
