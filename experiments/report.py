@@ -37,7 +37,8 @@ def top(results: Results) -> str:
 Every figure of the paper that this package starts from ("LSPC", 2020), made again from our own
 code and data, next to the methods it was compared with and to what this package does now. The page
 is written by `experiments/report.py` from the CSV files in `experiments/results/`; `make
-experiments` makes those files. Each CSV has a JSON file beside it with seed, versions and time.
+experiments` makes those files (the LSAC data cannot be downloaded: put the file in the folder named
+by `EVENHAND_DATA`). Each CSV has a JSON file beside it with seed, versions and time.
 
 **How it was measured.** *Data:* Communities and Crime (1,994 communities, 99 features, violent
 crimes per person; a community is "black" where the rescaled share exceeds 0.5, "other" else) and

@@ -308,9 +308,9 @@ def final_table(results: Results) -> str:
         f"to {lead['lsac']:.3f} in R² on LSAC and {lead['communities']:.3f} on Communities, where "
         "independence is to be next to nothing. It maps the whole distribution of each group; a "
         "fairness term of low degree sees mean, spread and skewness, and an affine map by group "
-        "can correct no more. On LSAC that matters most: a linear score of students in six clusters "
-        "of schools has several peaks, at different places in each group. Where the attribute may be "
-        "used to predict and independence is all that is asked, use the barycenter "
+        "can correct no more. On LSAC that matters most: a linear score of students in six "
+        "clusters of schools has several peaks, at different places in each group. Where the "
+        "attribute may be used to predict and independence is all that is asked, use the barycenter "
         "(`evenhand.baselines.WassersteinBarycenter`). By knn, single bounds of 0.01 are met by "
         "one method and not by another for no better reason than the estimator's own error, "
         f"{luck:.3f} in the scenarios above.",
