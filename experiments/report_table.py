@@ -310,7 +310,8 @@ def final_table(results: Results) -> str:
         "fairness term of low degree sees mean, spread and skewness, and an affine map by group "
         "can correct no more. On LSAC that matters most: a linear score of students in six "
         "clusters of schools has several peaks, at different places in each group. Where the "
-        "attribute may be used to predict and independence is all that is asked, use the barycenter "
+        "attribute may be used to predict and independence is all that is asked, the barycenter is "
+        "the better choice "
         "(`evenhand.baselines.WassersteinBarycenter`). By knn, single bounds of 0.01 are met by "
         "one method and not by another for no better reason than the estimator's own error, "
         f"{luck:.3f} in the scenarios above.",
