@@ -76,7 +76,9 @@ def main() -> None:
                     }
                 )
                 print(rows[-1], flush=True)
-    print(write("intervals", rows))
+            # After every case, so that a run that is stopped keeps what it has.
+            path = write("intervals", rows)
+    print(path)
 
 
 if __name__ == "__main__":
