@@ -1,5 +1,7 @@
 """Shared data, and the benchmark folder on the path for the JAX reference."""
 
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -69,3 +71,31 @@ def regression():
     X[:, 1] *= 1 + 0.5 * a
     y = X @ np.array([1.0, 0.5, -1.0, 0.3, 0.0, 0.2]) + 0.5 * a + rng.normal(size=n)
     return X, y, a
+
+
+def skip_unless_ci(reason):
+    """Skip where something outside Python is missing; in CI, which must have it, fail."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{reason}, and in CI it must be")
+    pytest.skip(reason)
+
+
+@pytest.fixture
+def needs_file():
+    """Skip a test whose data file is not in the folder named by EVENHAND_DATA."""
+
+    def check(*names):
+        folder = os.environ.get("EVENHAND_DATA")
+        if not folder or not any((Path(folder) / name).is_file() for name in names):
+            skip_unless_ci(f"{names[0]} is not in the folder named by EVENHAND_DATA")
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Path of a Chromium that Playwright can drive."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        skip_unless_ci("chromium is not installed (apt-get install chromium)")
+    return found

@@ -1,10 +1,8 @@
 """FairRidge: the ridge end, the forms of X, optimality, and refusals."""
 
-import os
 import pickle
 import tracemalloc
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -357,12 +355,9 @@ class TestOptimum:
             model = FairRidge("separation", 10.0, max_iter=1).fit(X, y, sensitive_features=a)
         assert model.n_iter_ == 1
 
-    @pytest.mark.skipif(
-        not Path(os.environ.get("EVENHAND_DATA", "."), "communities.data").exists(),
-        reason="EVENHAND_DATA does not hold communities.data",
-    )
     @pytest.mark.parametrize("classifier", ["logistic", "lspc"])
-    def test_communities_in_thirty_evaluations(self, classifier):
+    def test_communities_in_thirty_evaluations(self, classifier, needs_file):
+        needs_file("communities.data")
         data = load_communities()
         fit = {"X": data.X, "y": data.y, "sensitive_features": data.sensitive}
         model = FairRidge("separation", 1.0, classifier=classifier).fit(**fit)

@@ -1,6 +1,3 @@
-import os
-from pathlib import Path
-
 import pytest
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, cross_val_score
@@ -18,15 +15,3 @@ def reference_score():
         return cross_val_score(model, data.X, data.y, cv=folds).mean()
 
     return score
-
-
-@pytest.fixture
-def needs_file():
-    """Skip a test whose data file is not in the folder named by EVENHAND_DATA."""
-
-    def check(*names):
-        folder = os.environ.get("EVENHAND_DATA")
-        if not folder or not any((Path(folder) / name).is_file() for name in names):
-            pytest.skip(f"{names[0]} is not in the folder named by EVENHAND_DATA")
-
-    return check

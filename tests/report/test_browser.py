@@ -1,16 +1,8 @@
-"""The reports in a real browser. Skipped where Playwright or Chromium is not installed."""
-
-import shutil
+"""The reports in a real browser. Skipped where Chromium is not installed."""
 
 import pytest
+from playwright import sync_api
 
-sync_api = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed (pip install playwright)"
-)
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="chromium is not installed (apt-get install chromium)"
-)
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--no-first-run",
@@ -18,9 +10,9 @@ ARGUMENTS = [
 
 
 @pytest.fixture(scope="module")
-def browser():
+def browser(chromium):
     with sync_api.sync_playwright() as p:
-        found = p.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        found = p.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         yield found
         found.close()
 
