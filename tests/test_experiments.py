@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("matplotlib")
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 

