@@ -175,6 +175,17 @@ def test_several_attributes(data):
     assert each.to_frame()["attribute"].nunique() == 3
 
 
+def test_frames_whose_columns_are_numbers(data):
+    scores = np.column_stack([data.s, np.zeros_like(data.s)])
+    audits = eh.audit(data.y, pd.DataFrame(scores), sensitive_features=pd.Series(data.a, name=3))
+    assert list(audits) == ["0", "1"]
+    assert audits["1"].independence.value == 0.0
+    assert audits["0"].sensitive_name == "3"
+    attributes = pd.DataFrame(np.column_stack([data.a, np.arange(3000) % 2]))
+    each = eh.audit(data.y, data.s, sensitive_features=attributes, per_attribute=True)
+    assert list(each) == ["0", "1", "0 × 1"]
+
+
 def test_unknown_groups_are_counted(data):
     a = data.a.astype(float)
     a[:300] = np.nan
@@ -243,12 +254,14 @@ def test_zero_weight_group_is_left_out(data):
     ("change", "message"),
     [
         ({"confidence_level": 1.0}, "`confidence_level` must lie between 0 and 1"),
-        ({"n_boot": -1}, "`n_boot` must be nonnegative"),
+        ({"n_boot": -1}, "`n_boot` must be a nonnegative integer, got -1"),
+        ({"n_boot": 1.5}, "`n_boot` must be a nonnegative integer, got 1.5"),
         ({"estimator": "magic"}, "`estimator` must be one of auto"),
         ({"y_pred": {}}, "must hold at least one model"),
         ({"per_attribute": True}, "several attributes"),
         ({"y_true": [1.0, 2.0]}, "`y_true` must have one entry per row"),
         ({"y_pred": "text"}, "`y_pred` must be 1-D"),
+        ({"y_pred": {"a": range(3000), "b": [1.0]}}, "`y_pred` must have one entry per row: got 1"),
     ],
 )
 def test_refusals(data, change, message):

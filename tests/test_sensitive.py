@@ -31,6 +31,7 @@ def resolve(values, n=None, **options):
         tuple(TEXT),
         np.array(TEXT),
         np.array(TEXT, dtype=object),
+        np.array(TEXT, dtype=np.dtypes.StringDType()),
         np.array(TEXT)[:, None],
         pd.Series(TEXT),
         pd.Series(TEXT, dtype=object),
@@ -106,6 +107,7 @@ def test_labels_of_every_type(values, labels):
         np.array([0.0, 1.0, np.nan] * 5),
         [0, 1, None] * 5,
         np.ma.array([0, 1, 7] * 5, mask=[0, 0, 1] * 5),
+        np.array(["f", "m", np.nan] * 5, dtype=np.dtypes.StringDType(na_object=np.nan)),
         pd.Series([0, 1, None] * 5, dtype="Int64"),
         pd.Series([0.0, 1.0, None] * 5, dtype="Float64"),
         pd.Series([False, True, None] * 5, dtype="boolean"),
@@ -144,6 +146,7 @@ CROSSED = (("a", 1), ("a", 2), ("b", 1), ("b", 2))
     ("values", "name"),
     [
         (pd.DataFrame({"x": FIRST, "y": SECOND}), "x × y"),
+        (pd.DataFrame({0: FIRST, 1: SECOND}), "0 × 1"),
         (pl.DataFrame({"x": FIRST, "y": SECOND}), "x × y"),
         (pa.table({"x": FIRST, "y": SECOND}), "x × y"),
         ({"x": FIRST, "y": SECOND}, "x × y"),
@@ -165,6 +168,13 @@ def test_crossing_drops_empty_cells_in_silence_and_spreads_missing():
     groups = resolve(frame)
     assert groups.labels == (("a", 1), ("b", 1), ("b", 2))
     assert groups.n_unknown == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [(1, "1"), (0, "0"), (("a", 2), "('a', 2)"), ("", "group")]
+)
+def test_series_with_any_name(name, shown):
+    assert resolve(pd.Series(TEXT, name=name)).name == shown
 
 
 def test_order_of_categories_is_kept():
@@ -298,6 +308,7 @@ def test_proxy_refusals(make, message):
         ("sex", 3, r"must be 1-D .* or 2-D .*, got shape \(\)"),
         (np.zeros((2, 2, 2)), 2, r"got shape \(2, 2, 2\)"),
         ([0, 1], 3, "must have one entry per row: got 2 for 3 rows"),
+        (pd.DataFrame([[0, 1]] * 3, columns=["q", "q"]), 3, "distinct column names.*'q' 2 times"),
         (Proxy([[0.5, 0.5]]), 3, "must have one entry per row: got 1 for 3 rows"),
         ({"a": [0, 1, 0], "b": [0, 1]}, 3, "got 2 for 3 rows"),
         ({}, 3, "must have at least one column, got none"),

@@ -8,6 +8,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from .validation import frame_columns, read_native
+
 # A float column with more distinct values than this is taken for a measurement, not a category.
 MAX_FLOAT_CATEGORIES = 20
 # Integer codes may be many (40 regions), but an age in days or an identifier is not a group.
@@ -24,11 +26,12 @@ def split_columns(values: Any) -> list[tuple[str | None, Any]]:
             values = pa.chunked_array([values])
     if isinstance(values, dict):
         return [(str(key), split_columns(column)[0][1]) for key, column in values.items()]
-    native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    native = read_native(values, "sensitive_features")
     if isinstance(native, nw.DataFrame):
-        return [(str(name), native[name]) for name in native.columns]
+        return [*frame_columns(native)]
     if isinstance(native, nw.Series):
-        return [(native.name or None, native)]
+        unnamed = native.name is None or native.name == ""
+        return [(None if unnamed else str(native.name), native)]
     if isinstance(values, np.ma.MaskedArray):
         mask, values = np.ma.getmaskarray(values), np.ma.getdata(values).astype(object)
         values[mask] = None
@@ -76,8 +79,8 @@ def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
         codes = np.full(len(column), -1, dtype=np.intp)
         codes[~missing] = inverse
         return codes, labels
-    if column.dtype.kind == "O":
-        return _encode_objects(column, name)
+    if column.dtype.kind in "OT":  # NumPy's own strings may hold a missing value
+        return _encode_objects(column.astype(object), name)
     if column.dtype.kind in "Mm":
         column = column.astype("datetime64[s]" if column.dtype.kind == "M" else column.dtype)
         missing = np.isnat(column)

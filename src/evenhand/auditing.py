@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -21,7 +22,7 @@ from .measures import Measure, measure
 from .sensitive import Groups, Proxy, resolve_groups
 from .significance import exact_fairness_p_values
 from .tables import to_frame
-from .validation import check_column
+from .validation import check_column, frame_columns, read_native
 
 Vector = NDArray[np.float64]
 FORMAT_VERSION = 1
@@ -240,8 +241,8 @@ def audit(
     """
     if not 0 < confidence_level < 1:
         raise ValueError(f"`confidence_level` must lie between 0 and 1, got {confidence_level!r}.")
-    if n_boot < 0:
-        raise ValueError(f"`n_boot` must be nonnegative, got {n_boot!r}.")
+    if not isinstance(n_boot, Integral) or n_boot < 0:
+        raise ValueError(f"`n_boot` must be a nonnegative integer, got {n_boot!r}.")
     models = _models(y_pred)
     attributes: dict[str, Any] = {"": sensitive_features}
     if per_attribute:
@@ -250,12 +251,16 @@ def audit(
         raise ValueError(
             "`per_attribute` must not be combined with several models: audit one model at a time."
         )
+    scores: dict[str, Vector] = {}
+    n: int | None = None
+    for name, column in models.items():
+        scores[name] = check_column(column, "y_pred", n)
+        n = len(scores[name])
+    assert n is not None
+    y = None if y_true is None else check_column(y_true, "y_true", n)
     results: dict[str, Audit] = {}
     for attribute, labels in attributes.items():
-        scores = {name: check_column(s, "y_pred") for name, s in models.items()}
-        n = len(next(iter(scores.values())))
         groups = resolve_groups(labels, n_rows=n, sample_weight=sample_weight)
-        y = None if y_true is None else check_column(y_true, "y_true", n)
         for name, s in scores.items():
             results[attribute or name] = _audit_one(
                 y, s, groups, get_estimator(estimator, random_state), _name_of(estimator),
@@ -301,18 +306,18 @@ def _models(y_pred: Any) -> dict[str, Any]:
         if not y_pred:
             raise ValueError("`y_pred` must hold at least one model, got an empty dict.")
         return {str(name): column for name, column in y_pred.items()}
-    native = nw.from_native(y_pred, eager_only=True, allow_series=True, pass_through=True)
+    native = read_native(y_pred, "y_pred")
     if isinstance(native, nw.DataFrame) and len(native.columns) > 1:
-        return {str(name): native[name].to_numpy() for name in native.columns}
+        return {name: column.to_numpy() for name, column in frame_columns(native)}
     return {"": y_pred}
 
 
 def _attributes(sensitive_features: Any) -> dict[str, Any]:
-    native = nw.from_native(sensitive_features, eager_only=True, pass_through=True)
+    native = read_native(sensitive_features, "sensitive_features")
     if isinstance(sensitive_features, dict):
         columns = {str(name): column for name, column in sensitive_features.items()}
     elif isinstance(native, nw.DataFrame):
-        columns = {str(name): native[name].to_native() for name in native.columns}
+        columns = {name: column.to_native() for name, column in frame_columns(native)}
     else:
         array = np.asarray(sensitive_features)
         if isinstance(sensitive_features, Proxy) or array.ndim != 2:

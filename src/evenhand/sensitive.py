@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._categories import cross, encode, split_columns
+from .validation import read_native
 
 
 class GroupWarning(UserWarning):
@@ -171,7 +172,7 @@ class Proxy:
 
     def __post_init__(self) -> None:
         labels: Sequence[Any] | None = self.classes
-        frame = nw.from_native(self.probabilities, eager_only=True, pass_through=True)
+        frame = read_native(self.probabilities, "probabilities")
         if isinstance(frame, nw.DataFrame):
             labels = frame.columns if labels is None else labels
             table = frame.to_numpy()

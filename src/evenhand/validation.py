@@ -6,7 +6,31 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
+
+
+def read_native(values: Any, name: str) -> Any:
+    """A frame or column of any library as narwhals sees it; anything else as it is.
+
+    Parameters
+    ----------
+    values : Any
+    name : str
+        The argument's name, for messages.
+    """
+    try:
+        return nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    except DuplicateError as error:
+        raise ValueError(
+            f"`{name}` must have distinct column names. {' '.join(str(error).split())}. Hint: "
+            "rename or drop the repeated ones."
+        ) from None
+
+
+def frame_columns(frame: nw.DataFrame[Any]) -> list[tuple[str, Any]]:
+    """Names and columns. Not by name: pandas allows numbers as names, which would mean rows."""
+    return [(str(column.name), column) for column in frame.iter_columns()]
 
 
 def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[np.float64]:
@@ -22,7 +46,7 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
     """
     if values is None:
         raise ValueError(f"`{name}` must be given, got None.")
-    native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    native = read_native(values, name)
     if isinstance(native, nw.DataFrame | nw.Series):
         values = native.to_numpy()
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):

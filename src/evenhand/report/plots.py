@@ -204,8 +204,9 @@ def feature_information(
     import narwhals.stable.v2 as nw
 
     from ..information import independence
+    from ..validation import read_native
 
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    frame = read_native(X, "X")
     if isinstance(frame, nw.DataFrame):
         names = frame.columns if names is None else names
         X = frame.to_numpy()
