@@ -250,6 +250,26 @@ def test_zero_weight_group_is_left_out(data):
     assert audit.labels == ("x", "y")
 
 
+@pytest.mark.parametrize("estimator", ["auto", "logistic", "knn"])
+def test_rows_without_weight_count_for_nothing(data, estimator):
+    """Their scores lie elsewhere, which ranks and knots would see."""
+    kept = np.arange(3000) % 3 == 0
+    y, s = np.where(kept, data.y, 50.0 + data.y), np.where(kept, data.s, -(data.s**3))
+    a = data.a.astype(object)
+    a[:300] = None
+    options = {"estimator": estimator, "random_state": 0}
+    w = np.where(kept, 2.0, 0.0)
+    found = eh.audit(y, s, sensitive_features=a, sample_weight=w, **options)
+    alone = eh.audit(y[kept], s[kept], sensitive_features=a[kept], sample_weight=w[kept], **options)
+    assert found.to_dict() == alone.to_dict()
+    assert (found.n_rows, found.n_unknown) == (1000, 100)
+    for m in found.measures:
+        value = getattr(eh, m.criterion)(
+            y, s, sensitive_features=a, sample_weight=w, estimator=estimator
+        )
+        assert value == m.value
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -236,6 +236,22 @@ def test_sample_weight_counts_rows():
         assert one.independence.value == pytest.approx(other.independence.value, abs=5e-3)
 
 
+def test_rows_without_weight_count_for_nothing():
+    X, y, a = make(800)
+    kept = np.arange(800) % 4 > 0
+    y = np.where(kept, y, y**3)
+    path = eh.fairness_path(
+        eh.FairRidge(), X, y, sensitive_features=a, sample_weight=np.where(kept, 3.0, 0.0),
+        fairness_weights=[1.0],
+    )  # fmt: skip
+    for point in path.points:
+        assert len(point.scores) == 800
+        assert point.r2 == pytest.approx(r2_score(y[kept], point.scores[kept]))
+        assert point.separation.n == 600
+        direct = eh.separation(y[kept], point.scores[kept], sensitive_features=a[kept])
+        assert point.separation.value == pytest.approx(direct, rel=1e-6)
+
+
 def test_three_groups_and_unknown_rows():
     X, y, a = make(groups=3)
     a = a.astype(object)
@@ -554,7 +570,9 @@ X_, Y_, A_ = make(60)
         ({"sensitive_features": None}, "`sensitive_features` must be given"),
         ({"sensitive_features": ["p"] * 60}, "at least two groups"),
         ({"sensitive_features": A_[:50]}, "50"),
-        ({"measure_with": "guess"}, "`estimator` must be one of auto"),
+        ({"measure_with": "guess"}, "`measure_with` must be one of auto"),
+        ({"X": np.vstack([X_, X_])}, "`X` must have one row per entry of `y`: got 120 for 60"),
+        ({"X": X_[:50]}, "`X` must have one row per entry of `y`: got 50 for 60"),
         ({"sample_weight": np.full(60, -1.0)}, "`sample_weight` must"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import _num_samples
 
 from ._path_fit import Handle
 from .criteria import CRITERIA, get_criterion
@@ -46,6 +47,13 @@ def check_options(n_points: Any, confidence_level: Any) -> None:
         raise ValueError(f"`n_points` must be an integer of at least 2, got {n_points!r}.")
     if not isinstance(confidence_level, Real) or not 0 < float(confidence_level) < 1:
         raise ValueError(f"`confidence_level` must lie between 0 and 1, got {confidence_level!r}.")
+
+
+def check_rows(X: Any, n_rows: int) -> None:
+    """X and y row by row; folds of a longer X would leave its last rows out in silence."""
+    found = _num_samples(X)
+    if found != n_rows:
+        raise ValueError(f"`X` must have one row per entry of `y`: got {found} for {n_rows}.")
 
 
 def check_varies(y: Vector) -> None:

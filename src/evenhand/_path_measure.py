@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from .criteria import CRITERIA, Condition, get_criterion
 from .information import Entropies, estimate_entropies, get_estimator
 from .measures import Measure, measure
-from .sensitive import Groups
+from .sensitive import Groups, weighted_rows
 from .validation import check_column
 
 Vector = NDArray[np.float64]
@@ -70,18 +70,22 @@ class Gauge:
         self, y: Vector, weight: Vector | None, groups: Groups, measure_with: Any,
         random_state: Any, confidence_level: float,
     ):  # fmt: skip
+        self.n_rows, self.rows = len(y), weighted_rows(weight)
+        if self.rows is not None and weight is not None:
+            y, weight, groups = y[self.rows], weight[self.rows], groups.take(self.rows)
         self.y, self.weight, self.groups = y, weight, groups
-        self.estimator = get_estimator(measure_with, random_state)
+        self.estimator = get_estimator(measure_with, random_state, "measure_with")
         self.level = confidence_level
         self.name = measure_with if isinstance(measure_with, str) else type(measure_with).__name__
 
     def read(self, fairness_weight: float, scores: Vector) -> Reading:
-        scores = check_column(scores, "scores", len(self.y))
-        r2, influence_r2 = r2_influence(self.y, scores, self.weight)
+        scores = check_column(scores, "scores", self.n_rows)
+        measured = scores if self.rows is None else scores[self.rows]
+        r2, influence_r2 = r2_influence(self.y, measured, self.weight)
         stderr = _stderr(influence_r2, self.weight)
         half = float(ndtri(0.5 + self.level / 2)) * stderr
         criteria = list(CRITERIA.values())
-        entropies = estimate_entropies(criteria, self.y, scores, self.groups, self.estimator)
+        entropies = estimate_entropies(criteria, self.y, measured, self.groups, self.estimator)
         measures, influence = {}, {"r2": _thin(influence_r2, self.weight)}
         for criterion in criteria:
             measures[criterion.name] = measure(

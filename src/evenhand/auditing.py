@@ -19,7 +19,7 @@ from .criteria import CRITERIA
 from .disparities import Disparities, GroupTable, summarize_groups
 from .information import estimate_entropies, get_estimator
 from .measures import Measure, measure
-from .sensitive import Groups, Proxy, resolve_groups
+from .sensitive import Groups, Proxy, check_weight, resolve_groups, weighted_rows
 from .significance import exact_fairness_p_values
 from .tables import to_frame
 from .validation import check_column, frame_columns, read_native
@@ -215,6 +215,7 @@ def audit(
         Group of each row. Several columns are crossed into intersections. Rows with a missing
         group are left out of the measures and counted in `n_unknown`.
     sample_weight : (n,) array, optional
+        Nonnegative. A row of weight 0 counts as absent, in `n_rows` too.
     estimator : str or instance
         "auto", "logistic", "lspc", "fourier", "knn", or an instance.
     confidence_level : float
@@ -258,9 +259,16 @@ def audit(
         n = len(scores[name])
     assert n is not None
     y = None if y_true is None else check_column(y_true, "y_true", n)
+    weight = check_weight(sample_weight, n)
+    rows = weighted_rows(weight)
+    if rows is not None:
+        scores = {name: column[rows] for name, column in scores.items()}
+        y = None if y is None else y[rows]
     results: dict[str, Audit] = {}
     for attribute, labels in attributes.items():
-        groups = resolve_groups(labels, n_rows=n, sample_weight=sample_weight)
+        groups = resolve_groups(labels, n_rows=n, sample_weight=weight)
+        if rows is not None:
+            groups = groups.take(rows)
         for name, s in scores.items():
             results[attribute or name] = _audit_one(
                 y, s, groups, get_estimator(estimator, random_state), _name_of(estimator),

@@ -14,6 +14,7 @@ from ._path_checks import (
     check_criterion,
     check_options,
     check_request,
+    check_rows,
     check_varies,
     check_weights,
 )
@@ -383,6 +384,7 @@ def fairness_path(
     name = check_criterion(criterion, handle)
     check_options(n_points, confidence_level)
     y = check_column(y, "y")
+    check_rows(X, len(y))
     weight = check_weight(sample_weight, len(y))
     groups = resolve_groups(sensitive_features, n_rows=len(y), sample_weight=weight)
     check_varies(y)

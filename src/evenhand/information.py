@@ -17,14 +17,25 @@ from numpy.typing import NDArray
 
 from .criteria import INDEPENDENCE, NOTHING, SEPARATION, SUFFICIENCY, Condition, Criterion
 from .estimation import EntropyEstimator, RowLosses
-from .sensitive import Groups, resolve_groups
+from .sensitive import Groups, check_weight, resolve_groups, weighted_rows
 from .validation import check_column
 
 ESTIMATORS = ("auto", "lspc", "logistic", "fourier", "knn")
 
 
-def get_estimator(estimator: Any, random_state: Any = None) -> EntropyEstimator:
-    """An estimator of entropies by name, or the instance handed in."""
+def get_estimator(
+    estimator: Any, random_state: Any = None, argument: str = "estimator"
+) -> EntropyEstimator:
+    """An estimator of entropies by name, or the instance handed in.
+
+    Parameters
+    ----------
+    estimator : str or instance
+    random_state : int, optional
+        For estimators that draw random numbers.
+    argument : str
+        What the user calls it, for messages.
+    """
     if isinstance(estimator, str):
         if estimator == "auto":
             from .classifiers.adaptive import Adaptive
@@ -49,7 +60,7 @@ def get_estimator(estimator: Any, random_state: Any = None) -> EntropyEstimator:
     elif isinstance(estimator, EntropyEstimator) and not isinstance(estimator, type):
         return estimator
     raise ValueError(
-        f"`estimator` must be one of {', '.join(ESTIMATORS)} or an instance such as "
+        f"`{argument}` must be one of {', '.join(ESTIMATORS)} or an instance such as "
         f"evenhand.LSPC(), got {estimator!r}."
     )
 
@@ -141,7 +152,11 @@ def _measure(
     y = None
     if criterion.needs_target:
         y = check_column(y_true, "y_true", len(s))
-    groups = resolve_groups(sensitive_features, n_rows=len(s), sample_weight=sample_weight)
+    weight = check_weight(sample_weight, len(s))
+    groups = resolve_groups(sensitive_features, n_rows=len(s), sample_weight=weight)
+    rows = weighted_rows(weight)
+    if rows is not None:
+        groups, s, y = groups.take(rows), s[rows], None if y is None else y[rows]
     found = estimate_entropies([criterion], y, s, groups, get_estimator(estimator))
     return found.normalized(criterion) if normalize else found.nats(criterion)
 

@@ -310,6 +310,17 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.flo
     return weight
 
 
+def weighted_rows(weight: NDArray[np.float64] | None) -> NDArray[np.intp] | None:
+    """The rows to measure: those of positive weight, or None where that is every row.
+
+    A row without weight must count for nothing, and ranks, neighbors and folds see rows, not
+    weights.
+    """
+    if weight is None or weight.all():
+        return None
+    return np.flatnonzero(weight)
+
+
 def _check_length(found: int, n_rows: int) -> None:
     if found != n_rows:
         raise ValueError(
