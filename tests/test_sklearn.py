@@ -1,13 +1,16 @@
 """Inside scikit-learn: its own checks, pipelines, searches and routed groups."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 import sklearn
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
-from sklearn.metrics import make_scorer
+from sklearn.metrics import make_scorer, r2_score
 from sklearn.model_selection import (
     GridSearchCV,
     StratifiedKFold,
@@ -18,13 +21,68 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import _num_samples
 
 import evenhand as eh
 from evenhand import LSPC, FairRidge, Logistic, Proxy
+from evenhand.sensitive import GroupWarning
 
 
 @parametrize_with_checks([FairRidge(fairness_weight=0), LSPC(), Logistic()])
 def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+class Grouped:
+    """scikit-learn's checks hand in no groups: here every other row is of the same one."""
+
+    def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
+        extra = {} if sample_weight is None else {"sample_weight": sample_weight}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GroupWarning)
+            groups = np.arange(_num_samples(X)) % 2
+            return super().fit(X, y, sensitive_features=groups, **extra)
+
+
+class GroupedRidge(Grouped, FairRidge):
+    pass
+
+
+class GroupedCV(Grouped, eh.FairRidgeCV):
+    pass
+
+
+class GroupedPostprocessor(Grouped, eh.FairPostprocessor):
+    pass
+
+
+def expected(estimator):
+    """Checks that ask for what these cannot give, and why."""
+    out = {"check_fit2d_1sample": "one row is one group"}
+    if not isinstance(estimator, GroupedCV):  # which chooses the plain ridge here
+        for kind in ("dense", "sparse"):
+            check = f"check_sample_weight_equivalence_on_{kind}_data"
+            out[check] = "repeated rows get other groups here"
+    if isinstance(estimator, GroupedPostprocessor):
+        words = "refused in words of our own"
+        out |= {"check_complex_data": words, "check_requires_y_none": words}
+        out["check_supervised_y_2d"] = "a single column is a column"
+    return out
+
+
+@parametrize_with_checks(
+    [
+        GroupedRidge(),
+        GroupedRidge("separation", classifier="lspc", group_features="posterior"),
+        GroupedCV(
+            max_unfairness=1.0, fairness_weights=[1.0], measure_with="logistic", cv=2,
+            random_state=0,
+        ),
+        GroupedPostprocessor(Ridge(), cv=2, random_state=0),
+    ],
+    expected_failed_checks=expected,
+)  # fmt: skip
+def test_scikit_learn_checks_with_groups(estimator, check):
     check(estimator)
 
 
@@ -152,10 +210,16 @@ def test_grid_search_over_the_weight(fair, unfair, regression):
     assert search.predict(X).shape == y.shape
 
 
-def test_grid_search_without_a_request_is_refused(routing, regression):
+def test_grid_search_needs_no_request_and_heeds_a_refusal(routing, regression):
     X, y, a = regression
     search = GridSearchCV(FairRidge(), {"fairness_weight": [1.0]})
-    with pytest.raises(ValueError, match=r"\[sensitive_features\] are passed but are not explicit"):
+    best = search.fit(X, y, sensitive_features=a).best_estimator_
+    assert (
+        best.unfairness_ < FairRidge(fairness_weight=0).fit(X, y, sensitive_features=a).unfairness_
+    )
+    refusing = FairRidge().set_fit_request(sensitive_features=False)
+    search = GridSearchCV(refusing, {"fairness_weight": [1.0]})
+    with pytest.raises(ValueError, match="`sensitive_features` must be given when"):
         search.fit(X, y, sensitive_features=a)
 
 
@@ -195,3 +259,64 @@ def test_fitting_does_not_change_parameters(regression):
     before = model.get_params()
     model.fit(X, y, sensitive_features=a)
     assert model.get_params() == before
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        FairRidge(group_features="attribute"),
+        eh.FairRidgeCV(
+            max_unfairness=1.0, fairness_weights=[1.0], measure_with="logistic",
+            group_features="attribute",
+        ),
+        eh.FairPostprocessor(Ridge(), group_features="attribute"),
+        eh.baselines.WassersteinBarycenter(Ridge()),
+        eh.baselines.KomiyamaRegressor(),
+    ],
+    ids=lambda model: type(model).__name__,
+)  # fmt: skip
+def test_score_hands_the_attribute_on(model, regression):
+    X, y, a = regression
+    model.fit(X, y, sensitive_features=a)
+    weight = np.arange(1.0, len(y) + 1)
+    predicted = model.predict(X, sensitive_features=a)
+    expected = r2_score(y, predicted, sample_weight=weight)
+    assert model.score(X, y, weight, sensitive_features=a) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="`sensitive_features` must be given"):
+        model.score(X, y)
+
+
+@pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")
+@pytest.mark.parametrize("form", ["csc", "coo", "bsr", "dia", "lil", "dok"])
+def test_every_sparse_format(form, regression):
+    X, y, a = regression
+    X = sparse.csr_array(X)
+    other = X.asformat(form)
+    for model in (FairRidge(), eh.FairPostprocessor(Ridge(), random_state=0)):
+        expected = clone(model).fit(X, y, sensitive_features=a).predict(X)
+        found = clone(model).fit(other, y, sensitive_features=a).predict(other)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    options = {"sensitive_features": a, "fairness_weights": [1.0], "random_state": 0}
+    path = eh.fairness_path(FairRidge(), other, y, measure_with="logistic", **options)
+    whole = eh.fairness_path(FairRidge(), X, y, measure_with="logistic", **options)
+    assert path.points[1].r2 == pytest.approx(whole.points[1].r2, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        FairRidge(),
+        FairRidge(group_features="attribute"),
+        eh.FairPostprocessor(Ridge(), group_features="attribute"),
+        eh.baselines.BerkRegressor(),
+        eh.baselines.KomiyamaRegressor(),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_groups_are_routed_without_being_asked_for(model, routing, regression):
+    X, y, a = regression
+    scores = cross_val_score(model, X, y, cv=3, params={"sensitive_features": a})
+    assert (scores > 0.2).all()
+    pipe = make_pipeline(StandardScaler(), model).fit(X, y, sensitive_features=a)
+    extra = {} if isinstance(model, eh.baselines.BerkRegressor) else {"sensitive_features": a}
+    assert pipe.predict(X, **extra).shape == (300,)

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._scoring import ScoresWithGroups
 from .linear import FairRidge
 
 
-class FairRidgeCV(RegressorMixin, BaseEstimator):
+class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
     """The most accurate :class:`FairRidge` whose held-out unfairness is at most `max_unfairness`.
 
     Fits a path of fairness weights with :func:`fairness_path`, chooses a point by
@@ -42,7 +43,9 @@ class FairRidgeCV(RegressorMixin, BaseEstimator):
     unfairness_ : float
         Held-out value of the criterion at that weight.
     path_ : FairnessPath
-    coef_, intercept_, n_features_in_, feature_names_in_
+    coef_, intercept_, n_iter_
+        Of `best_estimator_`.
+    n_features_in_, feature_names_in_
 
     Examples
     --------
@@ -144,6 +147,7 @@ class FairRidgeCV(RegressorMixin, BaseEstimator):
         self.unfairness_ = chosen.measure(self.criterion).value
         self.coef_ = self.best_estimator_.coef_
         self.intercept_ = self.best_estimator_.intercept_
+        self.n_iter_ = self.best_estimator_.n_iter_
         return self
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import indexable
 
 from ._path_checks import (
     check_criterion,
@@ -388,6 +389,7 @@ def fairness_path(
     weight = check_weight(sample_weight, len(y))
     groups = resolve_groups(sensitive_features, n_rows=len(y), sample_weight=weight)
     check_varies(y)
+    (X,) = indexable(X)  # folds are rows, which not every sparse format can give
     data = Data(X, y, sensitive_features, weight)
     folds = make_folds(cv, X, y, groups, random_state)
     held_out = HeldOut(handle, data, folds, n_jobs)

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._design import Design
 from ._ridge import PATH_NOISE, PATH_TOL, Prepared, Problem, prepare
+from ._scoring import ScoresWithGroups
 from .group_features import GroupFeatures, check_kind
 from .regularizer import FairnessRegularizer
 from .sensitive import Groups, check_weight, resolve_groups
@@ -27,7 +27,7 @@ from .sensitive import Groups, check_weight, resolve_groups
 Vector = NDArray[np.float64]
 
 
-class FairRidge(RegressorMixin, BaseEstimator):
+class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
     """Ridge regression with a fairness term.
 
     Minimizes ``[mean w(y − s)² + alpha‖θ‖²]/Var(y) + fairness_weight·Ĩ`` with Ĩ the normalized
@@ -271,25 +271,6 @@ class FairRidge(RegressorMixin, BaseEstimator):
         base = Design(X).forward(self._base[0]) + self._base[1]
         extra = self._group_features.transform(X, base, sensitive_features)
         return (score + extra @ self.group_coef_).astype(X.dtype, copy=False)
-
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
-    ) -> float:
-        """R² of the predictions.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for `fit`.
-        sensitive_features : array, series, frame or Proxy, optional
-            Needed only with ``group_features="attribute"``.
-
-        Returns
-        -------
-        float
-        """
-        prediction = self.predict(X, sensitive_features=sensitive_features)
-        return float(r2_score(y, prediction, sample_weight=sample_weight))
 
     def _check_parameters(self) -> None:
         for name in ("fairness_weight", "alpha", "tol"):

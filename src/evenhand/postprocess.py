@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import (
     _num_samples,
     check_consistent_length,
@@ -25,6 +25,7 @@ from sklearn.utils.validation import (
 
 from ._group_classifier import classifier_input, fit_group_classifier
 from ._path_fit import make_folds
+from ._scoring import ScoresWithGroups
 from .group_features import GroupFeatures, check_kind
 from .linear import FairRidge
 from .sensitive import Groups, check_weight, resolve_groups
@@ -36,7 +37,7 @@ MAPS = ("affine", "spline")
 BENDS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
-class FairPostprocessor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
+class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, BaseEstimator):
     """A fair map of the score s₀ of any regressor: s' = Σ_k p_k·m_k(s₀).
 
     The maps minimize ``mean w(y − s')²/Var(y) + fairness_weight·Ĩ``, the objective of
@@ -96,6 +97,8 @@ class FairPostprocessor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         Share of the curve in a spline map; below 1 where it would have fallen.
     unfairness_ : float
         Ĩ on the training rows, at their out-of-fold scores (interpolated where blend_ < 1).
+    n_iter_ : int
+        Of `regressor_`.
     n_features_in_, feature_names_in_
         Where the base has them.
 
@@ -223,6 +226,7 @@ class FairPostprocessor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         """Base scores and group probabilities; the features of the maps, and the target."""
         self._check_parameters()
         y = check_column(y, "y")
+        (X,) = indexable(X)  # folds are rows, which not every sparse format can give
         check_consistent_length(X, y)
         weight = check_weight(sample_weight, len(y))
         groups = None
@@ -329,7 +333,7 @@ class FairPostprocessor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _finish(self, ridge: FairRidge, straight: FairRidge | None) -> FairPostprocessor:
         """m_k(z) = offset_k + B(z)·slopes_k from the fitted coefficients."""
-        self.regressor_ = ridge
+        self.regressor_, self.n_iter_ = ridge, ridge.n_iter_
         self.unfairness_ = ridge.unfairness_
         self.offsets_, self.slopes_ = self._maps(ridge)
         if straight is not None:

@@ -10,16 +10,15 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..sensitive import Groups, GroupWarning, check_weight, resolve_groups
+from ..sensitive import Groups, check_weight, resolve_groups
 
 Array = NDArray[np.float64]
 
@@ -78,6 +77,8 @@ class Problem:
 class LinearBaseline(RegressorMixin, BaseEstimator):
     """Input checks and prediction of a linear baseline; see the module for the objective."""
 
+    __metadata_request__fit: ClassVar = {"sensitive_features": True}
+
     alpha: float
     fit_intercept: bool
     coef_: Array
@@ -126,29 +127,6 @@ class LinearBaseline(RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-class NeedsAttribute:
-    """A score method that hands the attribute on to `predict`."""
-
-    def score(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
-    ) -> float:
-        """R² of the predictions.
-
-        Parameters
-        ----------
-        X : (n, d) array, sparse matrix or frame
-            Features.
-        y : (n,) array
-            Target.
-        sensitive_features : array, series, frame or Proxy
-            Groups of the same rows; required.
-        sample_weight : (n,) array, optional
-            Nonnegative weights.
-        """
-        predicted = self.predict(X, sensitive_features=sensitive_features)  # type: ignore[attr-defined]
-        return float(r2_score(y, predicted, sample_weight=sample_weight))
 
 
 def prepare(
@@ -257,10 +235,8 @@ def membership_at_prediction(
             "group of every new row, got None. Hint: call predict(X, sensitive_features=...), or "
             "use a method that needs the attribute in training only."
         )
-    with warnings.catch_warnings():
-        # A batch to predict may well hold one row of a group.
-        warnings.simplefilter("ignore", GroupWarning)
-        groups = resolve_groups(sensitive_features, n_rows=n_rows, require_two=False)
+    # No warnings: a batch to predict may well hold one row of a group.
+    groups = resolve_groups(sensitive_features, n_rows=n_rows, require_two=False, warn=False)
     known = np.ones(n_rows, dtype=bool) if groups.known is None else groups.known
     position = {label: k for k, label in enumerate(labels)}
     unseen = [

@@ -8,10 +8,10 @@ import numpy as np
 from scipy import linalg, optimize
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._scoring import ScoresWithGroups
 from ._base import (
     Array,
     LinearBaseline,
-    NeedsAttribute,
     check_choice,
     check_share,
     membership_at_prediction,
@@ -20,7 +20,7 @@ from ._base import (
 METHODS = ("fair_ridge", "komiyama")
 
 
-class KomiyamaRegressor(NeedsAttribute, LinearBaseline):
+class KomiyamaRegressor(ScoresWithGroups, LinearBaseline):
     r"""Linear regression whose fitted values owe at most a given share to the attribute.
 
     .. math::

@@ -63,6 +63,8 @@ class ReductionRegressor(LinearBaseline):
         The largest gap in training, in expectation over Q.
     labels_ : tuple
         The groups.
+    n_iter_ : int
+        Rounds played.
 
     References
     ----------
@@ -128,6 +130,7 @@ class ReductionRegressor(LinearBaseline):
         )
         self._grid = game.low, game.step, game.values
         probabilities = game.play(int(self.max_iter))
+        self.n_iter_ = int(self.max_iter)
         used = probabilities > 0
         self.probabilities_ = probabilities[used] / probabilities[used].sum()
         self.coefs_ = np.array(game.coefs)[used]

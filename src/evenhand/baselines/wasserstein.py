@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
-    check_array,
     check_consistent_length,
     check_is_fitted,
     has_fit_parameter,
 )
 
+from .._scoring import ScoresWithGroups
 from ..sensitive import check_weight, resolve_groups
-from ._base import Array, NeedsAttribute, check_nonnegative, check_share, membership_at_prediction
+from ..validation import check_column
+from ._base import Array, check_nonnegative, check_share, membership_at_prediction
 
 
-class WassersteinBarycenter(NeedsAttribute, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+class WassersteinBarycenter(ScoresWithGroups, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     r"""Any regressor's scores, moved so that all groups have the same distribution.
 
     .. math::
@@ -81,6 +83,12 @@ class WassersteinBarycenter(NeedsAttribute, MetaEstimatorMixin, RegressorMixin, 
         self.jitter = jitter
         self.random_state = random_state
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            tags.input_tags = deepcopy(self.estimator.__sklearn_tags__().input_tags)
+        return tags
+
     def fit(
         self,
         X: Any,
@@ -110,8 +118,9 @@ class WassersteinBarycenter(NeedsAttribute, MetaEstimatorMixin, RegressorMixin, 
         """
         check_share(self.interpolation, "interpolation")
         check_nonnegative(self.jitter, "jitter")
+        y = check_column(y, "y")
         check_consistent_length(X, y)
-        weight = check_weight(sample_weight, np.shape(y)[0])
+        weight = check_weight(sample_weight, len(y))
         self.estimator_ = clone(self.estimator)
         if weight is None:
             self.estimator_.fit(X, y)
@@ -140,7 +149,7 @@ class WassersteinBarycenter(NeedsAttribute, MetaEstimatorMixin, RegressorMixin, 
         return self
 
     def _fit_scores(self, scores: Any, sensitive_features: Any, weight: Array | None) -> None:
-        scores = _check_scores(scores)
+        scores = check_column(scores, "scores")
         groups = resolve_groups(sensitive_features, n_rows=len(scores), sample_weight=weight)
         rng = check_random_state(self.random_state)
         self._seed = int(rng.randint(np.iinfo(np.int32).max))
@@ -188,7 +197,7 @@ class WassersteinBarycenter(NeedsAttribute, MetaEstimatorMixin, RegressorMixin, 
         (n,) array
         """
         check_is_fitted(self, "_distributions")
-        scores = _check_scores(scores)
+        scores = check_column(scores, "scores")
         membership, known = membership_at_prediction(
             sensitive_features, n_rows=len(scores), labels=self.labels_, estimator=self
         )
@@ -213,15 +222,6 @@ class WassersteinBarycenter(NeedsAttribute, MetaEstimatorMixin, RegressorMixin, 
             return scores
         noise = np.random.default_rng(self._seed).uniform(-1.0, 1.0, len(scores))
         return scores + self._jitter * noise
-
-
-def _check_scores(scores: Any) -> Array:
-    out = check_array(scores, ensure_2d=False, dtype=np.float64, input_name="scores")
-    if out.ndim == 2 and out.shape[1] == 1:
-        out = out[:, 0]
-    if out.ndim != 1:
-        raise ValueError(f"`scores` must be 1-D, one score per row, got shape {out.shape}.")
-    return out
 
 
 def _distribution(ordered: Array, weight: Array) -> tuple[Array, Array]:
