@@ -475,7 +475,7 @@ class TestRefusals:
 
     def test_no_sensitive_features(self, regression):
         X, y, _ = regression
-        message = r"`sensitive_features` must be given when `fairness_weight` > 0.*set_fit_request"
+        message = r"`sensitive_features` must be given when `fairness_weight` > 0.*enable_metadata_routing"
         with pytest.raises(ValueError, match=message):
             FairRidge().fit(X, y)
 

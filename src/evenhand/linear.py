@@ -152,8 +152,8 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         elif self.fairness_weight > 0:
             raise ValueError(
                 "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: "
-                "pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV enable "
-                "metadata routing and call .set_fit_request(sensitive_features=True)."
+                "pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first call "
+                "sklearn.set_config(enable_metadata_routing=True)."
             )
         elif self.group_features is not None:
             raise ValueError(
