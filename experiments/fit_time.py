@@ -36,7 +36,7 @@ from common import (
     save_figure,
     write_csv,
 )
-from methods import fair
+from methods import fair, lspc
 
 from evenhand import baselines
 from evenhand.datasets import load_law_school
@@ -66,10 +66,10 @@ METHODS: dict[str, tuple[Callable[[float], Any], str, str, str]] = {
     "CVX-group, linear time": (_berk("group", "linear"), GREEN, "s", ":"),
     "LR-sep-quad (nested)": (_nested, ORANGE, "P", "-"),
     "LSPC-ind-linear": (
-        fair("independence", classifier="lspc", basis="linear"), SKY, "v", ":"),
-    "LSPC-ind-quad": (fair("independence", classifier="lspc"), BLUE, "v", "-"),
-    "LSPC-sep-linear": (fair("separation", classifier="lspc", basis="linear"), PINK, "^", ":"),
-    "LSPC-sep-quad": (fair("separation", classifier="lspc"), RED, "^", "-"),
+        lspc("independence", basis="linear"), SKY, "v", ":"),
+    "LSPC-ind-quad": (lspc("independence"), BLUE, "v", "-"),
+    "LSPC-sep-linear": (lspc("separation", basis="linear"), PINK, "^", ":"),
+    "LSPC-sep-quad": (lspc("separation"), RED, "^", "-"),
     "evenhand-ind": (fair("independence"), BLACK, "o", "--"),
     "evenhand-sep": (fair("separation"), BLACK, "o", "-"),
 }  # fmt: skip

@@ -23,7 +23,9 @@ PILOT_ROWS = 20_000
 MIN_PILOT_GROUP = 100
 PILOT_ITERATIONS = 50
 PILOT_TOL = 1e-4
-LSPC_START = 0.2
+STARTS = ("auto", "ridge", "shrunk")
+# Share of the ridge solution that a shrunk start keeps.
+SHRUNK = 0.2
 # Along a path: R² and the criterion move by 1e-4, or by a twentieth of their sampling error.
 PATH_TOL = 3e-4
 PATH_NOISE = 0.05
@@ -170,6 +172,7 @@ class Prepared:
 
     problem: Problem
     bound: BoundRegularizer | None
+    start: str = "auto"
     solved: dict[float, tuple[Vector, float]] = field(default_factory=dict)
     memories: dict[float, Memory] = field(default_factory=dict)
 
@@ -216,10 +219,11 @@ class Prepared:
         """
         problem, bound = self.problem, self.bound
         start = problem.origin
-        if bound is not None and bound.classifier == "lspc":
-            # The LSPC term has several minima, the logistic one (as far as was seen) has one. From
-            # a smaller score, where the fairness term pulls harder, the search ends lower.
-            start = problem.shrunk(LSPC_START)
+        # The LSPC term has several minima, the logistic one (as far as was seen) has one. From a
+        # smaller score, where the fairness term pulls harder, the search ends lower.
+        several = bound is not None and bound.classifier == "lspc"
+        if self.start == "shrunk" or (self.start == "auto" and several):
+            start = problem.shrunk(SHRUNK)
         design, n = problem.design, problem.design.n
         wanted = max(PILOT_ROWS, 20 * design.d)
         if n < 5 * wanted or bound is None:

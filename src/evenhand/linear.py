@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._design import Design
-from ._ridge import PATH_NOISE, PATH_TOL, Prepared, Problem, prepare
+from ._ridge import PATH_NOISE, PATH_TOL, STARTS, Prepared, Problem, prepare
 from ._scoring import ScoresWithGroups
 from .group_features import GroupFeatures, check_kind
 from .regularizer import FairnessRegularizer
@@ -59,6 +59,10 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
     tol : float
         Stop when the gradient of the objective in whitened coordinates, divided by
         1 + fairness_weight, is below this. The objective is in units of R².
+    start : {"auto", "ridge", "shrunk"}
+        Where the search begins: the ridge solution, or a fifth of it. It matters for "lspc", whose
+        objective has several minima: the shrunk start ends in lower ones, which are not the better
+        ones on new rows. "auto" shrinks for "lspc" and not for "logistic".
 
     Attributes
     ----------
@@ -99,6 +103,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         fit_intercept: bool = True,
         max_iter: int = 200,
         tol: float = 1e-6,
+        start: str = "auto",
     ):
         self.criterion = criterion
         self.fairness_weight = fairness_weight
@@ -109,6 +114,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
+        self.start = start
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -174,7 +180,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
                 problem = self._add_group_features(problem, y, weight, groups)
             regularizer = FairnessRegularizer(self.criterion, self.classifier, self.basis)
             bound = regularizer.bind(y, sensitive_features=groups)
-        return Prepared(problem, bound)
+        return Prepared(problem, bound, self.start)
 
     def _finish(self, prepared: Prepared, on_path: bool = False) -> FairRidge:
         """Solve at `fairness_weight`, from the nearest solutions in `prepared`."""
@@ -279,6 +285,8 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
                 raise ValueError(f"`{name}` must be a nonnegative number, got {value!r}.")
         if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
             raise ValueError(f"`max_iter` must be a positive integer, got {self.max_iter!r}.")
+        if self.start not in STARTS:
+            raise ValueError(f"`start` must be one of {', '.join(STARTS)}, got {self.start!r}.")
         check_kind(self.group_features)
         # Names are checked even where fairness_weight=0 would never use them.
         FairnessRegularizer(self.criterion, self.classifier, self.basis)
