@@ -70,3 +70,15 @@ def test_unknown_basis():
         ValueError, match="`basis` must be one of linear, quadratic, degree3, got 'cubic'"
     ):
         get_basis("cubic", 1)
+
+
+def test_totals_of_polynomials_from_sums_of_monomials(basis, z):
+    monomials = PolynomialFeatures(2 * basis.degree).fit_transform(z)
+    rng = np.random.default_rng(3)
+    coefficients = rng.normal(size=(2, basis.n_slopes))
+    sums = np.stack([monomials[::2].sum(axis=0), monomials[1::2].sum(axis=0)])
+    values = np.empty(len(z))
+    values[::2] = monomials[::2, : basis.n_slopes] @ coefficients[0]
+    values[1::2] = monomials[1::2, : basis.n_slopes] @ coefficients[1]
+    expected = values.sum(), values @ z[:, 0]
+    np.testing.assert_allclose(basis.totals(coefficients, sums), expected, rtol=1e-12)

@@ -144,18 +144,12 @@ def solve(
     memory: Memory | None = None,
 ) -> Solution:
     """Minimize ‖v‖² + fairness_weight·Ĩ from the ridge solution, or from `start`."""
-
-    def evaluate(s: Vector) -> tuple[float, Vector]:
-        value, gradient = bound.value_and_grad(s)
-        gradient *= fairness_weight
-        return fairness_weight * value, gradient
-
     design = problem.design
     theta, v = problem.theta, problem.origin
     if start is not None:
         theta, v = theta + problem.unwhiten(start), start
     return minimize(
-        evaluate,
+        lambda s: bound.evaluate(s, fairness_weight),
         lambda p: design.forward(problem.unwhiten(p)),
         lambda r: problem.whiten_gradient(design.backward(r)),
         design.forward(theta),

@@ -66,6 +66,24 @@ class Basis:
         )
 
     @cached_property
+    def raised(self) -> NDArray[np.intp]:
+        """The number of the monomial s·m for each monomial m below the highest degree."""
+        index = {e: j for j, e in enumerate(self._monomials)}
+        lower = [e for e in self._monomials if sum(e) < 2 * self.degree]
+        return np.array([index[(e[0] + 1, *e[1:])] for e in lower], dtype=np.intp)
+
+    def totals(
+        self, coefficients: NDArray[np.float64], sums: NDArray[np.float64]
+    ) -> tuple[float, float]:
+        """Σᵢ p(zᵢ) and Σᵢ sᵢ·p(zᵢ) of polynomials, from the sums Σᵢ m(zᵢ) over the same rows.
+
+        Both are summed over leading axes, which may stand for groups.
+        """
+        length = coefficients.shape[-1]
+        plain = float((coefficients * sums[..., :length]).sum())
+        return plain, float((coefficients * sums[..., self.raised[:length]]).sum())
+
+    @cached_property
     def factors(self) -> NDArray[np.intp]:
         """(M, 2): each monomial of degree two or more as the product of two earlier ones."""
         index = {e: j for j, e in enumerate(self._monomials)}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._kernels import Rows, get_kernels, make_rows, with_score
+from ._kernels import Rows, make_rows, with_score
 from .basis import get_basis
 from .classifiers.logistic import LogisticTerm
 from .classifiers.lspc import LSPCTerm
@@ -154,8 +154,7 @@ class BoundRegularizer:
         for (_, _, mine), (_, _, theirs) in zip(self._terms, other._terms, strict=True):
             mine.warm_start(theirs)
 
-    def _score_rows(self, y_pred: Any) -> dict[tuple[str, ...], Rows]:
-        s = check_column(y_pred, "y_pred", self.groups.n_rows)
+    def _score_rows(self, s: NDArray[np.float64]) -> dict[tuple[str, ...], Rows]:
         s = np.ascontiguousarray(self.groups.take_known(s))
         rows = {}
         for _, condition, _ in self._terms:
@@ -164,7 +163,7 @@ class BoundRegularizer:
 
     def value(self, y_pred: Any) -> float:
         """Ĩ of the scores."""
-        rows = self._score_rows(y_pred)
+        rows = self._score_rows(check_column(y_pred, "y_pred", self.groups.n_rows))
         total = self._offset
         for sign, condition, term in self._terms:
             if condition != ("s",) or rows[condition].center[1] != 0.0:
@@ -185,22 +184,28 @@ class BoundRegularizer:
         value : float
         gradient : (n,) float64 array
         """
-        rows = self._score_rows(y_pred)
+        return self.evaluate(check_column(y_pred, "y_pred", self.groups.n_rows))
+
+    def evaluate(
+        self, s: NDArray[np.float64], scale: float = 1.0
+    ) -> tuple[float, NDArray[np.float64]]:
+        """scale·Ĩ and its gradient, for scores that are known to be finite float64."""
+        rows = self._score_rows(s)
         first = next(iter(rows.values()))
         if first.center[1] == 0.0:
             # Constant scores have no spread to divide by; any direction is as good as another.
-            return self.value(y_pred), np.zeros(self.groups.n_rows)
+            return scale * self.value(s), np.zeros(self.groups.n_rows)
+        scale /= self.normalizer
         total, gradient = self._offset, None
         for sign, condition, term in self._terms:
-            value, part = term.value_and_grad(rows[condition])
+            value, part = term.value_and_grad(rows[condition], scale * sign)
             total += sign * value
             if gradient is None:
                 gradient = part
             else:
-                gradient += sign * part
+                gradient += part
         assert gradient is not None
-        get_kernels().unstandardize(first, gradient, 1.0 / self.normalizer)
-        return total / self.normalizer, self.groups.put_known(gradient)
+        return scale * total, self.groups.put_known(gradient)
 
 
 __all__ = ["NOTHING", "BoundRegularizer", "FairnessRegularizer"]

@@ -22,7 +22,7 @@ def _vectorized(function):
 def compiled():
     @njit
     def log1p(x):
-        return mathfun.log1p_unit(x, 1.0 / (1.0 + x))
+        return mathfun.log1p_unit(x, 1.0 / (2.0 + x))
 
     functions = {
         "exp": mathfun.exp_nonpositive,
@@ -56,3 +56,18 @@ def test_log(compiled):
 def test_log1p(compiled):
     x = np.concatenate([np.linspace(0, 1, 100_001), np.logspace(-300, 0, 20_001)])
     np.testing.assert_allclose(compiled["log1p"](x), np.log1p(x), rtol=1e-14, atol=0)
+
+
+def test_mantissa_and_exponent():
+    @njit
+    def split(x):
+        parts = np.empty((2, len(x)))
+        for i in range(len(x)):
+            parts[0, i], parts[1, i] = mathfun.split_positive(x[i])
+        return parts
+
+    x = np.concatenate([np.logspace(-307, 308, 10_001), [1.0, 2.0, np.nextafter(2.0, 1.0)]])
+    mantissa, exponent = split(x)
+    expected = np.frexp(x)
+    np.testing.assert_array_equal(mantissa, 2 * expected[0])
+    np.testing.assert_array_equal(exponent, expected[1] - 1)

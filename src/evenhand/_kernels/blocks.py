@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .registers import STRETCH, accumulate, add_into, monomials, part, weight_of
+
 BLOCK = 256
 
 jit = njit(cache=True, nogil=True, error_model="numpy")
@@ -43,14 +45,6 @@ def dots(r, columns, count, n, out, at):
     while j < count:
         out[at + j] += dot(r, columns[j], n)
         j += 1
-
-
-@jit_sum
-def product(a, n):
-    total = 1.0
-    for i in range(n):
-        total *= a[i]
-    return total
 
 
 @jit_sum
@@ -131,17 +125,14 @@ def load_label(codes, probabilities, group, start, n, t):
 
 @jit
 def moments_chunk(start, stop, values, weight, shift, out):
-    w, x = np.empty(BLOCK), np.empty(BLOCK)
-    for block in range(start, stop, BLOCK):
-        n = min(BLOCK, stop - block)
-        load_weight(weight, block, n, w)
-        for i in range(n):
-            x[i] = values[block + i] - shift
-        out[0] += add_up(w, n)
-        out[1] += dot(w, x, n)
-        for i in range(n):
-            w[i] *= x[i]
-        out[2] += dot(w, x, n)
+    """Σω, Σωx and Σωx² of x = value − shift."""
+    for block in range(start, stop, STRETCH):
+        end = min(block + STRETCH, stop)
+        vb, wb = values[block:end], part(weight, block, end)
+        sums = (0.0, 0.0, 0.0)
+        for i in range(end - block):
+            sums = accumulate(sums, weight_of(wb, i), monomials(vb[i] - shift, None, sums))
+        add_into(sums, out, 0)
 
 
 @jit
@@ -158,26 +149,3 @@ def gram_chunk(start, stop, s, y, codes, probabilities, weight, center, factors,
             for i in range(n):
                 t[i] *= w[i]
             dots(t, m, terms, n, out, moments + k * terms)
-
-
-@jit
-def project_chunk(start, stop, s, center, gradient, out):
-    u = np.empty(BLOCK)
-    for block in range(start, stop, BLOCK):
-        n = min(BLOCK, stop - block)
-        g = gradient[block : block + n]
-        for i in range(n):
-            u[i] = (s[block + i] - center[0]) * center[1]
-        out[0] += add_up(g, n)
-        out[1] += dot(g, u, n)
-
-
-@jit
-def unstandardize_chunk(start, stop, s, weight, center, constant, along, scale, gradient):
-    w = np.empty(BLOCK)
-    for block in range(start, stop, BLOCK):
-        n = min(BLOCK, stop - block)
-        load_weight(weight, block, n, w)
-        for i in range(n):
-            u = (s[block + i] - center[0]) * center[1]
-            gradient[block + i] = scale * (gradient[block + i] - w[i] * (constant + along * u))

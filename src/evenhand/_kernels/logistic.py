@@ -1,47 +1,11 @@
-"""Chunk kernels of multinomial logistic regression."""
+"""Chunk kernels of multinomial logistic regression, any number of groups."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from .blocks import (
-    BLOCK,
-    add_up,
-    combine,
-    dots,
-    jit,
-    load_block,
-    load_label,
-    load_weight,
-    product,
-)
-from .mathfun import exp_nonpositive, log1p_unit, log_positive
-
-
-@jit
-def binary_block(f, t, w, n, rho, r, loss):
-    """Two groups: one exponential a row. r = ω(t − ρ), loss = ω·(log(1 + e^f) − t f)."""
-    for i in range(n):
-        e = exp_nonpositive(-abs(f[i]))
-        inverse = 1.0 / (1.0 + e)
-        rho[i] = (1.0 if f[i] >= 0.0 else e) * inverse
-        r[i] = w[i] * (t[i] - rho[i])
-        loss[i] = w[i] * (max(f[i], 0.0) - t[i] * f[i] + log1p_unit(e, inverse))
-
-
-@jit
-def binary_block_unweighted(f, t, n, rho, r, loss, factor):
-    """The same without weights, and the summed loss: one logarithm for the whole block.
-
-    Each factor 1 + e^−|f| is at most 2, so the product over a block cannot overflow.
-    """
-    for i in range(n):
-        e = exp_nonpositive(-abs(f[i]))
-        factor[i] = 1.0 + e
-        rho[i] = (1.0 if f[i] >= 0.0 else e) / (1.0 + e)
-        r[i] = t[i] - rho[i]
-        loss[i] = max(f[i], 0.0) - t[i] * f[i]
-    return add_up(loss, n) + np.log(product(factor, n))
+from .blocks import BLOCK, add_up, combine, dots, jit, load_block, load_label, load_weight
+from .mathfun import exp_nonpositive, log_positive
 
 
 @jit
@@ -76,7 +40,7 @@ def softmax_block(f, t, w, free, n, rho, r, loss, top, total):
 @jit
 def logistic_chunk(
     start, stop, s, y, codes, probabilities, weight, center, factors, sizes, weights, slopes,
-    want_hessian, out, gradient,
+    finish, want_hessian, out, gradient,
 ):  # fmt: skip
     terms, moments, n_slopes, free = sizes[0], sizes[1], sizes[2], sizes[3]
     count = moments if want_hessian else terms
@@ -84,6 +48,7 @@ def logistic_chunk(
     scratch = np.empty((4, free, BLOCK))
     f, t, rho, r = scratch[0], scratch[1], scratch[2], scratch[3]
     loss, top, total, h = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    scale, constant, along = finish[0], finish[1], finish[2]
     for block in range(start, stop, BLOCK):
         n = min(BLOCK, stop - block)
         load_block(s, y, center, factors, count, block, n, m)
@@ -91,14 +56,8 @@ def logistic_chunk(
         for k in range(free):
             load_label(codes, probabilities, k + 1, block, n, t[k])
             combine(weights[k], m, terms, f[k], n)
-        if free > 1:
-            softmax_block(f, t, w, free, n, rho, r, loss, top, total)
-            out[0] += add_up(loss, n)
-        elif len(weight):
-            binary_block(f[0], t[0], w, n, rho[0], r[0], loss)
-            out[0] += add_up(loss, n)
-        else:
-            out[0] += binary_block_unweighted(f[0], t[0], n, rho[0], r[0], loss, total)
+        softmax_block(f, t, w, free, n, rho, r, loss, top, total)
+        out[0] += add_up(loss, n)
         at = 1
         for k in range(free):
             dots(r[k], m, terms, n, out, at)
@@ -114,15 +73,16 @@ def logistic_chunk(
                     dots(h, m, moments, n, out, at)
                     at += moments
         if len(gradient):
+            u = m[1]
             for i in range(n):
-                total[i] = 0.0
+                total[i] = -w[i] * (constant + along * u[i])
             for k in range(free):
                 combine(slopes[k], m, n_slopes, h, n)
                 rk = r[k]
                 for i in range(n):
                     total[i] += rk[i] * h[i]
             for i in range(n):
-                gradient[block + i] = total[i]
+                gradient[block + i] = scale * total[i]
 
 
 @jit
@@ -188,29 +148,19 @@ def logistic_rows_chunk(
             combine(weights[k], m, terms, f[k], n)
         for p in range(pairs):
             combine(inverse[p], m, moments, leverage[p], n)
-        if free == 1:
-            binary_block(f[0], t[0], one, n, rho[0], r[0], loss)
-        else:
-            softmax_block(f, t, one, free, n, rho, r, loss, top, total)
+        softmax_block(f, t, one, free, n, rho, r, loss, top, total)
         for i in range(n):
             inside[block + i] = loss[i]
-        if free == 1:
-            f0, p0, r0, h0 = f[0], rho[0], r[0], leverage[0]
-            for i in range(n):
-                h = h0[i] * w[i]
-                f0[i] -= h * r0[i] / max(1.0 - h * p0[i] * (1.0 - p0[i]), 1e-3)
-            binary_block(f0, t[0], one, n, p0, r0, loss)
-        else:
-            for i in range(n):
-                p = 0
-                for k in range(free):
-                    for other in range(k + 1):
-                        b[k, other] = leverage[p, i] * w[i]
-                        b[other, k] = b[k, other]
-                        p += 1
-                leave_out(b, rho[:, i], r[:, i], system, step)
-                for k in range(free):
-                    f[k, i] -= step[k]
-            softmax_block(f, t, one, free, n, rho, r, loss, top, total)
+        for i in range(n):
+            p = 0
+            for k in range(free):
+                for other in range(k + 1):
+                    b[k, other] = leverage[p, i] * w[i]
+                    b[other, k] = b[k, other]
+                    p += 1
+            leave_out(b, rho[:, i], r[:, i], system, step)
+            for k in range(free):
+                f[k, i] -= step[k]
+        softmax_block(f, t, one, free, n, rho, r, loss, top, total)
         for i in range(n):
             outside[block + i] = loss[i]

@@ -1,4 +1,4 @@
-"""Chunk kernels of least squares probabilistic classification."""
+"""Chunk kernels of least squares probabilistic classification, any number of groups."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ def softplus_block(f, beta, n, sp, slope):
     for i in range(n):
         x = beta * f[i]
         e = exp_nonpositive(-abs(x))
-        inverse = 1.0 / (1.0 + e)
-        sp[i] = (max(x, 0.0) + log1p_unit(e, inverse)) * scale
-        slope[i] = (1.0 if x >= 0.0 else e) * inverse
+        a, b = 1.0 + e, 2.0 + e
+        inverse = 1.0 / (a * b)
+        sp[i] = (max(x, 0.0) + log1p_unit(e, inverse * a)) * scale
+        slope[i] = (1.0 if x >= 0.0 else e) * (inverse * b)
 
 
 @jit
@@ -29,49 +30,32 @@ def lspc_chunk(
     m, w = np.empty((terms, BLOCK)), np.empty(BLOCK)
     scratch = np.empty((3, groups, BLOCK))
     t, sp, ds = scratch[0], scratch[1], scratch[2]
-    columns = np.empty((5, BLOCK))
-    f, total, loss, g, own = columns[0], columns[1], columns[2], columns[3], columns[4]
-    hard = len(codes) > 0
+    columns = np.empty((4, BLOCK))
+    f, total, loss, g = columns[0], columns[1], columns[2], columns[3]
     for block in range(start, stop, BLOCK):
         n = min(BLOCK, stop - block)
         load_block(s, y, center, factors, terms, block, n, m)
         load_weight(weight, block, n, w)
         for i in range(n):
             total[i] = 0.0
-            own[i] = 0.0
+            loss[i] = 0.0
             g[i] = 0.0
         for k in range(groups):
             load_label(codes, probabilities, k, block, n, t[k])
             combine(weights[k], m, terms, f, n)
             spk, tk = sp[k], t[k]
             softplus_block(f, beta, n, spk, ds[k])
-            if hard:
-                for i in range(n):
-                    total[i] += spk[i]
-                    own[i] += tk[i] * spk[i]
-            else:
-                for i in range(n):
-                    total[i] += spk[i]
-                    own[i] += tk[i] * log_positive(spk[i])
-        if hard:
-            # Each row has one group, so one logarithm and one division by its softplus will do.
             for i in range(n):
-                own[i] = 1.0 / own[i]
-                loss[i] = log_positive(total[i] * own[i])
-                total[i] = 1.0 / total[i]
-        else:
-            for i in range(n):
-                loss[i] = log_positive(total[i]) - own[i]
-                total[i] = 1.0 / total[i]
+                total[i] += spk[i]
+                loss[i] -= tk[i] * log_positive(spk[i])
+        for i in range(n):
+            loss[i] += log_positive(total[i])
+            total[i] = 1.0 / total[i]
         out[0] += dot(w, loss, n)
         for k in range(groups):
             r, spk, dsk = t[k], sp[k], ds[k]
-            if hard:
-                for i in range(n):
-                    r[i] = w[i] * (r[i] * own[i] - total[i]) * dsk[i]
-            else:
-                for i in range(n):
-                    r[i] = w[i] * (r[i] / spk[i] - total[i]) * dsk[i]
+            for i in range(n):
+                r[i] = w[i] * (r[i] / spk[i] - total[i]) * dsk[i]
             dots(r, m, terms, n, out, 1 + k * terms)
             if len(gradient):
                 combine(slopes[k], m, n_slopes, f, n)
@@ -84,10 +68,10 @@ def lspc_chunk(
 
 @jit
 def backprop_chunk(
-    start, stop, s, y, codes, probabilities, weight, center, factors, sizes, label_slopes, slope,
-    gradient,
+    start, stop, s, y, codes, probabilities, weight, center, factors, sizes, by_label, common,
+    scale, gradient,
 ):  # fmt: skip
-    """Add ω·(Σ_k t_k·label_slopes_k + slope) to the gradient, all polynomials in (u, v)."""
+    """gradient ← scale·(gradient + ω·(Σ_k t_k·by_label_k + common)), polynomials in (u, v)."""
     count, n_slopes, groups = sizes[0], sizes[1], sizes[2]
     m, w, t = np.empty((count, BLOCK)), np.empty(BLOCK), np.empty(BLOCK)
     f, g = np.empty(BLOCK), np.empty(BLOCK)
@@ -95,14 +79,14 @@ def backprop_chunk(
         n = min(BLOCK, stop - block)
         load_block(s, y, center, factors, count, block, n, m)
         load_weight(weight, block, n, w)
-        combine(slope, m, count, g, n)
+        combine(common, m, count, g, n)
         for k in range(1, groups):
             load_label(codes, probabilities, k, block, n, t)
-            combine(label_slopes[k], m, n_slopes, f, n)
+            combine(by_label[k], m, n_slopes, f, n)
             for i in range(n):
                 g[i] += t[i] * f[i]
         for i in range(n):
-            gradient[block + i] += w[i] * g[i]
+            gradient[block + i] = scale * (gradient[block + i] + w[i] * g[i])
 
 
 @jit

@@ -2,7 +2,9 @@
 
 Numba without SVML calls the C library one number at a time. These are the textbook reductions with
 polynomials, free of branches and calls, so a loop over a block compiles to vector instructions.
-Relative error is below 1e-14 over the ranges stated (tested against NumPy).
+Relative error is below 1e-14 over the ranges stated (tested against NumPy). Polynomials are near
+the best ones of their degree (interpolation at Chebyshev nodes), in Estrin's order: short chains
+of dependent steps, so that the processor works on several rows at once.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ _BIAS = np.uint64(1023)
 _MANTISSA = np.uint64(52)
 _TWO52 = np.uint64(0x4330000000000000)
 _FRACTION = np.uint64(0x000FFFFFFFFFFFFF)
+_ONE = np.uint64(0x3FF0000000000000)
 _SQRT_HALF = np.uint64(0x3FE6A09E667F3BCD)
 _SHIFT = np.uint64(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
 
@@ -46,6 +49,17 @@ def _number(typing_context, bits):
     return types.float64(types.uint64), generate
 
 
+@intrinsic
+def muladd(typing_context, a, b, c):
+    """a·b + c, rounded once where the processor can."""
+
+    def generate(context, builder, signature, args):
+        product = builder.fmul(args[0], args[1], flags=("contract",))
+        return builder.fadd(product, args[2], flags=("contract",))
+
+    return types.float64(types.float64, types.float64, types.float64), generate
+
+
 @njit(error_model="numpy")
 def exp_nonpositive(x):
     """e^x for x ≤ 0; below −700 it stays at e^−700.
@@ -55,22 +69,16 @@ def exp_nonpositive(x):
     x = max(x, -700.0)
     t = x * _LOG2E + _ROUND
     k = t - _ROUND
-    r = (x - k * _LN2_HI) - k * _LN2_LO
-    p = 2.08767569878681e-09  # 1/12!
-    p = p * r + 2.505210838544172e-08
-    p = p * r + 2.755731922398589e-07
-    p = p * r + 2.7557319223985893e-06
-    p = p * r + 2.48015873015873e-05
-    p = p * r + 1.984126984126984e-04
-    p = p * r + 1.3888888888888889e-03
-    p = p * r + 8.333333333333333e-03
-    p = p * r + 4.1666666666666664e-02
-    p = p * r + 1.6666666666666666e-01
-    p = p * r + 0.5
-    p = p * r + 1.0
-    p = p * r + 1.0
+    r = muladd(k, -_LN2_LO, muladd(k, -_LN2_HI, x))
+    r2 = r * r
+    a = muladd(0.1666666666664823, r, 0.5)
+    b = muladd(0.0083333333537784, r, 0.04166666666665131)
+    c = muladd(0.00019841208634676895, r, 0.0013888888905919951)
+    d = muladd(2.762516986143085e-06, r, 2.4801536310577713e-05)
+    d = muladd(2.761385057657388e-07, r2, d)
+    q = muladd(muladd(d, r2, c), r2 * r2, muladd(b, r2, a))
     scale = _number((_bits(t) + _BIAS) << _MANTISSA)
-    return p * scale
+    return muladd(q, r2, 1.0 + r) * scale
 
 
 @njit(error_model="numpy")
@@ -99,9 +107,26 @@ def log_positive(q):
 
 @njit(error_model="numpy")
 def log1p_unit(x, inverse):
-    """log(1 + x) for 0 ≤ x ≤ 1, with full relative accuracy for small x.
+    """log(1 + x) = 2 artanh(x/(2 + x)) for 0 ≤ x ≤ 1, with full relative accuracy for small x.
 
-    `inverse` is 1/(1 + x), which callers have at hand; divisions are the costliest step here.
+    `inverse` is 1/(2 + x): divisions are the costliest step here, and callers can share them.
     """
-    q = 1.0 + x
-    return log_positive(q) + (x - (q - 1.0)) * inverse
+    s = x * inverse
+    z = s * s
+    z2 = z * z
+    a = muladd(0.6666666666668257, z, 2.0)
+    b = muladd(0.2857142911158254, z, 0.39999999995288094)
+    c = muladd(0.1818285965557587, z, 0.22222190865909242)
+    d = muladd(0.1359128031252899, z, 0.1536367880262978)
+    e = muladd(0.1778049010705283, z, 0.09880918995513133)
+    z4 = z2 * z2
+    high = muladd(e, z4, muladd(d, z2, c))
+    return s * muladd(high, z4, muladd(b, z2, a))
+
+
+@njit(error_model="numpy")
+def split_positive(q):
+    """Mantissa in [1, 2) and exponent of a normal q > 0; logs of many rows then cost one log."""
+    bits = _bits(q)
+    exponent = _number((bits >> _MANTISSA) + _TWO52) - 4503599627371519.0
+    return _number((bits & _FRACTION) | _ONE), exponent

@@ -76,19 +76,20 @@ def lspc_pass(rows, basis: Basis, weights, beta: float, want_gradient: bool):
     return float(w @ loss), r @ m.T, (r * slope).sum(axis=0) if want_gradient else None
 
 
-def lspc_backprop(rows, basis: Basis, v, form, gradient):
-    """Add ω·∂(V onehot − form·φ)/∂u to the gradient, in place."""
-    m = _monomials(rows, basis, basis.n_terms)
+def lspc_backprop(rows, basis: Basis, by_label, common, scale: float, gradient):
+    """gradient ← scale·(gradient + ω·(by_label[a] + common)), in place; polynomials in (u, v)."""
+    m = _monomials(rows, basis, len(common))
     t, w = _labels(rows), _weight(rows)
-    through_labels = (t * (basis.slopes(v) @ m[: basis.n_slopes])).sum(axis=0)
-    # Σⱼ (dφⱼ/du) (form φ)ⱼ, the slope of ½ φᵀ form φ for a symmetric form.
-    slopes = basis.slopes(form @ np.eye(basis.n_terms)) @ m[: basis.n_slopes]
-    through_gram = (slopes * m).sum(axis=0)
-    gradient += w * (through_labels - through_gram)
+    through_labels = (t * (by_label @ m[: basis.n_slopes])).sum(axis=0)
+    gradient += w * (through_labels + common @ m)
+    gradient *= scale
 
 
-def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, want_gradient: bool):
-    """Σω·loss, its negative gradient (F, D), Hessian moments (pairs, M), and ∂(−loss)/∂u."""
+def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None):
+    """Σω·loss, its negative gradient (F, D), Hessian moments (pairs, M), and a gradient by row.
+
+    With `finish` = (scale, constant, along) that is scale·(∂(−loss)/∂u − ω(constant + along·u)).
+    """
     m = _for_moments(rows, basis)
     t, w = _labels(rows)[1:], _weight(rows)
     phi = m[: basis.n_terms]
@@ -107,18 +108,11 @@ def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, want_gradient
             ]
         )
     gradient = None
-    if want_gradient:
-        gradient = (r * (basis.slopes(weights) @ m[: basis.n_slopes])).sum(axis=0)
+    if finish is not None:
+        scale, constant, along = finish
+        through = (r * (basis.slopes(weights) @ m[: basis.n_slopes])).sum(axis=0)
+        gradient = scale * (through - w * (constant + along * m[1]))
     return loss, r @ phi.T, hessian, gradient
-
-
-def unstandardize(rows, gradient, scale: float):
-    """∂/∂s from ∂/∂u, in place: remove the mean and the component along u, divide by the spread."""
-    m0, i0 = rows.center[:2]
-    w, u = _weight(rows), (rows.s - m0) * i0
-    n = len(u)
-    gradient -= w * (gradient.sum() + u * (gradient @ u)) / n
-    gradient *= scale * i0
 
 
 def lspc_row_losses(rows, basis: Basis, weights, inverse, beta: float):

@@ -85,7 +85,7 @@ class Logistic(BasisClassifier):
 
 @dataclass(frozen=True)
 class LogisticFit:
-    """Weights (K − 1, D), objective per row, its gradient in u (if asked for), Newton steps."""
+    """Weights (K − 1, D), objective per row, −scale·its gradient (if asked for), Newton steps."""
 
     weights: NDArray[np.float64]
     objective: float
@@ -100,13 +100,13 @@ def newton(
     *,
     start: NDArray[np.float64] | None = None,
     max_iter: int = MAX_ITER,
-    want_gradient: bool = False,
+    scale: float | None = None,
 ) -> LogisticFit:
     """Fit by Newton steps, halving a step that does not improve the objective.
 
-    The last step is followed by a light pass without a Hessian, which also gives the gradient of
-    the objective with respect to the standardized scores at fixed weights. At the optimum that is
-    its total derivative (envelope theorem).
+    The last step is followed by a light pass without a Hessian. With `scale` it also gives
+    −scale times the gradient of the objective with respect to the scores, at fixed weights; at
+    the optimum that is its total derivative (envelope theorem).
     """
     if not kappa > 0:
         raise ValueError(f"`kappa` must be positive, got {kappa}.")
@@ -144,16 +144,20 @@ def newton(
             stacklevel=2,
         )
     last = weights + step
-    loss, _, _, gradient = kernels_for(rows).logistic_pass(rows, basis, last, False, want_gradient)
-    final = (loss + 0.5 * kappa * _penalty(last)[0]) / n
-    if gradient is not None:
-        gradient /= -n
-    return LogisticFit(last, final, gradient, steps)
+    size, slope, _ = _penalty(last)
+    finish = None
+    if scale is not None:
+        # Mean and spread move with every score: what they take is Σg and Σg·u. At the optimum
+        # the sums Σrφ that give both are those of the penalty.
+        constant, along = basis.totals(basis.slopes(last), kappa * slope)
+        finish = (scale * float(rows.center[1]) / n, constant / n, along / n)
+    loss, _, _, gradient = kernels_for(rows).logistic_pass(rows, basis, last, False, finish)
+    return LogisticFit(last, (loss + 0.5 * kappa * size) / n, gradient, steps)
 
 
 def _objective(rows: Rows, basis: Basis, weights, kappa: float):
     """Objective per row, its negative gradient and Hessian (both summed over rows)."""
-    loss, score, moments, _ = kernels_for(rows).logistic_pass(rows, basis, weights, True, False)
+    loss, score, moments, _ = kernels_for(rows).logistic_pass(rows, basis, weights, True)
     free, terms = weights.shape
     size, slope, form = _penalty(weights)
     hessian = np.empty((free, terms, free, terms))
@@ -221,8 +225,9 @@ class LogisticTerm:
     def value(self, rows: Rows) -> float:
         return -newton(rows, self.basis, self.kappa, start=self._weights).objective
 
-    def value_and_grad(self, rows: Rows) -> tuple[float, NDArray[np.float64]]:
-        fit = newton(rows, self.basis, self.kappa, start=self._weights, want_gradient=True)
+    def value_and_grad(self, rows: Rows, scale: float) -> tuple[float, NDArray[np.float64]]:
+        """L and scale·∂L/∂s."""
+        fit = newton(rows, self.basis, self.kappa, start=self._weights, scale=scale)
         self._weights = fit.weights
         assert fit.gradient is not None
-        return -fit.objective, -fit.gradient
+        return -fit.objective, fit.gradient

@@ -75,9 +75,13 @@ def kernels_for(rows: Rows) -> ModuleType:
 
 def solve(rows: Rows, basis: Basis, kappa: float):
     """W, (K, D), and the Cholesky factor of G = ΦᵀΩΦ + κI."""
+    moments, cross = kernels_for(rows).gram(rows, basis)
+    return _solve(moments, cross, basis, kappa)
+
+
+def _solve(moments, cross, basis: Basis, kappa: float):
     if not kappa >= 0:
         raise ValueError(f"`kappa` must be nonnegative, got {kappa}.")
-    moments, cross = kernels_for(rows).gram(rows, basis)
     g = basis.gram(moments)
     # A constant column makes G singular at κ = 0; a ridge at the level of rounding settles it.
     floor = np.finfo(float).eps * np.trace(g)
@@ -86,10 +90,11 @@ def solve(rows: Rows, basis: Basis, kappa: float):
 
 
 class LSPCTerm:
-    """L = mean log ρ(a|z) and its gradient in the standardized scores.
+    """L = mean log ρ(a|z) and its gradient in the scores.
 
     With R = ∂L/∂F and V = G⁻¹ΦᵀR the gradient is
-    ∂L/∂φᵢ = W Rᵢ + ωᵢ V onehot(aᵢ) − ωᵢ (V Wᵀ + W Vᵀ) φᵢ, chained through φ(s).
+    ∂L/∂φᵢ = W Rᵢ + ωᵢ V onehot(aᵢ) − ωᵢ (V Wᵀ + W Vᵀ) φᵢ, chained through φ(u) and through
+    u = (s − mean)/spread.
     """
 
     def __init__(self, basis: Basis, kappa: float = KAPPA, beta: float = BETA):
@@ -103,12 +108,24 @@ class LSPCTerm:
         loss, _, _ = get_kernels().lspc_pass(rows, self.basis, weights, self.beta, False)
         return -loss / len(rows.s)
 
-    def value_and_grad(self, rows: Rows) -> tuple[float, NDArray[np.float64]]:
-        kernels, n = get_kernels(), len(rows.s)
-        weights, factor = solve(rows, self.basis, self.kappa)
-        loss, residual, gradient = kernels.lspc_pass(rows, self.basis, weights, self.beta, True)
+    def value_and_grad(self, rows: Rows, scale: float) -> tuple[float, NDArray[np.float64]]:
+        """L and scale·∂L/∂s."""
+        kernels, basis, n = get_kernels(), self.basis, len(rows.s)
+        moments, cross = kernels.gram(rows, basis)
+        weights, factor = _solve(moments, cross, basis, self.kappa)
+        loss, residual, gradient = kernels.lspc_pass(rows, basis, weights, self.beta, True)
         v = cho_solve(factor, residual.T).T
         form = v.T @ weights
-        kernels.lspc_backprop(rows, self.basis, v, form + form.T, gradient)
-        gradient /= n
+        by_label = basis.slopes(v)
+        # Σⱼ (dφⱼ/du)(form·φ)ⱼ is the slope of the polynomial ½ φᵀ·form·φ for a symmetric form.
+        common = -basis.slopes(0.5 * basis.collapse(form + form.T)[None])[0]
+        # Mean and spread move with every score: what they take is Σg and Σg·u, known from sums.
+        parts = [
+            basis.totals(basis.slopes(weights), residual),
+            basis.totals(by_label, cross),
+            basis.totals(common, moments),
+        ]
+        common[:2] -= np.sum(parts, axis=0) / n
+        factor_s = scale * float(rows.center[1]) / n
+        kernels.lspc_backprop(rows, basis, by_label, common, factor_s, gradient)
         return -loss / n, gradient
