@@ -257,8 +257,8 @@ def test_certain_probabilities_are_labels(n):
     s, y, a = plain(n)
     hard = entropies(s, y, a)
     soft = entropies(s, y, Proxy(np.column_stack([1.0 - a, a]), [0, 1]))
-    # On the grid the soft memberships of a cell are averaged, which only moves a term of order 1/n.
-    np.testing.assert_allclose(soft, hard, atol=1e-9 if n == 1000 else 2e-3)
+    # On the grid the memberships of a cell are averaged, and only their spread is kept.
+    np.testing.assert_allclose(soft, hard, atol=1e-9 if n == 1000 else 2e-4)
 
 
 def test_zero_weights_leave_rows_out():

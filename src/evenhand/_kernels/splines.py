@@ -104,11 +104,13 @@ def softmax_loss(eta, counts, prob):
 
 
 @njit(cache=True, nogil=True)
-def entry_losses(eta, prob, leverage, cell, target, single):
+def entry_losses(eta, prob, leverage, cell, target, single, spread):
     """In-sample and leave-one-out loss of every entry (a row, or all like rows of a cell).
 
     Leaving out one row of weight ω and membership t moves its linear predictor by
     (I − ω M V)⁻¹ ω M (p − t), M = φᵀ H⁻¹ φ (`leverage`) and V = diag(p) − p pᵀ: one Newton step.
+    An entry of rows with different memberships of mean t has `spread` λ > 0: its leave-one-out loss
+    is the mean over rows with memberships t + λ(e_j − t), in shares t_j.
     """
     entries, groups = target.shape
     q = groups - 1
@@ -118,6 +120,7 @@ def entry_losses(eta, prob, leverage, cell, target, single):
     b = np.empty(q)
     mean = np.empty(q)
     pivots = np.empty(q, np.int64)
+    member = np.empty(groups)
     last_cell = -1
     last_omega = -1.0
     exact = True
@@ -145,34 +148,48 @@ def entry_losses(eta, prob, leverage, cell, target, single):
                 _factor(a, pivots, q)
         label = -1
         for k in range(groups):
-            if target[i, k] == 1.0:
+            member[k] = target[i, k]
+            if member[k] == 1.0:
                 label = k
+        top = 0.0
+        dot = 0.0
         for k in range(q):
-            b[k] = omega * mean[k]
-            if label > 0:
-                b[k] -= omega * leverage[c, k, label - 1]
-            elif label < 0:
-                for j in range(q):
-                    b[k] -= omega * leverage[c, k, j] * target[i, j + 1]
-        if exact:
-            _solve(a, b, pivots, q)
-        top_in = 0.0
-        top_out = 0.0
+            top = max(top, eta[c, k])
+            dot += member[k + 1] * eta[c, k]
+        total = np.exp(-top)
         for k in range(q):
-            b[k] = min(max(b[k], -25.0), 25.0)
-            top_in = max(top_in, eta[c, k])
-            top_out = max(top_out, eta[c, k] + b[k])
-        total_in = np.exp(-top_in)
-        total_out = np.exp(-top_out)
-        dot_in = 0.0
-        dot_out = 0.0
-        for k in range(q):
-            total_in += np.exp(eta[c, k] - top_in)
-            total_out += np.exp(eta[c, k] + b[k] - top_out)
-            dot_in += target[i, k + 1] * eta[c, k]
-            dot_out += target[i, k + 1] * (eta[c, k] + b[k])
-        inside[i] = top_in + np.log(total_in) - dot_in
-        outside[i] = top_out + np.log(total_out) - dot_out
+            total += np.exp(eta[c, k] - top)
+        inside[i] = top + np.log(total) - dot
+        points = groups if spread[i] > 0.0 else 1
+        outside[i] = 0.0
+        for j in range(points):
+            share = 1.0
+            if points > 1:
+                share = target[i, j]
+                if share == 0.0:
+                    continue
+                for k in range(groups):
+                    member[k] = (1.0 - spread[i]) * target[i, k]
+                member[j] += spread[i]
+            for k in range(q):
+                b[k] = omega * mean[k]
+                if label > 0:
+                    b[k] -= omega * leverage[c, k, label - 1]
+                elif label < 0:
+                    for h in range(q):
+                        b[k] -= omega * leverage[c, k, h] * member[h + 1]
+            if exact:
+                _solve(a, b, pivots, q)
+            top = 0.0
+            for k in range(q):
+                b[k] = eta[c, k] + min(max(b[k], -25.0), 25.0)
+                top = max(top, b[k])
+            total = np.exp(-top)
+            dot = 0.0
+            for k in range(q):
+                total += np.exp(b[k] - top)
+                dot += member[k + 1] * b[k]
+            outside[i] += share * (top + np.log(total) - dot)
     return inside, outside
 
 

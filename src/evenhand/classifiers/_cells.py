@@ -59,6 +59,8 @@ class Cells:
     cell, target, weight, single : (E,), (E, K), (E,) and (E,) arrays
         An entry is a set of rows with one cell and one membership: its cell, the membership, the
         weight of all its rows and that of a typical one of them.
+    spread : (E,) array
+        0, or where memberships were averaged how far they lie apart: 1 if all of them are certain.
     row_entry : (n,) array
         Entry of each row.
     """
@@ -70,6 +72,7 @@ class Cells:
     target: Array
     weight: Array
     single: Array
+    spread: Array
     row_entry: Index
 
     def mean(self, losses: Array) -> float:
@@ -234,15 +237,22 @@ def _collect(
         own = mass[used]
         single = squares[used] / np.where(own > 0, own, 1.0)
         counts = mass.reshape(c, k)
-        return Cells(coordinates, atoms, counts, used // k, target, own, single, number[key])
+        spread = np.zeros(len(used))
+        return Cells(
+            coordinates, atoms, counts, used // k, target, own, single, spread, number[key]
+        )
     assert groups.probabilities is not None
     counts = np.stack([sums(cell, weight * p, c) for p in groups.probabilities.T], axis=1)
     if len(cell) <= SOFT_ROWS:
         rows = np.arange(len(cell))
         target = np.ascontiguousarray(groups.probabilities)
-        return Cells(coordinates, atoms, counts, cell, target, weight, weight, rows)
+        spread = np.zeros(len(cell))
+        return Cells(coordinates, atoms, counts, cell, target, weight, weight, spread, rows)
     mass = sums(cell, weight, c)
     safe = np.where(mass > 0, mass, 1.0)
     single = sums(cell, weight**2, c) / safe
     target = np.where(mass[:, None] > 0, counts / safe[:, None], 1.0 / k)
-    return Cells(coordinates, atoms, counts, np.arange(c), target, mass, single, cell)
+    squares = sums(cell, weight * np.square(groups.probabilities).sum(axis=1), c) / safe
+    even = np.square(target).sum(axis=1)
+    spread = np.sqrt(np.clip((squares - even) / np.maximum(1.0 - even, 1e-12), 0.0, 1.0))
+    return Cells(coordinates, atoms, counts, np.arange(c), target, mass, single, spread, cell)

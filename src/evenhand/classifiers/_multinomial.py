@@ -98,7 +98,9 @@ def fit(columns: Array, cells: Cells, penalty: Array, theta: Array | None = None
     terms = np.einsum("ckk,ck->", leverage, weighted) - np.einsum(
         "ck,ck->", np.einsum("ckj,cj->ck", leverage, inner), weighted
     )
-    inside, outside = entry_losses(eta, prob, leverage, cells.cell, cells.target, cells.single)
+    inside, outside = entry_losses(
+        eta, prob, leverage, cells.cell, cells.target, cells.single, cells.spread
+    )
     return Fit(theta, inside, outside, float(terms))
 
 

@@ -64,7 +64,7 @@ def smooth(u: Array, v: Array, weight: Array) -> Array:
 
 @lru_cache(maxsize=2)
 def product_terms(large: bool) -> tuple[Index, Index, Index, Array]:
-    """Factors, degree and roughness of the products of two splines.
+    """Factors, degree and roughness Σ ∫ (third derivatives)² dΦ of the products of two splines.
 
     All splines of each variable alone, so that adding a variable never takes terms away. Products
     of total degree up to 6, and of 12 beside a quadratic; with many rows 8, and 13 beside a cubic.
@@ -79,5 +79,4 @@ def product_terms(large: bool) -> tuple[Index, Index, Index, Array]:
     pairs.sort(key=lambda p: (p[0] + p[1], p))
     left, right = (np.ascontiguousarray(v) for v in np.array(pairs, dtype=np.intp).T)
     degree = left + right
-    rough = cubic(left) + cubic(right) + 0.1 * ((left > 0) & (right > 0))
-    return left, right, degree, np.where(degree <= 2, 0.0, rough)
+    return left, right, degree, cubic(degree)

@@ -1,12 +1,13 @@
-"""The ``"auto"`` estimator: Ĥ(A|Z) = ½ (in-sample + leave-one-out) log loss, up a ladder of bases.
+"""The ``"auto"`` estimator: Ĥ(A|Z) = 0.4 · in-sample + 0.6 · leave-one-out log loss, on a ladder.
 
 Variables are replaced by the normal scores of their mid-ranks (information does not change under
 monotone maps), and the group is regressed on them by multinomial logistic regression with a
 ladder of bases: a constant, linear, quadratic, then smoothing splines of falling penalty and, for
 discrete data, the table of cells. For two variables the splines are taken in several coordinate
-systems: the two scores, one of them and the residual of the other, their sum and difference.
-The leave-one-out loss, by one Newton step per row, weighs the rungs. In-sample loss is too low
-and leave-one-out loss too high by the same amount to first order, so their mean is neither.
+systems: the two scores, and one of them with the residual of the other. The probabilities of the
+rungs are averaged, with weights by their leave-one-out loss (one Newton step per row). In-sample
+loss is too low and leave-one-out loss too high by the same amount to first order, so a mean of
+the two is neither.
 
 Beyond a few thousand rows all of this works on the cells of a fine grid of ranks, so that only the
 sort grows with n.
@@ -37,17 +38,16 @@ Index = NDArray[np.intp]
 # standard deviation: 3e-6 at B = 128 and g = 3, far below the sampling error of 16,000 rows.
 _COARSE_ROWS, _COARSE_BINS = 4096, 64
 _FINE_ROWS, _FINE_BINS = 16384, 128
-_PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0, 0.5, 0.06)
-# Weak ridge on the terms that smoothing leaves free: keeps separated groups finite.
-_RIDGE = 0.05
+# Rougher fits than the last are so far from quadratic in a row's weight that one Newton step no
+# longer tells what leaving it out does.
+_PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0)
+# Ridges on the terms that smoothing leaves free. The weak one keeps separated groups finite; the
+# others shrink a quadratic where there is little to see.
+_RIDGE, _SHRINKAGES = 0.05, (4.0, 16.0)
 _MAX_PARAMETERS = 420
-# What a rung is judged by: in-sample loss plus this much of its distance to the leave-one-out
-# loss. Slightly below 1, since the bias that a rung too high adds cancels in the mean of the two
-# losses and that of a rung too low does not.
-_CAUTION = 0.95
-# Nats, over all rows, by which splines must beat polynomials, and another coordinate system the
-# first: with some thirty rungs to choose from the best looks better than it is.
-_HANDICAP_SPLINES, _HANDICAP_SYSTEM = 1.0, 2.0
+# Share of the leave-one-out loss in the estimate. One half would do for a single fit; the weights
+# of the rungs were found on the same rows, and that makes both losses a little low.
+_OUTSIDE = 0.6
 _LARGE_ROWS = 5000
 _WORDS = {"s": "score", "y": "target"}
 
@@ -79,23 +79,28 @@ class _Rung:
 
 @dataclass(frozen=True)
 class _Estimate:
-    """Mean of both losses by row, the mean score of its rungs, and what was chosen."""
+    """Pooled losses by entry and the entry of each row; what was chosen, and its own score."""
 
-    value: Array
+    inside: Array
+    outside: Array
+    row_entry: Index
     score: float
     chosen: str
     terms: float
     prior_bias: float
 
+    def rows(self) -> Array:
+        return (self.prior_bias * _blend(self.inside, self.outside))[self.row_entry]
+
 
 class Adaptive:
-    """Ĥ(A|Z) = ½ (in-sample + leave-one-out) log loss, on a ladder of bases weighed by the data.
+    """Ĥ(A|Z) = 0.4 · in-sample + 0.6 · leave-one-out log loss of a ladder of bases, pooled.
 
     Parameters
     ----------
     temperature : float
-        Rungs are averaged with weights ∝ exp(−n · loss / temperature), where loss is close to the
-        leave-one-out loss in nats; towards 0 only the best one counts.
+        Probabilities of the rungs are averaged with weights ∝ exp(−n · loss / temperature), where
+        loss is the leave-one-out loss in nats; towards 0 only the best one counts.
 
     Notes
     -----
@@ -107,7 +112,7 @@ class Adaptive:
     group shares: both then share its small-sample bias, which cancels in every criterion.
     """
 
-    def __init__(self, temperature: float = 2.0) -> None:
+    def __init__(self, temperature: float = 4.0) -> None:
         if not temperature > 0:
             raise ValueError(f"`temperature` must be positive, got {temperature}.")
         self.temperature = temperature
@@ -147,7 +152,7 @@ class Adaptive:
                 found = single[condition[0]]
             else:
                 found = self._two(condition, levels, single, weight, groups)
-            rows = found.value * found.prior_bias
+            rows = found.rows()
             rows = rows if merged is None else rows[place]
             out[condition] = RowLosses(rows, rows, found.chosen, found.terms)
         return out
@@ -155,11 +160,8 @@ class Adaptive:
     def _one(self, name: str, level: Levels, weight: Array, groups: Groups) -> _Estimate:
         cells = gather_one(level, weight, groups)
         rungs = self._climb(cells, (name,), groups.n_effective)
-        scores = [_score(cells, rung, groups.n_effective) for rung in rungs]
-        share = self._weigh(scores, groups.n_effective)
-        bias = _prior_bias(cells, rungs[0])
-        score = float(share @ scores)
-        return _Estimate(score=score, prior_bias=bias, **_summarize(cells, rungs, share, []))
+        share = self._weigh([cells.mean(rung.outside) for rung in rungs], groups.n_effective)
+        return _combine(cells, rungs, share, [], _prior_bias(cells, rungs[0]))
 
     def _two(
         self,
@@ -190,22 +192,23 @@ class Adaptive:
         bias = _prior_bias(cells, rungs[0])
         # A variable that adds nothing is best left out: either one alone is a rung too.
         alone = [single[name] for name in names]
-        scores = [_score(cells, rung, groups.n_effective) for rung in rungs]
-        scores += [e.score for e in alone]
-        share = self._weigh(scores, groups.n_effective)
+
+        def weigh() -> Array:
+            losses = [cells.mean(rung.outside) for rung in rungs] + [e.score for e in alone]
+            return self._weigh(losses, groups.n_effective)
+
+        share = weigh()
         if coarse:
             kept = [r for r, w in zip(rungs, share, strict=False) if w > 0.02]
             cells = gather_two(first, second, center, weight, groups, bins if fine else 0)
             rungs = _refit(cells, names, kept)
-            scores = [_score(cells, rung, groups.n_effective) for rung in rungs]
-            scores += [e.score for e in alone]
-            share = self._weigh(scores, groups.n_effective)
-        score = float(share @ scores)
-        return _Estimate(score=score, prior_bias=bias, **_summarize(cells, rungs, share, alone))
+            share = weigh()
+        return _combine(cells, rungs, share, alone, bias)
 
     def _weigh(self, losses: Sequence[float], effective: float) -> Array:
         loss = np.array(losses)
         share = np.exp(-effective / self.temperature * (loss - loss.min()))
+        share[share < 1e-3] = 0.0
         return share / share.sum()
 
     def _climb(self, cells: Cells, names: Condition, effective: float) -> list[_Rung]:
@@ -214,13 +217,17 @@ class Adaptive:
         makers = _designs(cells, names)
         design = _trim(makers[0](), cells.counts.shape[1])
         rungs = [_fit_rung(cells, design, 0, top, 0.0, _RIDGE, None) for top in (0, 1, 2)]
-        best = min(_score(cells, rung, effective) for rung in rungs)
+        theta = rungs[2].theta
+        for ridge in _SHRINKAGES:
+            rungs.append(_fit_rung(cells, design, 0, 2, 0.0, ridge, rungs[-1].theta))
+        best = min(cells.mean(rung.outside) for rung in rungs)
         if best < 0.1:
             # Nearly separated groups: the ridge itself is what keeps the loss up.
             for ridge in (1e-2 * _RIDGE, 1e-4 * _RIDGE):
-                rungs.append(_fit_rung(cells, design, 0, 2, 0.0, ridge, rungs[-1].theta))
-                best = min(best, _score(cells, rungs[-1], effective))
-        theta, start = rungs[2].theta, 0
+                rungs.append(_fit_rung(cells, design, 0, 2, 0.0, ridge, theta))
+                theta = rungs[-1].theta
+                best = min(best, cells.mean(rungs[-1].outside))
+        start = 0
         for number, make in enumerate(makers):
             if number:
                 design, theta = _trim(make(), cells.counts.shape[1]), None
@@ -231,7 +238,7 @@ class Adaptive:
                 rung = _fit_rung(cells, design, number, 99, _PENALTIES[step], _RIDGE, theta)
                 rungs.append(rung)
                 theta = rung.theta
-                tried[step] = _score(cells, rung, effective)
+                tried[step] = cells.mean(rung.outside)
                 own, best = min(tried.values()), min(best, *tried.values())
                 low, high = min(tried), max(tried)
                 if len(tried) > 1 and own > best + slack:
@@ -246,37 +253,60 @@ class Adaptive:
         return rungs + _table(cells)
 
 
-def _score(cells: Cells, rung: _Rung, effective: float) -> float:
-    inside, outside = cells.mean(rung.inside), cells.mean(rung.outside)
-    handicap = _HANDICAP_SPLINES * (rung.top > 2) + _HANDICAP_SYSTEM * (rung.design > 0)
-    return inside + _CAUTION * (outside - inside) + handicap / effective
+def _blend(inside: Any, outside: Any) -> Any:
+    return (1.0 - _OUTSIDE) * inside + _OUTSIDE * outside
 
 
 def _prior_bias(cells: Cells, constant: _Rung) -> float:
-    """H(A) of the shares over its own mean of in-sample and leave-one-out loss."""
+    """H(A) of the shares over its own estimate from in-sample and leave-one-out loss."""
     inside, outside = cells.mean(constant.inside), cells.mean(constant.outside)
-    return inside / (0.5 * (inside + outside))
+    return inside / _blend(inside, outside)
 
 
-def _summarize(
-    cells: Cells, rungs: list[_Rung], share: Array, alone: Sequence[_Estimate]
-) -> dict[str, Any]:
-    """Average of the rungs' losses by row, and the heaviest one in words."""
-    entry = np.zeros(len(cells.weight))
-    for rung, w in zip(rungs, share, strict=False):
-        entry += w * 0.5 * (rung.inside + rung.outside)
-    value = entry[cells.row_entry]
+def _pool(losses: Sequence[Array], share: Array) -> Array:
+    """−log Σ share · exp(−loss): the loss of the averaged probability."""
+    least = np.minimum.reduce(losses)
+    return least - np.log(sum(w * np.exp(least - v) for v, w in zip(losses, share, strict=True)))
+
+
+def _mean(losses: Sequence[Array], share: Array) -> Array:
+    return np.tensordot(share, np.stack(losses), axes=1)
+
+
+def _combine(
+    cells: Cells, rungs: list[_Rung], share: Array, alone: Sequence[_Estimate], bias: float
+) -> _Estimate:
+    """Pool the rungs and the estimates from one variable alone; the heaviest one in words."""
     terms = float(share[: len(rungs)] @ [rung.terms for rung in rungs])
     terms += float(share[len(rungs) :] @ [estimate.terms for estimate in alone])
-    for estimate, w in zip(alone, share[len(rungs) :], strict=True):
-        if w > 1e-3:
-            value += w * estimate.value
     top = int(np.argmax(share))
     if top >= len(rungs):
-        return {"value": value, "chosen": alone[top - len(rungs)].chosen, "terms": terms}
-    best = rungs[top]
-    words = best.name if best.theta is None else f"{best.name}, {best.terms:.0f} terms"
-    return {"value": value, "chosen": words, "terms": terms}
+        words = alone[top - len(rungs)].chosen
+    elif rungs[top].theta is None:
+        words = rungs[top].name
+    else:
+        words = f"{rungs[top].name}, {rungs[top].terms:.0f} terms"
+    used = np.flatnonzero(share[: len(rungs)])
+    own = float(share[used].sum())
+    parts, score = [], np.inf
+    if own > 0:
+        inside = _pool([rungs[j].inside for j in used], share[used] / own)
+        outside = _pool([rungs[j].outside for j in used], share[used] / own)
+        parts.append((inside, outside, cells.row_entry, own))
+        score = cells.mean(outside)
+    for estimate, w in zip(alone, share[len(rungs) :], strict=True):
+        if w > 0:
+            parts.append((estimate.inside, estimate.outside, estimate.row_entry, float(w)))
+    inside, outside, row_entry, _ = parts[0]
+    if len(parts) > 1:
+        # The entries of different estimates are different sets of rows. Where memberships were
+        # averaged over them, only their mean losses can be compared, not those of one row.
+        weight = np.array([part[3] for part in parts])
+        merge = _mean if cells.spread.any() else _pool
+        inside = merge([part[0][part[2]] for part in parts], weight)
+        outside = merge([part[1][part[2]] for part in parts], weight)
+        row_entry = np.arange(len(row_entry))
+    return _Estimate(inside, outside, row_entry, score, words, terms, bias)
 
 
 # Bases ------------------------------------------------------------------------------------------
@@ -311,13 +341,9 @@ def _designs(cells: Cells, names: Condition) -> list[Callable[[], _Design]]:
         e = rescore(y - smooth(s, y, weight), weight)
         return build(f"splines of {words[0]} and residual {words[1]}", s, e, (e, s))
 
-    def diagonals() -> _Design:
-        p, m = rescore(s + y, weight), rescore(s - y, weight)
-        return build(f"splines of {words[0]} ± {words[1]}", p, m, (m, m))
-
     if cells.counts.shape[1] > 6:
         return [axes, residual_of_first]
-    return [axes, residual_of_first, diagonals, residual_of_second]
+    return [axes, residual_of_first, residual_of_second]
 
 
 def _assemble(
