@@ -13,6 +13,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import cross_validate
 from sklearn.naive_bayes import GaussianNB
@@ -22,7 +23,6 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import evenhand as eh
-from evenhand.postprocess import _blend
 
 NAMES = np.array(["p", "q", "r"])
 
@@ -298,14 +298,6 @@ def test_spline_maps_do_not_fall():
         assert (np.diff(s) >= -1e-9).all()
 
 
-def test_blend_in_closed_form():
-    straight, bent = np.array([[1.0], [2.0]]), np.array([[3.0, 1.0], [2.0, 4.0]])
-    assert _blend(straight, bent) == 1.0
-    bent[0, 1] = -1.0  # 1 − t − t = 0
-    assert _blend(straight, bent) == pytest.approx(0.5)
-    assert _blend(np.array([[-1.0]]), np.array([[-1.0, 1.0]])) == 0.0
-
-
 def test_path_of_splines_is_that_of_single_fits():
     X, y, a = curved(400)
     post = eh.FairPostprocessor(Ridge(), "separation", map="spline", random_state=0)
@@ -315,6 +307,152 @@ def test_path_of_splines_is_that_of_single_fits():
         point = fitter(weight)
         assert point.fairness_weight == weight
         assert point.predict(X) == pytest.approx(single.predict(X), abs=0.02 * y.std())
+
+
+# Transport maps
+
+
+def shaped(n=1500, groups=2, seed=0):
+    """Scores of groups that differ in shape: one peak, two peaks, a long tail."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, groups, n)
+    shapes = (rng.normal(size=n), rng.choice([-1.0, 3.0], n) + 0.3 * rng.normal(size=n))
+    x = np.choose(a, [*shapes, rng.gamma(1.5, size=n)])
+    y = x + 0.5 * rng.normal(size=n)
+    return x[:, None], y, NAMES[a]
+
+
+@pytest.mark.parametrize("group_features", ["attribute", "posterior"])
+@pytest.mark.parametrize("groups", [2, 3])
+def test_transport_matches_shapes_that_lines_cannot(group_features, groups):
+    X, y, a = shaped(1500, groups)
+    X_new, y_new, a_new = shaped(3000, groups, seed=1)
+    member = (a[:, None] == NAMES).astype(float)
+    member_new = (a_new[:, None] == NAMES).astype(float)
+    left = {}
+    for kind in ("affine", "transport"):
+        # The group among the features, for a posterior that knows it.
+        post = eh.FairPostprocessor(
+            LinearRegression(), fairness_weight=50.0, group_features=group_features, map=kind,
+            random_state=0,
+        ).fit(np.hstack([X, member]), y, sensitive_features=a)  # fmt: skip
+        known = {"sensitive_features": a_new} if group_features == "attribute" else {}
+        s = post.predict(np.hstack([X_new, member_new]), **known)
+        left[kind] = eh.independence(y_new, s, sensitive_features=a_new)
+        assert np.corrcoef(s, y_new)[0, 1] > 0.5
+    assert left["affine"] > 0.2
+    assert left["transport"] < 0.1 * left["affine"]
+
+
+def test_transport_maps_are_what_the_attributes_say():
+    X, y, a = shaped(400, 3)
+    base = LinearRegression().fit(X, y)
+    post = eh.FairPostprocessor(
+        base, fairness_weight=2.0, group_features="attribute", map="transport"
+    ).fit(X, y, sensitive_features=a)
+    z = (base.predict(X) - post.center_) / post.scale_
+    moved = post.transport_(z)
+    s = post.predict(X, sensitive_features=a)
+    for k, label in enumerate(NAMES):
+        rows = a == label
+        line = post.offsets_[k] + z[rows] * post.slopes_[k, 0]
+        assert s[rows] == pytest.approx(line + moved[rows, k] * post.slopes_[k, 1])
+    # A row of unknown group gets the average of the maps, by their shares.
+    everyone = [post.predict(X, sensitive_features=[label] * 400) for label in NAMES]
+    unknown = post.predict(X, sensitive_features=np.full(400, None))
+    shares = [(a == label).mean() for label in NAMES]
+    assert unknown == pytest.approx(np.average(everyone, axis=0, weights=shares))
+
+
+def test_transport_reaches_the_barycenter():
+    """With a large weight nothing is left of the straight part, and the fit is the base's own."""
+    X, y, a = shaped(2000)
+    base = LinearRegression().fit(X, y)
+    post = eh.FairPostprocessor(
+        base, fairness_weight=1e3, group_features="attribute", map="transport", basis="degree3"
+    ).fit(X, y, sensitive_features=a)
+    whole = eh.baselines.WassersteinBarycenter(FrozenEstimator(base), jitter=0.0)
+    whole.fit(X, y, sensitive_features=a)
+    s = post.predict(X, sensitive_features=a)
+    assert np.corrcoef(s, whole.predict(X, sensitive_features=a))[0, 1] > 0.995
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.1, 1.0, 10.0])
+def test_transport_maps_do_not_fall(weight):
+    X, _, a = shaped(300)
+    target = X[:, 0] + 2 * np.sin(3 * X[:, 0])
+    post = eh.FairPostprocessor(
+        LinearRegression(), "separation", weight, group_features="attribute", map="transport",
+        random_state=0,
+    ).fit(X, target, sensitive_features=a)  # fmt: skip
+    grid = np.linspace(-9, 9, 500)[:, None]
+    for label in "pq":
+        assert (np.diff(post.predict(grid, sensitive_features=[label] * 500)) >= -1e-9).all()
+
+
+def test_transport_weights_count_rows():
+    X, y, a = shaped(300)
+    repeat = np.random.default_rng(0).integers(1, 4, 300)
+    rows = np.repeat(np.arange(300), repeat)
+    base = LinearRegression().fit(X, y)
+    options = {"fairness_weight": 2.0, "group_features": "attribute", "map": "transport"}
+    weighted = eh.FairPostprocessor(base, **options).fit(
+        X, y, sensitive_features=a, sample_weight=repeat
+    )
+    repeated = eh.FairPostprocessor(base, **options).fit(
+        X[rows], y[rows], sensitive_features=a[rows]
+    )
+    one = weighted.predict(X, sensitive_features=a)
+    assert one == pytest.approx(repeated.predict(X, sensitive_features=a), abs=5e-3)
+
+
+@pytest.mark.parametrize("group_features", ["attribute", "posterior"])
+def test_transport_with_unknown_groups_and_proxies(group_features):
+    X, y, a = make(600)
+    proxy = eh.Proxy(np.where(a == "q", 0.95, 0.05), ["p", "q"])
+    missing = a.astype(object)
+    missing[:50] = None
+    before = eh.independence(y, Ridge().fit(X, y).predict(X), sensitive_features=a)
+    for groups in (proxy, missing):
+        post = eh.FairPostprocessor(
+            Ridge(), fairness_weight=20.0, group_features=group_features, map="transport",
+            random_state=0,
+        ).fit(X, y, sensitive_features=groups)  # fmt: skip
+        s = post.predict(X, sensitive_features=groups)
+        assert eh.independence(y[50:], s[50:], sensitive_features=a[50:]) < 0.2 * before
+
+
+def test_transport_of_scores_with_ties():
+    X, y, a = make(600)
+    tree = DecisionTreeRegressor(max_leaf_nodes=4, random_state=0)
+    post = eh.FairPostprocessor(
+        tree, fairness_weight=20.0, group_features="attribute", map="transport", random_state=0
+    ).fit(X, y, sensitive_features=a)
+    s = post.predict(X, sensitive_features=a)
+    assert np.isfinite(s).all()
+    base = post.estimator_.predict(X)
+    gaps = [abs(v[a == "p"].mean() - v[a == "q"].mean()) for v in (base, s)]
+    assert gaps[1] < 0.2 * gaps[0]
+
+
+def test_transport_without_groups_recalibrates():
+    X, y, _ = make()
+    base = LinearRegression().fit(X, 2 * y + 5)
+    post = eh.FairPostprocessor(base, fairness_weight=0.0, map="transport").fit(X, y)
+    assert post.transport_ is None
+    assert post.predict(X) == pytest.approx(LinearRegression().fit(X, y).predict(X), abs=1e-3)
+
+
+def test_path_of_transport_is_that_of_single_fits():
+    X, y, a = shaped(400)
+    post = eh.FairPostprocessor(
+        Ridge(), group_features="attribute", map="transport", random_state=0
+    )
+    fitter = post._path_fitter(X, y, sensitive_features=a)
+    for weight in (0.0, 1.0):
+        single = clone(post).set_params(fairness_weight=weight).fit(X, y, sensitive_features=a)
+        ours, theirs = (m.predict(X, sensitive_features=a) for m in (fitter(weight), single))
+        assert ours == pytest.approx(theirs, abs=0.02 * y.std())
 
 
 # One map for all, and errors
@@ -355,7 +493,12 @@ def test_constant_base():
         ({"estimator": "ridge"}, {}, "`estimator` must be a regressor with `fit` and `predict`"),
         ({"prefit": "yes"}, {}, "`prefit` must be True, False or 'auto', got 'yes'"),
         ({"prefit": True}, {}, "`estimator` must be fitted when prefit=True; Ridge is not"),
-        ({"map": "cubic"}, {}, "`map` must be one of affine, spline, got 'cubic'"),
+        ({"map": "cubic"}, {}, "`map` must be one of affine, spline, transport, got 'cubic'"),
+        (
+            {"map": "transport", "group_features": None},
+            {},
+            "`map` must be 'affine' or 'spline' with group_features=None, got 'transport'",
+        ),
         ({"group_features": "guess"}, {}, "`group_features` must be None, 'posterior'"),
         ({"fairness_weight": -1}, {}, "`fairness_weight` must be a nonnegative number, got -1"),
         ({"criterion": "equality"}, {}, "`criterion` must be one of"),

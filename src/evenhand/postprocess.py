@@ -1,7 +1,8 @@
 """FairPostprocessor: the score of any regressor, mapped so that it tells little about the group.
 
 s' = Σ_k p_k · m_k(s₀) with p_k the recorded group or its probability given the features, and the
-maps m_k chosen by FairRidge's objective: FairRidge on the features [s₀, p_k, p_k·s₀].
+maps m_k chosen by FairRidge's objective: FairRidge on the features [s₀, p_k, p_k·s₀] for affine
+maps, and on [s₀, Σ_k p_k·g_k(s₀), p_k·s₀] where g_k moves each group to the barycenter of all.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from sklearn.utils.validation import (
 
 from ._group_classifier import classifier_input, fit_group_classifier
 from ._path_fit import make_folds
+from ._score_maps import KINDS, ScoreMaps
 from ._scoring import ScoresWithGroups
+from ._transport import Transport
 from .group_features import GroupFeatures, check_kind
 from .linear import FairRidge
 from .sensitive import Groups, check_weight, resolve_groups
 from .validation import check_column
 
 Vector = NDArray[np.float64]
-MAPS = ("affine", "spline")
 # Quantiles of the base score where a spline map may bend.
 BENDS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
@@ -63,12 +65,17 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         of whether groups may be treated differently. None applies one map to everybody, which
         treats all alike and, being invertible, cannot make the score any fairer: it only
         recalibrates.
-    map : {"affine", "spline"}
-        m_k a straight line, or a curve of straight pieces with bends at fixed quantiles of s₀,
-        mixed with the straight line where it would fall otherwise. The curve helps where the base
-        is wrong by more than shift and scale (a linear base of a curved truth); it does not help
-        a flexible base. It also has room to be fair only in the eyes of the quadratic classifier
-        it is trained against: audit it with the default estimator before relying on it.
+    map : {"affine", "spline", "transport"}
+        "affine": m_k is a straight line. "transport", for independence: a line plus a share of the
+        map g_k that moves the scores of group k to the barycenter of all groups. It matches whole
+        distributions, so it removes what lines leave where those differ in shape; the interpolated
+        barycenter (:class:`evenhand.baselines.WassersteinBarycenter`) is one of these maps. Scores
+        with many ties cannot be matched exactly. "spline": a curve of straight pieces with bends
+        at fixed quantiles of s₀. It helps where the base is wrong by more than shift and scale (a
+        linear base of a curved truth); it does not help a flexible base. It also has room to be
+        fair only in the eyes of the quadratic classifier it is trained against: audit it with the
+        default estimator before relying on it. Where "spline" or "transport" would fall it is
+        mixed with a simpler map that does not.
     alpha : float
         Penalty on the coefficients of the (standardized) features of the maps.
     classifier, basis, max_iter, tol
@@ -92,9 +99,13 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         The model of the maps.
     offsets_ : (K,) array, slopes_ : (K, 1 + bends) array
         m_k(z) = offset_k + z·slope_k0 + Σ_j max(z − bend_j, 0)·slope_kj at the standardized
-        score z = (s₀ − center_) / scale_; `bends_` is empty for an affine map.
+        score z = (s₀ − center_) / scale_; `bends_` is empty but for a spline. For "transport"
+        m_k(z) = offset_k + z·slope_k0 + g_k(z)·slope_k1.
+    transport_ : Transport or None
+        g_k for "transport".
     blend_ : float
-        Share of the curve in a spline map; below 1 where it would have fallen.
+        Share of the fitted map in a spline (the rest is the straight one) or in "transport" (the
+        rest is the barycenter's alone); below 1 where it would have fallen.
     unfairness_ : float
         Ĩ on the training rows, at their out-of-fold scores (interpolated where blend_ < 1).
     n_iter_ : int
@@ -188,10 +199,9 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         """
         Z, y = self._start(X, y, sensitive_features, sample_weight)
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        straight = None
-        if self.map == "spline":
-            straight = self._ridge().fit(Z[:, self._straight_columns()], y, **extra)
-        return self._finish(self._ridge().fit(Z, y, **extra), straight)
+        ridge, columns = self._ridge().fit(Z, y, **extra), self._maps.simple_columns()
+        simple = None if columns is None else self._ridge().fit(Z[:, columns], y, **extra)
+        return self._finish(ridge, simple)
 
     def _path_fitter(
         self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None
@@ -201,15 +211,15 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         # Checks that depend on the weight belong to the points, not to the set-up they share.
         Z, y = model.set_params(fairness_weight=0.0)._start(X, y, sensitive_features, sample_weight)
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        fitter = model._ridge()._path_fitter(Z, y, **extra)
-        straight = None
-        if self.map == "spline":
-            straight = model._ridge()._path_fitter(Z[:, model._straight_columns()], y, **extra)
+        fitter, columns = model._ridge()._path_fitter(Z, y, **extra), model._maps.simple_columns()
+        simple = None
+        if columns is not None:
+            simple = model._ridge()._path_fitter(Z[:, columns], y, **extra)
 
         def fit(fairness_weight: float) -> FairPostprocessor:
             point = copy(model).set_params(fairness_weight=fairness_weight)
             return point._finish(
-                fitter(fairness_weight), None if straight is None else straight(fairness_weight)
+                fitter(fairness_weight), None if simple is None else simple(fairness_weight)
             )
 
         return fit
@@ -261,12 +271,19 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         self._membership: GroupFeatures | None = None
         p = None
         self.group_classifier_ = None
+        self.transport_: Transport | None = None
         if groups is not None and self.group_features is not None:
             p = self._fit_membership(X, groups, folds)
+            if self.map == "transport":
+                row_weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
+                z = self._standardized(groups.take_known(score))
+                self.transport_ = Transport.fit(z, groups.membership() * row_weight[:, None])
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
-        return self._features(score, p), y
+        n_maps = 1 if p is None else p.shape[1]
+        self._maps = ScoreMaps(n_maps, self.bends_, self.transport_)
+        return self._maps.features(self._standardized(score), p), y
 
     def _base_scores(self, X: Any, y: Vector, weight: Vector | None, folds: list[Any]) -> Vector:
         if self._is_prefit():
@@ -310,47 +327,20 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     def _standardized(self, score: Vector) -> Vector:
         return (score - self.center_) / self.scale_
 
-    def _features(self, score: Vector, p: Vector | None) -> Vector:
-        """[B(s₀), p_k, p_k·B(s₀)] for all groups but the first, B one column or a spline's."""
-        z = self._standardized(score)
-        columns = np.column_stack([z, *(np.maximum(z - bend, 0.0) for bend in self.bends_)])
-        if p is None:
-            return columns
-        parts = [columns, p[:, 1:]]
-        parts += [p[:, [k]] * columns for k in range(1, p.shape[1])]
-        return np.hstack(parts)
-
-    def _straight_columns(self) -> list[int]:
-        """The columns of `_features` that an affine map has."""
-        width, groups = 1 + len(self.bends_), self._n_maps()
-        return [
-            0, *range(width, width + groups - 1),
-            *(width + groups - 1 + k * width for k in range(groups - 1)),
-        ]  # fmt: skip
-
-    def _n_maps(self) -> int:
-        return 1 if self._membership is None else len(self._membership.labels)
-
-    def _finish(self, ridge: FairRidge, straight: FairRidge | None) -> FairPostprocessor:
-        """m_k(z) = offset_k + B(z)·slopes_k from the fitted coefficients."""
-        self.regressor_, self.n_iter_ = ridge, ridge.n_iter_
+    def _finish(self, ridge: FairRidge, simple: FairRidge | None) -> FairPostprocessor:
+        """The maps from the fitted coefficients."""
+        self.regressor_ = ridge
         self.unfairness_ = ridge.unfairness_
-        self.offsets_, self.slopes_ = self._maps(ridge)
-        if straight is not None:
-            offsets, slopes = self._maps(straight)
-            self.blend_ = t = _blend(slopes, np.cumsum(self.slopes_, axis=1))
+        self.offsets_, self.slopes_ = self._maps.unpack(ridge.intercept_, ridge.coef_)
+        self.blend_ = 1.0
+        if simple is not None:
+            offsets, slopes = self._maps.unpack(simple.intercept_, simple.coef_)
+            self.blend_ = t = self._maps.blend(slopes, self.slopes_)
             self.offsets_ = (1.0 - t) * offsets + t * self.offsets_
             self.slopes_ = t * self.slopes_
-            self.slopes_[:, :1] += (1.0 - t) * slopes
-            self.unfairness_ = (1.0 - t) * straight.unfairness_ + t * ridge.unfairness_
+            self.slopes_[:, : slopes.shape[1]] += (1.0 - t) * slopes
+            self.unfairness_ = (1.0 - t) * simple.unfairness_ + t * ridge.unfairness_
         return self
-
-    def _maps(self, ridge: FairRidge) -> tuple[Vector, NDArray[np.float64]]:
-        groups = self._n_maps()
-        width = (len(ridge.coef_) - groups + 1) // groups
-        base, shift, slope = np.split(ridge.coef_, [width, width + groups - 1])
-        offsets = ridge.intercept_ + np.concatenate([[0.0], shift])
-        return offsets, base + np.vstack([np.zeros(width), slope.reshape(groups - 1, width)])
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> Vector:
         """Fair scores s'.
@@ -376,8 +366,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
                 assert self.group_classifier_ is not None
                 p = self.group_classifier_.predict_proba(classifier_input(self.group_classifier, X))
         z = self._standardized(score)
-        columns = np.column_stack([z, *(np.maximum(z - bend, 0.0) for bend in self.bends_)])
-        return ((self.offsets_ + columns @ self.slopes_.T) * p).sum(axis=1)
+        return self._maps.evaluate(z, p, self.offsets_, self.slopes_)
 
     def _is_prefit(self) -> bool:
         if self.prefit != "auto":
@@ -395,9 +384,14 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
             )
         if self.prefit not in (True, False, "auto"):
             raise ValueError(f"`prefit` must be True, False or 'auto', got {self.prefit!r}.")
-        if self.map not in MAPS:
-            raise ValueError(f"`map` must be one of {', '.join(MAPS)}, got {self.map!r}.")
+        if self.map not in KINDS:
+            raise ValueError(f"`map` must be one of {', '.join(KINDS)}, got {self.map!r}.")
         check_kind(self.group_features)
+        if self.map == "transport" and self.group_features is None:
+            raise ValueError(
+                "`map` must be 'affine' or 'spline' with group_features=None, got 'transport': it "
+                "moves groups together, and one map for everybody knows none."
+            )
         self._ridge()._check_parameters()
         if self.prefit is True:
             try:
@@ -411,20 +405,6 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
 
 def _predict(model: Any, X: Any) -> Vector:
     return check_column(model.predict(X), f"the predictions of {type(model).__name__}")
-
-
-def _blend(straight: NDArray[np.float64], bent: NDArray[np.float64]) -> float:
-    """Largest t ≤ 1 for which (1 − t)·straight + t·bent has no falling piece.
-
-    Mixing with the affine solution, rather than flattening pieces by isotonic regression, stays
-    between two minima of the objective; flattening was seen to undo the fairness.
-    """
-    slopes = np.broadcast_to(straight, bent.shape)
-    falling = bent < 0
-    if not falling.any():
-        return 1.0
-    room = np.clip(slopes[falling], 0.0, None)
-    return float((room / (room - bent[falling])).min())
 
 
 __all__ = ["FairPostprocessor"]

@@ -15,6 +15,7 @@ from sklearn.utils.validation import (
 )
 
 from .._scoring import ScoresWithGroups
+from .._transport import barycenter, distribution
 from ..sensitive import check_weight, resolve_groups
 from ..validation import check_column
 from ._base import Array, check_nonnegative, check_share, membership_at_prediction
@@ -161,7 +162,7 @@ class WassersteinBarycenter(ScoresWithGroups, MetaEstimatorMixin, RegressorMixin
         # One more "group", everybody, for rows whose own is not known.
         columns = [*membership.T, row_weight]
         order = np.argsort(scores, kind="stable")
-        self._distributions = [_distribution(scores[order], w[order]) for w in columns]
+        self._distributions = [distribution(scores[order], w[order]) for w in columns]
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Scores moved towards the barycenter.
@@ -207,28 +208,13 @@ class WassersteinBarycenter(ScoresWithGroups, MetaEstimatorMixin, RegressorMixin
         for share, (support, rank) in zip(membership.T, self._distributions, strict=True):
             rows = np.flatnonzero(share)
             level = np.interp(noisy[rows], support, rank)
-            moved[rows] += share[rows] * self._barycenter(level)
+            target = barycenter(level, self.group_shares_, self._distributions[:-1])
+            moved[rows] += share[rows] * target
         t = float(self.interpolation)
         return (1.0 - t) * scores + t * moved
-
-    def _barycenter(self, level: Array) -> Array:
-        """Σ_k p_k Q_k(level)."""
-        groups = zip(self.group_shares_, self._distributions[:-1], strict=True)
-        parts = [p * np.interp(level, rank, support) for p, (support, rank) in groups]
-        return np.sum(parts, axis=0)
 
     def _jittered(self, scores: Array) -> Array:
         if self._jitter == 0.0:
             return scores
         noise = np.random.default_rng(self._seed).uniform(-1.0, 1.0, len(scores))
         return scores + self._jitter * noise
-
-
-def _distribution(ordered: Array, weight: Array) -> tuple[Array, Array]:
-    """Sorted distinct scores and their mid-ranks in (0, 1), for rows of positive weight."""
-    used = weight > 0
-    ordered, weight = ordered[used], weight[used]
-    ordered, first = np.unique(ordered, return_index=True)
-    weight = np.add.reduceat(weight, first)
-    total = np.cumsum(weight)
-    return ordered, (total - weight / 2.0) / total[-1]
