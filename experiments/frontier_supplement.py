@@ -27,6 +27,7 @@ from methods import (
     PEERS,
     POSTPROCESSED,
     QUICK,
+    TRANSPORT,
     available,
 )
 
@@ -36,7 +37,7 @@ FLOOR = {"communities": 0.2, "lsac": 0.1}
 
 def main(arguments: Sequence[str] | None = None) -> None:
     setting = read_arguments(__doc__, arguments)
-    added = available([*OURS, *CUBIC, *NEEDING, *POSTPROCESSED, *PEERS, *NESTED])
+    added = available([*OURS, *CUBIC, *NEEDING, *TRANSPORT, *POSTPROCESSED, *PEERS, *NESTED])
     paper = PAPER
     if setting.quick:
         added, paper = QUICK[1:], QUICK[:1]
@@ -54,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{name}, 5-fold held out: logistic inside, and group features",
             floor=floor,
         )
-        others = [m for m in [*OURS[2:], *CUBIC, *POSTPROCESSED, *PEERS] if m.league == BLIND]
+        others = [
+            m for m in [*OURS[2:], *CUBIC, *TRANSPORT, *POSTPROCESSED, *PEERS] if m.league == BLIND
+        ]
         draw(
             setting,
             f"others_{dataset}",
@@ -63,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{name}, 5-fold held out: other methods, attribute not needed",
             floor=floor,
         )
-        needing = [m for m in [*NEEDING, *CUBIC, *POSTPROCESSED] if m.league == ATTRIBUTE]
+        needing = [
+            m for m in [*NEEDING, *CUBIC, *TRANSPORT, *POSTPROCESSED] if m.league == ATTRIBUTE
+        ]
         draw(setting, f"attribute_{dataset}", rows, needing,
              f"{name}, 5-fold held out: methods that need the attribute to predict",
              floor=floor)  # fmt: skip
