@@ -554,6 +554,42 @@ def test_predict_copies_every_cell_unchanged(training, tmp_path):
     assert not list(tmp_path.glob(".*")), "temporary files are left"
 
 
+def test_text_that_looks_like_numbers_is_text_in_new_rows_too(tmp_path):
+    """Codes "02139" and "K1A" in training; new rows may hold codes of digits alone."""
+    rng = np.random.default_rng(0)
+    k, a = rng.integers(0, 3, 300), rng.integers(0, 2, 300)
+    x = rng.normal(size=300)
+    table = {
+        "y": x + 5.0 * k + a + rng.normal(size=300),
+        "x": x,
+        "zip": np.array(["02139", "K1A", "90210"])[k],
+        "race": a + 1.0,
+    }
+    train, new, out = tmp_path / "train.csv", tmp_path / "new.csv", tmp_path / "fair"
+    arrow_csv.write_csv(pa.table(table), train)
+    options = ("-y", "y", "-a", "race", "-m", "0.9", "--group-features", "attribute")
+    assert run("frontier", train, *options, "-o", out, *QUICK).exit_code == 0
+    new.write_text("x,zip,race\n0,02139,1\n0,90210,1.0\n0,02139,\n")
+    result = run("predict", out, new, "-o", tmp_path / "scored.csv")
+    assert result.exit_code == 0
+    assert "was not there in training" not in result.stderr
+    lines = (tmp_path / "scored.csv").read_text().split()[1:]
+    first, second, _ = (float(line.split(",")[-1]) for line in lines)
+    assert second - first == pytest.approx(10.0, abs=1.0)
+
+
+def test_a_failed_run_leaves_the_earlier_one_alone(training, tmp_path):
+    out = tmp_path / "fair"
+    out.mkdir()
+    (out / "model.json").write_text("earlier")
+    arguments = ("frontier", training, "-a", "race", "-o", out, *QUICK, "--force")
+    error(*arguments, "-y", "nothing")
+    assert "--max-unfairness must lie between 0 and 1" in error(*arguments, "-y", "y", "-m", "2")
+    assert (out / "model.json").read_text() == "earlier"
+    error("frontier", training, "-y", "nothing", "-a", "race", "-o", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
 def test_new_levels_are_counted(training, tmp_path):
     out = tmp_path / "fair"
     run(

@@ -112,6 +112,15 @@ def test_search_of_a_score_that_is_already_fair():
     assert len(calls) < 12
 
 
+@pytest.mark.parametrize("n_points", [2, 3, 4, 5])
+def test_few_points_are_no_more_than_asked_for(n_points):
+    """The search for the largest weight may pass more of them."""
+    weights = spread_weights(curve(100.0), n_points)
+    assert len(weights) == n_points
+    assert weights[0] == 0.0
+    assert weights[-1] == spread_weights(curve(100.0), 20)[-1]
+
+
 def test_each_weight_is_evaluated_once():
     calls = []
 

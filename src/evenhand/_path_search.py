@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from math import hypot
 
 Place = tuple[float, float]
 
@@ -34,7 +35,7 @@ def spread_weights(evaluate: Callable[[float], Place], n_points: int) -> list[fl
         At least 2.
     """
     seen = {0.0: evaluate(0.0)}
-    kept = _bracket(evaluate, seen)
+    kept = _thin(_bracket(evaluate, seen), seen, n_points)
     while len(kept) < n_points:
         weight = _longest_gap(kept, seen)
         if weight is None:
@@ -65,18 +66,35 @@ def _bracket(evaluate: Callable[[float], Place], seen: dict[float, Place]) -> li
     return kept
 
 
+def _thin(kept: list[float], seen: dict[float, Place], n_points: int) -> list[float]:
+    """At most `n_points` weights: those in between go first whose neighbors are closest."""
+    while len(kept) > n_points:
+        around = zip(kept, kept[1:], kept[2:], strict=False)
+        extent = _extent(kept, seen)
+        kept.remove(min(around, key=lambda w: _distance(seen[w[0]], seen[w[2]], extent))[1])
+    return kept
+
+
+def _extent(kept: list[float], seen: dict[float, Place]) -> Place:
+    first, last = seen[0.0], seen[kept[-1]]
+    return max(abs(last[0] - first[0]), MOVED), max(abs(last[1] - first[1]), MOVED)
+
+
+def _distance(a: Place, b: Place, extent: Place) -> float:
+    return hypot((a[0] - b[0]) / extent[0], (a[1] - b[1]) / extent[1])
+
+
 def _moved(a: Place, b: Place) -> bool:
     return max(abs(a[0] - b[0]), abs(a[1] - b[1])) > MOVED
 
 
 def _longest_gap(kept: list[float], seen: dict[float, Place]) -> float | None:
     """The weight that halves the longest gap worth halving."""
-    extent = [max(abs(seen[kept[-1]][i] - seen[0.0][i]), MOVED) for i in (0, 1)]
+    extent = _extent(kept, seen)
     longest, found = SHORTEST, None
     total = 0.0
     for low, high in pairwise(kept):
-        dx, dy = ((seen[high][i] - seen[low][i]) / extent[i] for i in (0, 1))
-        length = (dx * dx + dy * dy) ** 0.5
+        length = _distance(seen[low], seen[high], extent)
         total += length
         room = high > SMALLEST if low == 0.0 else high > CLOSEST**2 * low
         if room and length > longest:

@@ -88,7 +88,7 @@ DropMissing = Annotated[
     ),
 ]
 Html = Annotated[
-    Path | None, typer.Option("--html", help="Write a report to hand on: one file, no netmodels.")
+    Path | None, typer.Option("--html", help="Write a report to hand on: one file, no network.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to the output.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that exist.")]
@@ -297,10 +297,12 @@ def frontier(
     Then: evenhand predict fair/model.json new.csv --out scored.csv
     """
     outputs = models.check_folder(out, force)
+    wanted = {"max_unfairness": max_unfairness, "min_r2": min_r2, "certify": certify}
+    models.check_wanted(wanted)
     data = rows.load_training(file, target, sensitive, weight, drop or [], separator, drop_missing)
     kind = None if group_features is GroupFeatures.none else group_features.value
+    out.mkdir(parents=True, exist_ok=True)
     path = models.run_path(data, criterion.value, alpha, kind, points, folds, confidence, seed)
-    wanted = {"max_unfairness": max_unfairness, "min_r2": min_r2, "certify": certify}
     chosen, problem = models.choose(path, wanted)
     models.write_path(path, chosen, data, outputs)
     models.show_frontier(path, chosen, problem, outputs)

@@ -119,6 +119,12 @@ class PortableModel:
             names += self.sensitive
         return names
 
+    @property
+    def text(self) -> list[str]:
+        """Those of them that hold text, whatever the cells of a new table look like."""
+        texts = [c.name for c in self.columns if c.kind == "category"]
+        return [name for name in self.needs if name in {*texts, *self.sensitive}]
+
     def predict(self, table: pa.Table) -> tuple[Vector, dict[str, int]]:
         """Scores, and how many rows had a level not seen in training, by column."""
         X, unseen = encode(table, self.columns)
@@ -133,9 +139,17 @@ class PortableModel:
     def _labels(self, table: pa.Table) -> list[str | None]:
         assert self.groups is not None
         rows = zip(*(table.column(name).to_pylist() for name in self.sensitive), strict=True)
-        labels = [None if None in row else " × ".join(map(str, row)) for row in rows]
-        for row, name in enumerate(labels, 1):
-            if name is not None and name not in self.groups.labels:
+        known = {name: name for name in self.groups.labels}
+        labels: list[str | None] = []
+        for row, values in enumerate(rows, 1):
+            if any(value is None or value != value for value in values):
+                labels.append(None)
+                continue
+            name = " × ".join(map(str, values))
+            if name not in known:  # a number written in another way
+                known[name] = " × ".join(map(_plain, values))
+            labels.append(known[name])
+            if known[name] not in self.groups.labels:
                 raise TableError(
                     f"Row {row} belongs to the group {_quote(name)}, which was not there in "
                     f"training; there were {', '.join(map(_quote, self.groups.labels))}. Hint: "
@@ -156,6 +170,18 @@ class PortableModel:
         data = {"format": FORMAT, "version": VERSION, **asdict(self)}
         text = json.dumps(data, indent=1, ensure_ascii=True, allow_nan=False)
         return write_text(path, text + "\n", force)
+
+
+def _plain(label: Any) -> str:
+    """A label as training names it: "1.0" is 1, "TRUE" is True."""
+    text = str(label)
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return str(int(number)) if number.is_integer() else str(number)
 
 
 def load_model(path: Any) -> PortableModel:

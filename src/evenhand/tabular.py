@@ -224,7 +224,9 @@ def _transcode(data: bytes, encoding: str) -> bytes:
         return data.decode("latin-1").encode()
 
 
-def read_table(source: Source, columns: Sequence[str], as_text: bool = False) -> pa.Table:
+def read_table(
+    source: Source, columns: Sequence[str], as_text: bool = False, text: Sequence[str] = ()
+) -> pa.Table:
     """Read some columns, each named once.
 
     Parameters
@@ -235,6 +237,8 @@ def read_table(source: Source, columns: Sequence[str], as_text: bool = False) ->
         What to read; nothing else is parsed.
     as_text : bool
         Leave every CSV cell as it is written, for copying it through.
+    text : sequence of str
+        CSV columns that are text even where every cell looks like a number: "02139" stays.
     """
     import pyarrow as pa
     from pyarrow import feather, parquet
@@ -242,7 +246,7 @@ def read_table(source: Source, columns: Sequence[str], as_text: bool = False) ->
     columns = list(dict.fromkeys(columns))
     try:
         if source.kind == "csv":
-            table = _read_csv(source, columns, as_text)
+            table = _read_csv(source, columns, as_text, text)
         else:
             data = source.data
             where: Any = str(source.path) if data is None else pa.BufferReader(data)
@@ -257,7 +261,7 @@ def read_table(source: Source, columns: Sequence[str], as_text: bool = False) ->
     return table
 
 
-def _read_csv(source: Source, columns: list[str], as_text: bool) -> pa.Table:
+def _read_csv(source: Source, columns: list[str], as_text: bool, text: Sequence[str]) -> pa.Table:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -275,7 +279,7 @@ def _read_csv(source: Source, columns: list[str], as_text: bool) -> pa.Table:
             ),
             convert_options=arrow_csv.ConvertOptions(
                 include_columns=columns,
-                column_types=dict.fromkeys(columns, pa.string()) if as_text else None,
+                column_types=dict.fromkeys(columns if as_text else text, pa.string()),
                 null_values=[] if as_text else list(NULLS),
                 strings_can_be_null=not as_text,
                 auto_dict_encode=not as_text,
@@ -298,7 +302,7 @@ def _read_csv(source: Source, columns: list[str], as_text: bool) -> pa.Table:
             source.path, "csv", _transcode(raw, "Windows-1252"), source.names, source.separator,
             source.decimal, "Windows-1252",
         )  # fmt: skip
-        return _read_csv(again, columns, as_text)
+        return _read_csv(again, columns, as_text, text)
     return table
 
 

@@ -28,7 +28,7 @@ def check_free(path: Path | None, force: bool) -> None:
 
 
 def check_folder(out: Path, force: bool) -> dict[str, Path]:
-    """Paths of the outputs in a folder, which is made if need be."""
+    """Paths of the outputs in a folder, which need not exist yet."""
     if out.exists() and not out.is_dir():
         raise TableError(f"--out must be a folder, and {str(out)!r} is a file.")
     paths = {name: out / name for name in OUTPUTS}
@@ -38,11 +38,17 @@ def check_folder(out: Path, force: bool) -> dict[str, Path]:
             f"{str(out)!r} already holds {', '.join(taken)}. Hint: choose another folder, or "
             "overwrite with --force."
         )
-    out.mkdir(parents=True, exist_ok=True)
-    if force:
-        # A model of an earlier run must not stand beside the report of this one.
-        paths["model.json"].unlink(missing_ok=True)
     return paths
+
+
+def check_wanted(wanted: Mapping[str, Any]) -> None:
+    """Refuse a request that makes no sense before the work, not after it."""
+    from .._path_checks import check_request
+
+    if wanted["max_unfairness"] is not None or wanted["min_r2"] is not None:
+        check_request(wanted["max_unfairness"], wanted["min_r2"], "raise")
+    elif wanted["certify"]:
+        raise TableError("--certify needs --max-unfairness or --min-r2.")
 
 
 def run_path(
@@ -65,8 +71,6 @@ def choose(path: FairnessPath, wanted: Mapping[str, Any]) -> tuple[Any, str | No
     from ..frontier import Unreachable
 
     if wanted["max_unfairness"] is None and wanted["min_r2"] is None:
-        if wanted["certify"]:
-            raise TableError("--certify needs --max-unfairness or --min-r2.")
         return None, None
     try:
         return path.select(**wanted), None
@@ -83,7 +87,10 @@ def write_path(path: FairnessPath, chosen: Any, rows: Rows, outputs: Mapping[str
     features = None if chosen is None else _features(path, chosen, rows)
     notes = [c.describe() for c in rows.columns]
     page = path_page(path, source=rows.source_facts(), features=features, notes=notes)
-    if chosen is not None:
+    if chosen is None:
+        # A model of an earlier run must not stand beside the report of this one.
+        outputs["model.json"].unlink(missing_ok=True)
+    else:
         model = from_fair_ridge(
             chosen, rows.columns, str(rows.target), rows.sensitive, _about(path, rows)
         )
@@ -160,7 +167,7 @@ def score_file(
         )
     for name in model.needs:
         source.resolve(name, "The model")
-    typed = read_table(source, model.needs)
+    typed = read_table(source, model.needs, text=model.text)
     scores, unseen = model.predict(typed)
     if len(set(source.names)) < len(source.names):
         raise TableError(
@@ -183,8 +190,10 @@ def run_demo(out: Path, force: bool) -> None:
 
     outputs = check_folder(out, force)
     for name in ("students.csv", "scores.csv"):
-        check_free(out / name, force)
+        if out.exists():
+            check_free(out / name, force)
     data = load_gpa2()
+    out.mkdir(parents=True, exist_ok=True)
     students = pa.table(
         {
             **{n: pa.array(c) for n, c in zip(data.feature_names, data.X.T, strict=True)},
