@@ -14,6 +14,8 @@ from .validation import frame_columns, read_native
 MAX_FLOAT_CATEGORIES = 20
 # Integer codes may be many (40 regions), but an age in days or an identifier is not a group.
 MAX_INTEGER_CATEGORIES = 200
+# Up to here one comparison of all rows for each label is faster than sorting the rows.
+FEW_LABELS = 32
 
 
 def split_columns(values: Any) -> list[tuple[str | None, Any]]:
@@ -86,12 +88,29 @@ def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
         missing = np.isnat(column)
     else:
         missing = np.zeros(len(column), dtype=bool)
+    few = _few_labels(column) if column.dtype.kind in "US" else None
+    if few is not None:
+        _check_count(few[1], len(column), "text", name)
+        return _sort_labels(*few)
     values, inverse = np.unique(column[~missing], return_inverse=True)
     kind = "integer" if column.dtype.kind in "iu" else "text"
     _check_count(values.tolist(), len(column), kind, name)
     codes = np.full(len(column), -1, dtype=np.intp)
     codes[~missing] = inverse
     return codes, values.tolist()
+
+
+def _few_labels(column: NDArray[Any]) -> tuple[NDArray[np.intp], list[Any]] | None:
+    """Codes and labels of a text array with few distinct values, without sorting the rows."""
+    codes = np.full(len(column), -1, dtype=np.intp)
+    labels: list[Any] = []
+    while len(labels) < FEW_LABELS and len(column):
+        row = int(codes.argmin())
+        if codes[row] >= 0:
+            return codes, labels
+        codes[column == column[row]] = len(labels)
+        labels.append(column[row].item())
+    return None
 
 
 def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.intp], list[Any]]:

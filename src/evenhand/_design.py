@@ -101,7 +101,7 @@ class Design:
             for rows, block in self._blocks():
                 if center:
                     if rows.start == 0:
-                        shift = block.mean(axis=0)
+                        shift = np.ones(len(block)) @ block / len(block)
                     block = block - shift
                 right = y[rows]
                 if weight is not None:
@@ -110,7 +110,7 @@ class Design:
                     block = block * root[:, None]
                     right = right * root
                 else:
-                    mean += block.sum(axis=0)
+                    mean += np.ones(len(block)) @ block
                 gram += block.T @ block
                 cross += block.T @ right
             mean /= self.n

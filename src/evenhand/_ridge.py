@@ -10,7 +10,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky
+
+# BLAS itself: the checks of SciPy's wrappers take longer than the solve, twice an iteration.
+from scipy.linalg.blas import dtrsv
 
 from ._design import Design
 from ._solver import Memory, Solution, minimize
@@ -65,14 +68,13 @@ class Problem:
     def unwhiten(self, v: Vector) -> Vector:
         """T v."""
         if self.triangular:
-            scaled = np.sqrt(self.variance) * v
-            return solve_triangular(self.transform, scaled, trans="T", lower=True)
+            return float(np.sqrt(self.variance)) * dtrsv(self.transform, v, lower=1, trans=1)
         return self.transform @ v
 
     def whiten_gradient(self, g: Vector) -> Vector:
         """Tᵀ g."""
         if self.triangular:
-            return np.sqrt(self.variance) * solve_triangular(self.transform, g, lower=True)
+            return float(np.sqrt(self.variance)) * dtrsv(self.transform, g, lower=1)
         return self.transform.T @ g
 
     def intercept(self, theta: Vector) -> float:
@@ -91,14 +93,14 @@ def prepare(
     """Moments, ridge solution and whitening, once per data set."""
     mean_y = float(y.mean() if weight is None else weight @ y / len(y))
     centered = y - mean_y
-    variance = float(np.average(centered**2, weights=weight))
+    variance = _mean_square(centered, weight)
     if not variance > 1e-26 * mean_y**2:
         variance = 0.0
     target = centered if fit_intercept else y
     mean_x, gram, cross = design.moments(target, weight, fit_intercept)
     if not fit_intercept:
         mean_x, mean_y = np.zeros(design.d), 0.0
-    second_y = float(np.average(target**2, weights=weight))
+    second_y = _mean_square(target, weight)
     # A spread at the level of rounding in the column is a constant.
     constant = np.diag(gram) <= design.rounding * mean_x**2
     gram[constant] = gram[:, constant] = 0.0
@@ -109,16 +111,20 @@ def prepare(
     )
 
 
+def _mean_square(values: Vector, weight: Vector | None) -> float:
+    return float((values if weight is None else weight * values) @ values) / len(values)
+
+
 def _whiten(gram, cross, alpha: float, variance: float):
     """θ_ridge and the map from whitened coordinates."""
     c = gram + alpha * np.eye(len(gram))
     size = np.diag(c)
     try:
-        factor = cholesky(c, lower=True)
+        factor = np.asfortranarray(cholesky(c, lower=True))
         # What a column adds to those before it, as a share of itself: units do not matter.
         if (np.diag(factor) ** 2 > 1e-10 * size).all():
-            half = solve_triangular(factor, cross, lower=True)
-            return solve_triangular(factor, half, trans="T", lower=True), factor, True
+            half = dtrsv(factor, cross, lower=1)
+            return dtrsv(factor, half, lower=1, trans=1), factor, True
     except LinAlgError:
         pass
     # Constant or repeated columns, or n < d, without a penalty: keep the directions that X spans,

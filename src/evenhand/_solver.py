@@ -95,6 +95,7 @@ def minimize(
     evaluations = 1
     objective = float(v @ v) + value
     gradient = 2.0 * v + backward(slope)
+    del slope  # as long as the data, and not needed again
     converged = bool(np.linalg.norm(gradient) <= tol)
     iteration = 0
     while not converged and iteration < max_iter:
@@ -115,6 +116,7 @@ def minimize(
         gradient_new = 2.0 * v_new + backward(found.slope)
         memory.add(v_new - v, gradient_new - gradient)
         v, gradient, s, objective = v_new, gradient_new, found.scores, found.objective
+        del found, ray
         converged = bool(np.linalg.norm(gradient) <= tol)
     norm = float(np.linalg.norm(gradient))
     return Solution(v, objective, norm, converged, iteration, evaluations)
@@ -136,7 +138,8 @@ def _search(evaluate, s, ray, v, p, objective: float, slope0: float) -> _Found:
     t = 1.0
     best: _Found | None = None
     for count in range(1, 21):
-        scores = s + t * ray
+        scores = t * ray
+        scores += s
         value, slope = evaluate(scores)
         point = v + t * p
         f = float(point @ point) + value

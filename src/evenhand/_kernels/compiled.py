@@ -114,9 +114,11 @@ def lspc_backprop(rows, basis: Basis, by_label, common, scale: float, gradient):
 def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None):
     d, m, free = basis.n_terms, basis.n_moments, rows.n_groups - 1
     blocks = free * (free + 1) // 2
-    gradient = None if finish is None else np.empty(len(rows.s))
-    ending = np.zeros(3) if finish is None else np.array(finish, dtype=np.float64)
-    weights, slopes = _contiguous(weights, basis.slopes(weights))
+    gradient, ending, slopes = None, np.zeros(3), np.zeros((free, basis.n_slopes))
+    if finish is not None:
+        gradient, ending = np.empty(len(rows.s)), np.array(finish, dtype=np.float64)
+        slopes = basis.slopes(weights)
+    weights, slopes = _contiguous(weights, slopes)
     if _is_pair(rows):
         likes = (_zeros(d), _zeros(m if want_hessian else 0), _zeros(basis.n_slopes))
         kernel: Any = pairs.logistic_chunk

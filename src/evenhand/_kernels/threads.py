@@ -50,7 +50,8 @@ def run_chunks(
             sums = (table[c],) if width else ()
             kernel(starts[c], min(starts[c] + CHUNK, n), *arguments, *sums, *outputs)
 
-    threads = min(n_threads(), len(starts) // 2)
+    # A thread is worth two chunks; with fewer, not even the setting is looked up.
+    threads = min(n_threads(), len(starts) // 2) if len(starts) >= 4 else 1
     if threads <= 1:
         work(range(len(starts)))
     else:

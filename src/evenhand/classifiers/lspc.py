@@ -10,7 +10,9 @@ from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+
+# LAPACK itself: the checks of SciPy's wrappers take longer than solving six equations.
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from .._kernels import Rows, get_kernels, reference
 from ..basis import Basis
@@ -64,7 +66,7 @@ class LSPC(BasisClassifier):
 
     def _row_losses(self, rows, basis):
         weights, factor = solve(rows, basis, self.kappa)
-        inverse = basis.collapse(cho_solve(factor, np.eye(basis.n_terms)))
+        inverse = basis.collapse(dpotrs(factor, np.eye(basis.n_terms))[0])
         return get_kernels().lspc_row_losses(rows, basis, weights, inverse, self.beta)
 
 
@@ -85,8 +87,10 @@ def _solve(moments, cross, basis: Basis, kappa: float):
     g = basis.gram(moments)
     # A constant column makes G singular at κ = 0; a ridge at the level of rounding settles it.
     floor = np.finfo(float).eps * np.trace(g)
-    factor = cho_factor(g + max(kappa, floor) * np.eye(basis.n_terms))
-    return cho_solve(factor, cross.T).T, factor
+    factor, failed = dpotrf(g + max(kappa, floor) * np.eye(basis.n_terms))
+    if failed:
+        raise np.linalg.LinAlgError("the moments of the basis are not positive definite")
+    return dpotrs(factor, cross.T)[0].T, factor
 
 
 class LSPCTerm:
@@ -114,7 +118,7 @@ class LSPCTerm:
         moments, cross = kernels.gram(rows, basis)
         weights, factor = _solve(moments, cross, basis, self.kappa)
         loss, residual, gradient = kernels.lspc_pass(rows, basis, weights, self.beta, True)
-        v = cho_solve(factor, residual.T).T
+        v = dpotrs(factor, residual.T)[0].T
         form = v.T @ weights
         by_label = basis.slopes(v)
         # Σⱼ (dφⱼ/du)(form·φ)ⱼ is the slope of the polynomial ½ φᵀ·form·φ for a symmetric form.
