@@ -91,6 +91,16 @@ def test_influence_of_the_ratio_is_its_derivative(data):
     assert numeric == pytest.approx(analytic, rel=1e-6)
 
 
+def test_an_interval_never_claims_certainty_of_fairness():
+    """With four rows an estimate can fall far below 0, which is no evidence of anything."""
+    rng = np.random.default_rng(0)
+    y, s = rng.normal(size=(2, 4))
+    found = eh.audit(y, s, sensitive_features=[0, 1, 0, 1], estimator="logistic")
+    assert min(m.value for m in found.measures) < -0.5
+    for m in found.measures:
+        assert m.interval[1] > m.stderr or m.interval[1] == 1.0
+
+
 def test_equal_means_and_unequal_spread_are_found():
     rng = np.random.default_rng(0)
     a = np.repeat([0, 1], 1000)
@@ -239,6 +249,20 @@ def test_many_groups_and_a_tiny_one():
     a[:3] = 1
     tiny = eh.audit(y, s, sensitive_features=a)
     assert all(np.isfinite(m.value) for m in tiny.measures)
+
+
+@pytest.mark.parametrize("estimator", ["auto", "logistic", "lspc", "knn", "fourier"])
+def test_nothing_is_left_to_tell_once_the_group_is_given_away(estimator):
+    """0/0, which no estimator may turn into a number; also where the groups are far apart."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 500)
+    y = rng.normal(size=500) + a
+    s = y + rng.normal(size=500)
+    for give_away in (a.astype(float), s + 1000.0 * a):
+        scored = eh.audit(y, give_away, sensitive_features=a, estimator=estimator)
+        assert abs(scored.sufficiency.value) < 0.01
+        leaked = eh.audit(give_away, s, sensitive_features=a, estimator=estimator)
+        assert abs(leaked.separation.value) < 0.01
 
 
 def test_zero_weight_group_is_left_out(data):

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from .criteria import CRITERIA, Condition, get_criterion
-from .information import Entropies, estimate_entropies, get_estimator
-from .measures import Measure, measure
+from .criteria import CRITERIA, get_criterion
+from .information import estimate_entropies, get_estimator
+from .measures import Measure, measure, standard_error
 from .sensitive import Groups, weighted_rows
 from .validation import check_column
 
@@ -82,7 +82,7 @@ class Gauge:
         scores = check_column(scores, "scores", self.n_rows)
         measured = scores if self.rows is None else scores[self.rows]
         r2, influence_r2 = r2_influence(self.y, measured, self.weight)
-        stderr = _stderr(influence_r2, self.weight)
+        stderr = standard_error(influence_r2, self.weight)
         half = float(ndtri(0.5 + self.level / 2)) * stderr
         criteria = list(CRITERIA.values())
         entropies = estimate_entropies(criteria, self.y, measured, self.groups, self.estimator)
@@ -91,9 +91,7 @@ class Gauge:
             measures[criterion.name] = measure(
                 criterion, entropies, self.level, float("nan"), self.name
             )
-            influence[criterion.name] = _thin(
-                _influence(entropies, criterion.given, criterion.joint), self.groups.weight
-            )
+            influence[criterion.name] = _thin(entropies.influence(criterion), self.groups.weight)
         point = PathPoint(
             fairness_weight, r2, stderr, (r2 - half, r2 + half), **measures, scores=scores
         )
@@ -107,23 +105,6 @@ def r2_influence(y: Vector, s: Vector, weight: Vector | None) -> tuple[float, Ve
     variance = float(np.average(squares, weights=weight))
     share = float(np.average(errors, weights=weight)) / variance
     return 1.0 - share, (share * squares - errors) / variance
-
-
-def _influence(entropies: Entropies, given: Condition, joint: Condition) -> Vector:
-    h_given, h_joint = entropies.mean[given], entropies.mean[joint]
-    if h_given <= 1e-9:
-        return np.zeros(entropies.groups.n_known)
-    rows = entropies.rows
-    psi = rows[given].influence * (h_joint / h_given) - rows[joint].influence
-    return psi / h_given
-
-
-def _stderr(influence: Vector, weight: Vector | None) -> float:
-    n = len(influence)
-    if weight is None:
-        return float(influence.std(ddof=1) / np.sqrt(n))
-    centered = (influence - np.average(influence, weights=weight)) * weight
-    return float(np.sqrt((centered @ centered) * n / (n - 1)) / weight.sum())
 
 
 def _thin(influence: Vector, weight: Vector | None) -> Vector:

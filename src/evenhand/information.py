@@ -88,11 +88,31 @@ class Entropies:
 
     def normalized(self, criterion: Criterion) -> float:
         """1 − H(A | joint) / H(A | given); 0 where nothing is left to tell about the group."""
-        normalizer = self.mean[criterion.given]
-        # Sufficiency after a score that already gives the group away: 0/0, nothing to add.
-        if normalizer <= 1e-9:
+        if self.exhausted(criterion):
             return 0.0
-        return self.nats(criterion) / normalizer
+        return self.nats(criterion) / self.mean[criterion.given]
+
+    def exhausted(self, criterion: Criterion) -> bool:
+        """Whether H(A | given) is zero as far as n rows can show, so that the ratio is 0/0.
+
+        That is sufficiency after a score, or separation after a target, that already gives the
+        group away. Among n rows without an exception the entropy is still uncertain by about
+        log(n)/n, and estimators end up anywhere below that.
+        """
+        n = max(self.groups.n_effective, 2.0)
+        return self.mean[criterion.given] <= self.groups.entropy * float(np.log(n)) / n
+
+    def influence(self, criterion: Criterion) -> NDArray[np.float64]:
+        """Influence of each row on the normalized value v = 1 − H_joint/H_given.
+
+        [−(ℓ_joint − H_joint) + (ℓ_given − H_given)·H_joint/H_given] / H_given up to a constant,
+        with ℓ the row's terms of the two entropies; zero where the ratio is 0/0.
+        """
+        if self.exhausted(criterion):
+            return np.zeros(self.groups.n_known)
+        given, joint = self.mean[criterion.given], self.mean[criterion.joint]
+        l_given, l_joint = (self.rows[c].influence for c in (criterion.given, criterion.joint))
+        return (l_given * (joint / given) - l_joint) / given
 
 
 def estimate_entropies(

@@ -67,25 +67,26 @@ def measure(
 ) -> Measure:  # fmt: skip
     """A :class:`Measure` from entropies: v = 1 − H_joint/H_given and its error.
 
-    The influence of row i on v is [−(ℓ_joint − H_joint) + (ℓ_given − H_given)·H_joint/H_given] /
-    H_given, with ℓ the row's terms of the two entropies; the variance is Σω²ψ²/(Σω)². Where the
-    criterion nearly holds, ψ vanishes and what is left is the noise of the p parameters that the
-    joint classifier fits beyond the other, with variance p/(2n²) in nats.
+    With ψ the influence of each row on v, the variance is Σω²ψ²/(Σω)². Where the criterion nearly
+    holds, ψ vanishes and what is left is the noise of the p parameters that the joint classifier
+    fits beyond the other, with variance p/(2n²) in nats.
     """
     groups = entropies.groups
     value, nats = entropies.normalized(criterion), entropies.nats(criterion)
-    given, joint = entropies.mean[criterion.given], entropies.mean[criterion.joint]
-    if given <= 1e-9:
+    given = entropies.mean[criterion.given]
+    if entropies.exhausted(criterion):
         stderr = 0.0
     else:
-        l_given = entropies.rows[criterion.given].influence
-        l_joint = entropies.rows[criterion.joint].influence
-        psi = (l_given * (joint / given) - l_joint) / given
+        psi = entropies.influence(criterion)
         added = abs(entropies.rows[criterion.joint].terms - entropies.rows[criterion.given].terms)
         # An estimator that found nothing to add has still looked: a line, a curve, an interaction.
         added = max(added, 3.0 * (groups.n_groups - 1))
         noise = math.sqrt(added / 2.0) / (groups.n_effective * given)
-        stderr = math.hypot(_standard_error(psi, groups.weight, n_boot, random_state), noise)
+        if n_boot:
+            spread = _bootstrap_error(psi, groups.weight, n_boot, random_state)
+        else:
+            spread = standard_error(psi, groups.weight)
+        stderr = math.hypot(spread, noise)
     interval = _interval(value, stderr, float(ndtri(0.5 + confidence_level / 2)))
     chosen = entropies.rows[criterion.joint].chosen
     return Measure(
@@ -101,18 +102,19 @@ def _interval(value: float, stderr: float, z: float) -> tuple[float, float]:
     Below one half-width the value itself is too uncertain to scale by, and the shift stays put.
     """
     half = z * stderr
+    if value < -half:  # further below 0 than chance can take it: a misfit, not a measurement
+        value = 0.0
     shift = half / 4 if value <= half else half * half / (4 * value)
     low = value - half + shift if value > half / 2 else 0.0
     high = value + half + shift
     return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
 
 
-def _standard_error(psi: Vector, weight: Vector | None, n_boot: int, random_state: Any) -> float:
+def standard_error(psi: Vector, weight: Vector | None) -> float:
+    """√(Σω²(ψ − mean ψ)²)/Σω, with n/(n − 1) for the mean: the error of a weighted mean of ψ."""
     n = len(psi)
     if n < 2:
         return float("nan")
-    if n_boot:
-        return _bootstrap_error(psi, weight, n_boot, random_state)
     if weight is None:
         return float(psi.std(ddof=1) / math.sqrt(n))
     centered = (psi - np.average(psi, weights=weight)) * weight
