@@ -131,19 +131,21 @@ def entry_losses(eta, prob, leverage, cell, target, single, spread):
             # Entries come cell by cell, so with many groups one factorization serves them all.
             last_cell = c
             last_omega = omega
-            trace = 0.0
+            norm = 0.0
             for k in range(q):
                 mean[k] = 0.0
                 for j in range(q):
                     mean[k] += leverage[c, k, j] * prob[c, j + 1]
-                trace += omega * leverage[c, k, k] * prob[c, k + 1]
-            # The eigenvalues of ω M V lie between 0 and this: the rest of the series is far
-            # below the error of the one Newton step.
-            exact = trace > 1e-3
+                row = 0.0
+                for j in range(q):
+                    a[k, j] = -omega * (leverage[c, k, j] - mean[k]) * prob[c, j + 1]
+                    row += abs(a[k, j])
+                norm = max(norm, row)
+            # No eigenvalue of ω M V is larger than this norm: the rest of the series is far below
+            # the error of the one Newton step.
+            exact = norm > 1e-3
             if exact:
                 for k in range(q):
-                    for j in range(q):
-                        a[k, j] = -omega * (leverage[c, k, j] - mean[k]) * prob[c, j + 1]
                     a[k, k] += 1.0
                 _factor(a, pivots, q)
         label = -1

@@ -38,6 +38,8 @@ Index = NDArray[np.intp]
 # standard deviation: 3e-6 at B = 128 and g = 3, far below the sampling error of 16,000 rows.
 _COARSE_ROWS, _COARSE_BINS = 4096, 64
 _FINE_ROWS, _FINE_BINS = 16384, 128
+# A column in which the penalty outweighs the data, at most ¼ a row, by ten to one is left out.
+_NEGLIGIBLE = 2.5
 # Rougher fits than the last are so far from quadratic in a row's weight that one Newton step no
 # longer tells what leaving it out does.
 _PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0)
@@ -199,7 +201,8 @@ class Adaptive:
 
         share = weigh()
         if coarse:
-            kept = [r for r, w in zip(rungs, share, strict=False) if w > 0.02]
+            least = 0.1 * share.max()
+            kept = [r for r, w in zip(rungs, share, strict=False) if w >= least]
             cells = gather_two(first, second, center, weight, groups, bins if fine else 0)
             rungs = _refit(cells, names, kept)
             share = weigh()
@@ -213,7 +216,7 @@ class Adaptive:
 
     def _climb(self, cells: Cells, names: Condition, effective: float) -> list[_Rung]:
         """Fit the rungs, up each basis for as long as the leave-one-out loss does not rise."""
-        slack = 3.0 * self.temperature / effective
+        slack = self.temperature / effective
         makers = _designs(cells, names)
         design = _trim(makers[0](), cells.counts.shape[1])
         rungs = [_fit_rung(cells, design, 0, top, 0.0, _RIDGE, None) for top in (0, 1, 2)]
@@ -393,8 +396,9 @@ def _fit_rung(
     ridge: float,
     theta: Array | None,
 ) -> _Rung:
-    """Fit the columns of degree up to `top`."""
+    """Fit the columns of degree up to `top` that the penalty leaves something of."""
     keep = design.degree <= top
+    keep &= penalty * design.roughness <= _NEGLIGIBLE * cells.weight.sum()
     shrink = np.where(design.roughness > 0, penalty * design.roughness, ridge)
     shrink[0] = 0.0
     columns = design.columns if keep.all() else np.ascontiguousarray(design.columns[:, keep])
