@@ -273,6 +273,9 @@ class TestRefusals:
         ("arguments", "message"),
         [
             ({"criterion": "parity"}, "`criterion` must be one of independence, separation, suff"),
+            ({"criterion": ["separation"]}, r"`criterion` must be one of .*, got \['separation'\]"),
+            ({"classifier": ["lspc"]}, r"`classifier` must be one of .*, got \['lspc'\]"),
+            ({"basis": ["linear"]}, r"`basis` must be one of .*, got \['linear'\]"),
             ({"classifier": "svm"}, "`classifier` must be one of logistic, lspc, got 'svm'"),
             ({"basis": "cubic"}, "`basis` must be one of linear, quadratic, degree3, got 'cubic'"),
         ],
@@ -330,3 +333,8 @@ def test_weights_beside_groups_are_refused():
     regularizer = FairnessRegularizer("independence")
     with pytest.raises(ValueError, match="`sample_weight` must be None with Groups"):
         regularizer.bind(None, sensitive_features=groups, sample_weight=np.ones(4))
+
+
+def test_repr_names_the_choices():
+    found = repr(FairnessRegularizer("separation", "lspc", "linear"))
+    assert found == "FairnessRegularizer('separation', 'lspc', 'linear')"

@@ -141,9 +141,13 @@ class Basis:
         return (self.products.ravel()[:, None] == np.arange(self.n_moments)).astype(float)
 
 
-@lru_cache
 def get_basis(name: str, n_variables: int) -> Basis:
     """Look a basis up by name."""
-    if name not in DEGREES:
+    if not isinstance(name, str) or name not in DEGREES:
         raise ValueError(f"`basis` must be one of {', '.join(DEGREES)}, got {name!r}.")
-    return Basis(DEGREES[name], n_variables)
+    return _basis(DEGREES[name], n_variables)
+
+
+@lru_cache
+def _basis(degree: int, n_variables: int) -> Basis:
+    return Basis(degree, n_variables)

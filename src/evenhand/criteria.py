@@ -79,6 +79,6 @@ def get_criterion(name: str | Criterion) -> Criterion:
     """Look a criterion up by name."""
     if isinstance(name, Criterion):
         return name
-    if name not in CRITERIA:
+    if not isinstance(name, str) or name not in CRITERIA:
         raise ValueError(f"`criterion` must be one of {', '.join(CRITERIA)}, got {name!r}.")
     return CRITERIA[name]

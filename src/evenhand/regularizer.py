@@ -20,7 +20,7 @@ from ._kernels import Rows, make_rows, with_score
 from .basis import get_basis
 from .classifiers.logistic import LogisticTerm
 from .classifiers.lspc import LSPCTerm
-from .criteria import NOTHING, Criterion, get_criterion
+from .criteria import Criterion, get_criterion
 from .sensitive import Groups, count_rows, resolve_groups
 from .validation import check_column
 
@@ -60,13 +60,16 @@ class FairnessRegularizer:
         basis: str = "quadratic",
     ):
         self.criterion = get_criterion(criterion)
-        if classifier not in CLASSIFIERS:
+        if not isinstance(classifier, str) or classifier not in CLASSIFIERS:
             raise ValueError(
                 f"`classifier` must be one of {', '.join(CLASSIFIERS)}, got {classifier!r}."
             )
         self.classifier = classifier
         self.basis = basis
         get_basis(basis, 1)
+
+    def __repr__(self) -> str:
+        return f"FairnessRegularizer({self.criterion.name!r}, {self.classifier!r}, {self.basis!r})"
 
     def bind(
         self, y_true: Any, *, sensitive_features: Any, sample_weight: Any = None
@@ -206,6 +209,3 @@ class BoundRegularizer:
                 gradient += part
         assert gradient is not None
         return scale * total, self.groups.put_known(gradient)
-
-
-__all__ = ["NOTHING", "BoundRegularizer", "FairnessRegularizer"]
