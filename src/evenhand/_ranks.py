@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
+
+from ._kernels.threads import n_threads
 
 # A cell of the conditioning variable holds about this many rows, until there are MAX_CELLS. The
 # error of treating its rows as alike falls with the square of the number of cells, so it vanishes
@@ -32,8 +37,12 @@ class Ranks:
             return
         from ._kernels.significance import mid_ranks
 
-        self.rank, self._atom, self.n_atoms = mid_ranks(values, np.argsort(values))
+        order = np.argsort(values)
+        self.rank, self._atom, self.n_atoms = mid_ranks(values, order)
         self.normal = ndtri(self.rank)
+        self._cell = self._atom
+        self._points = np.empty(self.n_atoms)
+        self._points[self._atom[order]] = values[order]
 
     def _by_slots(self, values: NDArray[np.float64]) -> None:
         """Ranks without sorting: exact at common values, interpolated between sample quantiles.
@@ -43,6 +52,7 @@ class Ranks:
         from ._kernels.significance import slot_ranks
 
         quantiles, edges, slot, counts, low, high = quantile_slots(values)
+        self._cell, self._points = slot, np.append(np.repeat(quantiles, 2), high)
         above = np.cumsum(counts) / self.n
         below = above - counts / self.n
         margin = 0.5 / self.n
@@ -64,6 +74,12 @@ class Ranks:
             lookup = (np.cumsum(counts > 0) - 1).astype(np.int32)
             self._atom, self.n_atoms = lookup[slot], int((counts > 0).sum())
 
+    def distribution(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Cells in the order of the values (single values, or slots between sample quantiles):
+        the one each row is in, and the largest value of each.
+        """
+        return self._cell, self._points
+
     def slices(self, wanted: int) -> tuple[NDArray[np.int32], int]:
         """Number of the slice each row is in, of about `wanted` equally filled ones."""
         raw = np.minimum((self.rank * wanted).astype(np.int32), np.int32(wanted - 1))
@@ -77,6 +93,15 @@ class Ranks:
             return self._atom, self.n_atoms
         rows = min(CELL_ROWS, max(4.0, self.n / 50))
         return self.slices(int(min(max(self.n // rows, 1), MAX_CELLS)))
+
+
+def rank_all(variables: Mapping[str, NDArray[np.float64]]) -> dict[str, Ranks]:
+    """Ranks of several variables; many rows on several threads, as the kernels allow."""
+    columns = {k: np.ascontiguousarray(v, dtype=np.float64) for k, v in variables.items()}
+    large = any(len(column) > EXACT_RANK_ROWS for column in columns.values())
+    with ThreadPoolExecutor(n_threads() if large else 1) as pool:
+        ranks = list((pool.map if large else map)(Ranks, columns.values()))
+    return dict(zip(columns, ranks, strict=True))
 
 
 def quantile_slots(values: NDArray[np.float64]):

@@ -15,6 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from ._ranks import rank_all
 from .criteria import CRITERIA
 from .disparities import Disparities, GroupTable, summarize_groups
 from .information import estimate_entropies, get_estimator
@@ -290,7 +291,10 @@ def _audit_one(
     variables = {"s": groups.take_known(s)}
     if y is not None:
         variables["y"] = groups.take_known(y)
-    tests = exact_fairness_p_values(criteria, variables, groups, random_state=random_state)
+    ranks = rank_all(variables)
+    tests = exact_fairness_p_values(
+        criteria, variables, groups, random_state=random_state, ranks=ranks
+    )
     measures: dict[str, Measure | None] = dict.fromkeys(CRITERIA)
     for criterion in criteria:
         measures[criterion.name] = measure(
@@ -298,7 +302,7 @@ def _audit_one(
             estimator_name, n_boot, random_state,
         )  # fmt: skip
     known_y = variables.get("y")
-    table, gaps = summarize_groups(known_y, variables["s"], groups, confidence_level)
+    table, gaps = summarize_groups(known_y, variables["s"], groups, confidence_level, ranks["s"])
     independent = measures["independence"]
     assert independent is not None
     return Audit(

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ._ranks import EXACT_RANK_ROWS, quantile_slots
+from ._kernels import make_rows
+from ._ranks import Ranks
 from .sensitive import Groups
 
 Vector = NDArray[np.float64]
@@ -47,60 +48,58 @@ class Disparities:
 
 
 class _Sums:
-    """Weighted means per group, for hard and soft membership alike."""
+    """Weighted means per group, for hard and soft membership alike, from one pass over the rows."""
 
-    def __init__(self, groups: Groups):
-        self.groups = groups
-        self.k = groups.n_groups
-        self.total = self._add(None)
-        weight = groups.weight
-        if groups.codes is not None:
-            if weight is None:
-                squares = self.total
-            else:
-                squares = np.bincount(groups.codes, weight * weight, self.k).astype(float)
-        else:
-            assert groups.probabilities is not None
-            soft = (
-                groups.probabilities if weight is None else groups.probabilities * weight[:, None]
-            )
-            squares = np.square(soft).sum(axis=0)
-        self.n_effective = self.total**2 / squares
+    def __init__(self, y: Vector | None, s: Vector, groups: Groups):
+        from ._kernels import groups as kernels
+        from ._kernels.threads import run_chunks
 
-    def _add(self, values: Vector | None) -> Vector:
-        weight = self.groups.weight
-        if values is None:
-            product = weight
-        else:
-            product = values if weight is None else values * weight
-        if self.groups.codes is not None:
-            return np.bincount(self.groups.codes, product, minlength=self.k).astype(float)
-        assert self.groups.probabilities is not None
-        if product is None:
-            return self.groups.probabilities.sum(axis=0)
-        return product @ self.groups.probabilities
+        self._kernels = kernels
+        rows = make_rows(groups, None)
+        target = s[:0] if y is None else y
+        # Squares of values far from zero would cancel, so a rough mean is subtracted first.
+        some = slice(None, None, max(len(s) // 1000, 1))
+        residual = target[some] - s[some] if len(target) else s[some]
+        parts = [s[some], target[some], residual, np.abs(residual), residual * residual]
+        self._shift = np.array([float(part.mean()) if len(part) else 0.0 for part in parts])
+        columns = (s, target, rows.codes, rows.probabilities, rows.weight)
+        width = groups.n_groups * kernels.N_SUMS
+        arguments = (*columns, self._shift, groups.n_groups)
+        sums = run_chunks(kernels.group_sums_chunk, len(s), width, arguments)
+        self._sums = sums.reshape(groups.n_groups, kernels.N_SUMS).T
+        self.total = self._sums[kernels.MASS]
+        self.n_effective = self.total**2 / self._sums[kernels.MASS2]
 
-    def mean(self, values: Vector) -> Vector:
-        return self._add(values) / self.total
+    def moments(self, name: str) -> tuple[Vector, Vector]:
+        """Mean and variance by group."""
+        at = getattr(self._kernels, name)
+        mean = self._sums[at] / self.total
+        square = self._sums[at + 1] / self.total
+        return mean + self._shift[(at - 2) // 2], np.maximum(square - mean * mean, 0.0)
 
-    def moments(self, values: Vector) -> tuple[Vector, Vector]:
-        """Mean and variance; the values are shifted first so that squares do not cancel."""
-        shift = float(values.mean())
-        centered = values - shift
-        mean = self.mean(centered)
-        with np.errstate(over="ignore", invalid="ignore"):  # scores beyond 1e154 have no variance
-            return mean + shift, np.maximum(self.mean(centered * centered) - mean * mean, 0.0)
+    def covariance(self) -> Vector:
+        """Of score and target."""
+        at = self._kernels
+        means = self._sums[[at.SCORE, at.TARGET]] / self.total
+        return self._sums[at.PRODUCT] / self.total - means[0] * means[1]
 
 
 def summarize_groups(
-    y: Vector | None, s: Vector, groups: Groups, confidence_level: float
+    y: Vector | None, s: Vector, groups: Groups, confidence_level: float, ranks: Ranks | None = None
 ) -> tuple[GroupTable, Disparities]:
     """Per-group table and gaps, over rows with a known group (`y`, `s` already restricted).
 
     Columns ``*_low`` and ``*_high`` are normal intervals at the confidence level from effective
-    sample sizes.
+    sample sizes. `ranks` are those of `s`, where they are known already.
     """
-    sums = _Sums(groups)
+    with np.errstate(over="ignore", invalid="ignore"):  # scores beyond 1e154 have no variance
+        return _summarize(y, s, groups, confidence_level, Ranks(s) if ranks is None else ranks)
+
+
+def _summarize(
+    y: Vector | None, s: Vector, groups: Groups, confidence_level: float, ranks: Ranks
+) -> tuple[GroupTable, Disparities]:
+    sums = _Sums(y, s, groups)
     z = float(ndtri(0.5 + confidence_level / 2))
     root_n = np.sqrt(sums.n_effective)
     columns: dict[str, list] = {
@@ -117,33 +116,30 @@ def summarize_groups(
         columns[f"{name}_low"] = (value - margin).tolist()
         columns[f"{name}_high"] = (value + margin).tolist()
 
-    mean_s, variance_s = sums.moments(s)
+    mean_s, variance_s = sums.moments("SCORE")
     add("mean_score", mean_s, variance_s)
     columns["sd_score"] = np.sqrt(variance_s).tolist()
     rmse_ratio = float("nan")
     if y is not None:
-        mean_y, variance_y = sums.moments(y)
+        mean_y, variance_y = sums.moments("TARGET")
         add("mean_target", mean_y, variance_y)
         columns["sd_target"] = np.sqrt(variance_y).tolist()
-        residual = y - s
-        mean_r, variance_r = sums.moments(residual)
+        mean_r, variance_r = sums.moments("RESIDUAL")
         add("mean_residual", mean_r, variance_r)
         columns["sd_residual"] = np.sqrt(variance_r).tolist()
-        mae, variance_a = sums.moments(np.abs(residual))
+        mae, variance_a = sums.moments("SIZE")
         add("mae", mae, variance_a)
-        mse, variance_q = sums.moments(residual * residual)
+        mse, variance_q = sums.moments("SQUARE")
         rmse = np.sqrt(np.maximum(mse, 0.0))
         with np.errstate(invalid="ignore", divide="ignore"):
             add("rmse", rmse, np.where(rmse > 0, variance_q / (4 * mse), 0.0))
             # E[y|s] = a + b·s within the group: b = 1 where scores are calibrated.
-            covariance = sums.mean((y - y.mean()) * (s - s.mean())) - (mean_y - y.mean()) * (
-                mean_s - s.mean()
-            )
+            covariance = sums.covariance()
             slope = np.where(variance_s > 0, covariance / variance_s, np.nan)
             left = np.maximum(variance_y - slope * covariance, 0.0)
             add("calibration_slope", slope, left / variance_s)
             rmse_ratio = float(rmse.max() / rmse.min()) if rmse.min() > 0 else float("nan")
-    ks, wasserstein = _distribution_gaps(s, groups)
+    ks, wasserstein = _distribution_gaps(ranks, groups)
     columns["kolmogorov_smirnov"] = ks.tolist()
     columns["wasserstein"] = wasserstein.tolist()
     gaps = Disparities(
@@ -152,38 +148,20 @@ def summarize_groups(
     return GroupTable(columns), gaps
 
 
-def _cells(s: Vector) -> tuple[NDArray[np.integer], Vector]:
-    """Each row's cell in the order of s, and the right end of every cell."""
-    n = len(s)
-    if n <= EXACT_RANK_ROWS:
-        order = np.argsort(s)
-        cell = np.empty(n, dtype=np.intp)
-        cell[order] = np.arange(n)
-        return cell, s[order]
-    edges, _, slot, _, _, high = quantile_slots(s)
-    return slot.astype(np.intp), np.append(np.repeat(edges, 2), high)
-
-
-def _distribution_gaps(s: Vector, groups: Groups) -> tuple[Vector, Vector]:
+def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
     """Kolmogorov-Smirnov and Wasserstein distance of each group from all other rows, (K,) each."""
-    k, n = groups.n_groups, len(s)
-    cell, points = _cells(s)
-    cells = len(points)
-    if groups.codes is not None:
-        flat = np.bincount(cell * k + groups.codes, groups.weight, minlength=cells * k)
-        mass = flat.reshape(cells, k).astype(float)
-    else:
-        assert groups.probabilities is not None
-        weight = np.ones(n) if groups.weight is None else groups.weight
-        mass = np.column_stack(
-            [np.bincount(cell, weight * p, minlength=cells) for p in groups.probabilities.T]
-        )
+    from ._kernels.groups import mass_by_cell
+
+    cell, points = ranks.distribution()
+    rows = make_rows(groups, None)
+    mass = np.zeros((len(points), groups.n_groups))
+    mass_by_cell(cell, rows.codes, rows.probabilities, rows.weight, mass)
     cumulative = mass.cumsum(axis=0)
     total = cumulative[-1]
     rest = cumulative.sum(axis=1, keepdims=True) - cumulative
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = np.abs(cumulative / total - rest / (total.sum() - total))
-    # Within a run of equal scores the functions jump together: only its end counts.
+    # A value between two others has no width: only the end of a run counts.
     step = np.append(np.diff(points), 1.0)
     ks = np.where((step > 0)[:, None], gap, 0.0).max(axis=0)
     wasserstein = (gap[:-1] * step[:-1, None]).sum(axis=0)

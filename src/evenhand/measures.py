@@ -116,7 +116,8 @@ def standard_error(psi: Vector, weight: Vector | None) -> float:
     if n < 2:
         return float("nan")
     if weight is None:
-        return float(psi.std(ddof=1) / math.sqrt(n))
+        centered = psi - psi.mean()
+        return math.sqrt(float(centered @ centered) / (n - 1) / n)
     centered = (psi - np.average(psi, weights=weight)) * weight
     return float(math.sqrt((centered @ centered) * n / (n - 1)) / weight.sum())
 

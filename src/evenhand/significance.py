@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from ._kernels.threads import n_threads
-from ._ranks import EXACT_RANK_ROWS, Ranks, conditional_rank
+from ._ranks import EXACT_RANK_ROWS, Ranks, conditional_rank, rank_all
 from .criteria import CRITERIA, Criterion, get_criterion
 from .sensitive import Groups
 
@@ -115,8 +115,12 @@ def exact_fairness_p_values(
     groups: Groups,
     *,
     random_state: int | np.random.Generator | None = None,
+    ranks: Mapping[str, Ranks] | None = None,
 ) -> dict[str, TestResult]:
-    """Several criteria at once, as :func:`exact_fairness_p_value`, sharing the ranks."""
+    """Several criteria at once, as :func:`exact_fairness_p_value`, sharing the ranks.
+
+    `ranks` are those of the variables, where they are known already.
+    """
     if isinstance(random_state, np.random.RandomState):
         random_state = int(random_state.randint(2**31))
     rng = np.random.default_rng(0 if random_state is None else random_state)
@@ -130,19 +134,18 @@ def exact_fairness_p_values(
         weight = None if weight is None else np.ascontiguousarray(weight[rows])
         weight = None if weight is None else weight / weight.mean()
 
-    def rank(name: str) -> Ranks:
-        values = np.ascontiguousarray(variables[name], dtype=np.float64)
-        return Ranks(values if rows is None else values[rows])
+    if ranks is None or rows is not None:
+        chosen = {name: variables[name] for name in names}
+        ranks = rank_all(chosen if rows is None else {k: v[rows] for k, v in chosen.items()})
+    known = ranks
 
     def test(criterion: Criterion) -> TestResult:
-        return _test(criterion, ranks, members, weight, streams[criterion.name])
+        return _test(criterion, known, members, weight, streams[criterion.name])
 
     # The kernels release the interpreter lock.
     parallel = groups.n_known > EXACT_RANK_ROWS and len(wanted) > 1
     with ThreadPoolExecutor(n_threads() if parallel else 1) as pool:
-        run = pool.map if parallel else map
-        ranks = dict(zip(names, run(rank, names), strict=True))
-        results = list(run(test, wanted))
+        results = list((pool.map if parallel else map)(test, wanted))
     return {criterion.name: result for criterion, result in zip(wanted, results, strict=True)}
 
 

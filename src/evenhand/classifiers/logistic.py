@@ -28,6 +28,9 @@ KAPPA = 1e-3
 # Squared Newton decrement per row under which one more step lands at machine precision.
 LAST_STEP = 1e-8
 MAX_ITER = 100
+# Rows that find a start for many more of them, and the most steps they may take.
+SAMPLE_ROWS = 50_000
+SAMPLE_STEPS = 30
 
 
 class Logistic(BasisClassifier):
@@ -85,11 +88,9 @@ class Logistic(BasisClassifier):
 
 @dataclass(frozen=True)
 class LogisticFit:
-    """Weights (K − 1, D), objective per row, −scale·its gradient (if asked for), Newton steps."""
+    """Weights (K − 1, D) and Newton steps."""
 
     weights: NDArray[np.float64]
-    objective: float
-    gradient: NDArray[np.float64] | None
     n_iter: int
 
 
@@ -100,16 +101,30 @@ def newton(
     *,
     start: NDArray[np.float64] | None = None,
     max_iter: int = MAX_ITER,
-    scale: float | None = None,
 ) -> LogisticFit:
     """Fit by Newton steps, halving a step that does not improve the objective.
 
-    The last step is followed by a light pass without a Hessian. With `scale` it also gives
-    −scale times the gradient of the objective with respect to the scores, at fixed weights; at
-    the optimum that is its total derivative (envelope theorem).
+    Many rows without a start get one from some of them.
     """
     if not kappa > 0:
         raise ValueError(f"`kappa` must be positive, got {kappa}.")
+    n = len(rows.s)
+    if start is None and n >= 2 * SAMPLE_ROWS:
+        start = _newton(_every(rows, n // SAMPLE_ROWS), basis, kappa, None, SAMPLE_STEPS)[0].weights
+    fit, converged = _newton(rows, basis, kappa, start, max_iter)
+    if not converged:
+        warnings.warn(
+            f"The logistic classifier of the group did not converge in {max_iter} Newton steps. "
+            "Hint: raise `max_iter` or `kappa`.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return fit
+
+
+def _newton(
+    rows: Rows, basis: Basis, kappa: float, start: NDArray[np.float64] | None, max_iter: int
+) -> tuple[LogisticFit, bool]:
     n = len(rows.s)
     cold = _cold_start(rows, basis)
     weights = cold if start is None else start
@@ -118,15 +133,11 @@ def newton(
         # Worse than knowing nothing: the data have moved too far for the old weights to help.
         weights = cold
         objective, score, hessian = _objective(rows, basis, weights, kappa)
-    converged = False
-    steps = 0
-    while not converged and steps < max_iter:
-        steps += 1
+    for steps in range(1, max_iter + 1):
         step = _solve(hessian, score)
         decrement = float(score.ravel() @ step.ravel()) / n
         if decrement <= LAST_STEP:
-            converged = True
-            break
+            return LogisticFit(weights + step, steps), True
         size, floor = 1.0, 1e-12 * abs(objective) + 1e-15
         while True:
             trial = _objective(rows, basis, weights + size * step, kappa)
@@ -135,24 +146,35 @@ def newton(
             size *= 0.5
         weights = weights + size * step
         objective, score, hessian = trial
-    if not converged:
-        step = _solve(hessian, score)
-        warnings.warn(
-            f"The logistic classifier of the group did not converge in {max_iter} Newton steps. "
-            "Hint: raise `max_iter` or `kappa`.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-    last = weights + step
-    size, slope, _ = _penalty(last)
+    return LogisticFit(weights + _solve(hessian, score), max_iter), False
+
+
+def _every(rows: Rows, stride: int) -> Rows:
+    """Every `stride`-th row."""
+    columns = {
+        name: np.ascontiguousarray(getattr(rows, name)[::stride])
+        for name in ("s", "y", "codes", "probabilities", "weight")
+    }
+    return rows._replace(**columns)
+
+
+def evaluate(
+    rows: Rows, basis: Basis, weights: NDArray[np.float64], kappa: float, scale: float | None = None
+) -> tuple[float, NDArray[np.float64] | None]:
+    """L = −objective per row at the optimal weights and, with a `scale`, scale·∂L/∂s.
+
+    At the optimum the derivative at fixed weights is the total one (envelope theorem).
+    """
+    n = len(rows.s)
+    size, slope, _ = _penalty(weights)
     finish = None
     if scale is not None:
         # Mean and spread move with every score: what they take is Σg and Σg·u. At the optimum
         # the sums Σrφ that give both are those of the penalty.
-        constant, along = basis.totals(basis.slopes(last), kappa * slope)
+        constant, along = basis.totals(basis.slopes(weights), kappa * slope)
         finish = (scale * float(rows.center[1]) / n, constant / n, along / n)
-    loss, _, _, gradient = kernels_for(rows).logistic_pass(rows, basis, last, False, finish)
-    return LogisticFit(last, (loss + 0.5 * kappa * size) / n, gradient, steps)
+    loss, _, _, gradient = get_kernels().logistic_pass(rows, basis, weights, False, finish)
+    return -(loss + 0.5 * kappa * size) / n, gradient
 
 
 def _objective(rows: Rows, basis: Basis, weights, kappa: float):
@@ -222,11 +244,13 @@ class LogisticTerm:
         self._weights = other._weights
 
     def value(self, rows: Rows) -> float:
-        return -newton(rows, self.basis, self.kappa, start=self._weights).objective
+        fit = newton(rows, self.basis, self.kappa, start=self._weights)
+        return evaluate(rows, self.basis, fit.weights, self.kappa)[0]
 
     def value_and_grad(self, rows: Rows, scale: float) -> tuple[float, NDArray[np.float64]]:
         """L and scale·∂L/∂s."""
-        fit = newton(rows, self.basis, self.kappa, start=self._weights, scale=scale)
+        fit = newton(rows, self.basis, self.kappa, start=self._weights)
         self._weights = fit.weights
-        assert fit.gradient is not None
-        return -fit.objective, fit.gradient
+        value, gradient = evaluate(rows, self.basis, fit.weights, self.kappa, scale)
+        assert gradient is not None
+        return value, gradient
