@@ -305,7 +305,7 @@ def test_rows_without_weight_count_for_nothing(data, estimator):
         ({"per_attribute": True}, "several attributes"),
         ({"y_true": [1.0, 2.0]}, "`y_true` must have one entry per row"),
         ({"y_pred": "text"}, "`y_pred` must be 1-D"),
-        ({"y_pred": {"a": range(3000), "b": [1.0]}}, "`y_pred` must have one entry per row: got 1"),
+        ({"y_pred": {"a": range(3000), "b": [1.0]}}, r"`y_pred\['b'\]` must have one entry per"),
     ],
 )
 def test_refusals(data, change, message):
@@ -313,6 +313,12 @@ def test_refusals(data, change, message):
     y_true, y_pred = arguments.pop("y_true"), arguments.pop("y_pred")
     with pytest.raises(ValueError, match=message):
         eh.audit(y_true, y_pred, **arguments)
+
+
+def test_a_proxy_is_one_attribute(data):
+    proxy = eh.Proxy(np.eye(2)[data.a], ["x", "y"])
+    with pytest.raises(ValueError, match="several attributes"):
+        eh.audit(data.y, data.s, sensitive_features=proxy, per_attribute=True)
 
 
 def test_several_models_with_several_attributes_are_refused(data):

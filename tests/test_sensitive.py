@@ -273,6 +273,13 @@ def test_proxy_class_without_mass_is_left_out():
     assert groups.probabilities.shape == (3, 2)
 
 
+def test_proxy_is_an_array_of_its_probabilities():
+    table = np.array([[0.2, 0.8], [1.0, 0.0]])
+    found = np.asarray(Proxy(table))
+    np.testing.assert_array_equal(found, table)
+    assert np.asarray(Proxy(table), dtype=np.float32).dtype == np.float32
+
+
 def test_proxy_is_indexed_copied_and_pickled():
     proxy = Proxy([[0.5, 0.5], [0.2, 0.8], [1.0, 0.0]], ["a", "b"])
     assert len(proxy) == 3
@@ -308,6 +315,8 @@ def test_proxy_refusals(make, message):
         ("sex", 3, r"must be 1-D .* or 2-D .*, got shape \(\)"),
         (np.zeros((2, 2, 2)), 2, r"got shape \(2, 2, 2\)"),
         ([0, 1], 3, "must have one entry per row: got 2 for 3 rows"),
+        ({"a": np.zeros((3, 2)), "b": [0, 1, 0]}, 3, r"\(column 'a'\) must be 1-D.* got 2 columns"),
+        ({"a": Proxy([[0.5, 0.5]] * 3)}, 3, r"\(column 'a'\) must be 1-D.*Proxy must stand alone"),
         (pd.DataFrame([[0, 1]] * 3, columns=["q", "q"]), 3, "distinct column names.*'q' 2 times"),
         (Proxy([[0.5, 0.5]]), 3, "must have one entry per row: got 1 for 3 rows"),
         ({"a": [0, 1, 0], "b": [0, 1]}, 3, "got 2 for 3 rows"),

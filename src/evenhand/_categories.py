@@ -27,7 +27,7 @@ def split_columns(values: Any) -> list[tuple[str | None, Any]]:
         if isinstance(values, pa.Array):
             values = pa.chunked_array([values])
     if isinstance(values, dict):
-        return [(str(key), split_columns(column)[0][1]) for key, column in values.items()]
+        return [(str(key), _single(str(key), column)) for key, column in values.items()]
     native = read_native(values, "sensitive_features")
     if isinstance(native, nw.DataFrame):
         return [*frame_columns(native)]
@@ -51,6 +51,17 @@ def split_columns(values: Any) -> list[tuple[str | None, Any]]:
         f"`sensitive_features` must be 1-D (one label per row) or 2-D (one column per "
         f"attribute), got shape {array.shape}."
     )
+
+
+def _single(name: str, values: Any) -> Any:
+    columns = split_columns(values)
+    if len(columns) != 1:
+        raise ValueError(
+            f"`sensitive_features` (column {name!r}) must be 1-D, one label per row, got "
+            f"{len(columns)} columns. Hint: give each attribute a name of its own; a Proxy must "
+            "stand alone."
+        )
+    return columns[0][1]
 
 
 def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:

@@ -256,7 +256,7 @@ def audit(
     scores: dict[str, Vector] = {}
     n: int | None = None
     for name, column in models.items():
-        scores[name] = check_column(column, "y_pred", n)
+        scores[name] = check_column(column, f"y_pred[{name!r}]" if name else "y_pred", n)
         n = len(scores[name])
     assert n is not None
     y = None if y_true is None else check_column(y_true, "y_true", n)

@@ -228,6 +228,10 @@ class Proxy:
     def shape(self) -> tuple[int, int]:
         return self._table.shape
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        # Without this NumPy would take `__getitem__` for a sequence of proxies without end.
+        return np.array(self._table, dtype=dtype)
+
     def _find(self) -> tuple[NDArray[np.float64], tuple[Any, ...]]:
         return self._table, self._labels
 
