@@ -33,12 +33,16 @@ class RowLosses:
     terms : float
         Effective number of fitted parameters, whose noise adds terms/(2n²) to the variance; 0
         where that does not apply.
+    between : float
+        Variance, in nats², of the estimates by the different bases that this one averages; 0 where
+        there is one basis.
     """
 
     value: NDArray[np.float64]
     influence: NDArray[np.float64]
     chosen: str
     terms: float = 0.0
+    between: float = 0.0
 
 
 @runtime_checkable

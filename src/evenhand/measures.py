@@ -69,7 +69,8 @@ def measure(
 
     With ψ the influence of each row on v, the variance is Σω²ψ²/(Σω)². Where the criterion nearly
     holds, ψ vanishes and what is left is the noise of the p parameters that the joint classifier
-    fits beyond the other, with variance p/(2n²) in nats.
+    fits beyond the other, with variance p/(2n²) in nats. Where an estimator averages several bases,
+    the variance between what they say is added.
     """
     groups = entropies.groups
     value, nats = entropies.normalized(criterion), entropies.nats(criterion)
@@ -86,7 +87,8 @@ def measure(
             spread = _bootstrap_error(psi, groups.weight, n_boot, random_state)
         else:
             spread = standard_error(psi, groups.weight)
-        stderr = math.hypot(spread, noise)
+        between = math.sqrt(entropies.rows[criterion.joint].between) / given
+        stderr = math.hypot(spread, noise, between)
     interval = _interval(value, stderr, float(ndtri(0.5 + confidence_level / 2)))
     chosen = entropies.rows[criterion.joint].chosen
     return Measure(

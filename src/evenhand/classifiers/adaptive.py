@@ -15,7 +15,7 @@ sort grows with n.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +26,10 @@ from .._kernels.threads import one_blas_thread
 from ..criteria import Condition
 from ..estimation import RowLosses
 from ..sensitive import Groups
-from ._cells import Cells, Levels, cut, gather_one, gather_two, merge_copies, rescore, sums
+from ._cells import Cells, Levels, cut, gather_one, gather_two, merge_copies, sums
+from ._designs import Design, designs, trim
 from ._multinomial import fit
-from ._spline_basis import N_SPLINES, cubic, product_terms, smooth, splines
+from ._spline_basis import smooth
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -46,22 +47,9 @@ _PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0)
 # Ridges on the terms that smoothing leaves free. The weak one keeps separated groups finite; the
 # others shrink a quadratic where there is little to see.
 _RIDGE, _SHRINKAGES = 0.05, (4.0, 16.0)
-_MAX_PARAMETERS = 420
 # Share of the leave-one-out loss in the estimate. One half would do for a single fit; the weights
 # of the rungs were found on the same rows, and that makes both losses a little low.
 _OUTSIDE = 0.6
-_LARGE_ROWS = 5000
-_WORDS = {"s": "score", "y": "target"}
-
-
-@dataclass(frozen=True)
-class _Design:
-    """Columns of one basis; `roughness` is zero for the terms that are not smoothed."""
-
-    name: str
-    columns: Array
-    roughness: Array
-    degree: Index
 
 
 @dataclass(frozen=True)
@@ -81,12 +69,17 @@ class _Rung:
 
 @dataclass(frozen=True)
 class _Estimate:
-    """Pooled losses by entry and the entry of each row; what was chosen, and its own score."""
+    """Pooled losses by entry and the entry of each row; means of its own rungs; what was chosen.
+
+    `between` is the variance of the estimates of the rungs around the mean they are averaged to.
+    """
 
     inside: Array
     outside: Array
     row_entry: Index
-    score: float
+    mean: float
+    mean_outside: float
+    between: float
     chosen: str
     terms: float
     prior_bias: float
@@ -156,7 +149,7 @@ class Adaptive:
                 found = self._two(condition, levels, single, weight, groups)
             rows = found.rows()
             rows = rows if merged is None else rows[place]
-            out[condition] = RowLosses(rows, rows, found.chosen, found.terms)
+            out[condition] = RowLosses(rows, rows, found.chosen, found.terms, found.between)
         return out
 
     def _one(self, name: str, level: Levels, weight: Array, groups: Groups) -> _Estimate:
@@ -196,7 +189,7 @@ class Adaptive:
         alone = [single[name] for name in names]
 
         def weigh() -> Array:
-            losses = [cells.mean(rung.outside) for rung in rungs] + [e.score for e in alone]
+            losses = [cells.mean(rung.outside) for rung in rungs] + [e.mean_outside for e in alone]
             return self._weigh(losses, groups.n_effective)
 
         share = weigh()
@@ -217,8 +210,8 @@ class Adaptive:
     def _climb(self, cells: Cells, names: Condition, effective: float) -> list[_Rung]:
         """Fit the rungs, up each basis for as long as the leave-one-out loss does not rise."""
         slack = self.temperature / effective
-        makers = _designs(cells, names)
-        design = _trim(makers[0](), cells.counts.shape[1])
+        makers = designs(cells, names)
+        design = trim(makers[0](), cells.counts.shape[1])
         rungs = [_fit_rung(cells, design, 0, top, 0.0, _RIDGE, None) for top in (0, 1, 2)]
         theta = rungs[2].theta
         for ridge in _SHRINKAGES:
@@ -233,7 +226,7 @@ class Adaptive:
         start = 0
         for number, make in enumerate(makers):
             if number:
-                design, theta = _trim(make(), cells.counts.shape[1]), None
+                design, theta = trim(make(), cells.counts.shape[1]), None
             tried: dict[int, float] = {}
             low = high = start
             step = start
@@ -291,12 +284,17 @@ def _combine(
         words = f"{rungs[top].name}, {rungs[top].terms:.0f} terms"
     used = np.flatnonzero(share[: len(rungs)])
     own = float(share[used].sum())
-    parts, score = [], np.inf
+    parts, mean, mean_outside = [], np.inf, np.inf
     if own > 0:
         inside = _pool([rungs[j].inside for j in used], share[used] / own)
         outside = _pool([rungs[j].outside for j in used], share[used] / own)
         parts.append((inside, outside, cells.row_entry, own))
-        score = cells.mean(outside)
+        mean_outside = cells.mean(outside)
+        mean = _blend(cells.mean(inside), mean_outside)
+    values = [_blend(cells.mean(rungs[j].inside), cells.mean(rungs[j].outside)) for j in used]
+    values += [estimate.mean for estimate in alone]
+    weights = np.append(share[used], share[len(rungs) :])
+    between = float(weights @ np.square(np.array(values) - weights @ values))
     for estimate, w in zip(alone, share[len(rungs) :], strict=True):
         if w > 0:
             parts.append((estimate.inside, estimate.outside, estimate.row_entry, float(w)))
@@ -309,87 +307,12 @@ def _combine(
         inside = merge([part[0][part[2]] for part in parts], weight)
         outside = merge([part[1][part[2]] for part in parts], weight)
         row_entry = np.arange(len(row_entry))
-    return _Estimate(inside, outside, row_entry, score, words, terms, bias)
-
-
-# Bases ------------------------------------------------------------------------------------------
-
-
-def _designs(cells: Cells, names: Condition) -> list[Callable[[], _Design]]:
-    words = [_WORDS.get(name, name) for name in names]
-    if len(names) == 1:
-        (u,), (atom,) = cells.coordinates, cells.atoms
-        degree = np.arange(N_SPLINES)
-        name = f"splines of {words[0]}"
-        return [lambda: _assemble(name, splines(u), cubic(degree), degree, [(atom, None)])]
-    s, y = cells.coordinates
-    weight = cells.counts.sum(axis=1)
-
-    def build(name: str, first: Array, second: Array, beside: tuple[Array, Array]) -> _Design:
-        from .._kernels.splines import products
-
-        left, right, degree, roughness = product_terms(bool(weight.sum() > _LARGE_ROWS))
-        columns = products(splines(first), splines(second), left, right)
-        atoms = [(a, b) for a, b in zip(cells.atoms, beside, strict=True)]
-        return _assemble(name, columns, roughness, degree, atoms)
-
-    def axes() -> _Design:
-        return build(f"splines of {words[0]} and {words[1]}", s, y, (y, s))
-
-    def residual_of_first() -> _Design:
-        e = rescore(s - smooth(y, s, weight), weight)
-        return build(f"splines of {words[1]} and residual {words[0]}", y, e, (y, e))
-
-    def residual_of_second() -> _Design:
-        e = rescore(y - smooth(s, y, weight), weight)
-        return build(f"splines of {words[0]} and residual {words[1]}", s, e, (e, s))
-
-    if cells.counts.shape[1] > 6:
-        return [axes, residual_of_first]
-    return [axes, residual_of_first, residual_of_second]
-
-
-def _assemble(
-    name: str,
-    columns: Array,
-    roughness: Array,
-    degree: Index,
-    atoms: Sequence[tuple[Index, Array | None]],
-) -> _Design:
-    """Add the terms of point masses: each its own level, and its own slope along the other."""
-    extra, rough = [], []
-    for atom, beside in atoms:
-        count = int(atom.max(initial=-1)) + 1
-        lift = 0.1 if count > 3 else 0.01
-        ones = np.ones((len(atom), 1))
-        smooth = ones if beside is None else splines(beside)[:, : 5 if count <= 3 else 2]
-        for j in range(count):
-            extra.append((atom == j)[:, None] * smooth)
-            rough.append(lift + cubic(np.arange(smooth.shape[1])))
-    if extra:
-        columns = np.concatenate([columns, *extra], axis=1)
-        roughness = np.concatenate([roughness, *rough])
-        degree = np.concatenate([degree, np.full(len(roughness) - len(degree), 3)])
-    return _Design(name, columns, roughness, degree)
-
-
-def _trim(design: _Design, n_groups: int) -> _Design:
-    """Keep the smoothest columns where many groups would make the Newton system large."""
-    room = max(3, _MAX_PARAMETERS // (n_groups - 1))
-    if len(design.roughness) <= room:
-        return design
-    order = np.lexsort((design.degree, design.roughness))[:room]
-    order.sort()
-    columns = np.ascontiguousarray(design.columns[:, order])
-    return _Design(design.name, columns, design.roughness[order], design.degree[order])
-
-
-# Rungs ------------------------------------------------------------------------------------------
+    return _Estimate(inside, outside, row_entry, mean, mean_outside, between, words, terms, bias)
 
 
 def _fit_rung(
     cells: Cells,
-    design: _Design,
+    design: Design,
     number: int,
     top: int,
     penalty: float,
@@ -411,8 +334,8 @@ def _fit_rung(
 
 def _refit(cells: Cells, names: Condition, rungs: list[_Rung]) -> list[_Rung]:
     """The same rungs on other cells."""
-    makers = _designs(cells, names)
-    built: dict[int, _Design] = {}
+    makers = designs(cells, names)
+    built: dict[int, Design] = {}
     tables = {table.name: table for table in _table(cells)}
     out = []
     for rung in rungs:
@@ -421,7 +344,7 @@ def _refit(cells: Cells, names: Condition, rungs: list[_Rung]) -> list[_Rung]:
                 out.append(tables[rung.name])
             continue
         if rung.design not in built:
-            built[rung.design] = _trim(makers[rung.design](), cells.counts.shape[1])
+            built[rung.design] = trim(makers[rung.design](), cells.counts.shape[1])
         args = rung.design, rung.top, rung.penalty, rung.ridge, rung.theta
         out.append(_fit_rung(cells, built[rung.design], *args))
     return out

@@ -1,0 +1,102 @@
+"""The bases of the adaptive estimator: splines of the scores of cells, in several coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..criteria import Condition
+from ._cells import Cells, rescore
+from ._spline_basis import N_SPLINES, cubic, product_terms, smooth, splines
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+# Most parameters of one fit, over all groups.
+_MAX_PARAMETERS = 420
+# Rows beyond which products of higher degree are worth their time.
+_LARGE_ROWS = 5000
+_WORDS = {"s": "score", "y": "target"}
+
+
+@dataclass(frozen=True)
+class Design:
+    """Columns of one basis; `roughness` is zero for the terms that are not smoothed."""
+
+    name: str
+    columns: Array
+    roughness: Array
+    degree: Index
+
+
+def designs(cells: Cells, names: Condition) -> list[Callable[[], Design]]:
+    """The bases for one or two variables, each made when it is called for."""
+    words = [_WORDS.get(name, name) for name in names]
+    if len(names) == 1:
+        (u,), (atom,) = cells.coordinates, cells.atoms
+        degree = np.arange(N_SPLINES)
+        name = f"splines of {words[0]}"
+        return [lambda: _assemble(name, splines(u), cubic(degree), degree, [(atom, None)])]
+    s, y = cells.coordinates
+    weight = cells.counts.sum(axis=1)
+
+    def build(name: str, first: Array, second: Array, beside: tuple[Array, Array]) -> Design:
+        from .._kernels.splines import products
+
+        left, right, degree, roughness = product_terms(bool(weight.sum() > _LARGE_ROWS))
+        columns = products(splines(first), splines(second), left, right)
+        atoms = [(a, b) for a, b in zip(cells.atoms, beside, strict=True)]
+        return _assemble(name, columns, roughness, degree, atoms)
+
+    def axes() -> Design:
+        return build(f"splines of {words[0]} and {words[1]}", s, y, (y, s))
+
+    def residual_of_first() -> Design:
+        e = rescore(s - smooth(y, s, weight), weight)
+        return build(f"splines of {words[1]} and residual {words[0]}", y, e, (y, e))
+
+    def residual_of_second() -> Design:
+        e = rescore(y - smooth(s, y, weight), weight)
+        return build(f"splines of {words[0]} and residual {words[1]}", s, e, (e, s))
+
+    if cells.counts.shape[1] > 6:
+        return [axes, residual_of_first]
+    return [axes, residual_of_first, residual_of_second]
+
+
+def _assemble(
+    name: str,
+    columns: Array,
+    roughness: Array,
+    degree: Index,
+    atoms: Sequence[tuple[Index, Array | None]],
+) -> Design:
+    """Add the terms of point masses: each its own level, and its own slope along the other."""
+    extra, rough = [], []
+    for atom, beside in atoms:
+        count = int(atom.max(initial=-1)) + 1
+        lift = 0.1 if count > 3 else 0.01
+        ones = np.ones((len(atom), 1))
+        smooth = ones if beside is None else splines(beside)[:, : 5 if count <= 3 else 2]
+        for j in range(count):
+            extra.append((atom == j)[:, None] * smooth)
+            rough.append(lift + cubic(np.arange(smooth.shape[1])))
+    if extra:
+        columns = np.concatenate([columns, *extra], axis=1)
+        roughness = np.concatenate([roughness, *rough])
+        degree = np.concatenate([degree, np.full(len(roughness) - len(degree), 3)])
+    return Design(name, columns, roughness, degree)
+
+
+def trim(design: Design, n_groups: int) -> Design:
+    """Keep the smoothest columns where many groups would make the Newton system large."""
+    room = max(3, _MAX_PARAMETERS // (n_groups - 1))
+    if len(design.roughness) <= room:
+        return design
+    order = np.lexsort((design.degree, design.roughness))[:room]
+    order.sort()
+    columns = np.ascontiguousarray(design.columns[:, order])
+    return Design(design.name, columns, design.roughness[order], design.degree[order])
