@@ -29,9 +29,9 @@ PILOT_TOL = 1e-4
 STARTS = ("auto", "ridge", "shrunk")
 # Share of the ridge solution that a shrunk start keeps.
 SHRUNK = 0.2
-# Along a path: R² and the criterion move by 1e-4, or by a twentieth of their sampling error.
-PATH_TOL = 3e-4
-PATH_NOISE = 0.05
+# Along a path: R² and the criterion move by some 1e-4, or by a tenth of their sampling error.
+PATH_TOL = 5e-4
+PATH_NOISE = 0.1
 
 
 @dataclass(frozen=True)

@@ -215,7 +215,8 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
 
         def fit(fairness_weight: float) -> FairRidge:
             # A shallow copy shares what `_start` set and nothing that `_finish` sets.
-            point = copy(model).set_params(fairness_weight=fairness_weight, tol=tol)
+            point = copy(model)
+            point.fairness_weight, point.tol = fairness_weight, tol
             return point._finish(prepared, on_path=True)
 
         return fit
