@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,10 +14,12 @@ from scipy.special import ndtri
 from evenhand.classifiers._cells import cut, gather_two, merge_copies, rescore
 from evenhand.classifiers._multinomial import fit
 from evenhand.classifiers._spline_basis import smooth, spline_table
-from evenhand.classifiers.adaptive import Adaptive
-from evenhand.criteria import BOTH, SCORE, TARGET
+from evenhand.classifiers.adaptive import Adaptive, _pool
+from evenhand.criteria import BOTH, CRITERIA, SCORE, TARGET
 from evenhand.datasets.synthetic import null_scenario, random_scenario
 from evenhand.estimation import EntropyEstimator
+from evenhand.information import estimate_entropies
+from evenhand.measures import measure
 from evenhand.sensitive import GroupWarning, Proxy, resolve_groups
 
 ALL = (SCORE, TARGET, BOTH)
@@ -259,6 +262,37 @@ def test_certain_probabilities_are_labels(n):
     soft = entropies(s, y, Proxy(np.column_stack([1.0 - a, a]), [0, 1]))
     # On the grid the memberships of a cell are averaged, and only their spread is kept.
     np.testing.assert_allclose(soft, hard, atol=1e-9 if n == 1000 else 2e-4)
+
+
+def test_certain_probabilities_are_labels_in_a_table():
+    rng = np.random.default_rng(3)
+    n = 20_000
+    s, y = rng.integers(0, 18, n).astype(float), rng.integers(0, 18, n).astype(float)
+    a = (rng.random(n) < 0.2 + 0.6 * rng.random((18, 18))[s.astype(int), y.astype(int)]).astype(int)
+    soft = entropies(s, y, Proxy(np.column_stack([1.0 - a, a]), [0, 1]))
+    # Leaving out an average row instead of one row would make 324 cells 0.008 too low.
+    np.testing.assert_allclose(soft, entropies(s, y, a), atol=2e-4)
+
+
+def test_pooling_averages_probabilities():
+    first, second = np.array([0.1, 2.0, 800.0]), np.array([0.3, 0.5, 900.0])
+    found = _pool([first, second], np.array([0.25, 0.75]))
+    expected = -np.log(0.25 * np.exp(-first[:2]) + 0.75 * np.exp(-second[:2]))
+    np.testing.assert_allclose(found[:2], expected)
+    assert found[2] == pytest.approx(800.0 - np.log(0.25))
+
+
+def test_bases_that_disagree_widen_the_interval():
+    s, y, a, _ = sample("bimodal", 500, 1)
+    groups = resolve_groups(a, n_rows=500)
+    found = estimate_entropies(CRITERIA.values(), y, s, groups, Adaptive())
+    joint = found.rows[BOTH]
+    assert joint.between > 0
+    alike = replace(found, rows={**found.rows, BOTH: replace(joint, between=0.0)})
+    separation = CRITERIA["separation"]
+    wide = measure(separation, found, 0.95, float("nan"), "auto").stderr
+    narrow = measure(separation, alike, 0.95, float("nan"), "auto").stderr
+    assert wide**2 - narrow**2 == pytest.approx(joint.between / found.mean[TARGET] ** 2)
 
 
 def test_zero_weights_leave_rows_out():

@@ -39,8 +39,9 @@ Index = NDArray[np.intp]
 # standard deviation: 3e-6 at B = 128 and g = 3, far below the sampling error of 16,000 rows.
 _COARSE_ROWS, _COARSE_BINS = 4096, 64
 _FINE_ROWS, _FINE_BINS = 16384, 128
-# A column in which the penalty outweighs the data, at most ¼ a row, by ten to one is left out.
-_NEGLIGIBLE = 2.5
+# A column in which the penalty outweighs the data, at most ¼ a row, by ten to one is left out. The
+# last digits keep a tie from being decided by rounding.
+_NEGLIGIBLE = 2.5 * (1.0 + 1e-9)
 # Rougher fits than the last are so far from quadratic in a row's weight that one Newton step no
 # longer tells what leaving it out does.
 _PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0)
@@ -364,14 +365,25 @@ def _table(cells: Cells) -> list[_Rung]:
     counts = np.stack([sums(code, column, size) for column in cells.counts.T], axis=1)
     share = counts.sum(axis=0) / counts.sum()
     own = code[cells.cell]
+    memberships: list[tuple[Array | float, Array]] = [(1.0, cells.target)]
+    if cells.spread.any():
+        far = cells.spread[:, None]
+        memberships = [
+            (part, (1.0 - far) * cells.target + far * corner)
+            for part, corner in zip(cells.target.T, np.eye(k), strict=True)
+        ]
     rungs = []
     for prior in (0.5, 4.0, 32.0):
         here = counts[own] + prior * (0.5 * share + 0.5 / k)
-        left = np.maximum(here - cells.single[:, None] * cells.target, 1e-12)
-        inside, outside = (
-            -(cells.target * np.log(m / m.sum(axis=1, keepdims=True))).sum(axis=1)
-            for m in (here, left)
-        )
+        inside = _table_loss(here, cells.target)
+        outside = np.zeros_like(inside)
+        for part, member in memberships:
+            left = np.maximum(here - cells.single[:, None] * member, 1e-12)
+            outside += part * _table_loss(left, member)
         name = f"table of {size} cells, prior weight {prior:g}"
         rungs.append(_Rung(name, inside, outside, float(size)))
     return rungs
+
+
+def _table_loss(mass: Array, member: Array) -> Array:
+    return -(member * np.log(mass / mass.sum(axis=1, keepdims=True))).sum(axis=1)
