@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import PolynomialFeatures
 
+import evenhand as eh
 from evenhand import Logistic
 from evenhand._kernels import make_rows, with_score
 from evenhand.basis import get_basis
@@ -254,3 +255,18 @@ def test_attributes_and_description(case):
     assert 1 <= model.n_iter_ <= 12
     rows = model.row_losses({"s": data.s, "y": data.y}, [("s", "y")], data.groups)
     assert rows[("s", "y")].chosen == "linear Logistic, 3 terms"
+
+
+@pytest.mark.filterwarnings("ignore:FairRidge stopped")
+def test_warm_starts_never_end_worse_than_cold_ones():
+    """Forty groups given to the model: probabilities of 0 and 1, where Newton steps overshoot."""
+    rng = np.random.default_rng(0)
+    a = np.arange(800) % 40
+    X = rng.normal(size=(800, 4)) + 0.5 * a[:, None]
+    y = X.sum(axis=1) + rng.normal(size=800)
+    model = eh.FairRidge("separation", 5.0, group_features="attribute", max_iter=6)
+    model.fit(X, y, sensitive_features=a)
+    bound = eh.FairnessRegularizer("separation").bind(y, sensitive_features=a)
+    value = bound.value(model.predict(X, sensitive_features=a))
+    assert 0 < value < 1
+    assert model.unfairness_ == pytest.approx(value, rel=1e-6)

@@ -28,6 +28,8 @@ KAPPA = 1e-3
 # Squared Newton decrement per row under which one more step lands at machine precision.
 LAST_STEP = 1e-8
 MAX_ITER = 100
+# Of a Newton step: below it another direction is tried rather than a shorter step.
+SMALLEST_SHARE = 1e-2
 # Rows that find a start for many more of them, and the most steps they may take.
 SAMPLE_ROWS = 50_000
 SAMPLE_STEPS = 30
@@ -133,20 +135,29 @@ def _newton(
         # Worse than knowing nothing: the data have moved too far for the old weights to help.
         weights = cold
         objective, score, hessian = _objective(rows, basis, weights, kappa)
+    # A share of the Hessian's mean diagonal that is added to it where full steps lead nowhere:
+    # probabilities of 0 and 1 flatten the objective, and a Newton step goes far beyond.
+    damping = 0.0
     for steps in range(1, max_iter + 1):
-        step = _solve(hessian, score)
+        step = _solve(hessian, score, damping)
         decrement = float(score.ravel() @ step.ravel()) / n
-        if decrement <= LAST_STEP:
-            return LogisticFit(weights + step, steps), True
+        if damping == 0.0 and decrement <= LAST_STEP:
+            # Below zero only by rounding, and then there is nothing to gain by the step.
+            return LogisticFit(weights + step if decrement > 0 else weights, steps), True
         size, floor = 1.0, 1e-12 * abs(objective) + 1e-15
-        while True:
-            trial = _objective(rows, basis, weights + size * step, kappa)
-            if trial[0] <= objective + floor or size < 1e-8:
-                break
+        trial = _objective(rows, basis, weights + step, kappa)
+        while not trial[0] <= objective + floor and size > SMALLEST_SHARE:
             size *= 0.5
-        weights = weights + size * step
-        objective, score, hessian = trial
-    return LogisticFit(weights + _solve(hessian, score), max_iter), False
+            trial = _objective(rows, basis, weights + size * step, kappa)
+        if trial[0] <= objective + floor:
+            weights = weights + size * step
+            objective, score, hessian = trial
+            damping = 0.01 * damping if damping > 1e-10 else 0.0
+        elif damping > 1e4:  # no way down that rounding lets us see
+            return LogisticFit(weights, steps), True
+        else:
+            damping = max(100.0 * damping, 1e-10)
+    return LogisticFit(weights, max_iter), False
 
 
 def _every(rows: Rows, stride: int) -> Rows:
@@ -206,14 +217,19 @@ def _penalty_forms(free: int, terms: int):
     return center, mask, np.kron(center, np.diag(mask))
 
 
-def _solve(hessian, score):
-    ridge = 1e-14 * np.trace(hessian) / len(hessian)
-    # LAPACK itself: the checks of SciPy's wrappers take longer than solving six equations.
-    _, step, failed = dposv(hessian + ridge * np.eye(len(hessian)), score.ravel(), overwrite_a=True)
-    if failed:
-        # Probabilities of 0 and 1 flatten the objective beyond rounding.
-        step = np.linalg.lstsq(hessian, score.ravel(), rcond=1e-13)[0]
-    return step.reshape(score.shape)
+def _solve(hessian, score, damping: float = 0.0):
+    """A direction of descent, whatever rounding makes of the Hessian."""
+    mean = np.trace(hessian) / len(hessian)
+    ridge = (1e-14 + damping) * mean
+    for _ in range(7):
+        # LAPACK itself: SciPy's wrappers check for longer than six equations take to solve.
+        shifted = hessian + ridge * np.eye(len(hessian))
+        _, step, failed = dposv(shifted, score.ravel(), overwrite_a=True)
+        if not failed:
+            return step.reshape(score.shape)
+        # Least squares instead of a larger ridge can point uphill here, and far.
+        ridge *= 100.0
+    return np.zeros_like(score)
 
 
 def _cold_start(rows: Rows, basis: Basis) -> NDArray[np.float64]:
