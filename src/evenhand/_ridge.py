@@ -7,6 +7,7 @@ only the fairness term is left for the optimizer to learn.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +30,15 @@ PILOT_TOL = 1e-4
 STARTS = ("auto", "ridge", "shrunk")
 # Share of the ridge solution that a shrunk start keeps.
 SHRUNK = 0.2
-# Along a path: R² and the criterion move by some 1e-4, or by a tenth of their sampling error.
-PATH_TOL = 5e-4
+# Along a path R² and the criterion may move by a tenth of their sampling error, within limits.
 PATH_NOISE = 0.1
+PATH_TOL = (5e-4, 2.4e-3)
+
+
+def path_tolerance(tol: float, n_rows: int) -> float:
+    """How exactly the points of a path are solved, given what was asked for single fits."""
+    low, high = PATH_TOL
+    return max(tol, min(max(PATH_NOISE / n_rows**0.5, low), high))
 
 
 @dataclass(frozen=True)
@@ -180,7 +187,8 @@ class Prepared:
         """Ĩ of the ridge solution."""
         assert self.bound is not None
         if 0.0 not in self.solved:
-            value = self.bound.value(self.problem.design.forward(self.problem.theta))
+            with self.problem.design.blas():
+                value = self.bound.value(self.problem.design.forward(self.problem.theta))
             self.solved[0.0] = (self.problem.origin, value)
         return self.solved[0.0][1]
 
@@ -203,9 +211,10 @@ class Prepared:
         if self.memories:
             nearest = min(self.memories, key=lambda w: abs(np.log(w / fairness_weight)))
             memory = self.memories[nearest].rescaled(fairness_weight / nearest)
-        if start is None:
-            start = self._first(fairness_weight, memory)
-        found = solve(self.problem, self.bound, fairness_weight, max_iter, tol, start, memory)
+        with self.problem.design.blas():
+            if start is None:
+                start = self._first(fairness_weight, memory)
+            found = solve(self.problem, self.bound, fairness_weight, max_iter, tol, start, memory)
         self.memories[fairness_weight] = memory
         value = (found.objective - float(found.v @ found.v)) / fairness_weight
         self.solved[fairness_weight] = (found.v, value)
@@ -260,12 +269,11 @@ class Prepared:
 
     def _polynomial(self, fairness_weight: float, nodes: list[float]) -> tuple[Vector, float]:
         # Of the variables tried, this one makes the path most like a polynomial of low degree.
-        root = np.sqrt([fairness_weight, *nodes])
-        target, *t = root / (1.0 + root)
-        v, value = self.problem.origin, 0.0
-        for j, weight in enumerate(nodes):
-            factors = [(target - other) / (t[j] - other) for i, other in enumerate(t) if i != j]
-            share = float(np.prod(factors))
-            v = v + share * self.solved[weight][0]
-            value += share * self.solved[weight][1]
-        return v, value
+        target, *t = [sqrt(w) / (1.0 + sqrt(w)) for w in (fairness_weight, *nodes)]
+        shares = [
+            prod((target - b) / (a - b) for i, b in enumerate(t) if i != j) for j, a in enumerate(t)
+        ]
+        v = np.dot(shares, [self.solved[weight][0] for weight in nodes])
+        return v, sum(
+            share * self.solved[weight][1] for share, weight in zip(shares, nodes, strict=True)
+        )

@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._design import Design
-from ._ridge import PATH_NOISE, PATH_TOL, STARTS, Prepared, Problem, prepare
+from ._ridge import STARTS, Prepared, Problem, path_tolerance, prepare
 from ._scoring import ScoresWithGroups
 from .group_features import GroupFeatures, check_kind
 from .regularizer import FairnessRegularizer
@@ -190,8 +190,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         self.n_iter_, self.n_evaluations_ = 1, 0
         self.unfairness_ = float("nan")
         if prepared.bound is not None:
-            with problem.design.blas():
-                theta = self._fit_fair(prepared, on_path)
+            theta = self._fit_fair(prepared, on_path)
         X = problem.design.X
         d = X.shape[1]
         self.coef_ = theta[:d].astype(X.dtype, copy=False)
@@ -211,7 +210,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         """
         model = clone(self)
         prepared = model._start(X, y, sensitive_features, sample_weight)
-        tol = max(self.tol, PATH_TOL, PATH_NOISE / np.sqrt(prepared.problem.design.n))
+        tol = path_tolerance(self.tol, prepared.problem.design.n)
 
         def fit(fairness_weight: float) -> FairRidge:
             # A shallow copy shares what `_start` set and nothing that `_finish` sets.
