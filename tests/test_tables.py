@@ -1,5 +1,7 @@
 """Columns become a frame of the backend asked for, or of one that is installed."""
 
+import sys
+
 import pandas as pd
 import polars as pl
 import pytest
@@ -24,3 +26,9 @@ def test_no_backend_installed(monkeypatch):
     monkeypatch.setattr(tables, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match="to_dict"):
         tables.to_frame({"a": [1]})
+
+
+def test_backend_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ModuleNotFoundError, match=r"`backend` must be an installed.*pip install p"):
+        tables.to_frame({"a": [1]}, "polars")

@@ -27,6 +27,10 @@ def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None) -
             )
     if backend not in BACKENDS:
         raise ValueError(f"`backend` must be one of {', '.join(BACKENDS)}, got {backend!r}.")
+    if not find_spec(backend):
+        raise ModuleNotFoundError(
+            f"`backend` must be an installed library, got {backend!r}. Hint: pip install {backend}."
+        )
     import narwhals.stable.v2 as nw
 
     data = {name: list(values) for name, values in columns.items()}

@@ -160,3 +160,9 @@ def test_null_posteriors_do_not_move_with_the_variable_under_test(criterion):
 def test_bad_parameters_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_repr_is_short():
+    assert (
+        repr(make_bivariate_normal(5, random_state=0)) == "<SyntheticData bivariate_normal: 5 rows>"
+    )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-_BACKENDS = ("pandas", "polars", "pyarrow")
+from ..tables import to_frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,27 +48,18 @@ class Dataset:
         n, p = self.X.shape
         return f"<Dataset {self.target_name}: {n} rows, {p} features; {groups}>"
 
-    def frame(self, backend: str = "pandas") -> Any:
+    def to_frame(self, backend: str | None = None) -> Any:
         """Features, target and group as one data frame.
 
         Parameters
         ----------
-        backend : {"pandas", "polars", "pyarrow"}
-            The library of the frame, which must be installed.
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The first of these that is installed when left out.
         """
-        if backend not in _BACKENDS:
-            raise ValueError(f"`backend` must be one of {', '.join(_BACKENDS)}, got {backend!r}.")
-        try:
-            import_module(backend)
-        except ImportError as error:
-            raise ModuleNotFoundError(
-                f"`backend` must be an installed library, got {backend!r}. Hint: install it, or "
-                "use X, y and sensitive, which are NumPy arrays."
-            ) from error
         columns: dict[str, Any] = dict(zip(self.feature_names, self.X.T, strict=True))
         columns[self.target_name] = self.y
         columns[self.sensitive_name] = self.sensitive.tolist()
-        return nw.from_dict(columns, backend=backend).to_native()  # type: ignore[arg-type]
+        return to_frame(columns, backend)
 
 
 def one_hot(

@@ -41,6 +41,9 @@ class SyntheticData(NamedTuple):
     def truth(self) -> Truth:
         return self.scenario.truth
 
+    def __repr__(self) -> str:
+        return f"<SyntheticData {self.scenario.name}: {len(self.y)} rows>"
+
 
 def make_bivariate_normal(
     n_samples: int = 1000,
