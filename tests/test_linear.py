@@ -407,6 +407,20 @@ def random_problem(seed):
     return model, X, y, a
 
 
+@pytest.mark.parametrize("fairness_weight", [1.0, 1e4, 1e8])
+@pytest.mark.parametrize("group_features", [None, "posterior"])
+def test_the_scale_of_the_scores_is_the_best_one(fairness_weight, group_features, regression):
+    """The fairness term does not see it, so however large its weight it must not get lost."""
+    X, y, a = regression
+    model = FairRidge("independence", fairness_weight, group_features=group_features)
+    model.fit(X, y, sensitive_features=a)
+    s = model.predict(X) - y.mean()
+    size = model.coef_ @ model.coef_ + model.group_coef_ @ model.group_coef_
+    best = (s @ y) / (s @ s + len(y) * model.alpha * size)
+    assert best == pytest.approx(1.0, abs=1e-9)
+    assert model.score(X, y) > 0
+
+
 class TestAgainstAGeneralPurposeSolver:
     """The lean solver gives nothing away: SciPy's, patient and on raw features, is not lower."""
 
