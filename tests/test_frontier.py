@@ -112,6 +112,12 @@ def test_search_of_a_score_that_is_already_fair():
     assert len(calls) < 12
 
 
+def test_search_of_a_fair_score_that_only_loses_accuracy():
+    """Unfairness is 0 from the beginning, so no weight is worth its price."""
+    weights = spread_weights(lambda w: (0.0, 0.9 - 0.3 * w / (1.0 + w)), 20)
+    assert weights[-1] == 1.0
+
+
 @pytest.mark.parametrize("n_points", [2, 3, 4, 5])
 def test_few_points_are_no_more_than_asked_for(n_points):
     """The search for the largest weight may pass more of them."""

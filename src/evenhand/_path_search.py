@@ -54,11 +54,12 @@ def _bracket(evaluate: Callable[[float], Place], seen: dict[float, Place]) -> li
         before, after = seen[kept[-1]], seen[weight]
         if len(kept) > 1 or _moved(seen[0.0], after):
             gain = before[0] - after[0]
-            if len(kept) > 1 and gain < GAIN * abs(seen[0.0][0]):
+            if len(kept) > 1 and gain <= GAIN * abs(seen[0.0][0]):
                 break
             kept.append(weight)
-            # Nothing gained at all, or nothing left to gain: unfairness does not go below 0.
-            if min(gain, after[0]) < GAIN * abs(seen[0.0][0]):
+            # Nothing gained at all, or nothing left to gain: unfairness does not go below 0. Both
+            # sides are 0 where there was none from the beginning.
+            if min(gain, after[0]) <= GAIN * abs(seen[0.0][0]):
                 break
         weight *= FACTOR if len(kept) > 1 else FACTOR**2  # far from where it matters: hurry
     if len(kept) == 1:
