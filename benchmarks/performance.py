@@ -2,13 +2,14 @@
 
 Each study is one function and one group of rows in results/performance.csv; `--only` runs some.
 
-    python benchmarks/performance.py [--only ridge value bandwidth growth memory fairlearn first]
+    python benchmarks/performance.py [--only ridge value bandwidth roofline growth fairlearn first]
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -151,6 +152,84 @@ def bandwidth() -> list[dict]:
     return out
 
 
+def roofline() -> list[dict]:
+    """Each pass of an evaluation on one thread: bytes, operations and time a row.
+
+    Operations are counted in the compiled code. The floor is the larger of moving the bytes at
+    copy bandwidth and of the operations at the pace of a matrix product on the same core; a
+    division counts as one operation there and takes many.
+    """
+    from numba import njit
+    from threadpoolctl import threadpool_limits
+
+    from evenhand._kernels import blocks, make_rows, pairs, with_score
+    from evenhand._kernels.compiled import _pair_columns, _zeros
+    from evenhand._kernels.threads import CHUNK
+    from evenhand.basis import get_basis
+    from evenhand.sensitive import resolve_groups
+
+    n = 2 * 10**6 // CHUNK * CHUNK
+    _, y, a = make(n, 2)
+    s = y + np.random.default_rng(1).standard_normal(n)
+    rows = with_score(make_rows(resolve_groups(a, n_rows=n), y), s)
+    basis = get_basis("quadratic", 2)
+    d, m, low = (_zeros(k) for k in (basis.n_terms, basis.n_moments, basis.n_slopes))
+    weights = 0.1 * np.random.default_rng(2).normal(size=(2, len(d)))
+    weights[:, 0] += 0.5
+    columns, slopes, gradient = _pair_columns(rows), basis.slopes(weights), np.empty(n)
+    common, out, none = np.ones(len(basis.raised)), np.zeros(64), np.zeros(3)
+    passes = {
+        "mean and spread of the scores": (
+            blocks.moments_chunk, (s, None, 0.0), (out,), 8),
+        "LSPC, moments": (pairs.gram_chunk, (*columns, d, m), (out,), 17),
+        "LSPC, loss and gradient": (
+            pairs.lspc_chunk, (*columns, weights, slopes, 30.0, d, low), (out, gradient), 25),
+        "LSPC, through the solution": (
+            pairs.backprop_chunk,
+            (*columns, slopes[1], common, 1.0, low, _zeros(len(common))), (gradient,), 33),
+        "logistic, loss and Hessian": (
+            pairs.logistic_chunk, (*columns, weights, slopes, none, d, m, low), (out, None), 17),
+        "logistic, loss and gradient": (
+            pairs.logistic_chunk, (*columns, weights, slopes, none, d, (), low), (out, gradient), 25
+        ),
+    }  # fmt: skip
+    target = np.empty_like(s)
+    bandwidth = 2 * s.nbytes / min(timed(lambda: np.copyto(target, s), 3)[0] for _ in range(5))
+    square = np.random.default_rng(3).normal(size=(512, 512))
+    with threadpool_limits(1):
+        product = min(timed(lambda: square @ square, 3)[0] for _ in range(10))
+    pace = 2 * 512**3 / product
+    out_rows = []
+    for name, (kernel, arguments, outputs, size) in passes.items():
+        # Compiled anew: code from the cache cannot be listed.
+        again = njit(nogil=True, error_model="numpy")(kernel.py_func)
+        again(0, CHUNK, *arguments, *outputs)
+        operations = _operations(next(iter(again.inspect_llvm().values())))
+
+        def whole(again=again, arguments=arguments, outputs=outputs):
+            for start in range(0, n, CHUNK):
+                again(start, start + CHUNK, *arguments, *outputs)
+
+        seconds = min(timed(whole, 3)[0] for _ in range(5)) / n
+        times = {"memory": size / bandwidth, "arithmetic": operations / pace}
+        bound = max(times, key=lambda kind: times[kind])
+        note = (
+            f"{size} bytes and {operations} operations a row; floor {1e9 * times[bound]:.2f} ns "
+            f"({bound}); {size / seconds / 1e9:.1f} of {bandwidth / 1e9:.1f} GB/s, "
+            f"{operations / seconds / 1e9:.1f} of {pace / 1e9:.1f} GFLOP/s"
+        )
+        what = f"{name}: nanoseconds a row, one thread"
+        out_rows.append(row("roofline", what, 1e9 * seconds, "", note=note))
+    return out_rows
+
+
+def _operations(code: str) -> int:
+    """Floating-point operations a row: those of the scalar loop that takes the rows left over."""
+    operation = re.compile(r"= f(add|sub|mul|div)( \w+)* double")
+    blocks = re.split(r"^[\w.$\"-]+:.*$", code, flags=re.MULTILINE)
+    return max(len(operation.findall(block)) for block in blocks)
+
+
 def growing() -> list[dict]:
     """Growth of the fit time with n, d = 20."""
     sizes, times = [10**4, 10**5, 10**6, 10**7], []
@@ -245,7 +324,7 @@ def first() -> list[dict]:
 
 
 STUDIES = {
-    "ridge": ridge, "value": value, "bandwidth": bandwidth, "growth": growing,
+    "ridge": ridge, "value": value, "bandwidth": bandwidth, "roofline": roofline, "growth": growing,
     "fairlearn": fairlearn, "first": first,
 }  # fmt: skip
 
