@@ -226,7 +226,7 @@ def test_folder_is_not_a_table(tmp_path):
 
 def test_unknown_column_suggests_the_nearest_and_lists_all(scores):
     message = error("audit", scores, "--target", "Y ", "-s", "s", "-a", "race")
-    assert "--target names 'Y', which" in message
+    assert "--target names 'Y ', which" in message
     assert "Did you mean 'y'?" in message
     assert "Its columns are 'id', 'y', 's', 'better', 'race', 'sex', 'w'" in message
 

@@ -32,6 +32,23 @@ def test_separators_and_decimals(tmp_path, text, separator, decimal):
     assert (found.separator, found.decimal) == (separator, decimal)
 
 
+@pytest.mark.parametrize(
+    "text", ["sep=;\r\na;b\r\n1;2\r\n", '"SEP=;"\na;b\n1;2\n', "\n\r\na;b\n1;2\n"]
+)
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_lines_before_the_column_names(tmp_path, text, mark):
+    """Excel names the separator in a line of its own; other programs leave lines empty."""
+    source = open_table(put(tmp_path, mark + text))
+    assert source.names == ("a", "b")
+    assert read_table(source, ["b", "a"]).to_pydict() == {"b": [2], "a": [1]}
+
+
+def test_spaces_around_a_name_show_in_the_message(tmp_path):
+    source = open_table(put(tmp_path, "y, s\n1, 2\n"))
+    with pytest.raises(TableError, match="Did you mean ' s'\\? Its columns are 'y', ' s'"):
+        source.resolve("s", "--prediction")
+
+
 def test_header_with_a_line_break_and_quotes(tmp_path):
     source = open_table(put(tmp_path, '"a\nb","say ""x"""\n1,2\n'))
     assert source.names == ("a\nb", 'say "x"')

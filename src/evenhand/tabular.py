@@ -57,6 +57,8 @@ class Source:
         Column names, as they stand, duplicates included.
     separator, decimal, encoding : str
         Of a CSV file; "" for the others.
+    skip : int
+        Lines of a CSV file before its column names.
     """
 
     path: Path
@@ -66,6 +68,7 @@ class Source:
     separator: str = ""
     decimal: str = "."
     encoding: str = ""
+    skip: int = 0
 
     def describe(self) -> str:
         """How the file was read, for the record."""
@@ -204,15 +207,23 @@ def _open_csv(path: Path, data: bytes | None, head: bytes, separator: str | None
     if encoding != "UTF-8":
         data = _transcode(path.read_bytes() if data is None else data, encoding)
         head = data[:_SAMPLE]
-    text = head.decode("utf-8", errors="ignore").lstrip("\ufeff")
+    text = head.decode("utf-8", errors="ignore").lstrip("\ufeff").lstrip("\r\n")
+    if separator is not None and len(separator) != 1:
+        raise TableError(f"--separator must be one character, got {separator!r}.")
+    announced = _ANNOUNCED.match(text)  # Excel's way of naming the separator
+    if announced:
+        separator, text = separator or announced[1], text[announced.end() :]
     lines = text.splitlines()
     if len(head) == _SAMPLE and len(lines) > 1:
         lines = lines[:-1]
-    if separator is not None and len(separator) != 1:
-        raise TableError(f"--separator must be one character, got {separator!r}.")
     found = separator or _sniff(lines[:50], path)
     names = next(csv.reader(io.StringIO(text, newline=""), delimiter=found), [])
-    return Source(path, "csv", data, tuple(names), found, _decimal(lines[:50], found), encoding)
+    decimal = _decimal(lines[:50], found)
+    skip = 1 if announced else 0
+    return Source(path, "csv", data, tuple(names), found, decimal, encoding, skip)
+
+
+_ANNOUNCED = re.compile(r'"?sep=(.)"?[ \t]*(?:\r\n|\r|\n)', re.IGNORECASE)
 
 
 def _transcode(data: bytes, encoding: str) -> bytes:
@@ -273,7 +284,7 @@ def _read_csv(source: Source, columns: list[str], as_text: bool, text: Sequence[
         stream = pa.input_stream(where, compression=None) if source.data is None else where
         return arrow_csv.read_csv(
             stream,
-            read_options=arrow_csv.ReadOptions(block_size=block_size),
+            read_options=arrow_csv.ReadOptions(block_size=block_size, skip_rows=source.skip),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=source.separator, newlines_in_values=True
             ),
@@ -300,7 +311,7 @@ def _read_csv(source: Source, columns: list[str], as_text: bool, text: Sequence[
         raw = source.path.read_bytes() if source.data is None else source.data
         again = Source(
             source.path, "csv", _transcode(raw, "Windows-1252"), source.names, source.separator,
-            source.decimal, "Windows-1252",
+            source.decimal, "Windows-1252", source.skip,
         )  # fmt: skip
         return _read_csv(again, columns, as_text, text)
     return table
@@ -373,7 +384,8 @@ def missing_values(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _quote(name: str) -> str:
-    text = " ".join(str(name).split())
+    # Line ends would break a message in two; spaces around a name are what is wrong with it.
+    text = re.sub(r"\s", " ", str(name))
     return repr(text if len(text) <= 60 else text[:59] + "…")
 
 
