@@ -279,7 +279,8 @@ def performance() -> str:
         body = [[r[h] for h in head] for r in knn]
         parts += ["## Neighbors", table(head, body)]
     parts += [setting(rows), "Scripts: `performance.py`, `fit_speed.py`, `path_speed.py`,"
-              " `audit_speed.py`, `knn_speed.py`, `measure_peers.py`; this page: `benchmarks/pages.py`."]  # fmt: skip
+              " `audit_speed.py`, `knn_speed.py`, `measure_peers.py`; this page:"
+              " `benchmarks/pages.py`."]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
