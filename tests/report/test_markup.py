@@ -3,6 +3,7 @@ import io
 import json
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +66,10 @@ def test_csv_round_trips_what_is_harmless():
     rows = list(csv.reader(io.StringIO(text, newline="")))
     assert [r[0] for r in rows[1:]] == values
     assert [r[1] for r in rows[1:]] == ["0.1", "", "", "1e+300", "3", "True"]
+
+
+def test_csv_of_numpy_numbers():
+    assert csv_text({"x": [np.float64(0.1), np.int64(3)]}) == "x\r\n0.1\r\n3\r\n"
 
 
 def test_csv_link_is_data():

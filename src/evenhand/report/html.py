@@ -131,10 +131,9 @@ def _audit_sections(audit: Audit, level: str = "h2", prefix: str = "") -> list[H
     ]
 
 
-def comparison_table(audits: AuditSet) -> Html:
-    """One row an audit, one column a criterion."""
-    criteria = [m.criterion for m in next(iter(audits.values())).measures]
-    rows = [
+def _side_by_side(audits: AuditSet) -> list[list[Any]]:
+    """Cells of a table with one row an audit: name, R², measures with intervals."""
+    return [
         [
             label(name, 80),
             number(audit.r2),
@@ -145,6 +144,12 @@ def comparison_table(audits: AuditSet) -> Html:
         ]
         for name, audit in audits.items()
     ]
+
+
+def comparison_table(audits: AuditSet) -> Html:
+    """One row an audit, one column a criterion."""
+    criteria = [m.criterion for m in next(iter(audits.values())).measures]
+    rows = _side_by_side(audits)
     percent = f"{100 * next(iter(audits.values())).confidence_level:g}%"
     frame: dict[str, list[Any]] = {audits.kind: [], "r2": []}
     for name, audit in audits.items():
@@ -219,17 +224,7 @@ def compact(audit: Audit) -> Html:
 def compact_set(audits: AuditSet) -> Html:
     """Audits side by side, for a notebook."""
     criteria = [m.criterion for m in next(iter(audits.values())).measures]
-    rows = [
-        [
-            label(name, 80),
-            number(audit.r2),
-            *(
-                f"{fixed(m.value)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
-                for m in audit.measures
-            ),
-        ]
-        for name, audit in audits.items()
-    ]
+    rows = _side_by_side(audits)
     return element("div", _compact_table([audits.kind, "R²", *criteria], rows))
 
 

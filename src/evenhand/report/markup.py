@@ -110,7 +110,8 @@ def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
             if text[:1] in tuple("=+-@\t\r"):
                 text = "'" + text
         else:
-            text = repr(value) if isinstance(value, float) else str(value)
+            # Of a NumPy number the built-in repr, which does not name its type.
+            text = float.__repr__(value) if isinstance(value, float) else str(value)
         if any(c in text for c in ',"\r\n') or text != text.strip():
             text = '"' + text.replace('"', '""') + '"'
         return text
