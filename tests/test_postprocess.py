@@ -66,8 +66,9 @@ def test_without_fairness_a_good_base_is_left_alone():
 def test_attribute_map_is_a_line_per_group():
     X, y, a = make()
     base = LinearRegression().fit(X, y)
-    fair = eh.FairPostprocessor(base, "independence", 5.0, group_features="attribute")
-    fair.fit(X, y, sensitive_features=a)
+    fair = eh.FairPostprocessor(
+        base, "independence", 5.0, group_features="attribute", map="affine"
+    ).fit(X, y, sensitive_features=a)
     s0, s = base.predict(X), fair.predict(X, sensitive_features=a)
     z = (s0 - fair.center_) / fair.scale_
     for k, label in enumerate("pq"):
@@ -312,6 +313,38 @@ def test_path_of_splines_is_that_of_single_fits():
 # Transport maps
 
 
+@pytest.mark.parametrize(
+    ("criterion", "group_features", "map", "chosen"),
+    [
+        ("independence", "attribute", "auto", "transport"),
+        ("independence", "posterior", "auto", "affine"),
+        ("separation", "attribute", "auto", "affine"),
+        ("independence", "attribute", "affine", "affine"),
+        ("separation", "posterior", "transport", "transport"),
+    ],
+)
+def test_which_map_is_fitted(criterion, group_features, map, chosen):
+    X, y, a = make(200)
+    post = eh.FairPostprocessor(
+        Ridge(), criterion, group_features=group_features, map=map, random_state=0
+    ).fit(X, y, sensitive_features=a)
+    assert post.map_ == chosen
+    assert (post.transport_ is not None) == (chosen == "transport")
+
+
+def test_a_group_of_few_rows():
+    X, y, a = shaped(400)
+    a[:6] = "r"
+    post = eh.FairPostprocessor(
+        LinearRegression().fit(X, y), fairness_weight=5.0, group_features="attribute"
+    ).fit(X, y, sensitive_features=a)
+    assert post.map_ == "transport"
+    grid = np.linspace(-9, 9, 100)[:, None]
+    s = post.predict(grid, sensitive_features=["r"] * 100)
+    assert np.isfinite(s).all()
+    assert (np.diff(s) >= -1e-9).all()
+
+
 def shaped(n=1500, groups=2, seed=0):
     """Scores of groups that differ in shape: one peak, two peaks, a long tail."""
     rng = np.random.default_rng(seed)
@@ -493,7 +526,11 @@ def test_constant_base():
         ({"estimator": "ridge"}, {}, "`estimator` must be a regressor with `fit` and `predict`"),
         ({"prefit": "yes"}, {}, "`prefit` must be True, False or 'auto', got 'yes'"),
         ({"prefit": True}, {}, "`estimator` must be fitted when prefit=True; Ridge is not"),
-        ({"map": "cubic"}, {}, "`map` must be one of affine, spline, transport, got 'cubic'"),
+        (
+            {"map": "cubic"},
+            {},
+            "`map` must be auto or one of affine, spline, transport, got 'cubic'",
+        ),
         (
             {"map": "transport", "group_features": None},
             {},
