@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
+import evenhand as eh
+from evenhand.classifiers import _cells
 from evenhand.classifiers._cells import cut, gather_two, merge_copies, rescore
 from evenhand.classifiers._multinomial import fit
 from evenhand.classifiers._spline_basis import smooth, spline_table
@@ -406,3 +408,22 @@ def test_copies_of_soft_rows_are_merged():
     once = entropies(s, y, Proxy(proxy, [0, 1]))
     twice = entropies(s[rows], y[rows], Proxy(proxy[rows], [0, 1]))
     np.testing.assert_allclose(twice, once, atol=1e-9)
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+def test_many_rows_are_cut_at_sample_quantiles_with_the_same_result(discrete, monkeypatch):
+    rng = np.random.default_rng(7)
+    n = 30_000
+    a = (rng.random(n) < 0.3).astype(int)
+    y = np.where(rng.random(n) < 0.3, 0.0, rng.gamma(2.0, size=n) + 0.5 * a)
+    s = y + rng.normal(size=n) * (1 + a)
+    if discrete:
+        s = np.round(s)
+    exact = eh.audit(y, s, sensitive_features=a)
+    monkeypatch.setattr(_cells, "EXACT_RANK_ROWS", 10_000)
+    rough = eh.audit(y, s, sensitive_features=a)
+    turned = eh.audit(np.exp(y), s**3, sensitive_features=a)
+    for name in ("independence", "separation", "sufficiency"):
+        one, two, three = (getattr(audit, name) for audit in (exact, rough, turned))
+        assert abs(one.value - two.value) < 0.2 * one.stderr
+        assert three.value == pytest.approx(two.value, abs=1e-12)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from .._ranks import EXACT_RANK_ROWS, quantile_slots
 from ..sensitive import Groups
 
 Array = NDArray[np.float64]
@@ -36,7 +37,7 @@ class Levels:
     atom : (L,) array
         Number of the point mass that a level is, or −1.
     distinct : int
-        Number of distinct values.
+        Number of distinct values; with many rows that of rows unless they are few.
     """
 
     codes: Index
@@ -87,10 +88,23 @@ def cut(values: Array, weight: Array) -> Levels:
     values = np.ascontiguousarray(values, dtype=np.float64)
     total = float(weight.sum())
     share = max(_ATOM_SHARE, 5.0 / len(values)) * total
-    many = len(values) > LEVEL_ROWS
-    codes, rank, mass, single, distinct = mid_rank_levels(
-        values, np.argsort(values), weight, total / _LEVELS if many else 0.0, share
-    )
+    least = total / _LEVELS if len(values) > LEVEL_ROWS else 0.0
+    if len(values) > EXACT_RANK_ROWS:
+        # Slots between sample quantiles, and common values, stand for the values themselves.
+        _, _, slot, counts, *_ = quantile_slots(values)
+        used = np.flatnonzero(counts)
+        place = np.arange(len(used))
+        amount = np.bincount(slot, weight, len(counts))[used]
+        level, rank, mass, single, _ = mid_rank_levels(1.0 * used, place, amount, least, share)
+        lookup = np.zeros(len(counts), dtype=np.intp)
+        lookup[used] = level
+        codes = lookup[slot]
+        discrete = counts[::2].sum() <= 0.01 * len(values)
+        distinct = len(used) if discrete else len(values)
+    else:
+        codes, rank, mass, single, distinct = mid_rank_levels(
+            values, np.argsort(values), weight, least, share
+        )
     heavy = np.flatnonzero(single & (mass >= share))
     if len(heavy) > _MAX_ATOMS:
         heavy = np.sort(heavy[np.argsort(-mass[heavy], kind="stable")[:_MAX_ATOMS]])
