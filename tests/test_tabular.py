@@ -5,6 +5,7 @@ import pytest
 from evenhand import tabular
 from evenhand._commands.columns import numbers, plain_text
 from evenhand._files import check_free, write_file, write_text
+from evenhand.encoding import fit_columns
 from evenhand.tabular import TableError, nearest, open_table, read_table
 
 
@@ -132,6 +133,21 @@ def test_numbers_of_many_types(tmp_path):
     ):  # fmt: skip
         found = numbers(pa.table({"y": column}), "y", tmp_path, "target")
         np.testing.assert_array_equal(found, [1.0, 0.0])
+
+
+def test_lists_are_no_labels():
+    table = pa.table({"g": pa.array([[1], [2]])})
+    with pytest.raises(TableError, match="--sensitive 'g' must hold labels, not values of type li"):
+        plain_text(table)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_text_of_every_type_is_text(tmp_path, kind):
+    table = pa.table({"t": pa.array(["a", "b"], kind)})
+    assert fit_columns(table, ["t"])[0].kind == "category"
+    assert plain_text(table)["t"].type == pa.string()
+    with pytest.raises(TableError, match="must hold numbers: 2 of 2 values do not"):
+        numbers(table, "t", tmp_path, "target")
 
 
 def test_plain_text_keeps_numbers_and_unwraps_dictionaries():

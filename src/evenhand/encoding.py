@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .tabular import TableError, _quote, missing_values
+from .tabular import TableError, _quote, is_text_type, missing_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,7 +140,7 @@ def _numbers(column: pa.ChunkedArray, name: str) -> Matrix | None:
     kind = column.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text_type(kind):
         return None
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)

@@ -323,6 +323,15 @@ def _value_type(kind: Any) -> Any:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+def is_text_type(kind: Any) -> bool:
+    """Whether values of an Arrow type, or of a dictionary of it, are text."""
+    import pyarrow as pa
+
+    kind = _value_type(kind)
+    view = getattr(pa.types, "is_string_view", lambda _: False)  # not in the oldest pyarrow
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or view(kind))
+
+
 def _explain(source: Source, error: Exception) -> str:
     text = _first(error)
     ragged = re.search(r"Expected (\d+) columns, got (\d+)(?:: (.*))?", text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tabular import TableError, _name, _quote, _value_type
+from ..tabular import TableError, _name, _quote, _value_type, is_text_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +40,7 @@ def numbers(table: pa.Table, name: str, path: Path, what: str) -> NDArray[np.flo
     where = f"column {_quote(name)} of {_name(path)}"
     if column.null_count == len(column) or pa.types.is_null(kind):
         raise TableError(f"The {what}, {where}, has no values at all.")
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text_type(kind):
         raise TableError(_not_numbers(column.to_pylist(), what, where))
     if not (
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
@@ -87,7 +87,15 @@ def plain_text(table: pa.Table) -> pa.Table:
         column = table.column(name)
         kind = _value_type(column.type)
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        columns[name] = column if number or pa.types.is_boolean(kind) else column.cast(pa.string())
+        if number or pa.types.is_boolean(kind):
+            columns[name] = column
+            continue
+        try:
+            columns[name] = column.cast(pa.string())
+        except pa.ArrowException as error:
+            raise TableError(
+                f"--sensitive {_quote(name)} must hold labels, not values of type {kind}."
+            ) from error
     return pa.table(columns)
 
 
