@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -15,7 +16,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from ._ranks import rank_all
+from ._kernels.threads import n_threads
+from ._ranks import EXACT_RANK_ROWS, rank_all
 from .criteria import CRITERIA
 from .disparities import Disparities, GroupTable, summarize_groups
 from .information import estimate_entropies, get_estimator
@@ -287,22 +289,35 @@ def _audit_one(
     confidence_level: float, random_state: Any, n_boot: int, name: str,
 ) -> Audit:  # fmt: skip
     criteria = [c for c in CRITERIA.values() if y is not None or not c.needs_target]
-    entropies = estimate_entropies(criteria, y, s, groups, estimator)
     variables = {"s": groups.take_known(s)}
     if y is not None:
         variables["y"] = groups.take_known(y)
-    ranks = rank_all(variables)
-    tests = exact_fairness_p_values(
-        criteria, variables, groups, random_state=random_state, ranks=ranks
-    )
+    known_y = variables.get("y")
+
+    def tests_and_tables():
+        ranks = rank_all(variables)
+        tests = exact_fairness_p_values(
+            criteria, variables, groups, random_state=random_state, ranks=ranks
+        )
+        return tests, *summarize_groups(
+            known_y, variables["s"], groups, confidence_level, ranks["s"]
+        )
+
+    if groups.n_known > EXACT_RANK_ROWS and n_threads() > 1:
+        # The long loops release the interpreter lock.
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(tests_and_tables)
+            entropies = estimate_entropies(criteria, y, s, groups, estimator)
+            tests, table, gaps = other.result()
+    else:
+        entropies = estimate_entropies(criteria, y, s, groups, estimator)
+        tests, table, gaps = tests_and_tables()
     measures: dict[str, Measure | None] = dict.fromkeys(CRITERIA)
     for criterion in criteria:
         measures[criterion.name] = measure(
             criterion, entropies, confidence_level, tests[criterion.name].p_value,
             estimator_name, n_boot, random_state,
         )  # fmt: skip
-    known_y = variables.get("y")
-    table, gaps = summarize_groups(known_y, variables["s"], groups, confidence_level, ranks["s"])
     independent = measures["independence"]
     assert independent is not None
     return Audit(
