@@ -371,8 +371,16 @@ def test_warnings_become_notes(tmp_path):
     path.write_text("y,s,race\n" + "1,1.5,a\n3,1,a\n2,3,b\n1,2,b\n" * 10 + "1,1,lonely\n")
     result = run("audit", path, *BASIC)
     assert result.exit_code == 0
-    assert result.stderr.startswith("Note: ")
-    assert "lonely" in result.stderr
+    assert result.stderr.startswith("Note: --sensitive: 'lonely' has a single row")
+
+
+def test_messages_speak_of_options_not_of_arguments(tmp_path, scores):
+    path = tmp_path / "one.csv"
+    path.write_text("y,s,race\n" + "1,1.5,a\n3,1,a\n" * 10)
+    message = error("audit", path, *BASIC)
+    assert message.endswith("found only 'a' in 20 rows with a known group.")
+    message = error("audit", scores, *BASIC, "--html", tmp_path / "none" / "report.html")
+    assert message.startswith("Error: The file to write must be in a folder that exists")
 
 
 def test_bad_options(scores):

@@ -98,7 +98,7 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
             finally:
                 seen = {str(w.message) for w in caught if issubclass(w.category, UserWarning)}
                 for text in sorted(seen):
-                    note(text)
+                    note(_in_options(text))
 
     return run
 
@@ -117,7 +117,11 @@ _OPTIONS = {
     "`estimator`": "--estimator",
     "`criterion`": "--criterion",
     "`group_features`": "--group-features",
+    "`path`": "The file to write",
     "force=True (--force on the command line)": "--force",
+    # Of no use to someone who has not made the folds.
+    " Hint: in cross-validation, stratify the folds by group so that every fold holds each of "
+    "them.": "",
 }
 
 
@@ -125,6 +129,11 @@ def _plain(error: Exception) -> str:
     text = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}: {str(error.filename)!r}."
+    return _in_options(text)
+
+
+def _in_options(text: str) -> str:
+    """A message of the library in the words of the command line."""
     for python, option in _OPTIONS.items():
         text = text.replace(python, option)
     return text
