@@ -32,7 +32,9 @@ from methods import (
 )
 
 NAMES = {"communities": "Communities and Crime", "lsac": "LSAC, 5,000 rows"}
+# The lowest R² drawn; methods that know the attribute have less to lose.
 FLOOR = {"communities": 0.2, "lsac": 0.1}
+NEEDING_FLOOR = {"communities": 0.35, "lsac": 0.12}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ]
         draw(setting, f"attribute_{dataset}", rows, needing,
              f"{name}, 5-fold held out: methods that need the attribute to predict",
-             floor=floor)  # fmt: skip
+             floor=NEEDING_FLOOR[dataset])  # fmt: skip
 
 
 if __name__ == "__main__":
