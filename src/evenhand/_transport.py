@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 # Levels at which quantiles are matched. Every row's own rank would carry over the sampling noise of
-# small groups; held out, a hundred levels were as fair as that and a little more accurate.
+# small groups; held out, a hundred levels were as fair as that and no less accurate.
 N_LEVELS = 100
 
 
