@@ -421,6 +421,30 @@ def test_the_scale_of_the_scores_is_the_best_one(fairness_weight, group_features
     assert model.score(X, y) > 0
 
 
+class TestLargeWeights:
+    @pytest.mark.parametrize("weight", [1e4, 1e8, 1e12])
+    @pytest.mark.parametrize("criterion", ["independence", "separation"])
+    def test_never_worse_than_one_score_for_all(self, criterion, weight):
+        """Three features cannot be made exactly fair; beyond some weight a constant is best."""
+        rng = np.random.default_rng(0)
+        a = rng.integers(0, 2, 300)
+        X = rng.normal(size=(300, 3)) + a[:, None] * [1.0, 0.0, 0.0]
+        y = X.sum(axis=1) + rng.normal(size=300)
+        model = FairRidge(criterion, weight).fit(X, y, sensitive_features=a)
+        assert model.objective_ <= 1.0 + 1e-12
+        assert model.unfairness_ <= 1.0 / weight
+        assert objective(model, X, y, a) == pytest.approx(model.objective_, abs=1e-9)
+
+    def test_sufficiency_keeps_what_a_constant_would_lose(self):
+        rng = np.random.default_rng(0)
+        a = rng.integers(0, 2, 500)
+        X = rng.normal(size=(500, 3)) + a[:, None]
+        y = X.sum(axis=1) + rng.normal(size=500)
+        model = FairRidge("sufficiency", 1e6).fit(X, y, sensitive_features=a)
+        assert model.score(X, y) > 0.5
+        assert model.unfairness_ < 1e-3
+
+
 class TestAgainstAGeneralPurposeSolver:
     """The lean solver gives nothing away: SciPy's, patient and on raw features, is not lower."""
 

@@ -30,6 +30,9 @@ PILOT_TOL = 1e-4
 STARTS = ("auto", "ridge", "shrunk")
 # Share of the ridge solution that a shrunk start keeps.
 SHRUNK = 0.2
+# Beyond this fairness weight a fit starts from that at a weight smaller by a factor.
+LARGE_WEIGHT = 100.0
+LARGE_STEP = 20.0
 # Along a path R² and the criterion may move by a tenth of their sampling error, within limits.
 PATH_NOISE = 0.1
 PATH_TOL = (5e-4, 2.4e-3)
@@ -201,6 +204,10 @@ class Prepared:
         `on_path` it is then the answer, without a pass over the rows.
         """
         assert self.bound is not None
+        if fairness_weight > LARGE_WEIGHT and not any(self.solved):
+            # Far from the ridge solution the term alone decides, and its valleys are found step
+            # by step rather than in one leap.
+            self.solve(fairness_weight / LARGE_STEP, max_iter, max(tol, PATH_TOL[0]))
         start = None
         if any(self.solved):
             start, value, error = self._interpolate(fairness_weight)

@@ -235,6 +235,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
     def _fit_fair(self, prepared: Prepared, on_path: bool) -> Vector:
         problem = prepared.problem
         theta = problem.theta
+        assert prepared.bound is not None
         if self.fairness_weight > 0:
             found = prepared.solve(self.fairness_weight, self.max_iter, self.tol, on_path=on_path)
             self.n_iter_, self.n_evaluations_ = max(found.n_iter, 1), found.n_evaluations
@@ -250,6 +251,14 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
                     stacklevel=3,
                 )
             self.unfairness_ = (found.objective - float(found.v @ found.v)) / self.fairness_weight
+            # One score for all is the other candidate: no path of falling values leads there, as
+            # the term does not see the scale of the scores.
+            least, zero = problem.ridge_objective(theta), np.zeros_like(theta)
+            gain = least + self.fairness_weight * self.unfairness_ - problem.ridge_objective(zero)
+            if gain > 0:
+                constant = prepared.bound.value(np.zeros(problem.design.n))
+                if gain > self.fairness_weight * constant:
+                    theta, self.unfairness_ = zero, constant
         else:
             self.unfairness_ = prepared.plain()
         return theta
