@@ -1,4 +1,4 @@
-"""The ``"auto"`` estimator: Ĥ(A|Z) = 0.4 · in-sample + 0.6 · leave-one-out log loss, on a ladder.
+"""The ``"auto"`` estimator: Ĥ(A|Z) between the in-sample and leave-one-out loss of a ladder.
 
 Variables are replaced by the normal scores of their mid-ranks (information does not change under
 monotone maps), and the group is regressed on them by multinomial logistic regression with a
@@ -48,9 +48,10 @@ _PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0)
 # Ridges on the terms that smoothing leaves free. The weak one keeps separated groups finite; the
 # others shrink a quadratic where there is little to see.
 _RIDGE, _SHRINKAGES = 0.05, (4.0, 16.0)
-# Share of the leave-one-out loss in the estimate. One half would do for a single fit; the weights
-# of the rungs were found on the same rows, and that makes both losses a little low.
-_OUTSIDE = 0.6
+# Share of the leave-one-out loss in the estimate, beyond one half. One half would do for a single
+# fit; the weights of the rungs were found on the same rows, and that makes both losses a little
+# low. With more rows than this the choice gets clear, and the extra share falls as 1/n.
+_EXTRA, _EXTRA_ROWS = 0.1, 2000.0
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,16 @@ class _Estimate:
     chosen: str
     terms: float
     prior_bias: float
+    lean: float
 
     def rows(self) -> Array:
-        return (self.prior_bias * _blend(self.inside, self.outside))[self.row_entry]
+        return (self.prior_bias * _blend(self.inside, self.outside, self.lean))[self.row_entry]
 
 
 class Adaptive:
-    """Ĥ(A|Z) = 0.4 · in-sample + 0.6 · leave-one-out log loss of a ladder of bases, pooled.
+    """Ĥ(A|Z) = (1 − λ) · in-sample + λ · leave-one-out log loss of a ladder of bases, pooled.
+
+    λ is 0.6 up to 2,000 rows and then falls to ½.
 
     Parameters
     ----------
@@ -157,7 +161,8 @@ class Adaptive:
         cells = gather_one(level, weight, groups)
         rungs = self._climb(cells, (name,), groups.n_effective)
         share = self._weigh([cells.mean(rung.outside) for rung in rungs], groups.n_effective)
-        return _combine(cells, rungs, share, [], _prior_bias(cells, rungs[0]))
+        lean = _lean(groups.n_effective)
+        return _combine(cells, rungs, share, [], _prior_bias(cells, rungs[0], lean), lean)
 
     def _two(
         self,
@@ -185,7 +190,8 @@ class Adaptive:
         coarse_bins = min(_COARSE_BINS, bins) if coarse else 0
         cells = gather_two(first, second, center, weight, groups, coarse_bins)
         rungs = self._climb(cells, names, groups.n_effective)
-        bias = _prior_bias(cells, rungs[0])
+        lean = _lean(groups.n_effective)
+        bias = _prior_bias(cells, rungs[0], lean)
         # A variable that adds nothing is best left out: either one alone is a rung too.
         alone = [single[name] for name in names]
 
@@ -200,7 +206,7 @@ class Adaptive:
             cells = gather_two(first, second, center, weight, groups, bins if fine else 0)
             rungs = _refit(cells, names, kept)
             share = weigh()
-        return _combine(cells, rungs, share, alone, bias)
+        return _combine(cells, rungs, share, alone, bias, lean)
 
     def _weigh(self, losses: Sequence[float], effective: float) -> Array:
         loss = np.array(losses)
@@ -250,14 +256,18 @@ class Adaptive:
         return rungs + _table(cells)
 
 
-def _blend(inside: Any, outside: Any) -> Any:
-    return (1.0 - _OUTSIDE) * inside + _OUTSIDE * outside
+def _lean(effective: float) -> float:
+    return 0.5 + _EXTRA * min(1.0, _EXTRA_ROWS / effective)
 
 
-def _prior_bias(cells: Cells, constant: _Rung) -> float:
+def _blend(inside: Any, outside: Any, lean: float) -> Any:
+    return (1.0 - lean) * inside + lean * outside
+
+
+def _prior_bias(cells: Cells, constant: _Rung, lean: float) -> float:
     """H(A) of the shares over its own estimate from in-sample and leave-one-out loss."""
     inside, outside = cells.mean(constant.inside), cells.mean(constant.outside)
-    return inside / _blend(inside, outside)
+    return inside / _blend(inside, outside, lean)
 
 
 def _pool(losses: Sequence[Array], share: Array) -> Array:
@@ -271,7 +281,12 @@ def _mean(losses: Sequence[Array], share: Array) -> Array:
 
 
 def _combine(
-    cells: Cells, rungs: list[_Rung], share: Array, alone: Sequence[_Estimate], bias: float
+    cells: Cells,
+    rungs: list[_Rung],
+    share: Array,
+    alone: Sequence[_Estimate],
+    bias: float,
+    lean: float,
 ) -> _Estimate:
     """Pool the rungs and the estimates from one variable alone; the heaviest one in words."""
     terms = float(share[: len(rungs)] @ [rung.terms for rung in rungs])
@@ -291,8 +306,8 @@ def _combine(
         outside = _pool([rungs[j].outside for j in used], share[used] / own)
         parts.append((inside, outside, cells.row_entry, own))
         mean_outside = cells.mean(outside)
-        mean = _blend(cells.mean(inside), mean_outside)
-    values = [_blend(cells.mean(rungs[j].inside), cells.mean(rungs[j].outside)) for j in used]
+        mean = _blend(cells.mean(inside), mean_outside, lean)
+    values = [_blend(cells.mean(rungs[j].inside), cells.mean(rungs[j].outside), lean) for j in used]
     values += [estimate.mean for estimate in alone]
     weights = np.append(share[used], share[len(rungs) :])
     between = float(weights @ np.square(np.array(values) - weights @ values))
@@ -308,7 +323,9 @@ def _combine(
         inside = merge([part[0][part[2]] for part in parts], weight)
         outside = merge([part[1][part[2]] for part in parts], weight)
         row_entry = np.arange(len(row_entry))
-    return _Estimate(inside, outside, row_entry, mean, mean_outside, between, words, terms, bias)
+    return _Estimate(
+        inside, outside, row_entry, mean, mean_outside, between, words, terms, bias, lean
+    )
 
 
 def _fit_rung(
