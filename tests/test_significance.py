@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from evenhand import significance
 from evenhand._kernels import significance as kernels
-from evenhand._ranks import EXACT_RANK_ROWS, Ranks
+from evenhand._ranks import EXACT_RANK_ROWS, RANK_EDGES, Ranks
 from evenhand.criteria import CRITERIA
 from evenhand.datasets.synthetic import null_scenario
 from evenhand.sensitive import Groups, resolve_groups
@@ -311,6 +311,14 @@ def test_ranks_without_sorting(kind):
         assert np.isin(cell, mixed).mean() < 0.01
     else:
         assert ranks.n_atoms == n
+
+
+def test_ranks_of_rows_that_repeat_with_a_period():
+    # 12 rows a person, in the order of the months: a sample by regular steps can be all January.
+    n = 12 * 4 * RANK_EDGES + 12
+    x = 3.0 * (np.arange(n) % 12) + np.random.default_rng(0).normal(size=n)
+    exact = (stats.rankdata(x) - 0.5) / n
+    assert np.abs(Ranks(x).rank - exact).max() < 5e-4
 
 
 def test_many_rows():

@@ -112,7 +112,11 @@ def quantile_slots(values: NDArray[np.float64]):
     """
     from ._kernels.significance import find_slots
 
-    sample = np.sort(values[:: max(len(values) // (4 * RANK_EDGES), 1)])
+    # One row at random of each stretch: regular steps would see a single month of monthly rows.
+    stretch = max(len(values) // (4 * RANK_EDGES), 1)
+    starts = np.arange(0, len(values) - stretch + 1, stretch)
+    rows = starts + np.random.default_rng(0).integers(0, stretch, len(starts))
+    sample = np.sort(values[rows])
     quantiles = np.unique(sample[:: -(-len(sample) // (RANK_EDGES - 1))])
     edges = np.full(RANK_EDGES, np.inf)
     edges[: len(quantiles)] = quantiles
