@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from evenhand import _kernels
 from evenhand._kernels import compiled, make_rows, reference, standardizer, threads, with_score
@@ -235,6 +236,20 @@ def test_a_wrong_setting_is_named(value, monkeypatch):
 def test_threads_default_to_the_cores_allowed(monkeypatch):
     monkeypatch.delenv("EVENHAND_NUM_THREADS", raising=False)
     assert threads.n_threads() >= 1
+
+
+def test_blas_gets_its_threads_back_whichever_block_ends_last():
+    def blas():
+        return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+
+    first, second = threads.one_blas_thread(), threads.one_blas_thread()
+    with threadpool_limits(2, user_api="blas"):
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert blas() == {1}
+        second.__exit__(None, None, None)
+        assert blas() == {2}
 
 
 class TestStandardizer:

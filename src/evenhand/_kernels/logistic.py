@@ -122,9 +122,6 @@ def leave_out(b, rho, r, system, step):
         step[k] /= system[k, k]
 
 
-_NONE = np.empty(0)
-
-
 @jit
 def logistic_rows_chunk(
     start, stop, s, y, codes, probabilities, weight, center, factors, sizes, weights, inverse,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -71,9 +73,29 @@ def _blas() -> Any:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
+class _Limit:
+    """How many blocks of :func:`one_blas_thread` are open, over all threads, and how to end it."""
+
+    lock = Lock()
+    n_open = 0
+    limiter: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
     """Keep BLAS on one thread: for small matrices its threads cost more than they give.
 
-    On a busy machine they wait for one another, and a millisecond can become a second.
+    On a busy machine they wait for one another, and a millisecond can become a second. The setting
+    is that of the process: the first block sets it and the last one to end restores it.
     """
-    return _blas().limit(limits=1, user_api="blas")
+    with _Limit.lock:
+        if _Limit.n_open == 0:
+            _Limit.limiter = _blas().limit(limits=1, user_api="blas")
+        _Limit.n_open += 1
+    try:
+        yield
+    finally:
+        with _Limit.lock:
+            _Limit.n_open -= 1
+            if _Limit.n_open == 0:
+                _Limit.limiter.restore_original_limits()
