@@ -71,6 +71,28 @@ def test_many_rows_use_a_grid_within_its_resolution():
     assert table.columns["wasserstein"][0] == pytest.approx(expected, rel=1e-2)
 
 
+@pytest.mark.parametrize("kind", ["pareto", "lognormal", "cauchy", "zeros", "few"])
+def test_distance_of_many_rows_with_heavy_tails(kind):
+    # Most of the distance lies beyond the last sample quantiles.
+    rng = np.random.default_rng(2)
+    n = EXACT_RANK_ROWS + 1000
+    a = rng.integers(0, 2, n)
+    s = rng.pareto(1.5, n) * (1 + 0.1 * a) * rng.choice([-1.0, 1.0], n)
+    if kind == "lognormal":
+        s = np.exp(2.0 * rng.normal(size=n) + 0.1 * a)
+    elif kind == "cauchy":
+        s = rng.standard_cauchy(n) + 0.1 * a
+    elif kind == "zeros":
+        s[rng.random(n) < 0.5 + 0.02 * a] = s.min()
+    elif kind == "few":
+        s = np.clip(np.round(s), -1, 3)
+    table, _ = summarize_groups(None, s, resolve_groups(a, n_rows=n), 0.95)
+    expected = stats.wasserstein_distance(s[a == 0], s[a == 1])
+    assert table.columns["wasserstein"][0] == pytest.approx(expected, rel=1e-2)
+    expected = stats.ks_2samp(s[a == 0], s[a == 1]).statistic
+    assert table.columns["kolmogorov_smirnov"][0] == pytest.approx(expected, abs=1e-3)
+
+
 def test_integer_weights_are_repeated_rows(rows):
     y, s, a = rows
     w = np.random.default_rng(2).integers(1, 4, len(y))

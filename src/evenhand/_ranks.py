@@ -21,6 +21,8 @@ MAX_BLOCKS = 64
 # Beyond this many rows ranks are interpolated between this many sample quantiles.
 EXACT_RANK_ROWS = 100_000
 RANK_EDGES = 4096
+# Share of the rows at either end whose own values make up a distribution.
+EXACT_TAIL = 0.01
 
 
 class Ranks:
@@ -40,7 +42,6 @@ class Ranks:
         order = np.argsort(values)
         self.rank, self._atom, self.n_atoms = mid_ranks(values, order)
         self.normal = ndtri(self.rank)
-        self._cell = self._atom
         self._points = np.empty(self.n_atoms)
         self._points[self._atom[order]] = values[order]
 
@@ -52,7 +53,7 @@ class Ranks:
         from ._kernels.significance import slot_ranks
 
         quantiles, edges, slot, counts, low, high = quantile_slots(values)
-        self._cell, self._points = slot, np.append(np.repeat(quantiles, 2), high)
+        self._values, self._slot, self._counts, self._quantiles = values, slot, counts, quantiles
         above = np.cumsum(counts) / self.n
         below = above - counts / self.n
         margin = 0.5 / self.n
@@ -77,8 +78,23 @@ class Ranks:
     def distribution(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Cells in the order of the values (single values, or slots between sample quantiles):
         the one each row is in, and the largest value of each.
+
+        Slots at the ends, in heavy tails wider than all others together, are cut at every row.
         """
-        return self._cell, self._points
+        if self.n <= EXACT_RANK_ROWS:
+            return self._atom, self._points
+        points = np.repeat(self._quantiles, 2)
+        counts = self._counts[: len(points) + 1]
+        most = EXACT_TAIL * self.n
+        low = int(np.searchsorted(counts.cumsum(), most, side="right"))
+        high = len(counts) - int(np.searchsorted(counts[::-1].cumsum(), most, side="right"))
+        ends = [np.flatnonzero(rows) for rows in (self._slot < low, self._slot >= high)]
+        first, final = (rows[np.argsort(self._values[rows])] for rows in ends)
+        cell = self._slot + np.int32(len(first) - low)
+        cell[first] = np.arange(len(first))
+        cell[final] = len(first) + high - low + np.arange(len(final))
+        parts = [self._values[first], points[low:high], self._values[final]]
+        return cell, np.concatenate(parts)
 
     def slices(self, wanted: int) -> tuple[NDArray[np.int32], int]:
         """Number of the slice each row is in, of about `wanted` equally filled ones."""
