@@ -473,6 +473,7 @@ def test_transport_without_groups_recalibrates():
     base = LinearRegression().fit(X, 2 * y + 5)
     post = eh.FairPostprocessor(base, fairness_weight=0.0, map="transport").fit(X, y)
     assert post.transport_ is None
+    assert post.map_ == "affine"
     assert post.predict(X) == pytest.approx(LinearRegression().fit(X, y).predict(X), abs=1e-3)
 
 

@@ -284,6 +284,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
                 row_weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
                 z = self._standardized(groups.take_known(score))
                 self.transport_ = Transport.fit(z, groups.membership() * row_weight[:, None])
+        if self.map_ == "transport" and self.transport_ is None:
+            self.map_ = "affine"  # no groups to move
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
