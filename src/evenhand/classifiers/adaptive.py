@@ -9,8 +9,8 @@ rungs are averaged, with weights by their leave-one-out loss (one Newton step pe
 loss is too low and leave-one-out loss too high by the same amount to first order, so a mean of
 the two is neither.
 
-Beyond a few thousand rows all of this works on the cells of a fine grid of ranks, so that only the
-sort grows with n.
+Beyond a few thousand rows all of this works on the cells of a fine grid of ranks, so that only
+finding each row's cell grows with n.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class Adaptive:
 
     Notes
     -----
-    Costs one sort of each variable, and beyond 16,384 rows an amount that does not depend on n.
+    Costs one sort of each variable (beyond 100,000 rows a search among sample quantiles), and
+    beyond 16,384 rows an amount that does not depend on n.
     The result does not change under increasing maps of a variable nor, up to the placing of the
     grid, under decreasing ones. Copies of a row are taken for one row of greater weight.
 
