@@ -153,6 +153,22 @@ def test_sandwich_covariance_against_a_loop():
     np.testing.assert_allclose(significance._sandwich(rows, probable, *arguments), expected)
 
 
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_a_sample_settles_the_sandwich_covariance_of_groups_that_take_turns(criterion, monkeypatch):
+    rng = np.random.default_rng(6)
+    n, k = 24_000, 4
+    a, y, w = np.arange(n) % k, rng.normal(size=n), rng.uniform(0.5, 2, n)
+    variables = {"s": y + rng.normal(size=n) + 0.03 * (a == 1), "y": y}
+    groups = resolve_groups(a, sample_weight=w, n_rows=n)
+    exact = exact_fairness_p_value(criterion, variables, groups)
+    width = exact.dof  # every fourth row would be of one group
+    monkeypatch.setattr(significance, "SANDWICH_WORK", n * width**2 / k)
+    sampled = exact_fairness_p_value(criterion, variables, groups)
+    assert sampled.dof == exact.dof
+    assert sampled.statistic != exact.statistic
+    assert sampled.statistic == pytest.approx(exact.statistic, rel=0.15)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_certain_probabilities_are_groups(criterion, weighted):

@@ -128,15 +128,21 @@ def quantile_slots(values: NDArray[np.float64]):
     """
     from ._kernels.significance import find_slots
 
-    # One row at random of each stretch: regular steps would see a single month of monthly rows.
-    stretch = max(len(values) // (4 * RANK_EDGES), 1)
-    starts = np.arange(0, len(values) - stretch + 1, stretch)
-    rows = starts + np.random.default_rng(0).integers(0, stretch, len(starts))
+    rows = scattered_rows(len(values), max(len(values) // (4 * RANK_EDGES), 1))
     sample = np.sort(values[rows])
     quantiles = np.unique(sample[:: -(-len(sample) // (RANK_EDGES - 1))])
     edges = np.full(RANK_EDGES, np.inf)
     edges[: len(quantiles)] = quantiles
     return quantiles, edges, *find_slots(values, edges)
+
+
+def scattered_rows(n: int, stretch: int) -> NDArray[np.intp]:
+    """One row at random of each stretch of n rows, always the same ones.
+
+    Regular steps would see a single month of monthly rows, or some of the groups that take turns.
+    """
+    starts = np.arange(0, n - stretch + 1, stretch)
+    return starts + np.random.default_rng(0).integers(0, stretch, len(starts))
 
 
 def conditional_rank(target: Ranks, given: Ranks) -> NDArray[np.float64] | None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from ._kernels.threads import n_threads
-from ._ranks import EXACT_RANK_ROWS, Ranks, conditional_rank, rank_all
+from ._ranks import EXACT_RANK_ROWS, Ranks, conditional_rank, rank_all, scattered_rows
 from .criteria import CRITERIA, Criterion, get_criterion
 from .sensitive import Groups
 
@@ -28,6 +28,8 @@ DRAWN_ROWS = 300
 N_DRAWS = 1999
 # Effective rows of the smallest group at which the sandwich covariance counts for one half.
 SANDWICH_ROWS = 300.0
+# Products it may take.
+SANDWICH_WORK = 4e9
 # Directions of the test functions with less than this share of variance are not tested.
 RANK_TOLERANCE = 1e-2
 
@@ -398,15 +400,19 @@ def _sandwich(
 
     n, g = len(rows.u), share.shape[1]
     width = g * mean.shape[1]
-    # With many groups a regular sample of the rows settles it.
-    stride = max(int(n * width**2 // 4e9), 1)
+    # With many groups a sample of the rows settles it.
+    stretch = max(int(n * width**2 // SANDWICH_WORK), 1)
+    sample = None if stretch == 1 else scattered_rows(n, stretch)
+    count = n if sample is None else len(sample)
     block = 1 + 2_000_000 // width
     lost = np.bincount(rows.cell, np.square(weight), len(mass)) / np.square(mass)
     out = np.zeros((width, width))
-    for start in range(0, n, block * stride):
-        part = slice(start, start + block * stride, stride)
+    for start in range(0, count, block):
+        part: Any = slice(start, start + block)
+        if sample is not None:
+            part = sample[part]
         cell = np.ascontiguousarray(rows.cell[part])
-        z = np.ascontiguousarray(rows.z[part])
+        z = np.ascontiguousarray(rows.z[part]) if len(rows.z) else rows.z
         u, v = np.ascontiguousarray(rows.u[part]), np.ascontiguousarray(rows.v[part])
         f = feature_matrix(u, v, z, cell, rows.center, rows.slope) - mean[cell]
         w = weight[part]
@@ -422,7 +428,7 @@ def _sandwich(
             a = members.soft[part] - share[cell]
         product = (a[:, :, None] * f[:, None, :]).reshape(len(f), width)
         out += product.T @ product
-    return out * stride
+    return out * (n / count)
 
 
 def _recenter(
