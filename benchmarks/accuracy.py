@@ -39,7 +39,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "fourier": lambda: Fourier(random_state=0),
 }
 # Scenarios per family that an estimator is given at most, where it takes seconds a call.
-SLOW = {("fourier", 500): 30, ("fourier", 2000): 12, ("fourier", 10000): 4, ("knn", 10000): 50}
+SLOW = {("fourier", 500): 30, ("fourier", 2000): 25, ("fourier", 10000): 4, ("knn", 10000): 50}
 
 
 def one_scenario(
