@@ -1,6 +1,7 @@
 """The audit as a whole: values, errors, words, forms of input, refusals."""
 
 import json
+import threading
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,9 @@ import polars as pl
 import pytest
 
 import evenhand as eh
+from evenhand import auditing
 from evenhand.criteria import CRITERIA
+from evenhand.disparities import summarize_groups
 from evenhand.information import estimate_entropies, get_estimator
 from evenhand.sensitive import resolve_groups
 
@@ -121,6 +124,21 @@ def test_fair_scores_read_as_fair():
     for m in audit.measures:
         assert m.interval[0] == 0.0
         assert m.p_value > 0.01
+
+
+def test_tests_and_tables_beside_the_entropies_change_nothing(data, audit, monkeypatch):
+    monkeypatch.setattr(auditing, "EXACT_RANK_ROWS", 100)
+    monkeypatch.setenv("EVENHAND_NUM_THREADS", "2")
+    used = []
+
+    def watched(*arguments):
+        used.append(threading.current_thread() is threading.main_thread())
+        return summarize_groups(*arguments)
+
+    monkeypatch.setattr(auditing, "summarize_groups", watched)
+    beside = eh.audit(data.y, data.s, sensitive_features=data.a, estimator="logistic")
+    assert used == [False]
+    assert beside.to_dict() == audit.to_dict()
 
 
 def test_words_and_tables(audit):
