@@ -17,8 +17,8 @@ Index = NDArray[np.intp]
 
 # Most parameters of one fit, over all groups.
 _MAX_PARAMETERS = 420
-# Rows beyond which products of higher degree are worth their time.
-_LARGE_ROWS = 5000
+# Rows beyond which products of higher degree and rougher fits are worth their time.
+LARGE_ROWS = 5000
 _WORDS = {"s": "score", "y": "target"}
 
 
@@ -46,7 +46,7 @@ def designs(cells: Cells, names: Condition) -> list[Callable[[], Design]]:
     def build(name: str, first: Array, second: Array, beside: tuple[Array, Array]) -> Design:
         from .._kernels.splines import products
 
-        left, right, degree, roughness = product_terms(bool(weight.sum() > _LARGE_ROWS))
+        left, right, degree, roughness = product_terms(bool(weight.sum() > LARGE_ROWS))
         columns = products(splines(first), splines(second), left, right)
         atoms = [(a, b) for a, b in zip(cells.atoms, beside, strict=True)]
         return _assemble(name, columns, roughness, degree, atoms)

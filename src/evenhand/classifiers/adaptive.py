@@ -27,7 +27,7 @@ from ..criteria import Condition
 from ..estimation import RowLosses
 from ..sensitive import Groups
 from ._cells import Cells, Levels, cut, gather_one, gather_two, merge_copies, sums
-from ._designs import Design, designs, trim
+from ._designs import LARGE_ROWS, Design, designs, trim
 from ._multinomial import fit
 from ._spline_basis import smooth
 
@@ -42,9 +42,9 @@ _FINE_ROWS, _FINE_BINS = 16384, 128
 # A column in which the penalty outweighs the data, at most ¼ a row, by ten to one is left out. The
 # last digits keep a tie from being decided by rounding.
 _NEGLIGIBLE = 2.5 * (1.0 + 1e-9)
-# Rougher fits than the last are so far from quadratic in a row's weight that one Newton step no
-# longer tells what leaving it out does.
-_PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0)
+# With few rows, rougher fits than the last are so far from quadratic in a row's weight that one
+# Newton step does not tell what leaving it out does; with many they may be needed.
+_PENALTIES, _ROUGH_PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0), (0.5, 0.06)
 # Ridges on the terms that smoothing leaves free. The weak one keeps separated groups finite; the
 # others shrink a quadratic where there is little to see.
 _RIDGE, _SHRINKAGES = 0.05, (4.0, 16.0)
@@ -218,6 +218,9 @@ class Adaptive:
     def _climb(self, cells: Cells, names: Condition, effective: float) -> list[_Rung]:
         """Fit the rungs, up each basis for as long as the leave-one-out loss does not rise."""
         slack = self.temperature / effective
+        penalties: tuple[float, ...] = _PENALTIES
+        if cells.weight.sum() > LARGE_ROWS:
+            penalties += _ROUGH_PENALTIES
         makers = designs(cells, names)
         design = trim(makers[0](), cells.counts.shape[1])
         rungs = [_fit_rung(cells, design, 0, top, 0.0, _RIDGE, None) for top in (0, 1, 2)]
@@ -238,8 +241,8 @@ class Adaptive:
             tried: dict[int, float] = {}
             low = high = start
             step = start
-            while 0 <= step < len(_PENALTIES):
-                rung = _fit_rung(cells, design, number, 99, _PENALTIES[step], _RIDGE, theta)
+            while 0 <= step < len(penalties):
+                rung = _fit_rung(cells, design, number, 99, penalties[step], _RIDGE, theta)
                 rungs.append(rung)
                 theta = rung.theta
                 tried[step] = cells.mean(rung.outside)
@@ -247,7 +250,7 @@ class Adaptive:
                 low, high = min(tried), max(tried)
                 if len(tried) > 1 and own > best + slack:
                     break
-                if tried[high] <= own + slack and high + 1 < len(_PENALTIES):
+                if tried[high] <= own + slack and high + 1 < len(penalties):
                     step = high + 1
                 elif tried[low] <= own + slack:
                     step = low - 1
