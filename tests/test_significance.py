@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from evenhand import significance
+from evenhand import _null_covariance, significance
 from evenhand._kernels import significance as kernels
 from evenhand._ranks import EXACT_RANK_ROWS, RANK_EDGES, Ranks
 from evenhand.criteria import CRITERIA
@@ -45,8 +45,8 @@ def scores_for(s, a, weight=None):
     _, members = significance._usable(groups)
     flat = np.empty(0)
     cell = np.zeros(len(a), dtype=np.int32)
-    rows = significance._Rows(ranks.rank, ranks.rank, flat, cell, flat, np.zeros((1, 4)))
-    return rows, members, significance._Scores(rows, members, groups.weight)
+    rows = _null_covariance.Rows(ranks.rank, ranks.rank, flat, cell, flat, np.zeros((1, 4)))
+    return rows, members, _null_covariance.Scores(rows, members, groups.weight)
 
 
 @pytest.mark.parametrize("digits", [6, 0])
@@ -71,9 +71,9 @@ def test_covariance_is_that_of_permutations():
     rank = significance.conditional_rank(target, given)
     center, means = kernels.cell_means(rank, given.rank, given.normal, cell, n_cells)
     slope = significance._slopes(center, means)
-    rows = significance._Rows(rank, given.rank, given.normal, cell, center, slope)
+    rows = _null_covariance.Rows(rank, given.rank, given.normal, cell, center, slope)
     _, members = significance._usable(resolve_groups(a, n_rows=n))
-    score = significance._Scores(rows, members, None)
+    score = _null_covariance.Scores(rows, members, None)
     f = kernels.feature_matrix(*rows)
     expected = np.zeros((6, 6))
     for c in range(n_cells):
@@ -120,12 +120,12 @@ def test_sandwich_covariance_is_unbiased_in_narrow_cells(kind):
         w = np.where(a == 1, 1.0, 4.0) if kind == "group" else 0.1 + rng.gamma(1.5, size=n)
         cell, n_cells = Ranks(z).cells()
         u = rng.random(n)
-        rows = significance._Rows(
+        rows = _null_covariance.Rows(
             u, Ranks(z).rank, z, cell, np.zeros(n_cells), np.zeros((n_cells, 6))
         )
         groups = resolve_groups(a, sample_weight=w, n_rows=n)
         _, members = significance._usable(groups)
-        robust = significance._Scores(rows, members, groups.weight).covariance
+        robust = _null_covariance.Scores(rows, members, groups.weight).covariance
         # The functions have variance 1 by construction: no estimate is needed.
         w = groups.weight
         b = members.codes == 0
@@ -147,10 +147,10 @@ def test_sandwich_covariance_against_a_loop():
     q = 1 - 2 * w / n + np.sum(w**2) / n**2
     expected = sum(np.outer(u := w[i] * np.kron(b[i] - share, f[i]), u) / q[i] for i in range(n))
     arguments = (w, score.mean, share[None], np.array([float(n)]))
-    found = significance._sandwich(rows, members, *arguments)
+    found = _null_covariance.sandwich(rows, members, *arguments)
     np.testing.assert_allclose(found, expected, atol=1e-10)
-    probable = significance._Members(None, b, 3)
-    np.testing.assert_allclose(significance._sandwich(rows, probable, *arguments), expected)
+    probable = _null_covariance.Members(None, b, 3)
+    np.testing.assert_allclose(_null_covariance.sandwich(rows, probable, *arguments), expected)
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -162,7 +162,7 @@ def test_a_sample_settles_the_sandwich_covariance_of_groups_that_take_turns(crit
     groups = resolve_groups(a, sample_weight=w, n_rows=n)
     exact = exact_fairness_p_value(criterion, variables, groups)
     width = exact.dof  # every fourth row would be of one group
-    monkeypatch.setattr(significance, "SANDWICH_WORK", n * width**2 / k)
+    monkeypatch.setattr(_null_covariance, "SANDWICH_WORK", n * width**2 / k)
     sampled = exact_fairness_p_value(criterion, variables, groups)
     assert sampled.dof == exact.dof
     assert sampled.statistic != exact.statistic
