@@ -92,7 +92,7 @@ def test_covariance_is_that_of_permutations():
 @pytest.mark.parametrize("kind", ["group", "score"])
 def test_covariance_of_factored_weights_is_that_of_permutations(kind, monkeypatch):
     # Weights of the group travel with the group, other weights with the score: permute the rest.
-    monkeypatch.setattr(significance, "SANDWICH_ROWS", 1e12)
+    monkeypatch.setattr(_null_covariance, "SANDWICH_ROWS", 1e12)
     rng = np.random.default_rng(1)
     n = 200
     s, a = rng.normal(size=n), (rng.random(n) < 0.3).astype(int)
