@@ -435,6 +435,20 @@ class TestLargeWeights:
         assert model.unfairness_ <= 1.0 / weight
         assert objective(model, X, y, a) == pytest.approx(model.objective_, abs=1e-9)
 
+    @pytest.mark.parametrize("weights", [(1.0, 1e4), (1.0, 1e6), (1e6,)])
+    @pytest.mark.parametrize("criterion", ["independence", "separation"])
+    def test_a_leap_along_a_path_ends_where_a_fit_does(self, criterion, weights):
+        """What a path allows for must not grow with the weight until all R² is lost in it."""
+        rng = np.random.default_rng(0)
+        a = rng.integers(0, 2, 600)
+        X = rng.normal(size=(600, 20)) + a[:, None] * rng.normal(size=20)
+        y = X @ rng.normal(size=20) + 3 * rng.normal(size=600)
+        fitter = FairRidge(criterion)._path_fitter(X, y, sensitive_features=a)
+        point = [fitter(weight) for weight in weights][-1]
+        single = FairRidge(criterion, weights[-1]).fit(X, y, sensitive_features=a)
+        assert point.objective_ == pytest.approx(single.objective_, abs=5e-3)
+        assert point.score(X, y) == pytest.approx(single.score(X, y), abs=5e-3)
+
     def test_sufficiency_keeps_what_a_constant_would_lose(self):
         rng = np.random.default_rng(0)
         a = rng.integers(0, 2, 500)

@@ -38,10 +38,15 @@ PATH_NOISE = 0.1
 PATH_TOL = (5e-4, 2.4e-3)
 
 
-def path_tolerance(tol: float, n_rows: int) -> float:
-    """How exactly the points of a path are solved, given what was asked for single fits."""
+def path_tolerance(tol: float, n_rows: int, fairness_weight: float) -> float:
+    """How exactly a point of a path is solved, given what was asked for single fits.
+
+    A tolerance is a share of 1 + fairness_weight; beyond LARGE_WEIGHT what it allows grows no
+    further, as R² would get lost in it.
+    """
     low, high = PATH_TOL
-    return max(tol, min(max(PATH_NOISE / n_rows**0.5, low), high))
+    loose = min(max(PATH_NOISE / n_rows**0.5, low), high)
+    return max(tol, loose * min(1.0, (1.0 + LARGE_WEIGHT) / (1.0 + fairness_weight)))
 
 
 @dataclass(frozen=True)
@@ -204,7 +209,8 @@ class Prepared:
         `on_path` it is then the answer, without a pass over the rows.
         """
         assert self.bound is not None
-        if fairness_weight > LARGE_WEIGHT and not any(self.solved):
+        small = max(self.solved, default=0.0) < fairness_weight / LARGE_STEP
+        if fairness_weight > LARGE_WEIGHT and small:
             # Far from the ridge solution the term alone decides, and its valleys are found step
             # by step rather than in one leap.
             self.solve(fairness_weight / LARGE_STEP, max_iter, max(tol, PATH_TOL[0]))

@@ -210,12 +210,13 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         """
         model = clone(self)
         prepared = model._start(X, y, sensitive_features, sample_weight)
-        tol = path_tolerance(self.tol, prepared.problem.design.n)
+        n = prepared.problem.design.n
 
         def fit(fairness_weight: float) -> FairRidge:
             # A shallow copy shares what `_start` set and nothing that `_finish` sets.
             point = copy(model)
-            point.fairness_weight, point.tol = fairness_weight, tol
+            point.fairness_weight = fairness_weight
+            point.tol = path_tolerance(self.tol, n, fairness_weight)
             return point._finish(prepared, on_path=True)
 
         return fit
