@@ -427,3 +427,13 @@ def test_many_rows_are_cut_at_sample_quantiles_with_the_same_result(discrete, mo
         one, two, three = (getattr(audit, name) for audit in (exact, rough, turned))
         assert abs(one.value - two.value) < 0.2 * one.stderr
         assert three.value == pytest.approx(two.value, abs=1e-12)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_copies_among_many_rows_are_found(zeros, monkeypatch):
+    monkeypatch.setattr(_cells, "EXACT_RANK_ROWS", 10_000)
+    s, y, a, _ = sample("bivariate_normal", 5000, 4)
+    if zeros:
+        y = np.maximum(y, 0.0)
+    rows = np.repeat(np.arange(5000), 3)
+    np.testing.assert_allclose(entropies(s[rows], y[rows], a[rows]), entropies(s, y, a), atol=1e-9)

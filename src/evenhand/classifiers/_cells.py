@@ -36,15 +36,16 @@ class Levels:
         Mid-rank in (0, 1) of each level, and its normal score.
     atom : (L,) array
         Number of the point mass that a level is, or −1.
-    distinct : int
-        Number of distinct values; with many rows that of rows unless they are few.
+    distinct : int or None
+        Number of distinct values; with many rows that of rows where hardly any are alike, and None
+        where it would have to be counted.
     """
 
     codes: Index
     rank: Array
     score: Array
     atom: Index
-    distinct: int
+    distinct: int | None
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def cut(values: Array, weight: Array) -> Levels:
     least = total / _LEVELS if len(values) > LEVEL_ROWS else 0.0
     if len(values) > EXACT_RANK_ROWS:
         # Slots between sample quantiles, and common values, stand for the values themselves.
-        _, _, slot, counts, *_ = quantile_slots(values)
+        quantiles, _, slot, counts, *_ = quantile_slots(values)
         used = np.flatnonzero(counts)
         place = np.arange(len(used))
         amount = np.bincount(slot, weight, len(counts))[used]
@@ -99,8 +100,11 @@ def cut(values: Array, weight: Array) -> Levels:
         lookup = np.zeros(len(counts), dtype=np.intp)
         lookup[used] = level
         codes = lookup[slot]
-        discrete = counts[::2].sum() <= 0.01 * len(values)
-        distinct = len(used) if discrete else len(values)
+        distinct = None
+        if counts[::2].sum() <= 0.01 * len(values):
+            distinct = len(used)
+        elif (counts[1 : 2 * len(quantiles) : 2] > 1).mean() <= 0.01:
+            distinct = len(values)
     else:
         codes, rank, mass, single, distinct = mid_rank_levels(
             values, np.argsort(values), weight, least, share
@@ -140,10 +144,12 @@ def merge_copies(
     None, or the merged variables and groups and the merged row of each row.
     """
     n = groups.n_known
-    distinct = [level.distinct for level in levels.values()]
+    names = list(levels)
+    if any((level.distinct or 0) > 0.98 * n for level in levels.values()):
+        return None
+    distinct = [levels[name].distinct or len(np.unique(variables[name])) for name in names]
     if max(distinct) > 0.98 * n or max(distinct) < max(10, n // 10):
         return None
-    names = list(levels)
     order = np.lexsort([variables[name] for name in names])
     new = np.zeros(n, dtype=bool)
     new[0] = True
