@@ -501,6 +501,8 @@ def test_one_map_cannot_help_and_says_so():
     before = eh.independence(y, base.predict(X), sensitive_features=a)
     after = eh.independence(y, post.predict(X), sensitive_features=a)
     assert after == pytest.approx(before, abs=1e-6)
+    point = post._path_fitter(X, y, sensitive_features=a)(1e4)
+    assert point.predict(X) == pytest.approx(post.predict(X))
 
 
 def test_without_groups_it_recalibrates():

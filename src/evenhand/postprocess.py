@@ -204,9 +204,9 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         """
         Z, y = self._start(X, y, sensitive_features, sample_weight)
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        ridge, columns = self._ridge().fit(Z, y, **extra), self._maps.simple_columns()
-        simple = None if columns is None else self._ridge().fit(Z[:, columns], y, **extra)
-        return self._finish(ridge, simple)
+        model, columns = self._ridge(self._felt(self.fairness_weight)), self._maps.simple_columns()
+        simple = None if columns is None else clone(model).fit(Z[:, columns], y, **extra)
+        return self._finish(model.fit(Z, y, **extra), simple)
 
     def _path_fitter(
         self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None
@@ -216,22 +216,25 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         # Checks that depend on the weight belong to the points, not to the set-up they share.
         Z, y = model.set_params(fairness_weight=0.0)._start(X, y, sensitive_features, sample_weight)
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        fitter, columns = model._ridge()._path_fitter(Z, y, **extra), model._maps.simple_columns()
-        simple = None
+        ridge, columns = model._ridge(0.0), model._maps.simple_columns()
+        fitter, simple = ridge._path_fitter(Z, y, **extra), None
         if columns is not None:
-            simple = model._ridge()._path_fitter(Z[:, columns], y, **extra)
+            simple = ridge._path_fitter(Z[:, columns], y, **extra)
 
         def fit(fairness_weight: float) -> FairPostprocessor:
             point = copy(model).set_params(fairness_weight=fairness_weight)
-            return point._finish(
-                fitter(fairness_weight), None if simple is None else simple(fairness_weight)
-            )
+            felt = model._felt(fairness_weight)
+            return point._finish(fitter(felt), None if simple is None else simple(felt))
 
         return fit
 
-    def _ridge(self) -> FairRidge:
+    def _felt(self, fairness_weight: float) -> float:
+        # One map for everybody cannot make the score fairer; the only way out would be a constant.
+        return 0.0 if self.group_features is None else fairness_weight
+
+    def _ridge(self, fairness_weight: float) -> FairRidge:
         return FairRidge(
-            self.criterion, self.fairness_weight, self.alpha, classifier=self.classifier,
+            self.criterion, fairness_weight, self.alpha, classifier=self.classifier,
             basis=self.basis, max_iter=self.max_iter, tol=self.tol,
         )  # fmt: skip
 
@@ -410,7 +413,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
                 "`map` must be 'affine' or 'spline' with group_features=None, got 'transport': it "
                 "moves groups together, and one map for everybody knows none."
             )
-        self._ridge()._check_parameters()
+        self._ridge(self.fairness_weight)._check_parameters()
         if self.prefit is True:
             try:
                 check_is_fitted(self.estimator)
