@@ -67,6 +67,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
     Attributes
     ----------
     coef_ : (d,) array
+        All zero where one score for everybody has the lower objective.
     group_coef_ : (2(K − 1),) array
         Coefficients of the group features; empty without them.
     intercept_ : float
@@ -75,7 +76,8 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
     objective_ : float
         The minimized objective.
     n_iter_, n_evaluations_ : int
-        L-BFGS iterations, and evaluations of the fairness term.
+        L-BFGS iterations, and evaluations of the fairness term; those of the last step where a
+        weight beyond 100 is reached from smaller ones.
     n_features_in_, feature_names_in_
 
     Examples
