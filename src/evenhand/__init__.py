@@ -27,7 +27,7 @@ _HOME = {
     "separation": "information",
     "sufficiency": "information",
 }
-_MODULES = ("baselines", "datasets")
+_MODULES = ("baselines", "datasets", "report")
 
 __all__ = ["__version__", *_HOME, *_MODULES]
 

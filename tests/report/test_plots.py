@@ -111,3 +111,12 @@ def test_missing_matplotlib_is_explained(audit, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ModuleNotFoundError, match=r"evenhand\[plot\]"):
         audit.plot()
+
+
+def test_figures_are_reached_from_the_package():
+    import evenhand as eh
+
+    assert eh.report.plot_gains is plots.plot_gains
+    assert all(callable(getattr(eh.report, name)) for name in dir(eh.report))
+    with pytest.raises(AttributeError, match="no attribute 'plot_everything'"):
+        eh.report.plot_everything  # noqa: B018

@@ -1,1 +1,31 @@
-"""Results → words, pictures and pages."""
+"""Results → words, pictures and pages.
+
+The figures that compare two models: `plot_densities` (scores by group before and after),
+`plot_gains` (who gains and who loses), `plot_features` with `feature_information` (which features
+carry the group), and `plotly_frontier` (a frontier to hover over). Those of one result are its own
+methods: `audit.plot()`, `path.plot()`, `to_html()`.
+"""
+
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+_HOME = {
+    "feature_information": "plots",
+    "plot_audit": "plots",
+    "plot_densities": "plots",
+    "plot_features": "plots",
+    "plot_gains": "plots",
+    "plotly_frontier": "interactive",
+}
+
+__all__ = [*_HOME]
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _HOME:
+        return getattr(_import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'evenhand.report' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
