@@ -338,3 +338,18 @@ def test_weights_beside_groups_are_refused():
 def test_repr_names_the_choices():
     found = repr(FairnessRegularizer("separation", "lspc", "linear"))
     assert found == "FairnessRegularizer('separation', 'lspc', 'linear')"
+
+
+@pytest.mark.parametrize("criterion", ["independence", "separation", "sufficiency"])
+def test_a_rough_answer_is_close(criterion):
+    """Warm starts a good way off, as along a search, where a step is saved."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 2000)
+    y = rng.normal(size=2000) + a
+    s = y + rng.normal(size=2000)
+    exact, rough = (FairnessRegularizer(criterion).bind(y, sensitive_features=a) for _ in range(2))
+    for t in (0.0, 0.1, 0.3):
+        value, gradient = exact.evaluate(s + t * y, 2.0)
+        found, slope = rough.evaluate(s + t * y, 2.0, rough=True)
+        assert found == pytest.approx(value, rel=1e-6)
+        assert np.linalg.norm(slope - gradient) < 1e-3 * np.linalg.norm(gradient)

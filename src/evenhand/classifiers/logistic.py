@@ -27,6 +27,8 @@ from .lspc import kernels_for
 KAPPA = 1e-3
 # Squared Newton decrement per row under which one more step lands at machine precision.
 LAST_STEP = 1e-8
+# The same where three digits of the gradient will do.
+ROUGH_LAST_STEP = 1e-5
 MAX_ITER = 100
 # Of a Newton step: below it another direction is tried rather than a shorter step.
 SMALLEST_SHARE = 1e-2
@@ -103,6 +105,7 @@ def newton(
     *,
     start: NDArray[np.float64] | None = None,
     max_iter: int = MAX_ITER,
+    last_step: float = LAST_STEP,
 ) -> LogisticFit:
     """Fit by Newton steps, halving a step that does not improve the objective.
 
@@ -113,7 +116,7 @@ def newton(
     n = len(rows.s)
     if start is None and n >= 2 * SAMPLE_ROWS:
         start = _newton(_every(rows, n // SAMPLE_ROWS), basis, kappa, None, SAMPLE_STEPS)[0].weights
-    fit, converged = _newton(rows, basis, kappa, start, max_iter)
+    fit, converged = _newton(rows, basis, kappa, start, max_iter, last_step)
     if not converged:
         warnings.warn(
             f"The logistic classifier of the group did not converge in {max_iter} Newton steps. "
@@ -125,8 +128,9 @@ def newton(
 
 
 def _newton(
-    rows: Rows, basis: Basis, kappa: float, start: NDArray[np.float64] | None, max_iter: int
-) -> tuple[LogisticFit, bool]:
+    rows: Rows, basis: Basis, kappa: float, start: NDArray[np.float64] | None, max_iter: int,
+    last_step: float = LAST_STEP,
+) -> tuple[LogisticFit, bool]:  # fmt: skip
     n = len(rows.s)
     cold = _cold_start(rows, basis)
     weights = cold if start is None else start
@@ -141,7 +145,7 @@ def _newton(
     for steps in range(1, max_iter + 1):
         step = _solve(hessian, score, damping)
         decrement = float(score.ravel() @ step.ravel()) / n
-        if damping == 0.0 and decrement <= LAST_STEP:
+        if damping == 0.0 and decrement <= last_step:
             # Below zero only by rounding, and then there is nothing to gain by the step.
             return LogisticFit(weights + step if decrement > 0 else weights, steps), True
         size, floor = 1.0, 1e-12 * abs(objective) + 1e-15
@@ -263,9 +267,12 @@ class LogisticTerm:
         fit = newton(rows, self.basis, self.kappa, start=self._weights)
         return evaluate(rows, self.basis, fit.weights, self.kappa)[0]
 
-    def value_and_grad(self, rows: Rows, scale: float) -> tuple[float, NDArray[np.float64]]:
-        """L and scale·∂L/∂s."""
-        fit = newton(rows, self.basis, self.kappa, start=self._weights)
+    def value_and_grad(
+        self, rows: Rows, scale: float, rough: bool = False
+    ) -> tuple[float, NDArray[np.float64]]:
+        """L and scale·∂L/∂s; if `rough`, to three digits."""
+        last_step = ROUGH_LAST_STEP if rough else LAST_STEP
+        fit = newton(rows, self.basis, self.kappa, start=self._weights, last_step=last_step)
         self._weights = fit.weights
         value, gradient = evaluate(rows, self.basis, fit.weights, self.kappa, scale)
         assert gradient is not None

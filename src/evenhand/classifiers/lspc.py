@@ -112,8 +112,10 @@ class LSPCTerm:
         loss, _, _ = get_kernels().lspc_pass(rows, self.basis, weights, self.beta, False)
         return -loss / len(rows.s)
 
-    def value_and_grad(self, rows: Rows, scale: float) -> tuple[float, NDArray[np.float64]]:
-        """L and scale·∂L/∂s."""
+    def value_and_grad(
+        self, rows: Rows, scale: float, rough: bool = False
+    ) -> tuple[float, NDArray[np.float64]]:
+        """L and scale·∂L/∂s, which are exact whether or not a `rough` answer would do."""
         kernels, basis, n = get_kernels(), self.basis, len(rows.s)
         moments, cross = kernels.gram(rows, basis)
         weights, factor = _solve(moments, cross, basis, self.kappa)
