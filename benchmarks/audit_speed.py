@@ -8,19 +8,10 @@ from __future__ import annotations
 import argparse
 from statistics import median
 
-import numpy as np
-from common import growth, timed, write
+from common import growth, scored_rows, timed, write
 from sklearn.feature_selection import mutual_info_classif
 
 import evenhand as eh
-
-
-def make(n: int):
-    rng = np.random.default_rng(0)
-    a = (rng.random(n) < 0.3).astype(int)
-    y = rng.standard_normal(n) + 0.5 * a
-    s = 0.7 * y + rng.standard_normal(n) + 0.2 * a
-    return y, s, a
 
 
 def main() -> None:
@@ -29,7 +20,7 @@ def main() -> None:
     sizes = [10**4, 10**5, 10**6, *([10**7] if parser.parse_args().large else [])]
     rows = []
     times: dict[str, list[float]] = {"logistic": [], "auto": []}
-    y, s, a = make(sizes[-1])
+    y, s, a = scored_rows(sizes[-1])
     for name in times:
         eh.audit(y[:5000], s[:5000], sensitive_features=a[:5000], estimator=name)
         eh.audit(y[:200_000], s[:200_000], sensitive_features=a[:200_000], estimator=name)

@@ -27,6 +27,15 @@ def timed(function: Callable[[], Any], repeats: int = 5) -> tuple[float, float, 
     return median(times), max(times) - min(times), result
 
 
+def scored_rows(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Target, score and group of n rows that are unfair in all three senses."""
+    rng = np.random.default_rng(0)
+    a = (rng.random(n) < 0.3).astype(int)
+    y = rng.standard_normal(n) + 0.5 * a
+    s = 0.7 * y + rng.standard_normal(n) + 0.2 * a
+    return y, s, a
+
+
 def growth(sizes: Iterable[float], times: Iterable[float]) -> float:
     """Exponent p of time ~ n^p, by least squares on logarithms."""
     return float(np.polyfit(np.log(list(sizes)), np.log(list(times)), 1)[0])

@@ -20,22 +20,13 @@ from importlib.metadata import version
 
 import dalex
 import infomeasure
-import numpy as np
-from common import growth, timed, write
+from common import growth, scored_rows, timed, write
 
 import evenhand as eh
 
 SIZES = (1_000, 10_000, 100_000)
 # Beyond this the neighbor search of infomeasure takes minutes.
 INFOMEASURE_ROWS = 10_000
-
-
-def make(n: int):
-    rng = np.random.default_rng(0)
-    a = (rng.random(n) < 0.3).astype(int)
-    y = rng.standard_normal(n) + 0.5 * a
-    s = 0.7 * y + rng.standard_normal(n) + 0.2 * a
-    return y, s, a
 
 
 def run_dalex(y, s, a):
@@ -55,10 +46,10 @@ def run_infomeasure(y, s, a):
 def main() -> None:
     rows = []
     times: dict[str, list[float]] = {}
-    eh.audit(*make(500)[:2], sensitive_features=make(500)[2], estimator="logistic")
-    eh.audit(*make(500)[:2], sensitive_features=make(500)[2])
+    eh.audit(*scored_rows(500)[:2], sensitive_features=scored_rows(500)[2], estimator="logistic")
+    eh.audit(*scored_rows(500)[:2], sensitive_features=scored_rows(500)[2])
     for n in SIZES:
-        y, s, a = make(n)
+        y, s, a = scored_rows(n)
         runs = {
             "evenhand audit, logistic": lambda y=y, s=s, a=a: eh.audit(
                 y, s, sensitive_features=a, estimator="logistic"

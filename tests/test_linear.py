@@ -649,6 +649,13 @@ class TestRefusals:
         with pytest.raises(ValueError, match="X has 5 features, but FairRidge is expecting 6"):
             model.predict(X[:, :5])
 
+    @pytest.mark.parametrize("fit_intercept", [True, False])
+    def test_target_too_large_to_square(self, fit_intercept, regression):
+        X, y, a = regression
+        model = FairRidge(fit_intercept=fit_intercept)
+        with pytest.raises(ValueError, match=r"`y` must be small enough.*Hint: divide it"):
+            model.fit(X, 1e160 * y, sensitive_features=a)
+
     def test_not_fitted(self, regression):
         with pytest.raises(NotFittedError):
             FairRidge().predict(regression[0])

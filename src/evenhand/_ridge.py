@@ -97,6 +97,15 @@ class Problem:
     def intercept(self, theta: Vector) -> float:
         return self.mean_y - float(self.mean_x @ theta)
 
+    def best_scale(self, theta: Vector) -> Vector:
+        """c·θ with the c of least ridge objective, θᵀXᵀΩy / θᵀ(XᵀΩX + nαI)θ.
+
+        Scores are standardized in the fairness term, which therefore does not see c. Where its
+        weight is large the search ends before the other part has found it.
+        """
+        size = float(theta @ self.gram @ theta + self.alpha * theta @ theta)
+        return theta * (float(self.cross @ theta) / size) if size > 0 else theta
+
     def ridge_objective(self, theta: Vector) -> float:
         """[mean ω(y − s)² + α‖θ‖²] / Var(y)."""
         fit = self.second_y - 2.0 * self.cross @ theta + theta @ self.gram @ theta
@@ -110,14 +119,19 @@ def prepare(
     """Moments, ridge solution and whitening, once per data set."""
     mean_y = float(y.mean() if weight is None else weight @ y / len(y))
     centered = y - mean_y
-    variance = _mean_square(centered, weight)
-    if not variance > 1e-26 * mean_y**2:
-        variance = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread, second = _mean_square(centered, weight), _mean_square(y, weight)
+    if not np.isfinite(second):
+        raise ValueError(
+            f"`y` must be small enough to square, got values up to {np.abs(y).max():.1e}. Hint: "
+            "divide it by a constant."
+        )
+    variance = spread if spread > 1e-26 * mean_y**2 else 0.0
     target = centered if fit_intercept else y
     mean_x, gram, cross = design.moments(target, weight, fit_intercept)
     if not fit_intercept:
         mean_x, mean_y = np.zeros(design.d), 0.0
-    second_y = _mean_square(target, weight)
+    second_y = spread if fit_intercept else second
     # A spread at the level of rounding in the column is a constant.
     constant = np.diag(gram) <= design.rounding * mean_x**2
     gram[constant] = gram[:, constant] = 0.0

@@ -242,7 +242,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         if self.fairness_weight > 0:
             found = prepared.solve(self.fairness_weight, self.max_iter, self.tol, on_path=on_path)
             self.n_iter_, self.n_evaluations_ = max(found.n_iter, 1), found.n_evaluations
-            theta = _best_scale(problem, problem.theta + problem.unwhiten(found.v))
+            theta = problem.best_scale(problem.theta + problem.unwhiten(found.v))
             # A search that ends at the level of rounding just above `tol` has done its work.
             stalled = found.gradient_norm > 1e3 * self.tol * (1.0 + self.fairness_weight)
             if not found.converged and (stalled or found.n_iter >= self.max_iter):
@@ -302,13 +302,3 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         check_kind(self.group_features)
         # Names are checked even where fairness_weight=0 would never use them.
         FairnessRegularizer(self.criterion, self.classifier, self.basis)
-
-
-def _best_scale(problem: Problem, theta: Vector) -> Vector:
-    """c·θ with the c of least ridge objective, θᵀXᵀΩy / θᵀ(XᵀΩX + nαI)θ.
-
-    Scores are standardized in the fairness term, which therefore does not see c. Where its weight
-    is large the search ends before the other part has found it.
-    """
-    size = float(theta @ problem.gram @ theta + problem.alpha * theta @ theta)
-    return theta * (float(problem.cross @ theta) / size) if size > 0 else theta
