@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 from collections import defaultdict
 from pathlib import Path
+from statistics import fmean
 
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parents[1] / "docs"
@@ -45,9 +46,6 @@ def setting(rows: list[dict[str, str]]) -> str:
 
 def accuracy() -> str:
     rows = read("accuracy")
-    have = {row["estimator"] for row in rows}
-    # `auto` ran beside the slow estimator too, on fewer samples; the table shows the longer run.
-    rows += [row for row in read("accuracy_fourier") if row["estimator"] not in have]
     estimators = list(dict.fromkeys(row["estimator"] for row in rows))
     ratio = {
         (row["family"], row["n"], row["estimator"], row["criterion"]): float(row["ratio"])
@@ -112,18 +110,22 @@ def fresh() -> str:
 
 
 def losses(rows: list[dict[str, str]]) -> str:
-    """Cells in which another estimator's error is smaller than that of `auto` on the same samples.
+    """Goals missed, means by family, and cells in which another estimator's error is smaller.
 
     By more than 1 %; below that the two are even.
     """
     limits = {("auto", True): 1.10, ("auto", False): 1.30, ("logistic", True): 1.05}
-    body, goals = [], []
+    body, goals, clear = [], [], 0
+    means: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for row in rows:
         estimator, family, value = row["estimator"], row["family"], float(row["ratio"])
-        ours = float(row["auto_ratio"])
-        if estimator != "auto" and value < ours - 0.01:
+        means[family, row["n"], estimator].append(value)
+        lead, error = -float(row["behind_auto"]), float(row["behind_error"])
+        if estimator != "auto" and lead > 0.01:
             where = [FAMILIES[family], f"{int(row['n']):,}", row["criterion"]]
-            body.append([*where, f"`{estimator}` {value:.2f}", f"{ours:.2f}", row["scenarios"]])
+            body.append([*where, f"`{estimator}`", f"{value:.2f}", f"{value + lead:.2f}",
+                         f"{lead:.2f} ± {error:.2f}"])  # fmt: skip
+            clear += lead > 2 * error
         limit = limits.get((estimator, family == "bivariate_normal"))
         if limit is not None and value > limit + 0.005:
             goals.append(
@@ -131,10 +133,24 @@ def losses(rows: list[dict[str, str]]) -> str:
                 f" {value:.2f} (goal {limit:.2f})"
             )
     text = "No goal was missed." if not goals else "Goals missed: " + "; ".join(goals) + "."
+    sizes = sorted({n for _, n, _ in means}, key=int)
+    compared = ("auto", "fourier", "knn")
+    by_family = [
+        [title, *(" / ".join(f"{fmean(means[family, n, e]):.2f}" for e in compared)
+                  for n in sizes)]
+        for family, title in FAMILIES.items()
+    ]  # fmt: skip
+    text += " Means over the three criteria, `auto` / `fourier` / `knn`:\n\n" + table(
+        ["family", *(f"n = {int(n):,}" for n in sizes)], by_family
+    )
     if not body:
-        return text + " No other estimator was more accurate by more than 1 % in any cell."
-    head = ["family", "n", "criterion", "better", "`auto`, same samples", "scenarios"]
-    return text + " Other estimators were more accurate here:\n\n" + table(head, body)
+        return text + "\n\nNo other estimator was more accurate by more than 1 % in any cell."
+    head = ["family", "n", "criterion", "better", "its ratio", "that of `auto`", "difference"]
+    return (
+        f"{text}\n\nCells in which another estimator was more accurate, with the standard error of"
+        f" the difference over draws of the scenarios; {clear} of {len(body)} differences are more"
+        " than two standard errors:\n\n" + table(head, body)
+    )
 
 
 def times(rows: list[dict[str, str]], estimators: list[str]) -> str:

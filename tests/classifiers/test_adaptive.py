@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtri
+from scipy.special import ndtri, softmax
 
 import evenhand as eh
 from evenhand.classifiers import _cells
 from evenhand.classifiers._cells import cut, gather_two, merge_copies, rescore
 from evenhand.classifiers._multinomial import fit
 from evenhand.classifiers._spline_basis import smooth, spline_table
-from evenhand.classifiers.adaptive import Adaptive, _pool
+from evenhand.classifiers.adaptive import Adaptive, _blend, _lean, _pool
 from evenhand.criteria import BOTH, CRITERIA, SCORE, TARGET
 from evenhand.datasets.synthetic import null_scenario, random_scenario
 from evenhand.estimation import EntropyEstimator
@@ -342,6 +342,46 @@ def test_leave_one_out_matches_refitting():
         )
     assert full.inside.mean() < full.outside.mean()
     assert 4 < full.terms < 8
+
+
+def test_traces_of_the_smoothing_matrix_and_its_square():
+    rng = np.random.default_rng(0)
+    n = 300
+    s, y, a = plain(n)
+    a = (a + (rng.random(n) < 0.3)) % 3
+    ones = np.ones(n)
+    cells = gather_two(cut(s, ones), cut(y, ones), None, ones, resolve_groups(a, n_rows=n), 0)
+    columns = np.column_stack([ones, s, y, s * y])
+    penalty = np.array([0.0, 5.0, 20.0, 80.0])
+    found = fit(columns, cells, penalty)
+    prob = softmax(np.column_stack([np.zeros(n), columns @ found.theta.T]), axis=1)[:, 1:]
+    inner = prob[:, :, None] * (np.eye(2) - prob[:, None, :])
+    data = np.einsum("ijk,id,ie->jdke", inner, columns, columns).reshape(8, 8)
+    smoothing = np.linalg.solve(data + np.kron(np.eye(2) - 1 / 3, np.diag(penalty)), data)
+    np.testing.assert_allclose(found.terms, np.trace(smoothing), rtol=1e-3)
+    np.testing.assert_allclose(found.squares, np.trace(smoothing @ smoothing), rtol=1e-3)
+
+
+def test_the_losses_are_weighed_so_that_fitting_noise_costs_nothing():
+    rng = np.random.default_rng(5)
+    n, errors, halves = 300, [], []
+    ones = np.ones(n)
+    columns = np.column_stack([ones, rng.normal(size=(n, 20))])
+    penalty = np.append(0.0, np.full(20, 0.25 * n))  # keeps two thirds of each direction
+    for _ in range(200):
+        a = (rng.random(n) < 0.5).astype(int)
+        cells = gather_two(
+            cut(columns[:, 1], ones), cut(columns[:, 2], ones), None, ones,
+            resolve_groups(a, n_rows=n), 0,
+        )  # fmt: skip
+        found = fit(columns, cells, penalty)
+        inside, outside = cells.mean(found.inside), cells.mean(found.outside)
+        lean = _lean(found.terms, found.squares)
+        errors.append(n * (_blend(inside, outside, lean) - np.log(2)))
+        halves.append(n * (_blend(inside, outside, 0.5) - np.log(2)))
+    error = np.std(errors) / np.sqrt(200)
+    assert abs(np.mean(errors)) < 3 * error
+    assert np.mean(halves) < -5 * error
 
 
 def test_a_bad_start_does_not_matter():

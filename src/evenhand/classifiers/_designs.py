@@ -43,16 +43,25 @@ def designs(cells: Cells, names: Condition) -> list[Callable[[], Design]]:
     s, y = cells.coordinates
     weight = cells.counts.sum(axis=1)
 
-    def build(name: str, first: Array, second: Array, beside: tuple[Array, Array]) -> Design:
+    def build(
+        name: str, first: Array, second: Array, beside: tuple[Array, Array], additive: bool = False
+    ) -> Design:
         from .._kernels.splines import products
 
-        left, right, degree, roughness = product_terms(bool(weight.sum() > LARGE_ROWS))
+        terms = product_terms(bool(weight.sum() > LARGE_ROWS))
+        if additive:
+            alone = (np.minimum(*terms[:2]) == 0) | (terms[2] <= 2)
+            terms = tuple(v[alone] for v in terms)
+        left, right, degree, roughness = terms
         columns = products(splines(first), splines(second), left, right)
         atoms = [(a, b) for a, b in zip(cells.atoms, beside, strict=True)]
         return _assemble(name, columns, roughness, degree, atoms)
 
     def axes() -> Design:
         return build(f"splines of {words[0]} and {words[1]}", s, y, (y, s))
+
+    def sum_of_axes() -> Design:
+        return build(f"splines of {words[0]} plus those of {words[1]}", s, y, (y, s), additive=True)
 
     def residual_of_first() -> Design:
         e = rescore(s - smooth(y, s, weight), weight)
@@ -64,7 +73,7 @@ def designs(cells: Cells, names: Condition) -> list[Callable[[], Design]]:
 
     if cells.counts.shape[1] > 6:
         return [axes, residual_of_first]
-    return [axes, residual_of_first, residual_of_second]
+    return [axes, sum_of_axes, residual_of_first, residual_of_second]
 
 
 def _assemble(
@@ -78,7 +87,7 @@ def _assemble(
     extra, rough = [], []
     for atom, beside in atoms:
         count = int(atom.max(initial=-1)) + 1
-        lift = 0.1 if count > 3 else 0.01
+        lift = 1.0 if count > 3 else 0.01
         ones = np.ones((len(atom), 1))
         smooth = ones if beside is None else splines(beside)[:, : 5 if count <= 3 else 2]
         for j in range(count):

@@ -24,13 +24,16 @@ class Fit:
     inside, outside : (E,) arrays
         In-sample and leave-one-out loss of every entry of the cells, in nats.
     terms : float
-        Effective number of parameters, the trace of the hat matrix.
+        Effective number of parameters, tr S = tr H⁻¹(H − P) with the Hessian H and its penalty P.
+    squares : float
+        tr S².
     """
 
     theta: Array
     inside: Array
     outside: Array
     terms: float
+    squares: float
 
 
 def fit(columns: Array, cells: Cells, penalty: Array, theta: Array | None = None) -> Fit:
@@ -92,16 +95,19 @@ def fit(columns: Array, cells: Cells, penalty: Array, theta: Array | None = None
         # sooner would leave the leverages those of a smoother fit, and rough ones looking good.
         if gain * gain < 1e-6 * min(mass, value):
             break
-    leverage = _leverage(columns, factor, k - 1)
+    leverage, inverse = _leverage(columns, factor, k - 1)
     inner = prob[:, 1:]
     weighted = total[:, None] * inner
     terms = np.einsum("ckk,ck->", leverage, weighted) - np.einsum(
         "ck,ck->", np.einsum("ckj,cj->ck", leverage, inner), weighted
     )
+    # S = I − L with L = H⁻¹P, so that tr S² = dim − 2 tr L + tr L².
+    lost = (np.einsum("idje,jk->idke", inverse, between) * penalty).reshape(slope.size, -1)
+    squares = slope.size - 2.0 * np.trace(lost) + (lost * lost.T).sum()
     inside, outside = entry_losses(
         eta, prob, leverage, cells.cell, cells.target, cells.single, cells.spread
     )
-    return Fit(theta, inside, outside, float(terms))
+    return Fit(theta, inside, outside, float(terms), float(squares))
 
 
 def _hessian(columns: Array, total: Array, prob: Array, penalty: Array, between: Array) -> Array:
@@ -143,8 +149,8 @@ def _factor(hessian: Array) -> tuple[Array, bool]:
             jitter *= 100.0
 
 
-def _leverage(columns: Array, factor: tuple[Array, bool], q: int) -> Array:
-    """(C, q, q): φᵀ H⁻¹ φ between the linear predictors of each cell."""
+def _leverage(columns: Array, factor: tuple[Array, bool], q: int) -> tuple[Array, Array]:
+    """(C, q, q): φᵀ H⁻¹ φ between the linear predictors of each cell; (q, D, q, D): H⁻¹."""
     c, d = columns.shape
     blocks = scipy.linalg.cho_solve(factor, np.eye(q * d), check_finite=False)
     blocks = blocks.reshape(q, d, q, d)
@@ -154,10 +160,11 @@ def _leverage(columns: Array, factor: tuple[Array, bool], q: int) -> Array:
         pairs[:, upper[0] != upper[1]] *= 2.0
         table = blocks.transpose(0, 2, 1, 3)
         table = 0.5 * (table + table.transpose(0, 1, 3, 2))
-        return (pairs @ table[:, :, upper[0], upper[1]].reshape(q * q, -1).T).reshape(c, q, q)
+        flat = table[:, :, upper[0], upper[1]].reshape(q * q, -1)
+        return (pairs @ flat.T).reshape(c, q, q), blocks
     out = np.empty((c, q, q))
     for i in range(q):
         for j in range(i + 1):
             m = np.einsum("cd,cd->c", columns @ blocks[i, :, j], columns)
             out[:, i, j] = out[:, j, i] = m
-    return out
+    return out, blocks

@@ -1,13 +1,16 @@
-"""The ``"auto"`` estimator: Ĥ(A|Z) between the in-sample and leave-one-out loss of a ladder.
+"""The ``"auto"`` estimator: Ĥ(A|Z) from the leave-one-out loss of a ladder, less what fitting cost.
 
 Variables are replaced by the normal scores of their mid-ranks (information does not change under
 monotone maps), and the group is regressed on them by multinomial logistic regression with a
 ladder of bases: a constant, linear, quadratic, then smoothing splines of falling penalty and, for
 discrete data, the table of cells. For two variables the splines are taken in several coordinate
 systems: the two scores, and one of them with the residual of the other. The probabilities of the
-rungs are averaged, with weights by their leave-one-out loss (one Newton step per row). In-sample
-loss is too low and leave-one-out loss too high by the same amount to first order, so a mean of
-the two is neither.
+rungs are averaged, with weights by their leave-one-out loss (one Newton step per row).
+
+A direction of the basis that the penalty leaves a share a of lowers the in-sample loss of noise by
+(a − a²/2)/n on average and raises the leave-one-out loss by a²/2n. The estimate is the mean of the
+two losses with the weight λ = 1 − Σa² / 2Σa on the second, for which both cancel: ½ without a
+penalty, more with one.
 
 Beyond a few thousand rows all of this works on the cells of a fine grid of ranks, so that only
 finding each row's cell grows with n.
@@ -48,10 +51,6 @@ _PENALTIES, _ROUGH_PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0), (0.5, 0.06)
 # Ridges on the terms that smoothing leaves free. The weak one keeps separated groups finite; the
 # others shrink a quadratic where there is little to see.
 _RIDGE, _SHRINKAGES = 0.05, (4.0, 16.0)
-# Share of the leave-one-out loss in the estimate, beyond one half. One half would do for a single
-# fit; the weights of the rungs were found on the same rows, and that makes both losses a little
-# low. With more rows than this the choice gets clear, and the extra share falls as 1/n.
-_EXTRA, _EXTRA_ROWS = 0.1, 2000.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,7 @@ class _Rung:
     inside: Array
     outside: Array
     terms: float
+    squares: float
     design: int = -1
     top: int = 0
     penalty: float = 0.0
@@ -84,17 +84,18 @@ class _Estimate:
     between: float
     chosen: str
     terms: float
+    squares: float
     prior_bias: float
-    lean: float
 
     def rows(self) -> Array:
-        return (self.prior_bias * _blend(self.inside, self.outside, self.lean))[self.row_entry]
+        lean = _lean(self.terms, self.squares)
+        return (self.prior_bias * _blend(self.inside, self.outside, lean))[self.row_entry]
 
 
 class Adaptive:
     """Ĥ(A|Z) = (1 − λ) · in-sample + λ · leave-one-out log loss of a ladder of bases, pooled.
 
-    λ is 0.6 up to 2,000 rows and then falls to ½.
+    λ = 1 − tr S² / 2 tr S for a fit with the smoothing matrix S.
 
     Parameters
     ----------
@@ -162,8 +163,7 @@ class Adaptive:
         cells = gather_one(level, weight, groups)
         rungs = self._climb(cells, (name,), groups.n_effective)
         share = self._weigh([cells.mean(rung.outside) for rung in rungs], groups.n_effective)
-        lean = _lean(groups.n_effective)
-        return _combine(cells, rungs, share, [], _prior_bias(cells, rungs[0], lean), lean)
+        return _combine(cells, rungs, share, [], _prior_bias(cells, rungs[0]))
 
     def _two(
         self,
@@ -191,8 +191,7 @@ class Adaptive:
         coarse_bins = min(_COARSE_BINS, bins) if coarse else 0
         cells = gather_two(first, second, center, weight, groups, coarse_bins)
         rungs = self._climb(cells, names, groups.n_effective)
-        lean = _lean(groups.n_effective)
-        bias = _prior_bias(cells, rungs[0], lean)
+        bias = _prior_bias(cells, rungs[0])
         # A variable that adds nothing is best left out: either one alone is a rung too.
         alone = [single[name] for name in names]
 
@@ -207,7 +206,7 @@ class Adaptive:
             cells = gather_two(first, second, center, weight, groups, bins if fine else 0)
             rungs = _refit(cells, names, kept)
             share = weigh()
-        return _combine(cells, rungs, share, alone, bias, lean)
+        return _combine(cells, rungs, share, alone, bias)
 
     def _weigh(self, losses: Sequence[float], effective: float) -> Array:
         loss = np.array(losses)
@@ -260,18 +259,19 @@ class Adaptive:
         return rungs + _table(cells)
 
 
-def _lean(effective: float) -> float:
-    return 0.5 + _EXTRA * min(1.0, _EXTRA_ROWS / effective)
+def _lean(terms: float, squares: float) -> float:
+    """λ = 1 − Σa² / 2Σa, from the traces of the smoothing matrix and of its square."""
+    return 1.0 - 0.5 * squares / terms
 
 
 def _blend(inside: Any, outside: Any, lean: float) -> Any:
     return (1.0 - lean) * inside + lean * outside
 
 
-def _prior_bias(cells: Cells, constant: _Rung, lean: float) -> float:
+def _prior_bias(cells: Cells, constant: _Rung) -> float:
     """H(A) of the shares over its own estimate from in-sample and leave-one-out loss."""
     inside, outside = cells.mean(constant.inside), cells.mean(constant.outside)
-    return inside / _blend(inside, outside, lean)
+    return inside / _blend(inside, outside, 0.5)
 
 
 def _pool(losses: Sequence[Array], share: Array) -> Array:
@@ -290,11 +290,11 @@ def _combine(
     share: Array,
     alone: Sequence[_Estimate],
     bias: float,
-    lean: float,
 ) -> _Estimate:
     """Pool the rungs and the estimates from one variable alone; the heaviest one in words."""
-    terms = float(share[: len(rungs)] @ [rung.terms for rung in rungs])
-    terms += float(share[len(rungs) :] @ [estimate.terms for estimate in alone])
+    fits: list[_Rung | _Estimate] = [*rungs, *alone]
+    terms = float(share @ [fit.terms for fit in fits])
+    squares = float(share @ [fit.squares for fit in fits])
     top = int(np.argmax(share))
     if top >= len(rungs):
         words = alone[top - len(rungs)].chosen
@@ -310,8 +310,15 @@ def _combine(
         outside = _pool([rungs[j].outside for j in used], share[used] / own)
         parts.append((inside, outside, cells.row_entry, own))
         mean_outside = cells.mean(outside)
-        mean = _blend(cells.mean(inside), mean_outside, lean)
-    values = [_blend(cells.mean(rungs[j].inside), cells.mean(rungs[j].outside), lean) for j in used]
+        mean = _blend(cells.mean(inside), mean_outside, _lean(terms, squares))
+    values = [
+        _blend(
+            cells.mean(rungs[j].inside),
+            cells.mean(rungs[j].outside),
+            _lean(rungs[j].terms, rungs[j].squares),
+        )
+        for j in used
+    ]
     values += [estimate.mean for estimate in alone]
     weights = np.append(share[used], share[len(rungs) :])
     between = float(weights @ np.square(np.array(values) - weights @ values))
@@ -328,7 +335,7 @@ def _combine(
         outside = merge([part[1][part[2]] for part in parts], weight)
         row_entry = np.arange(len(row_entry))
     return _Estimate(
-        inside, outside, row_entry, mean, mean_outside, between, words, terms, bias, lean
+        inside, outside, row_entry, mean, mean_outside, between, words, terms, squares, bias
     )
 
 
@@ -351,7 +358,9 @@ def _fit_rung(
     full = np.zeros((len(found.theta), len(keep)))
     full[:, keep] = found.theta
     name = ("constant", "linear", "quadratic")[top] if top < 3 else design.name
-    return _Rung(name, found.inside, found.outside, found.terms, number, top, penalty, ridge, full)
+    losses = found.inside, found.outside
+    sums = found.terms, found.squares
+    return _Rung(name, *losses, *sums, number, top, penalty, ridge, full)
 
 
 def _refit(cells: Cells, names: Condition, rungs: list[_Rung]) -> list[_Rung]:
@@ -402,7 +411,9 @@ def _table(cells: Cells) -> list[_Rung]:
             left = np.maximum(here - cells.single[:, None] * member, 1e-12)
             outside += part * _table_loss(left, member)
         name = f"table of {size} cells, prior weight {prior:g}"
-        rungs.append(_Rung(name, inside, outside, float(size)))
+        kept = counts.sum(axis=1) / (counts.sum(axis=1) + prior)
+        terms, squares = (k - 1) * kept.sum(), (k - 1) * np.square(kept).sum()
+        rungs.append(_Rung(name, inside, outside, float(terms), float(squares)))
     return rungs
 
 
