@@ -205,9 +205,11 @@ def size() -> str:
         for (c, n, share), v in rates.items()
     ]  # fmt: skip
     head = ["criterion", "n", "smallest share", "mean rejection", "range over settings", "settings"]
+    count = int(rows[0]["replications"])
     return (
         "## Tests of exact fairness\n\nRejections at level 5 % where the criterion holds exactly, "
-        "1,000 replications a setting (one standard error is 0.7 %).\n\n" + table(head, body)
+        f"{count:,} replications a setting (one standard error is"
+        f" {100 * (0.05 * 0.95 / count) ** 0.5:.2f} %).\n\n" + table(head, body)
     )
 
 

@@ -270,3 +270,16 @@ def test_warm_starts_never_end_worse_than_cold_ones():
     value = bound.value(model.predict(X, sensitive_features=a))
     assert 0 < value < 1
     assert model.unfairness_ == pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [1e3, 1e5, 1e9, 1e200])
+def test_one_value_far_out_costs_no_more_than_a_guess(value):
+    rng = np.random.default_rng(0)
+    a = (rng.random(500) < 0.4).astype(int)
+    y = rng.normal(size=500) + a
+    s = y + rng.normal(size=500) + 0.5 * a
+    s[3] = value
+    for measure in (eh.independence, eh.separation, eh.sufficiency):
+        # Half a loss of log(n / share) in n rows, and as much again for the fit.
+        assert measure(y, s, sensitive_features=a, estimator="logistic") > -0.04

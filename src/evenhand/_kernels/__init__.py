@@ -71,7 +71,8 @@ def with_score(rows: Rows, s: NDArray[np.float64]) -> Rows:
 
 def standardizer(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[float, float]:
     """Weighted mean and reciprocal spread; the reciprocal is 0 for a constant column."""
-    mean, variance = get_kernels().mean_variance(values, weight)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, variance = get_kernels().mean_variance(values, weight)
     if not np.isfinite(variance):  # squares beyond the largest float
         size = float(np.abs(values).max())
         mean, scale = standardizer(values / size, weight)

@@ -87,7 +87,11 @@ class Logistic(BasisClassifier):
         inverse = np.linalg.pinv(hessian, hermitian=True).reshape(free, terms, free, terms)
         blocks = [inverse[k, :, other] for k in range(free) for other in range(k + 1)]
         collapsed = basis.collapse(np.stack(blocks))
-        return get_kernels().logistic_row_losses(rows, basis, fit.weights, collapsed)
+        losses = get_kernels().logistic_row_losses(rows, basis, fit.weights, collapsed)
+        # One row far from all others decides its own prediction, and without it the prediction
+        # there can be certain and wrong. A guess of the shares at odds of 1 : n bounds that.
+        most = np.log(len(rows.s) / rows.shares[rows.shares > 0].min())
+        return losses[0], np.minimum(losses[1], most)
 
 
 @dataclass(frozen=True)
