@@ -187,7 +187,9 @@ def test_several_models(data):
     frame = eh.audit(data.y, pd.DataFrame(scores), sensitive_features=data.a).to_frame()
     assert set(frame["model"]) == {"one", "two"}
     assert "two" in str(audits)
-    assert set(audits.to_dict()) == {"one", "two"}
+    found = audits.to_dict()
+    assert (found["format"], found["version"], found["kind"]) == ("evenhand.audits", 1, "model")
+    assert found["audits"] == {name: audits[name].to_dict() for name in ("one", "two")}
     with pytest.raises(KeyError, match="there are one, two"):
         audits["three"]
 

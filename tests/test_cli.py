@@ -130,6 +130,14 @@ def test_audit_of_each_attribute(scores, tmp_path):
     assert alone.exit_code == 0
 
 
+def test_audit_of_each_attribute_as_json_keeps_every_name(table, tmp_path):
+    path = tmp_path / "checks.csv"
+    arrow_csv.write_csv(table.append_column("checks", table["sex"]), path)
+    found = json.loads(run("audit", path, *BASIC, "-a", "checks", "--each", "--json").stdout)
+    assert list(found["audits"]) == ["race", "checks", "race × checks"]
+    assert found["checks"] == []
+
+
 def test_audit_html(scores, tmp_path):
     out = tmp_path / "r.html"
     result = run("audit", scores, *BASIC, "--html", out)
@@ -441,7 +449,7 @@ def test_compare_two_columns(scores):
     data = json.loads(
         run("compare", scores, "-y", "y", "-s", "s", "-s", "better", "-a", "race", "--json").stdout
     )
-    assert list(data) == ["s", "better"]
+    assert list(data["audits"]) == ["s", "better"]
 
 
 def test_compare_two_files_by_order_and_by_id(scores, table, tmp_path):
@@ -451,7 +459,7 @@ def test_compare_two_files_by_order_and_by_id(scores, table, tmp_path):
     arguments = ("-y", "y", "-s", "s", "-a", "race")
     out = tmp_path / "r.html"
     same = json.loads(run("compare", scores, other, *arguments, "--json", "--html", out).stdout)
-    assert list(same) == ["scores", "other"]
+    assert list(same["audits"]) == ["scores", "other"]
     assert "Who gains" in out.read_text(encoding="utf-8")
     arrow_csv.write_csv(changed.take(np.arange(400)[::-1]), other)
     assert "match them by a column with --id" in error("compare", scores, other, *arguments)
@@ -476,7 +484,7 @@ def test_files_of_the_same_name_are_told_apart(scores, table, tmp_path):
     other = tmp_path / "new" / "scores.csv"
     arrow_csv.write_csv(table, other)
     found = json.loads(run("compare", scores, other, *BASIC, "--json").stdout)
-    assert len(found) == 2
+    assert len(found["audits"]) == 2
 
 
 # frontier and predict

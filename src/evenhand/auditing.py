@@ -162,8 +162,13 @@ class AuditSet(Mapping[str, Audit]):
         return to_frame(columns, backend)
 
     def to_dict(self) -> dict[str, Any]:
-        """All audits, by name."""
-        return {name: audit.to_dict() for name, audit in self.audits.items()}
+        """All audits, by name under "audits", as plain values that JSON can hold."""
+        return {
+            "format": "evenhand.audits",
+            "version": FORMAT_VERSION,
+            "kind": self.kind,
+            "audits": {name: audit.to_dict() for name, audit in self.audits.items()},
+        }
 
     def __str__(self) -> str:
         from .report.text import describe_set
