@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtri, softmax
+from scipy.special import expit, ndtri, softmax, xlogy
 
 import evenhand as eh
 from evenhand.classifiers import _cells
@@ -477,3 +477,45 @@ def test_copies_among_many_rows_are_found(zeros, monkeypatch):
         y = np.maximum(y, 0.0)
     rows = np.repeat(np.arange(5000), 3)
     np.testing.assert_allclose(entropies(s[rows], y[rows], a[rows]), entropies(s, y, a), atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [4000, 4200, 20_000])
+@pytest.mark.parametrize("levels", [(60, 3), (25, 25)])
+def test_a_table_without_order_is_seen_at_every_size(n, levels):
+    rng = np.random.default_rng(0)
+    p = rng.beta(0.5, 0.5, size=levels)
+    s, y = (rng.integers(0, k, n) for k in levels)
+    a = (rng.random(n) < p[s, y]).astype(int)
+    joint, by_target = (xlogy(q, q) + xlogy(1 - q, 1 - q) for q in (p, p.mean(axis=0)))
+    found = eh.audit(y, s, sensitive_features=a).separation
+    assert abs(found.value - (1 - joint.mean() / by_target.mean())) < 3 * found.stderr
+
+
+def test_copies_beside_a_point_mass_are_merged():
+    rng = np.random.default_rng(0)
+    s, y = np.where(rng.random((2, 500)) < 0.6, 0, rng.gamma(2, size=(2, 500)))
+    a = rng.integers(0, 3, 500)
+    for rows in (np.repeat(np.arange(500), 3), rng.integers(0, 500, 1500)):
+        found = eh.audit(y[rows], s[rows], sensitive_features=a[rows])
+        assert max(m.value for m in found.measures) < 0.06
+
+
+def test_a_score_shared_by_several_rows_is_one_person_whatever_the_target():
+    rng = np.random.default_rng(0)
+    s, a = np.repeat(rng.normal(size=300), 5), np.repeat(rng.integers(0, 2, 300), 5)
+    y = rng.normal(size=1500)
+    found = eh.audit(y, s, sensitive_features=a)
+    assert found.independence.value == eh.independence(y, s, sensitive_features=a)
+    assert max(m.value for m in found.measures) < 0.03
+
+
+def test_errors_with_membership_probabilities_are_those_of_rows():
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 20_000)
+    y = rng.normal(size=20_000) + 0.8 * a
+    s = y + rng.normal(size=20_000) + 0.4 * a
+    groups = Proxy(expit(3.0 * (a - 0.5) + rng.normal(size=20_000)), classes=["a", "b"])
+    found = {e: eh.audit(y, s, sensitive_features=groups, estimator=e) for e in ("auto", "logistic")}
+    for one, other in zip(*(audit.measures for audit in found.values()), strict=True):
+        assert one.value == pytest.approx(other.value, abs=other.stderr)
+        assert one.stderr == pytest.approx(other.stderr, rel=0.1)

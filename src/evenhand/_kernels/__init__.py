@@ -73,10 +73,11 @@ def standardizer(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tu
     """Weighted mean and reciprocal spread; the reciprocal is 0 for a constant column."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean, variance = get_kernels().mean_variance(values, weight)
-    if not np.isfinite(variance):  # squares beyond the largest float
+    if not 1e-200 < variance < np.inf:  # squares beyond the largest float or the smallest
         size = float(np.abs(values).max())
-        mean, scale = standardizer(values / size, weight)
-        return mean * size, scale / size
+        if size > 0 and not 0.5 < size < 2.0:
+            mean, scale = standardizer(values / size, weight)
+            return mean * size, scale / size
     spread = float(np.sqrt(variance))
     # A spread at the level of rounding in the mean is no spread.
     if not spread > 1e-13 * abs(mean):

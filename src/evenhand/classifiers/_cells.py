@@ -19,8 +19,12 @@ Index = NDArray[np.intp]
 LEVEL_ROWS = 4096
 _LEVELS = 2048
 # Beyond this many rows membership probabilities are averaged within cells.
-SOFT_ROWS = 16384
+SOFT_ROWS = 131072
+# Pairs of levels up to which those that occur are counted.
+_MAX_PAIRS = 1 << 20
 _ATOM_SHARE = 0.02
+# Equal rows are copies where at most this share of the cells they make up hold several groups.
+_MIXED_SHARE = 0.02
 _MAX_ATOMS = 25
 
 
@@ -137,15 +141,16 @@ def merge_copies(
     """Copies of rows (a bootstrap, repeats in place of weights) become one row of their weight.
 
     A row cannot be left out while its copies stay in. Discrete data, where equal rows are
-    different people, are told apart by few distinct values or by cells that hold several groups.
+    different people, are told apart by few distinct values or by cells that hold several groups:
+    where these are rare, as a point mass can be, their rows alone are left as they are.
 
     Returns
     -------
     None, or the merged variables and groups and the merged row of each row.
     """
     n = groups.n_known
-    names = list(levels)
-    if any((level.distinct or 0) > 0.98 * n for level in levels.values()):
+    names = list(variables)
+    if any((levels[name].distinct or 0) > 0.98 * n for name in names):
         return None
     distinct = [levels[name].distinct or len(np.unique(variables[name])) for name in names]
     if max(distinct) > 0.98 * n or max(distinct) < max(10, n // 10):
@@ -156,6 +161,14 @@ def merge_copies(
     for name in names:
         ordered = variables[name][order]
         new[1:] |= ordered[1:] != ordered[:-1]
+    if groups.codes is not None:
+        cell = np.cumsum(new) - 1
+        ordered_codes = groups.codes[order]
+        differs = ordered_codes != ordered_codes[new][cell]
+        mixed = np.bincount(cell, differs) > 0
+        if mixed.sum() > _MIXED_SHARE * (np.bincount(cell) > 1).sum():
+            return None
+        new |= mixed[cell]
     place = np.empty(n, dtype=np.intp)
     place[order] = np.cumsum(new) - 1
     first = order[new]
@@ -167,8 +180,6 @@ def merge_copies(
     weight = weight * (count / weight.sum())
     codes, soft = groups.codes, groups.probabilities
     if codes is not None:
-        if (codes[first][place] != codes).any():
-            return None
         codes = codes[first]
     elif soft is not None:
         if np.abs(soft[first][place] - soft).max() > 1e-9:
@@ -190,7 +201,8 @@ def gather_two(
 ) -> Cells:
     """Cells of two variables: rows themselves for `bins` = 0, else a grid of `bins` a side.
 
-    The grid has bins of the second variable by bins of the residual of the first around `center`,
+    Discrete data with no more pairs of levels than the grid has cells are kept as they are. The
+    grid has bins of the second variable by bins of the residual of the first around `center`,
     its smoothed mean at each level of the second: where the two go together closely, a grid along
     the axes would blur the residual. Point masses have bins of their own.
     """
@@ -199,6 +211,14 @@ def gather_two(
     if not bins:
         atoms = tuple(v.atom[v.codes] for v in levels)
         return _collect(np.arange(len(across)), (across, along), atoms, weight, groups)
+    pairs = len(first.rank) * len(second.rank)
+    if pairs <= _MAX_PAIRS:
+        number, used = _renumber(first.codes * len(second.rank) + second.codes, pairs)
+        if len(used) <= bins * bins:
+            at = used // len(second.rank), used % len(second.rank)
+            coordinates = tuple(v.score[i] for v, i in zip(levels, at, strict=True))
+            atoms = tuple(v.atom[i] for v, i in zip(levels, at, strict=True))
+            return _collect(number, coordinates, atoms, weight, groups)
     assert center is not None
     column = _quantile_bins(across - center[second.codes], weight, bins)
     row = np.minimum((second.rank * bins).astype(np.intp), bins - 1)
@@ -211,13 +231,19 @@ def gather_two(
     key = row * width + column
     size = (bins + n_atoms[1]) * width
     mass = sums(key, weight, size)
-    used = np.flatnonzero(np.bincount(key, minlength=size))
-    number = np.zeros(size, dtype=np.intp)
-    number[used] = np.arange(len(used))
+    number, used = _renumber(key, size)
     safe = np.where(mass[used] > 0, mass[used], 1.0)
     coordinates = tuple(sums(key, weight * v, size)[used] / safe for v in (across, along))
     atoms = tuple(np.where(v >= bins, v - bins, -1) for v in (used % width, used // width))
-    return _collect(number[key], coordinates, atoms, weight, groups)
+    return _collect(number, coordinates, atoms, weight, groups)
+
+
+def _renumber(key: Index, size: int) -> tuple[Index, Index]:
+    """Keys below `size` numbered by those that occur, and the ones that do."""
+    used = np.flatnonzero(np.bincount(key, minlength=size))
+    number = np.zeros(size, dtype=np.intp)
+    number[used] = np.arange(len(used))
+    return number[key], used
 
 
 def sums(index: Index, weight: Array, size: int) -> Array:
@@ -248,9 +274,7 @@ def _collect(
     if groups.codes is not None:
         key = cell * k + groups.codes
         mass = sums(key, weight, c * k)
-        used = np.flatnonzero(np.bincount(key, minlength=c * k))
-        number = np.zeros(c * k, dtype=np.intp)
-        number[used] = np.arange(len(used))
+        row_entry, used = _renumber(key, c * k)
         squares = mass if groups.weight is None else sums(key, weight**2, c * k)
         target = np.zeros((len(used), k))
         target[np.arange(len(used)), used % k] = 1.0
@@ -258,9 +282,7 @@ def _collect(
         single = squares[used] / np.where(own > 0, own, 1.0)
         counts = mass.reshape(c, k)
         spread = np.zeros(len(used))
-        return Cells(
-            coordinates, atoms, counts, used // k, target, own, single, spread, number[key]
-        )
+        return Cells(coordinates, atoms, counts, used // k, target, own, single, spread, row_entry)
     assert groups.probabilities is not None
     counts = np.stack([sums(cell, weight * p, c) for p in groups.probabilities.T], axis=1)
     if len(cell) <= SOFT_ROWS:

@@ -19,7 +19,7 @@ finding each row's cell grows with n.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,8 @@ _PENALTIES, _ROUGH_PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0), (0.5, 0.06)
 # Ridges on the terms that smoothing leaves free. The weak one keeps separated groups finite; the
 # others shrink a quadratic where there is little to see.
 _RIDGE, _SHRINKAGES = 0.05, (4.0, 16.0)
+# Most cells of a table of discrete data.
+_MAX_TABLE = 4096
 
 
 @dataclass(frozen=True)
@@ -141,13 +143,26 @@ class Adaptive:
         names = sorted({name for condition in conditions for name in condition})
         weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
         levels = {name: cut(variables[name], weight) for name in names}
-        merged = merge_copies(variables, levels, groups)
-        if merged is not None:
-            reduced, groups, place = merged
-            assert groups.weight is not None
-            weight = groups.weight
-            levels = {name: cut(reduced[name], weight) for name in names}
-        single = {name: self._one(name, levels[name], weight, groups) for name in names}
+        whole = merge_copies({name: variables[name] for name in names}, levels, groups)
+        if whole is not None:
+            variables, groups, place = whole
+            fewer = self._row_losses(variables, conditions, groups)
+            return {
+                condition: replace(found, value=found.value[place], influence=found.value[place])
+                for condition, found in fewer.items()
+            }
+        # No row is a copy of another, but people can share their score or their target.
+        single = {}
+        for name in names:
+            merged = merge_copies({name: variables[name]}, levels, groups)
+            if merged is None:
+                single[name] = self._one(name, levels[name], weight, groups)
+                continue
+            reduced, merged_groups, place = merged
+            assert merged_groups.weight is not None
+            own = cut(reduced[name], merged_groups.weight)
+            found = self._one(name, own, merged_groups.weight, merged_groups)
+            single[name] = replace(found, row_entry=found.row_entry[place])
         out = {}
         for condition in conditions:
             if len(condition) == 1:
@@ -155,7 +170,6 @@ class Adaptive:
             else:
                 found = self._two(condition, levels, single, weight, groups)
             rows = found.rows()
-            rows = rows if merged is None else rows[place]
             out[condition] = RowLosses(rows, rows, found.chosen, found.terms, found.between)
         return out
 
@@ -383,14 +397,16 @@ def _refit(cells: Cells, names: Condition, rungs: list[_Rung]) -> list[_Rung]:
 
 def _table(cells: Cells) -> list[_Rung]:
     """Shares within each distinct cell, smoothed towards the overall ones; for discrete data."""
-    if min(len(np.unique(v[: 1 << 14])) for v in cells.coordinates) > 400:
+    most = min(_MAX_TABLE, 0.25 * cells.weight.sum())
+    values = [np.unique(np.round(v, 12), return_inverse=True) for v in cells.coordinates]
+    if max(len(distinct) for distinct, _ in values) > most:
         return []
-    key = np.stack([np.round(v, 12) for v in cells.coordinates])
-    distinct, code = np.unique(key, axis=1, return_inverse=True)
-    size = distinct.shape[1]
-    if size > min(400, 0.25 * cells.weight.sum()):
+    code = values[0][1]
+    for distinct, own in values[1:]:
+        code = np.unique(code * len(distinct) + own, return_inverse=True)[1]
+    size = int(code.max()) + 1
+    if size > most:
         return []
-    code = code.ravel()
     k = cells.counts.shape[1]
     counts = np.stack([sums(code, column, size) for column in cells.counts.T], axis=1)
     share = counts.sum(axis=0) / counts.sum()
