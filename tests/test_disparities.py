@@ -123,3 +123,136 @@ def test_a_group_of_one_row_has_no_interval(rows):
     table, _ = summarize_groups(y, s, groups, 0.95)
     assert np.isnan(table.columns["mean_score_low"][3])
     assert np.isnan(table.columns["calibration_slope"][3])
+
+
+# --- groups of different scale --------------------------------------------------------------------
+
+
+def by_numpy(y, s, w):
+    """What a table says of one group, by plain NumPy in extended precision."""
+    y, s, w = (np.asarray(x, dtype=np.longdouble) for x in (y, s, w))
+    share = w / w.sum()
+    # Rounded as the library sees it.
+    r = np.asarray(y.astype(float) - s.astype(float), dtype=np.longdouble)
+
+    def mean(x):
+        return np.sum(share * x)
+
+    def variance(x):
+        return mean(np.square(x - mean(x)))
+
+    rmse = np.sqrt(mean(r * r))
+    n = 1 / np.sum(share**2)
+    slope = mean((s - mean(s)) * (y - mean(y))) / variance(s)
+    left = variance(y - slope * s)
+    return {
+        "mean_score": mean(s),
+        "sd_score": np.sqrt(variance(s)),
+        "sd_target": np.sqrt(variance(y)),
+        "mean_residual": mean(r),
+        "sd_residual": np.sqrt(variance(r)),
+        "mae": mean(np.abs(r)),
+        "rmse": rmse,
+        "calibration_slope": slope,
+        "rmse half": 1.959964 * np.sqrt(variance(r * r) / n) / (2 * rmse),
+        "mae half": 1.959964 * np.sqrt(variance(np.abs(r)) / n),
+        "calibration_slope half": 1.959964 * np.sqrt(left / variance(s) / n),
+    }
+
+
+def far_apart(kind, n=1900):
+    rng = np.random.default_rng(3)
+    a = np.arange(n) % 2
+    y = rng.normal(size=n)
+    s = y + 0.5 * rng.normal(size=n)
+    if kind == "one huge score":
+        s[501] = 999_999_999.0
+    elif kind == "the first score is huge":
+        s[1] = 1e12
+    elif kind == "1e7 apart":
+        y, s = y + 1e7 * a, s + 1e7 * a
+    elif kind == "1e9 apart":
+        y, s = y - 1e9 * a, s - 1e9 * a
+    elif kind == "good and bad scores":
+        s = y + np.where(a == 0, 1e-3, 1e4) * rng.normal(size=n)
+    elif kind == "residuals all alike":
+        y = rng.integers(0, 100, n).astype(float)
+        s = y + 2.0**20 + a * 2.0**-10 * rng.integers(-3, 4, n)
+    return y, s, a, rng
+
+
+KINDS = [
+    "one huge score", "the first score is huge", "1e7 apart", "1e9 apart", "good and bad scores",
+    "residuals all alike",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("member", ["codes", "weights", "probabilities"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_group_is_as_exact_as_if_it_were_alone(kind, member):
+    y, s, a, rng = far_apart(kind)
+    w, weight, who = np.ones(len(y)), None, a
+    if member == "weights":
+        w = weight = rng.uniform(0.5, 2, len(y))
+        w[:2] = 1e-20  # the first row of a group says little about where it lies
+        s[:2] += 1e9
+    elif member == "probabilities":
+        who = Proxy(np.eye(2)[a])
+    groups = resolve_groups(who, n_rows=len(y), sample_weight=weight)
+    columns = summarize_groups(y, s, groups, 0.95)[0].columns
+    for k in range(2):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            expected = by_numpy(y[a == k], s[a == k], w[a == k])
+        for name, value in expected.items():
+            base = name.removesuffix(" half")
+            found = columns[base][k]
+            if base != name:
+                # Of an interval on a number this large not more can be told.
+                tolerance = max(1e-7 * float(value), 4e-16 * abs(found))
+                found = columns[f"{base}_high"][k] - found
+                assert found == pytest.approx(float(value), rel=1e-6, abs=tolerance), name
+            else:
+                assert found == pytest.approx(float(value), rel=1e-7, abs=1e-12), name
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_group_predicted_exactly_has_no_error(seed):
+    rng = np.random.default_rng(seed)
+    a = np.arange(1000) % 2
+    y = rng.lognormal(11, 1, 1000)
+    s = np.where(a == 0, y, y * np.exp(0.5 * rng.normal(size=1000)))
+    table, gaps = summarize_groups(y, s, resolve_groups(a, n_rows=1000), 0.95)
+    columns = table.columns
+    for name in ("rmse", "mae", "mean_residual"):
+        assert columns[name][0] == columns[f"{name}_low"][0] == columns[f"{name}_high"][0] == 0
+    assert columns["sd_residual"][0] == 0
+    assert columns["calibration_slope"][0] == columns["calibration_slope_high"][0] == 1
+    assert np.isnan(gaps.rmse_ratio)
+    expected = np.sqrt(np.mean((y - s)[a == 1] ** 2))
+    assert columns["rmse"][1] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_constant_within_a_group_has_no_spread():
+    rng = np.random.default_rng(0)
+    a = np.arange(900) % 3
+    y = rng.normal(size=900)
+    s = np.where(a == 0, 0.1, y)
+    for who in (a, Proxy(np.eye(3)[a])):
+        columns = summarize_groups(y, s, resolve_groups(who, n_rows=900), 0.95)[0].columns
+        assert columns["mean_score"][0] == 0.1
+        assert columns["sd_score"][0] == 0
+        assert np.isnan(columns["calibration_slope"][0])
+
+
+def test_overlapping_probabilities_far_from_zero():
+    rng = np.random.default_rng(5)
+    n = 3000
+    p = rng.dirichlet([0.3, 1.0, 2.0], n)
+    y = 1e8 + rng.normal(size=n)
+    s = y + rng.normal(size=n)
+    groups = resolve_groups(Proxy(p), n_rows=n, sample_weight=rng.uniform(0.5, 2, n))
+    columns = summarize_groups(y, s, groups, 0.95)[0].columns
+    for k in range(3):
+        expected = by_numpy(y, s, p[:, k] * groups.weight)
+        for name in ("sd_score", "sd_target", "sd_residual", "mae", "rmse", "calibration_slope"):
+            assert columns[name][k] == pytest.approx(float(expected[name]), rel=1e-7), name

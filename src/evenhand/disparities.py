@@ -48,7 +48,12 @@ class Disparities:
 
 
 class _Sums:
-    """Weighted means per group, for hard and soft membership alike, from one pass over the rows."""
+    """Weighted means per group, for hard and soft membership alike, from one pass over the rows.
+
+    Squares of values far from zero would cancel, so one of the group's own rows is subtracted
+    first. A row that holds a share π of the group lies within σ/√π of its mean, so that a variance
+    is right to 1/π roundings, however far apart the groups are.
+    """
 
     def __init__(self, y: Vector | None, s: Vector, groups: Groups):
         from ._kernels import groups as kernels
@@ -56,15 +61,17 @@ class _Sums:
 
         self._kernels = kernels
         rows = make_rows(groups, None)
-        target = s[:0] if y is None else y
-        # Squares of values far from zero would cancel, so a rough mean is subtracted first.
-        some = slice(None, None, max(len(s) // 1000, 1))
-        residual = target[some] - s[some] if len(target) else s[some]
-        parts = [s[some], target[some], residual, np.abs(residual), residual * residual]
-        self._shift = np.array([float(part.mean()) if len(part) else 0.0 for part in parts])
-        columns = (s, target, rows.codes, rows.probabilities, rows.weight)
+        target = s if y is None else y
+        # Some row weighs no less than the average one; half of that allows for rounding.
+        count = groups.counts if groups.codes is not None else groups.n_known
+        least = 0.5 * groups.shares * groups.n_known / np.maximum(count, 1.0)
+        first = np.empty(groups.n_groups, dtype=np.intp)
+        members = (rows.codes, rows.probabilities, rows.weight)
+        kernels.first_rows(*members, least, first)
+        r = target[first] - s[first]
+        self._shift = np.column_stack([s[first], target[first], r, np.abs(r), r * r])
         width = groups.n_groups * kernels.N_SUMS
-        arguments = (*columns, self._shift, groups.n_groups)
+        arguments = (s, target, *members, self._shift, groups.n_groups)
         sums = run_chunks(kernels.group_sums_chunk, len(s), width, arguments)
         self._sums = sums.reshape(groups.n_groups, kernels.N_SUMS).T
         self.total = self._sums[kernels.MASS]
@@ -73,9 +80,13 @@ class _Sums:
     def moments(self, name: str) -> tuple[Vector, Vector]:
         """Mean and variance by group."""
         at = getattr(self._kernels, name)
-        mean = self._sums[at] / self.total
-        square = self._sums[at + 1] / self.total
-        return mean + self._shift[(at - 2) // 2], np.maximum(square - mean * mean, 0.0)
+        mean, square = self._sums[at : at + 2] / self.total
+        shift = self._shift[:, (at - 2) // 2]
+        if name in ("SIZE", "SQUARE"):
+            off = mean - shift
+        else:
+            mean, off = mean + shift, mean
+        return mean, np.maximum(square - off * off, 0.0)
 
     def covariance(self) -> Vector:
         """Of score and target."""
@@ -130,13 +141,21 @@ def _summarize(
         mae, variance_a = sums.moments("SIZE")
         add("mae", mae, variance_a)
         mse, variance_q = sums.moments("SQUARE")
-        rmse = np.sqrt(np.maximum(mse, 0.0))
+        rmse = np.sqrt(mse)
         with np.errstate(invalid="ignore", divide="ignore"):
             add("rmse", rmse, np.where(rmse > 0, variance_q / (4 * mse), 0.0))
             # E[y|s] = a + b·s within the group: b = 1 where scores are calibrated.
             covariance = sums.covariance()
             slope = np.where(variance_s > 0, covariance / variance_s, np.nan)
-            left = np.maximum(variance_y - slope * covariance, 0.0)
+            # Of y, or of the residual, whichever is the smaller, is left what s does not explain:
+            # the same number, but of good scores y leaves little more than rounding.
+            close = covariance - variance_s
+            left = np.where(
+                variance_r < variance_y,
+                variance_r - close * close / variance_s,
+                variance_y - slope * covariance,
+            )
+            left = np.maximum(left, 0.0)
             add("calibration_slope", slope, left / variance_s)
             rmse_ratio = float(rmse.max() / rmse.min()) if rmse.min() > 0 else float("nan")
     ks, wasserstein = _distribution_gaps(ranks, groups)
