@@ -377,3 +377,16 @@ def test_weight_refusals(weight, message):
 def test_scalar_and_absent_weights():
     assert check_weight(None, 3) is None
     assert check_weight(2, 3).tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-320, 1e-200, 1e200, 1.7e308])
+def test_weights_of_any_size(scale):
+    assert check_weight(scale, 3).tolist() == [1.0, 1.0, 1.0]
+    assert resolve([0, 0, 1, 1], sample_weight=np.full(4, scale)).weight.tolist() == [1.0] * 4
+    if scale > 1e-300:
+        assert check_weight(scale * np.array([0.25, 0.5, 1.0]), 3).tolist() == [0.25, 0.5, 1.0]
+
+
+def test_part_of_the_rows_may_weigh_next_to_nothing():
+    groups = resolve([0, 1, 0, 1], sample_weight=[1.0, 1.0, 1e-320, 1e-320])
+    assert groups.take(np.array([2, 3])).weight.tolist() == [1.0, 1.0]

@@ -288,7 +288,11 @@ def count_rows(sensitive_features: Any) -> int:
 
 
 def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64] | None:
-    """Validate sample weights; None stays None."""
+    """Validate sample weights; None stays None.
+
+    They keep their scale unless it is one at which sums of them or of their squares leave the range
+    of floats; then the largest is made 1.
+    """
     if sample_weight is None:
         return None
     weight = np.asarray(sample_weight)
@@ -311,7 +315,8 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.flo
         raise ValueError(f"`sample_weight` must be nonnegative, got {weight.min()}.")
     if not weight.any():
         raise ValueError("`sample_weight` must not be zero in every row.")
-    return weight
+    largest = weight.max()
+    return weight if 1e-100 < largest < 1e100 else weight / largest
 
 
 def weighted_rows(weight: NDArray[np.float64] | None) -> NDArray[np.intp] | None:
@@ -419,4 +424,5 @@ def _warn_small(groups: Groups) -> None:
 def _mean_one(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
     if weight is None or not len(weight):
         return None
+    weight = weight / weight.max()  # a sum of very small ones has no reciprocal
     return weight * (len(weight) / weight.sum())
