@@ -285,6 +285,16 @@ def test_nothing_is_left_to_tell_once_the_group_is_given_away(estimator):
         assert abs(leaked.separation.value) < 0.01
 
 
+def test_a_small_group_that_is_given_away_leaves_nothing_to_tell():
+    rng = np.random.default_rng(5)
+    a = (np.arange(1000) < 10).astype(int)
+    y = rng.normal(size=1000)
+    found = eh.audit(y, y + rng.normal(size=1000) + 50 * a, sensitive_features=a)
+    assert found.independence.value > 0.9
+    assert found.sufficiency.value == 0.0
+    assert "Sufficiency has nothing to measure here: the score by itself gives" in str(found)
+
+
 def test_zero_weight_group_is_left_out(data):
     a = np.where(data.a == 0, "x", "y").astype(object)
     a[:50] = "z"
@@ -312,6 +322,17 @@ def test_rows_without_weight_count_for_nothing(data, estimator):
             y, s, sensitive_features=a, sample_weight=w, estimator=estimator
         )
         assert value == m.value
+
+
+@pytest.mark.parametrize("scale", [1e307, 1e-320])
+@pytest.mark.parametrize("estimator", ["auto", "logistic", "lspc", "knn", "fourier"])
+def test_weights_of_any_size(data, estimator, scale):
+    rows = slice(0, 800)
+    y, s, options = data.y[rows], data.s[rows], {"sensitive_features": data.a[rows]}
+    options["estimator"] = estimator
+    found = eh.audit(y, s, sample_weight=np.full(800, scale), **options)
+    plain = eh.audit(y, s, sample_weight=np.ones(800), **options)
+    assert found.to_dict() == plain.to_dict()
 
 
 @pytest.mark.parametrize(

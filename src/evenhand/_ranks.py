@@ -178,3 +178,17 @@ def _lines(
     slope = np.concatenate([[0.0], np.diff(y) / np.maximum(np.diff(x), 1e-12), [0.0]])
     anchor, height = np.append(x, x[-1]), np.append(y, y[-1])
     return height - slope * anchor, slope
+
+
+def typical_spread(values: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
+    """Standard deviation, or five times that of a normal law with the same 1 to 99 % range if less.
+
+    One value far out makes up a standard deviation by itself, and all others would look the same.
+    """
+    mean = np.average(values, weights=weight)
+    spread = float(np.sqrt(np.average(np.square(values - mean), weights=weight)))
+    if np.abs(values - mean).max(initial=0.0) > 10.0 * spread:
+        low, high = np.quantile(values, (0.01, 0.99))
+        if high > low:
+            return min(spread, 5.0 * float(high - low) / 4.65)
+    return spread

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, polygamma
 
+from ._ranks import typical_spread
 from .criteria import Condition
 from .estimation import RowLosses
 from .sensitive import Groups
@@ -310,14 +311,13 @@ def _running_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _unit_spread(
     values: NDArray[np.float64], weight: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    """Divide by the standard deviation; not centered, which would round the values."""
+    """Divide by the spread; not centered, which would round the values."""
     largest = np.abs(values).max(initial=0.0)
     if largest == 0.0:
         return values
     values = values / largest  # the variance of values near the largest float overflows
-    mean = np.average(values, weights=weight)
-    spread = np.sqrt(np.average(np.square(values - mean), weights=weight))
-    return values / spread if spread > 1e-12 else values
+    spread = typical_spread(values, weight)
+    return values / spread if spread > 1e-300 else values
 
 
 def _losses(

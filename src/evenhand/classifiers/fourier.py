@@ -23,6 +23,7 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
+from .._ranks import typical_spread
 from ..criteria import Condition
 from ..estimation import RowLosses
 from ..sensitive import Groups
@@ -149,8 +150,8 @@ def _standardize(z: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray
     largest = np.abs(z).max(axis=0)
     z = z / np.where(largest > 0, largest, 1.0)  # variances near the largest float overflow
     z = z - np.average(z, axis=0, weights=weight)
-    spread = np.sqrt(np.average(np.square(z), axis=0, weights=weight))
-    return z / np.where(spread > 1e-12, spread, 1.0)
+    spread = np.array([typical_spread(column, weight) for column in z.T])
+    return z / np.where(spread > 1e-300, spread, 1.0)
 
 
 def _median_gamma(z: NDArray[np.float64]) -> float:

@@ -36,6 +36,9 @@ def grade(measure: Measure) -> str:
 
 def verdict(measure: Measure) -> str:
     """One sentence on one criterion, to follow its name."""
+    if measure.interval == (0.0, 0.0):
+        given = "score" if measure.criterion == "sufficiency" else "target"
+        return f"has nothing to measure here: the {given} by itself gives the group away."
     low, high = (100 * v for v in measure.interval)
     found = f"{measure.meaning} (between {low:.1f}% and {high:.1f}%)"
     level = grade(measure)
