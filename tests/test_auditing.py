@@ -367,3 +367,13 @@ def test_several_models_with_several_attributes_are_refused(data):
     attributes = {"a": data.a, "b": data.a}
     with pytest.raises(ValueError, match="audit one model at a time"):
         eh.audit(data.y, scores, sensitive_features=attributes, per_attribute=True)
+
+
+@pytest.mark.parametrize("form", [dict, pd.DataFrame])
+def test_names_that_are_the_same_as_text_are_refused(data, form):
+    names = r"must have names that differ as text, got 1 and '1'\. Hint: rename one of them"
+    with pytest.raises(ValueError, match="`y_pred` " + names):
+        eh.audit(data.y, form({1: data.s, "1": -data.s}), sensitive_features=data.a)
+    attributes = form({1: data.a, "1": 1 - data.a})
+    with pytest.raises(ValueError, match="`sensitive_features` " + names):
+        eh.audit(data.y, data.s, sensitive_features=attributes, per_attribute=True)

@@ -479,6 +479,57 @@ def test_compare_needs_two_models(scores):
     assert "either several files" in message
 
 
+def test_a_model_is_not_compared_with_itself(scores, table, tmp_path):
+    other = tmp_path / "other.csv"
+    arrow_csv.write_csv(table, other)
+    (tmp_path / "folder").mkdir()
+    hint = "Hint: give each model once; for one model use 'evenhand audit'."
+    for again in (scores, tmp_path / "folder" / ".." / scores.name):
+        message = error("compare", scores, other, again, *BASIC)
+        assert f"{str(again)!r} is given twice" in message
+        assert message.endswith(hint)
+    assert f"{str(scores)!r} is given twice" in error("compare", scores, scores, *BASIC)
+    message = error("compare", scores, *BASIC, "-s", "s")
+    assert "'--prediction s' is given twice" in message
+    assert message.endswith(hint)
+
+
+def test_compare_can_leave_out_rows_with_gaps(table, tmp_path):
+    def path(name, **gaps):
+        columns = {n: table[n].to_pylist() for n in table.column_names}
+        for column, rows in gaps.items():
+            for row in rows:
+                columns[column][row] = None
+        arrow_csv.write_csv(pa.table(columns), tmp_path / name)
+        return tmp_path / name
+
+    first = path("first.csv", y=[0], s=[1])
+    arguments = ("compare", first, "-y", "y", "-s", "s", "-s", "better", "-a", "race")
+    assert error(*arguments).endswith("Hint: leave these rows out with --drop-missing.")
+    result = run(*arguments, "--drop-missing", "--json")
+    assert "2 rows without a target, score or weight are left out" in result.stderr
+    assert json.loads(result.stdout)["audits"]["better"]["n_rows"] == 398
+
+    second = path("second.csv", y=[0], s=[1, 2, 3])
+    whole = path("whole.csv")
+    arguments = ("compare", whole, path("third.csv", s=[7]), "-s", "s", "-y", "y", "-a", "race")
+    message = error(*arguments)
+    assert "The prediction is missing in 1 of 400 rows of " in message
+    assert message.endswith("Hint: leave these rows out with --drop-missing.")
+    for match in ((), ("--id", "id")):
+        arguments = ("compare", first, second, "-s", "s", "-y", "y", "-a", "race", *match)
+        result = run(*arguments, "--drop-missing", "--json")
+        assert "4 rows without a target, score or weight are left out" in result.stderr
+        audits = json.loads(result.stdout)["audits"]
+        alone = eh.audit(
+            table["y"].to_numpy()[4:], table["s"].to_numpy()[4:],
+            sensitive_features=table["race"].to_numpy(zero_copy_only=False)[4:], random_state=0,
+        )  # fmt: skip
+        for audit in audits.values():
+            assert audit["n_rows"] == 396
+            assert audit["r2"] == pytest.approx(alone.r2, rel=1e-9)
+
+
 def test_files_of_the_same_name_are_told_apart(scores, table, tmp_path):
     (tmp_path / "new").mkdir()
     other = tmp_path / "new" / "scores.csv"

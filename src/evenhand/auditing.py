@@ -25,7 +25,7 @@ from .measures import Measure, measure
 from .sensitive import Groups, Proxy, check_weight, resolve_groups, weighted_rows
 from .significance import exact_fairness_p_values
 from .tables import to_frame
-from .validation import check_column, frame_columns, read_native
+from .validation import check_column, check_names, frame_columns, read_native
 
 Vector = NDArray[np.float64]
 FORMAT_VERSION = 1
@@ -337,9 +337,11 @@ def _models(y_pred: Any) -> dict[str, Any]:
     if isinstance(y_pred, dict):
         if not y_pred:
             raise ValueError("`y_pred` must hold at least one model, got an empty dict.")
+        check_names(list(y_pred), "y_pred")
         return {str(name): column for name, column in y_pred.items()}
     native = read_native(y_pred, "y_pred")
     if isinstance(native, nw.DataFrame) and len(native.columns) > 1:
+        check_names([column.name for column in native.iter_columns()], "y_pred")
         return {name: column.to_numpy() for name, column in frame_columns(native)}
     return {"": y_pred}
 
@@ -347,8 +349,10 @@ def _models(y_pred: Any) -> dict[str, Any]:
 def _attributes(sensitive_features: Any) -> dict[str, Any]:
     native = read_native(sensitive_features, "sensitive_features")
     if isinstance(sensitive_features, dict):
+        check_names(list(sensitive_features), "sensitive_features")
         columns = {str(name): column for name, column in sensitive_features.items()}
     elif isinstance(native, nw.DataFrame):
+        check_names([column.name for column in native.iter_columns()], "sensitive_features")
         columns = {name: column.to_native() for name, column in frame_columns(native)}
     else:
         array = np.asarray(sensitive_features)

@@ -211,6 +211,7 @@ def compare(
     ] = None,
     html: Html = None,
     json_: Json = False,
+    drop_missing: DropMissing = False,
     estimator: Estimator = "auto",
     confidence: Confidence = 0.95,
     seed: Seed = 0,
@@ -227,7 +228,9 @@ def compare(
     Or, with both scores in one file: evenhand compare scores.csv -y y -s old -s new -a race
     """
     models.check_free(html, force)
-    data, scores = rows.load_models(files, prediction, target, sensitive, weight, key, separator)
+    data, scores = rows.load_models(
+        files, prediction, target, sensitive, weight, key, separator, drop_missing
+    )
     found = audits.run_compare(data, scores, estimator, confidence, seed)
     if html is not None:
         audits.write_audit(found, html, data.source_facts(), force)

@@ -33,6 +33,18 @@ def frame_columns(frame: nw.DataFrame[Any]) -> list[tuple[str, Any]]:
     return [(str(column.name), column) for column in frame.iter_columns()]
 
 
+def check_names(names: list[Any], argument: str) -> None:
+    """Results are kept by the text of a name: 1 and "1" would overwrite each other."""
+    seen: dict[str, Any] = {}
+    for name in names:
+        if str(name) in seen:
+            raise ValueError(
+                f"`{argument}` must have names that differ as text, got {seen[str(name)]!r} and "
+                f"{name!r}. Hint: rename one of them."
+            )
+        seen[str(name)] = name
+
+
 def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[np.float64]:
     """A finite 1-D float64 array from any numeric column.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,9 +69,17 @@ class Rows:
 
 def load_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
-    weight: str | None, separator: str | None, drop_missing: bool, key: str | None = None,
+    weight: str | None, separator: str | None, drop_missing: bool,
 ) -> Rows:  # fmt: skip
     """The columns an audit needs, and nothing else."""
+    arguments = (predictions, target, sensitive, weight, separator, drop_missing, None)
+    return _without_gaps(_all_scores(file, *arguments))
+
+
+def _all_scores(
+    file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
+    weight: str | None, separator: str | None, drop_missing: bool, key: str | None,
+) -> Rows:  # fmt: skip
     source = open_table(file, separator)
     roles = {"--target": target, "--weight": weight, "--id": key}
     wanted = [source.resolve(name, option) for option, name in roles.items() if name is not None]
@@ -92,7 +100,6 @@ def _rows(
         used["weight"] = (weight, numbers(table, weight, source.path, "weight"))
     for name in predictions:
         used[f"prediction {name}"] = (name, numbers(table, name, source.path, "prediction"))
-    absent = np.zeros(table.num_rows, dtype=bool)
     for what, (name, values) in used.items():
         gaps = np.isnan(values)
         if gaps.any() and not drop_missing:
@@ -101,30 +108,44 @@ def _rows(
                 f"{int(gaps.sum()):,} of {len(gaps):,} rows, the first being row "
                 f"{int(gaps.argmax()) + 1}. Hint: leave these rows out with --drop-missing."
             )
-        absent |= gaps
     for name in sensitive:
         if table.column(name).null_count == table.num_rows:
             raise TableError(
                 f"--sensitive {clean(name)[:60]!r} has no values at all, so there are no groups."
             )
-    keep = slice(None)
-    if absent.any():
-        if absent.all():
-            raise TableError("No row is left once those with missing numbers are left out.")
-        keep = ~absent  # type: ignore[assignment]
-        table = table.filter(keep)
-        note(f"{int(absent.sum()):,} rows without a target, score or weight are left out.")
-    pick = {what: values[keep] for what, (_, values) in used.items()}
+    found = {what: values for what, (_, values) in used.items()}
     return Rows(
-        source, pick.get("target"), pick.get("weight"), plain_text(table.select(sensitive)), target,
-        sensitive,
-        {name: pick[f"prediction {name}"] for name in predictions}, int(absent.sum()), table,
+        source, found.get("target"), found.get("weight"), plain_text(table.select(sensitive)),
+        target, sensitive, {name: found[f"prediction {name}"] for name in predictions}, table=table,
     )  # fmt: skip
+
+
+def _without_gaps(rows: Rows) -> Rows:
+    """Only the rows where no number is missing, with a note if that is not all of them."""
+    used = [rows.y, rows.weight, *rows.scores.values()]
+    absent = np.any([np.isnan(values) for values in used if values is not None], axis=0)
+    if not absent.any():
+        return rows
+    if absent.all():
+        raise TableError("No row is left once those with missing numbers are left out.")
+    note(f"{int(absent.sum()):,} rows without a target, score or weight are left out.")
+    keep = ~absent
+    assert rows.table is not None
+    return replace(
+        rows,
+        y=None if rows.y is None else rows.y[keep],
+        weight=None if rows.weight is None else rows.weight[keep],
+        groups=rows.groups.filter(keep),
+        scores={name: values[keep] for name, values in rows.scores.items()},
+        dropped=int(absent.sum()),
+        table=rows.table.filter(keep),
+    )
 
 
 def load_models(
     files: Sequence[Path], predictions: Sequence[str], target: str | None,
     sensitive: Sequence[str], weight: str | None, key: str | None, separator: str | None,
+    drop_missing: bool,
 ) -> tuple[Rows, dict[str, Vector]]:  # fmt: skip
     """Scores of each model on the rows of the first file."""
     if len(files) > 1 and len(predictions) > 1:
@@ -136,18 +157,30 @@ def load_models(
             "There is one model only. Hint: give a second file, or a second --prediction column; "
             "for one model use 'evenhand audit'."
         )
-    first = load_scores(files[0], predictions, target, sensitive, weight, separator, False, key)
-    if len(files) == 1:
-        return first, first.scores
-    name = predictions[0]
-    scores = {}
-    for path, label in zip(files, _model_names(files), strict=True):
-        if path == files[0]:
-            scores[label] = first.scores[name]
-        else:
-            scores[label] = _matched(first, path, name, target, key, separator)
-    first.scores = scores
-    return first, scores
+    _check_distinct([str(path) for path in files], [str(path.resolve()) for path in files])
+    _check_distinct([f"--prediction {clean(name)[:60]}" for name in predictions], predictions)
+    arguments = (target, sensitive, weight, separator, drop_missing, key)
+    first = _all_scores(files[0], predictions, *arguments)
+    if len(files) > 1:
+        name = predictions[0]
+        scores = {}
+        for path, label in zip(files, _model_names(files), strict=True):
+            if path == files[0]:
+                scores[label] = first.scores[name]
+            else:
+                scores[label] = _matched(first, path, name, target, key, separator, drop_missing)
+        first.scores = scores
+    first = _without_gaps(first)
+    return first, first.scores
+
+
+def _check_distinct(shown: Sequence[str], names: Sequence[str]) -> None:
+    for k, name in enumerate(names):
+        if name in names[:k]:
+            raise TableError(
+                f"{shown[k]!r} is given twice, so that a model would be compared with itself. Hint:"
+                " give each model once; for one model use 'evenhand audit'."
+            )
 
 
 def _model_names(files: Sequence[Path]) -> tuple[str, ...]:
@@ -159,7 +192,7 @@ def _model_names(files: Sequence[Path]) -> tuple[str, ...]:
 
 def _matched(
     first: Rows, path: Path, prediction: str, target: str | None, key: str | None,
-    separator: str | None,
+    separator: str | None, drop_missing: bool,
 ) -> Vector:  # fmt: skip
     """The scores of another file, in the order of the first one's rows."""
     source = open_table(path, separator)
@@ -168,8 +201,12 @@ def _matched(
     columns += [target] if target in source.names and target is not None else []
     table = read_table(source, columns)
     scores = numbers(table, prediction, path, "prediction")
-    if np.isnan(scores).any():
-        raise TableError(f"The prediction is missing in some rows of {str(path)!r}.")
+    gaps = np.isnan(scores)
+    if gaps.any() and not drop_missing:
+        raise TableError(
+            f"The prediction is missing in {int(gaps.sum()):,} of {len(gaps):,} rows of "
+            f"{str(path)!r}. Hint: leave these rows out with --drop-missing."
+        )
     assert first.table is not None
     n = first.table.num_rows
     if key is not None:
@@ -226,7 +263,7 @@ def load_training(
     if not features:
         raise TableError(f"{str(file)!r} has no column left to use as a feature.")
     table = read_table(source, [target, *sensitive, *([weight] if weight else []), *features])
-    rows = _rows(source, table, target, weight, [], sensitive, drop_missing)
+    rows = _without_gaps(_rows(source, table, target, weight, [], sensitive, drop_missing))
     assert rows.table is not None
     rows.columns = fit_columns(rows.table, features)
     rows.columns += [Column(n, "left out", reason="it is sensitive") for n in sensitive]
