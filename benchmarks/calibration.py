@@ -1,7 +1,7 @@
 """How often the tests of exact fairness reject, at level 5 %, when they should not and should.
 
 Study "size": the criterion holds exactly while the group depends on what is conditioned on, often
-steeply and never linearly. Each rate is over 4,000 replications, so its own standard error is 0.34
+steeply and never linearly. Each rate is over 2,000 replications, so its own standard error is 0.5
 percentage points; 4 to 6 % is the aim. Study "weights": the same with sampling weights. Study
 "power": the criterion fails in one smooth way.
 
@@ -146,7 +146,7 @@ def study_size(pool, quick, families=FAMILIES):
             for n in (500,) if quick else (500, 2000, 10_000):
                 for share in (0.05, 0.3):
                     setting = {"family": family, "criterion": criterion, "n": n, "share": share}
-                    found = rates(pool, null_sample, setting, 200 if quick else 4000, seed=1)
+                    found = rates(pool, null_sample, setting, 200 if quick else 2000, seed=1)
                     yield {"study": "size", **setting, **found}
 
 
