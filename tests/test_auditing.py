@@ -339,8 +339,16 @@ def test_weights_of_any_size(data, estimator, scale):
     ("change", "message"),
     [
         ({"confidence_level": 1.0}, "`confidence_level` must lie between 0 and 1"),
-        ({"n_boot": -1}, "`n_boot` must be a nonnegative integer, got -1"),
-        ({"n_boot": 1.5}, "`n_boot` must be a nonnegative integer, got 1.5"),
+        ({"confidence_level": "0.95"}, "between 0 and 1, got '0.95'. Hint: a number such as 0.95"),
+        ({"confidence_level": None}, "`confidence_level` must lie between 0 and 1, got None"),
+        ({"n_boot": -1}, "`n_boot` must be 0 or an integer of at least 2, got -1. Hint: 0 uses"),
+        ({"n_boot": 1.5}, "`n_boot` must be 0 or an integer of at least 2, got 1.5"),
+        ({"n_boot": 1}, "`n_boot` must be 0 or an integer of at least 2, got 1"),
+        ({"n_boot": True}, "`n_boot` must be 0 or an integer of at least 2, got True"),
+        ({"random_state": -1}, "`random_state` must be a nonnegative integer, .* got -1. Hint: an"),
+        ({"random_state": "0"}, "`random_state` must be a nonnegative integer, .* got '0'"),
+        ({"random_state": True}, "`random_state` must be a nonnegative integer, .* got True"),
+        ({"random_state": 1.5}, "`random_state` must be a nonnegative integer, .* got 1.5"),
         ({"estimator": "magic"}, "`estimator` must be one of auto"),
         ({"y_pred": {}}, "must hold at least one model"),
         ({"per_attribute": True}, "several attributes"),
@@ -377,3 +385,47 @@ def test_names_that_are_the_same_as_text_are_refused(data, form):
     attributes = form({1: data.a, "1": 1 - data.a})
     with pytest.raises(ValueError, match="`sensitive_features` " + names):
         eh.audit(data.y, data.s, sensitive_features=attributes, per_attribute=True)
+
+
+def test_the_bootstrap_repeats_without_a_seed(data):
+    options = {"sensitive_features": data.a, "estimator": "logistic", "n_boot": 20}
+    first = eh.audit(data.y, data.s, **options)
+    assert eh.audit(data.y, data.s, **options) == first
+    assert eh.audit(data.y, data.s, random_state=0, **options) == first
+    other = eh.audit(data.y, data.s, random_state=1, **options)
+    assert other.independence.stderr != first.independence.stderr
+
+
+@pytest.mark.parametrize("estimator", ["logistic", "fourier"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: 2**32 - 1,
+        lambda: 2**40,
+        lambda: np.int64(3),
+        lambda: np.random.default_rng(3),
+        lambda: np.random.RandomState(3),
+        lambda: np.random.SeedSequence(3),
+    ],
+)
+def test_every_kind_of_seed_repeats(data, estimator, make):
+    rows = slice(0, 300)
+    y, s, options = data.y[rows], data.s[rows], {"sensitive_features": data.a[rows], "n_boot": 5}
+    options["estimator"] = estimator
+    first = eh.audit(y, s, random_state=make(), **options)
+    assert eh.audit(y, s, random_state=make(), **options) == first
+    assert first.independence.stderr != eh.audit(y, s, **options).independence.stderr
+
+
+@pytest.mark.parametrize("size", [1e200, 1e300, 1e308])
+def test_accuracy_of_enormous_numbers_is_not_defined(data, size):
+    y, s = data.y / np.abs(data.y).max(), data.s / np.abs(data.s).max()
+    plain = resolve_groups(data.a, n_rows=3000)
+    weighted = resolve_groups(data.a, n_rows=3000, sample_weight=np.arange(1, 3001))
+    for groups in (plain, weighted):
+        assert np.isnan(auditing._r2(y, size * s, groups))
+        assert np.isnan(auditing._r2(size * y, s, groups))
+        assert np.isnan(auditing._r2(size * y, size * s, groups))
+    audit = eh.audit(y, size * s, sensitive_features=data.a, estimator="logistic")
+    assert np.isnan(audit.r2)
+    assert audit.to_dict()["r2"] is None

@@ -396,6 +396,9 @@ def test_bad_options(scores):
         "audit", scores, *BASIC, "--confidence", "7"
     )
     assert "magic" in error("audit", scores, *BASIC, "--estimator", "magic")
+    seed = run("audit", scores, *BASIC, "--seed", "-1")
+    assert seed.exit_code == 2
+    assert "Invalid value for '--seed'" in seed.output
     usage = run("audit", scores, "--target", "y")
     assert usage.exit_code == 2
     assert "Missing option" in usage.output

@@ -11,6 +11,7 @@ from sklearn.utils.validation import _num_samples
 
 from ._path_fit import Handle
 from .criteria import CRITERIA, get_criterion
+from .validation import check_confidence_level
 
 Vector = NDArray[np.float64]
 
@@ -45,8 +46,7 @@ def check_options(n_points: Any, confidence_level: Any) -> None:
     """Numbers of `fairness_path`."""
     if not isinstance(n_points, Integral) or n_points < 2:
         raise ValueError(f"`n_points` must be an integer of at least 2, got {n_points!r}.")
-    if not isinstance(confidence_level, Real) or not 0 < float(confidence_level) < 1:
-        raise ValueError(f"`confidence_level` must lie between 0 and 1, got {confidence_level!r}.")
+    check_confidence_level(confidence_level)
 
 
 def check_rows(X: Any, n_rows: int) -> None:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -25,7 +24,15 @@ from .measures import Measure, measure
 from .sensitive import Groups, Proxy, check_weight, resolve_groups, weighted_rows
 from .significance import exact_fairness_p_values
 from .tables import to_frame
-from .validation import check_column, check_names, frame_columns, read_native
+from .validation import (
+    check_column,
+    check_confidence_level,
+    check_n_boot,
+    check_names,
+    check_seed,
+    frame_columns,
+    read_native,
+)
 
 Vector = NDArray[np.float64]
 FORMAT_VERSION = 1
@@ -228,11 +235,11 @@ def audit(
         "auto", "logistic", "lspc", "fourier", "knn", or an instance.
     confidence_level : float
         Of all intervals.
-    random_state : int, optional
-        For estimators and tests that draw random numbers.
+    random_state : int, Generator, RandomState or None
+        For estimators, tests and bootstrap draws; None is seed 0.
     n_boot : int
-        Replace the standard errors by those of this many bootstrap draws over rows (with the
-        fitted classifiers held fixed); 0 uses the influence function.
+        Replace the standard errors by those of this many bootstrap draws over rows, at least 2
+        (with the fitted classifiers held fixed); 0 uses the influence function.
     per_attribute : bool
         With several attributes, audit each by itself as well as their intersection.
 
@@ -248,10 +255,9 @@ def audit(
     >>> 0 <= result.separation.interval[0] <= result.separation.interval[1] <= 1
     True
     """
-    if not 0 < confidence_level < 1:
-        raise ValueError(f"`confidence_level` must lie between 0 and 1, got {confidence_level!r}.")
-    if not isinstance(n_boot, Integral) or n_boot < 0:
-        raise ValueError(f"`n_boot` must be a nonnegative integer, got {n_boot!r}.")
+    confidence_level = check_confidence_level(confidence_level)
+    n_boot = check_n_boot(n_boot)
+    seed = check_seed(random_state)
     models = _models(y_pred)
     attributes: dict[str, Any] = {"": sensitive_features}
     if per_attribute:
@@ -279,8 +285,8 @@ def audit(
             groups = groups.take(rows)
         for name, s in scores.items():
             results[attribute or name] = _audit_one(
-                y, s, groups, get_estimator(estimator, random_state), _name_of(estimator),
-                confidence_level, random_state, n_boot, name,
+                y, s, groups, get_estimator(estimator, seed), _name_of(estimator),
+                confidence_level, seed, n_boot, name,
             )  # fmt: skip
     if len(attributes) > 1:
         return AuditSet(results, "attribute")
@@ -291,7 +297,7 @@ def audit(
 
 def _audit_one(
     y: Vector | None, s: Vector, groups: Groups, estimator, estimator_name: str,
-    confidence_level: float, random_state: Any, n_boot: int, name: str,
+    confidence_level: float, seed: int, n_boot: int, name: str,
 ) -> Audit:  # fmt: skip
     criteria = [c for c in CRITERIA.values() if y is not None or not c.needs_target]
     variables = {"s": groups.take_known(s)}
@@ -301,9 +307,7 @@ def _audit_one(
 
     def tests_and_tables():
         ranks = rank_all(variables)
-        tests = exact_fairness_p_values(
-            criteria, variables, groups, random_state=random_state, ranks=ranks
-        )
+        tests = exact_fairness_p_values(criteria, variables, groups, random_state=seed, ranks=ranks)
         return tests, *summarize_groups(
             known_y, variables["s"], groups, confidence_level, ranks["s"]
         )
@@ -321,7 +325,7 @@ def _audit_one(
     for criterion in criteria:
         measures[criterion.name] = measure(
             criterion, entropies, confidence_level, tests[criterion.name].p_value,
-            estimator_name, n_boot, random_state,
+            estimator_name, n_boot, seed,
         )  # fmt: skip
     independent = measures["independence"]
     assert independent is not None
@@ -376,11 +380,12 @@ def _name_of(estimator: Any) -> str:
 def _r2(y: Vector | None, s: Vector, groups: Groups) -> float:
     if y is None:
         return float("nan")
-    mean = np.average(y, weights=groups.weight)
-    spread = np.average((y - mean) ** 2, weights=groups.weight)
-    if spread == 0:
-        return float("nan")
-    return float(1.0 - np.average((y - s) ** 2, weights=groups.weight) / spread)
+    with np.errstate(over="ignore", invalid="ignore"):  # squares beyond the largest float
+        mean = np.average(y, weights=groups.weight)
+        spread = np.average((y - mean) ** 2, weights=groups.weight)
+        error = np.average((y - s) ** 2, weights=groups.weight)
+        defined = spread > 0 and math.isfinite(spread) and math.isfinite(error)
+        return float(1.0 - error / spread) if defined else float("nan")
 
 
 def _sample(y: Vector | None, s: Vector, groups: Groups, limit: int = 6000) -> dict[str, Any]:

@@ -98,7 +98,10 @@ Estimator = Annotated[
     typer.Option("--estimator", help="How to estimate: auto, logistic, lspc, fourier or knn."),
 ]
 Confidence = Annotated[float, typer.Option("--confidence", help="Of all intervals.")]
-Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same numbers.")]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", min=0, max=2**32 - 1, help="The same seed gives the same numbers."),
+]
 FailAbove = Annotated[
     list[str] | None,
     typer.Option(

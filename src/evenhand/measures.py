@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +62,7 @@ class Measure:
 
 def measure(
     criterion: Criterion, entropies: Entropies, confidence_level: float, p_value: float,
-    estimator: str, n_boot: int = 0, random_state: Any = None,
+    estimator: str, n_boot: int = 0, seed: int = 0,
 ) -> Measure:  # fmt: skip
     """A :class:`Measure` from entropies: v = 1 − H_joint/H_given and its error.
 
@@ -84,7 +83,7 @@ def measure(
         added = max(added, 3.0 * (groups.n_groups - 1))
         noise = math.sqrt(added / 2.0) / (groups.n_effective * given)
         if n_boot:
-            spread = _bootstrap_error(psi, groups.weight, n_boot, random_state)
+            spread = _bootstrap_error(psi, groups.weight, n_boot, seed)
         else:
             spread = standard_error(psi, groups.weight)
         between = math.sqrt(entropies.rows[criterion.joint].between) / given
@@ -124,9 +123,9 @@ def standard_error(psi: Vector, weight: Vector | None) -> float:
     return float(math.sqrt((centered @ centered) * n / (n - 1)) / weight.sum())
 
 
-def _bootstrap_error(psi: Vector, weight: Vector | None, n_boot: int, random_state: Any) -> float:
+def _bootstrap_error(psi: Vector, weight: Vector | None, n_boot: int, seed: int) -> float:
     """Spread of the mean of psi over draws of rows; a row keeps its weight."""
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(seed)
     n = len(psi)
     weight = np.ones(n) if weight is None else weight
     terms = np.column_stack([weight * psi, weight])
@@ -137,4 +136,4 @@ def _bootstrap_error(psi: Vector, weight: Vector | None, n_boot: int, random_sta
         size = min(max(2_000_000 // n, 1), n_boot - len(means))
         sums = rng.multinomial(n, uniform, size=size) @ terms
         means += (sums[:, 0] / sums[:, 1]).tolist()
-    return float(np.std(means, ddof=1)) if n_boot > 1 else float("nan")
+    return float(np.std(means, ddof=1))

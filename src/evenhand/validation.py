@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -31,6 +32,45 @@ def read_native(values: Any, name: str) -> Any:
 def frame_columns(frame: nw.DataFrame[Any]) -> list[tuple[str, Any]]:
     """Names and columns. Not by name: pandas allows numbers as names, which would mean rows."""
     return [(str(column.name), column) for column in frame.iter_columns()]
+
+
+def check_confidence_level(confidence_level: Any) -> float:
+    """A number strictly between 0 and 1."""
+    if not isinstance(confidence_level, Real) or not 0 < float(confidence_level) < 1:
+        raise ValueError(
+            f"`confidence_level` must lie between 0 and 1, got {confidence_level!r}. Hint: a "
+            "number such as 0.95."
+        )
+    return float(confidence_level)
+
+
+def check_n_boot(n_boot: Any) -> int:
+    """0, or enough draws to have a spread."""
+    if isinstance(n_boot, bool) or not isinstance(n_boot, Integral) or n_boot < 0 or n_boot == 1:
+        raise ValueError(
+            f"`n_boot` must be 0 or an integer of at least 2, got {n_boot!r}. Hint: 0 uses the "
+            "influence function; a bootstrap takes some hundred draws."
+        )
+    return int(n_boot)
+
+
+def check_seed(random_state: Any) -> int:
+    """A seed below 2³², which every generator accepts; 0 for None, so that results repeat."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    try:
+        if isinstance(random_state, bool | np.bool_):
+            raise TypeError
+        if isinstance(random_state, Integral) and 0 <= random_state < 2**32:
+            return int(random_state)
+        return int(np.random.default_rng(random_state).integers(2**32))
+    except (TypeError, ValueError):
+        raise ValueError(
+            "`random_state` must be a nonnegative integer, a NumPy generator or None, got "
+            f"{random_state!r}. Hint: an integer such as 0 gives the same numbers each time."
+        ) from None
 
 
 def check_names(names: list[Any], argument: str) -> None:
