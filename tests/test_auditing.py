@@ -13,7 +13,7 @@ from evenhand import auditing
 from evenhand.criteria import CRITERIA
 from evenhand.disparities import summarize_groups
 from evenhand.information import estimate_entropies, get_estimator
-from evenhand.measures import _interval
+from evenhand.measures import _interval, measure
 from evenhand.sensitive import resolve_groups
 
 
@@ -429,3 +429,17 @@ def test_accuracy_of_enormous_numbers_is_not_defined(data, size):
     audit = eh.audit(y, size * s, sensitive_features=data.a, estimator="logistic")
     assert np.isnan(audit.r2)
     assert audit.to_dict()["r2"] is None
+
+
+@pytest.mark.parametrize("estimator", ["auto", "logistic"])
+def test_a_handful_of_rows_proves_nothing(estimator):
+    """With as many parameters as rows any group looks different by chance."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        a = (np.arange(1000) < 3).astype(int)
+        y = rng.normal(size=1000)
+        s = y + rng.normal(size=1000)
+        groups = resolve_groups(a, n_rows=1000)
+        found = estimate_entropies(CRITERIA.values(), y, s, groups, get_estimator(estimator))
+        for criterion in CRITERIA.values():
+            assert measure(criterion, found, 0.95, float("nan"), estimator).interval[0] == 0.0

@@ -11,6 +11,7 @@ from scipy.special import ndtri
 
 from .criteria import CRITERIA, Criterion
 from .information import Entropies
+from .sensitive import Groups
 
 Vector = NDArray[np.float64]
 
@@ -68,8 +69,8 @@ def measure(
 
     With ψ the influence of each row on v, the variance is Σω²ψ²/(Σω)². Where the criterion nearly
     holds, ψ vanishes and what is left is the noise of the p parameters that the joint classifier
-    fits beyond the other, with variance p/(2n²) in nats. Where an estimator averages several bases,
-    the variance between what they say is added.
+    fits beyond the other, with variance p/(2n²) in nats and more for small groups. Where an
+    estimator averages several bases, the variance between what they say is added.
     """
     groups = entropies.groups
     value, nats = entropies.normalized(criterion), entropies.nats(criterion)
@@ -81,7 +82,7 @@ def measure(
         added = abs(entropies.rows[criterion.joint].terms - entropies.rows[criterion.given].terms)
         # An estimator that found nothing to add has still looked: a line, a curve, an interaction.
         added = max(added, 3.0 * (groups.n_groups - 1))
-        noise = math.sqrt(added / 2.0) / (groups.n_effective * given)
+        noise = _fitting_noise(added / (groups.n_groups - 1), groups) / given
         if n_boot:
             spread = _bootstrap_error(psi, groups.weight, n_boot, seed)
         else:
@@ -94,6 +95,18 @@ def measure(
         criterion.name, value, nats, given, stderr, interval, p_value, estimator, chosen,
         groups.n_known, groups.n_effective,
     )  # fmt: skip
+
+
+def _fitting_noise(terms: float, groups: Groups) -> float:
+    """Standard error in nats of an entropy by `terms` parameters for each group but the largest.
+
+    Half a χ² over n, of variance p/(2n²), where a group has many more rows than the p parameters.
+    With m rows no more than p they fit every one of them by chance, which is worth m log(n/m)/n.
+    """
+    n = groups.n_effective
+    rows = np.sort(n * groups.shares)[:-1]
+    chance = 1.0 + terms / np.maximum(rows, 1.0) * np.log(n / np.maximum(rows, 1.0))
+    return math.sqrt(0.5 * terms * float(np.square(chance).sum())) / n
 
 
 def _interval(value: float, stderr: float, z: float) -> tuple[float, float]:

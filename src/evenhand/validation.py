@@ -63,7 +63,7 @@ def check_seed(random_state: Any) -> int:
     try:
         if isinstance(random_state, bool | np.bool_):
             raise TypeError
-        if isinstance(random_state, Integral) and 0 <= random_state < 2**32:
+        if isinstance(random_state, Integral) and 0 <= int(random_state) < 2**32:
             return int(random_state)
         return int(np.random.default_rng(random_state).integers(2**32))
     except (TypeError, ValueError):
