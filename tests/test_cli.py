@@ -325,6 +325,14 @@ def test_latin_1_far_down_the_file(tmp_path):
     assert found["groups"]["group"] == ["a", "b", "é"]
 
 
+def test_groups_are_told_apart_as_they_are_written(tmp_path):
+    path = tmp_path / "codes.csv"
+    path.write_text("y,s,race\n" + "1,1,01\n2,3,1\n2,2,NA\n3,2,1.0\n" * 20)
+    found = json.loads(run("audit", path, *BASIC, "--json", "--estimator", "logistic").stdout)
+    assert found["groups"]["group"] == ["01", "1", "1.0"]
+    assert found["n_unknown"] == 20
+
+
 def test_a_column_whose_type_shows_late(tmp_path):
     path = tmp_path / "late.csv"
     path.write_text("y,s,race\n" + "1,1,0\n2,3,1\n" * 150_000 + "1.5,2,0\n2,2,unsure\n")

@@ -15,7 +15,7 @@ import lzma
 import re
 import zipfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -290,7 +290,11 @@ def _read_csv(source: Source, columns: list[str], as_text: bool, text: Sequence[
             ),
             convert_options=arrow_csv.ConvertOptions(
                 include_columns=columns,
-                column_types=dict.fromkeys(columns if as_text else text, pa.string()),
+                column_types=(
+                    dict.fromkeys(columns, pa.string())
+                    if as_text
+                    else dict.fromkeys(text, pa.dictionary(pa.int32(), pa.string()))
+                ),
                 null_values=[] if as_text else list(NULLS),
                 strings_can_be_null=not as_text,
                 auto_dict_encode=not as_text,
@@ -302,19 +306,21 @@ def _read_csv(source: Source, columns: list[str], as_text: bool, text: Sequence[
     try:
         table = read(None)
     except pa.ArrowInvalid as error:
+        if "UTF8" in str(error):
+            return _read_csv(_recoded(source), columns, as_text, text)
         # Types are told from the first block. Where a later one disagrees, look at all of them.
         if "conversion error" not in str(error) or size >= 2**31:
             raise
         table = read(size + 1)
     if any(pa.types.is_binary(_value_type(field.type)) for field in table.schema):
-        # Bytes that are no UTF-8, further down than the sample that was looked at.
-        raw = source.path.read_bytes() if source.data is None else source.data
-        again = Source(
-            source.path, "csv", _transcode(raw, "Windows-1252"), source.names, source.separator,
-            source.decimal, "Windows-1252", source.skip,
-        )  # fmt: skip
-        return _read_csv(again, columns, as_text, text)
+        return _read_csv(_recoded(source), columns, as_text, text)
     return table
+
+
+def _recoded(source: Source) -> Source:
+    """The same, where bytes that are no UTF-8 came further down than the sample looked at."""
+    raw = source.path.read_bytes() if source.data is None else source.data
+    return replace(source, data=_transcode(raw, "Windows-1252"), encoding="Windows-1252")
 
 
 def _value_type(kind: Any) -> Any:

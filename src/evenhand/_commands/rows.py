@@ -85,7 +85,9 @@ def _all_scores(
     wanted = [source.resolve(name, option) for option, name in roles.items() if name is not None]
     wanted += [source.resolve(name, "--prediction") for name in predictions]
     sensitive = list(dict.fromkeys(source.resolve(name, "--sensitive") for name in sensitive))
-    table = read_table(source, [*wanted, *sensitive])
+    # Groups named 1 and 01 are two, unless the column is also read for its numbers.
+    names = [name for name in sensitive if name not in wanted]
+    table = read_table(source, [*wanted, *sensitive], text=names)
     return _rows(source, table, target, weight, predictions, sensitive, drop_missing)
 
 
