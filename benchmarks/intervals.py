@@ -29,6 +29,8 @@ CASES = [
     ("auto", "zero_inflated", 2000, 3),
     ("auto", "student_t", 2000, 4),
     ("auto", "four_groups", 2000, 5),
+    ("auto", "bimodal", 2000, 6),
+    ("auto", "rounded", 2000, 7),
 ]
 
 
