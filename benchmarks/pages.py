@@ -95,6 +95,11 @@ def fresh() -> str:
     if not rows:
         return ""
     sizes = sorted({row["n"] for row in rows}, key=int)
+    over = [
+        f"{FAMILIES[r['family']]}, n = {int(r['n']):,}, {r['criterion']}: {float(r['ratio']):.2f}"
+        for r in rows
+        if float(r["ratio"]) > (1.10 if r["family"] == "bivariate_normal" else 1.30) + 0.005
+    ]
     body = []
     for family, title in FAMILIES.items():
         cells = []
@@ -106,6 +111,7 @@ def fresh() -> str:
         "## `auto` on fresh scenarios\n\nThe scenarios above were looked at while the estimator was"
         " being built. These were drawn afterwards, with other seeds:\n\n"
         + table(["family", *(f"n = {int(n):,}" for n in sizes)], body)
+        + ("\n\nOver the goals here: " + "; ".join(over) + "." if over else "")
     )
 
 
