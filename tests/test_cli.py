@@ -247,6 +247,7 @@ def test_unknown_column_suggests_the_nearest_and_lists_all(scores):
         ("\ufeff", "is empty"),
         ("y,s,race\n", "has column names and no rows"),
         ("y,s,race\nlow,1,a\n2,2,b\n", "must hold numbers: 1 of 2 values do not, the first"),
+        ("y,s,race\nlow,1,a\n2,2,b\n", "Hint: name another column, or mend or empty these"),
         ("y,s,race\n,1,a\n,2,b\n", "has no values at all"),
         ("y,s,race\n1,1,\n2,2,\n", "--sensitive 'race' has no values at all"),
         ("y,y,s,race\n1,1,1,a\n2,2,2,b\n", "has 2 columns named 'y', so --target is ambiguous"),

@@ -263,6 +263,7 @@ def test_unknown_estimator(estimator, case):
          "`y_pred` must be finite: 2 of 4 rows are infinity, the first at row 1. Hint: drop"),
         (np.ones((4, 2)), [1, 2, 3, 4], [0, 1, 0, 1], r"`y_true` must be 1-D, got shape \(4, 2\)"),
         (["a"] * 4, [1, 2, 3, 4], [0, 1, 0, 1], "`y_true` must be numbers, got values of type"),
+        (["a"] * 4, [1, 2, 3, 4], [0, 1, 0, 1], "'a'. Hint: check that it is the right column"),
         (np.array(["2020"] * 4, dtype="M8[s]"), [1, 2, 3, 4], [0, 1, 0, 1], "must be numbers"),
         ([1j] * 4, [1, 2, 3, 4], [0, 1, 0, 1], "`y_true` must be numbers"),
         ([], [], [], "`y_pred` must hold at least one row, got none"),

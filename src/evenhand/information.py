@@ -97,8 +97,8 @@ class Entropies:
 
         That is sufficiency after a score, or separation after a target, that already gives the
         group away. Among n rows without an exception the entropy is still uncertain by about
-        log(n)/n, and estimators end up anywhere below that. A quarter of H(A) is never too little:
-        a group of a few rows has no more than log(n)/n to begin with.
+        log(n)/n, and estimators end up anywhere below that. A group of a few rows has no more than
+        log(n)/n to begin with, so three quarters of H(A) must be gone as well.
         """
         n = max(self.groups.n_effective, 2.0)
         return self.mean[criterion.given] <= min(float(np.log(n)) / n, 0.25 * self.groups.entropy)

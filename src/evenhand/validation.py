@@ -121,7 +121,8 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
         except (TypeError, ValueError):
             raise ValueError(
                 f"`{name}` must be numbers, got values of type {array.dtype} such as "
-                f"{array[:1].tolist()[0]!r}."
+                f"{array[:1].tolist()[0]!r}. Hint: check that it is the right column; numbers kept "
+                "as text can be converted with pandas.to_numeric."
             ) from None
     array = np.ascontiguousarray(array, dtype=np.float64)
     if not array.flags.writeable:

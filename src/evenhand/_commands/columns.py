@@ -74,7 +74,8 @@ def _not_numbers(values: list[str | None], what: str, where: str) -> str:
         return f"The {what}, {where}, holds numbers stored as text. Hint: convert it to numbers."
     return (
         f"The {what}, {where}, must hold numbers: {bad} of {len(values)} values do not, the first "
-        f"in row {first[0]}: {_quote(first[1])}."
+        f"in row {first[0]}: {_quote(first[1])}. Hint: name another column, or mend or empty these "
+        "cells; rows with empty ones can be left out with --drop-missing."
     )
 
 

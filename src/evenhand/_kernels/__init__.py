@@ -75,7 +75,7 @@ def standardizer(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tu
         mean, variance = get_kernels().mean_variance(values, weight)
     if not 1e-200 < variance < np.inf:  # squares beyond the largest float or the smallest
         size = float(np.abs(values).max(initial=0.0))
-        if size > 0 and not 0.5 < size < 2.0:
+        if size > 0 and not 0.5 < size < 2.0:  # else it has been divided by already
             mean, scale = standardizer(values / size, weight)
             return mean * size, scale / size
     spread = float(np.sqrt(variance))

@@ -3,9 +3,10 @@
 Variables are replaced by the normal scores of their mid-ranks (information does not change under
 monotone maps), and the group is regressed on them by multinomial logistic regression with a
 ladder of bases: a constant, linear, quadratic, then smoothing splines of falling penalty and, for
-discrete data, the table of cells. For two variables the splines are taken in several coordinate
-systems: the two scores, and one of them with the residual of the other. The probabilities of the
-rungs are averaged, with weights by their leave-one-out loss (one Newton step per row).
+discrete data, the table of cells. For two variables there are the splines of both without their
+products, and with them in several coordinate systems: the two scores, and one of them with the
+residual of the other. The probabilities of the rungs are averaged, with weights by their
+leave-one-out loss (one Newton step per row).
 
 A direction of the basis that the penalty leaves a share a of lowers the in-sample loss of noise by
 (a − a²/2)/n on average and raises the leave-one-out loss by a²/2n. The estimate is the mean of the

@@ -36,7 +36,7 @@ def grade(measure: Measure) -> str:
 
 def verdict(measure: Measure) -> str:
     """One sentence on one criterion, to follow its name."""
-    if measure.interval == (0.0, 0.0):
+    if measure.interval == (0.0, 0.0):  # every other value has a width: this one is 0/0
         given = "score" if measure.criterion == "sufficiency" else "target"
         return f"has nothing to measure here: the {given} by itself gives the group away."
     low, high = (100 * v for v in measure.interval)
