@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._categories import cross, encode, split_columns
+from ._clusters import check_cluster, renumber
 from .validation import read_native
 
 
@@ -46,6 +47,8 @@ class Groups:
         n.
     name : str
         What the attribute is called in tables.
+    cluster : (m,) intp array or None
+        Number 0 … G − 1 of the cluster of each known row; None where rows are independent.
     """
 
     labels: tuple[Any, ...]
@@ -55,6 +58,7 @@ class Groups:
     known: NDArray[np.bool_] | None
     n_rows: int
     name: str = "group"
+    cluster: NDArray[np.intp] | None = None
 
     @property
     def n_groups(self) -> int:
@@ -71,11 +75,20 @@ class Groups:
         return self.n_rows - self.n_known
 
     @cached_property
+    def n_units(self) -> int:
+        """Independent units: clusters, or rows where there are none."""
+        return self.n_known if self.cluster is None else int(self.cluster.max()) + 1
+
+    @cached_property
     def n_effective(self) -> float:
-        """(Σw)² / Σw²: the number of equally weighted rows that carry as much information."""
-        if self.weight is None:
+        """(ΣW)² / ΣW² over the weights W of units: equally weighted units that carry as much."""
+        if self.cluster is not None:
+            weight = np.bincount(self.cluster, self.weight)
+        elif self.weight is not None:
+            weight = self.weight
+        else:
             return float(self.n_known)
-        return float(self.weight.sum() ** 2 / np.square(self.weight).sum())
+        return float(weight.sum() ** 2 / np.square(weight).sum())
 
     @cached_property
     def counts(self) -> NDArray[np.float64]:
@@ -131,7 +144,8 @@ class Groups:
         weight = None if self.weight is None else _mean_one(self.weight[keep])
         codes = None if self.codes is None else self.codes[keep]
         table = None if self.probabilities is None else self.probabilities[keep]
-        return Groups(self.labels, codes, table, weight, known, len(rows), self.name)
+        cluster = None if self.cluster is None else renumber(self.cluster[keep])
+        return Groups(self.labels, codes, table, weight, known, len(rows), self.name, cluster)
 
     def take_known(self, values: NDArray[Any]) -> NDArray[Any]:
         """The entries of a length-n array that belong to known rows (no copy if all are known)."""
@@ -241,6 +255,7 @@ def resolve_groups(
     *,
     n_rows: int,
     sample_weight: ArrayLike | None = None,
+    cluster: Any = None,
     require_two: bool = True,
     warn: bool = True,
 ) -> Groups:
@@ -254,6 +269,8 @@ def resolve_groups(
         Number of rows expected.
     sample_weight : (n,) array, optional
         Nonnegative weights. A group whose weights are all zero counts as empty.
+    cluster : (n,) array, optional
+        Label of the cluster each row belongs to, where rows are not independent.
     require_two : bool
         Refuse a single group, for which no comparison can be made.
     warn : bool
@@ -268,6 +285,9 @@ def resolve_groups(
         groups = _from_proxy(sensitive_features, n_rows, weight, warn)
     else:
         groups = _from_labels(sensitive_features, n_rows, weight, warn)
+    clusters = check_cluster(cluster, n_rows)
+    if clusters is not None:
+        groups = replace(groups, cluster=renumber(groups.take_known(clusters)))
     if require_two and groups.n_groups < 2:
         found = f"only {groups.label_names[0]!r}" if groups.n_groups else "no known group"
         raise ValueError(

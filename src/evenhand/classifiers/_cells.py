@@ -150,6 +150,8 @@ def merge_copies(
     """
     n = groups.n_known
     names = list(variables)
+    if groups.cluster is not None:
+        return None  # copies lie in one cluster, and clusters are left out whole
     if any((levels[name].distinct or 0) > 0.98 * n for name in names):
         return None
     distinct = [levels[name].distinct or len(np.unique(variables[name])) for name in names]

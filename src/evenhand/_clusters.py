@@ -1,0 +1,102 @@
+"""Rows that belong together: a person over years, a ZIP code, a school.
+
+Rows of one cluster are not independent, so what leaves rows out leaves whole clusters out, sums
+of squares run over clusters, and sample sizes count clusters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from .validation import read_native
+
+
+def check_cluster(cluster: Any, n_rows: int) -> NDArray[np.intp] | None:
+    """Cluster number of each row, 0 … G − 1; None for None and where every row is its own cluster.
+
+    Parameters
+    ----------
+    cluster : (n,) array or series of labels, or None
+    n_rows : int
+        The length it must have.
+    """
+    if cluster is None:
+        return None
+    native = read_native(cluster, "cluster")
+    if isinstance(native, nw.DataFrame):
+        if len(native.columns) != 1:
+            raise ValueError(
+                f"`cluster` must be one column, got {len(native.columns)}. Hint: join them into "
+                "one label per row first."
+            )
+        native = next(native.iter_columns())
+    if isinstance(native, nw.Series):
+        missing = native.is_null().to_numpy().astype(bool)
+        # Numbers stay numbers; everything else is compared as Python objects are.
+        numeric = native.dtype.is_numeric() or native.dtype == nw.Boolean
+        values = native.to_numpy() if numeric else np.array(native.to_list(), dtype=object)
+    else:
+        masked = isinstance(cluster, np.ma.MaskedArray)
+        missing = np.ma.getmaskarray(cluster) if masked else None
+        values = np.asarray(np.ma.getdata(cluster) if masked else cluster)
+        if values.dtype.kind in "US" and not isinstance(cluster, np.ndarray):
+            values = np.array(list(cluster), dtype=object)  # as text, a NaN would be "nan"
+    if values.ndim != 1:
+        raise ValueError(f"`cluster` must be 1-D, one label per row, got shape {values.shape}.")
+    if len(values) != n_rows:
+        raise ValueError(
+            f"`cluster` must have one entry per row: got {len(values)} for {n_rows} rows."
+        )
+    missing = _missing(values) if missing is None else missing | _missing(values)
+    if missing.any():
+        raise ValueError(
+            f"`cluster` must be known in every row: {int(missing.sum())} of {n_rows} are missing. "
+            "Hint: give a row that belongs to no other a label of its own."
+        )
+    codes = _number(values)
+    count = int(codes.max()) + 1 if n_rows else 0
+    if count == 1 and n_rows > 1:
+        raise ValueError(
+            "`cluster` must hold at least two clusters, got one: from a single cluster nothing "
+            "can be said about others. Hint: leave `cluster` out only if its rows are independent."
+        )
+    return None if count == n_rows else codes
+
+
+def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    if values.dtype.kind in "Mm":
+        return np.isnat(values)
+    if values.dtype.kind == "O":
+        found = (v is None or type(v).__name__ in ("NAType", "NaTType") or v != v for v in values)
+        return np.fromiter(found, dtype=bool, count=len(values))
+    return np.zeros(len(values), dtype=bool)
+
+
+def _number(values: NDArray[Any]) -> NDArray[np.intp]:
+    if values.dtype.kind != "O":
+        return np.unique(values, return_inverse=True)[1].astype(np.intp, copy=False)
+    seen: dict[Any, int] = {}
+    try:
+        found = (seen.setdefault(v, len(seen)) for v in values.tolist())
+        return np.fromiter(found, dtype=np.intp, count=len(values))
+    except TypeError:
+        raise ValueError(
+            "`cluster` must hold labels (text, numbers, dates), got an element of type "
+            f"{type(values[0]).__name__}."
+        ) from None
+
+
+def renumber(cluster: NDArray[np.intp] | None) -> NDArray[np.intp] | None:
+    """Numbers 0 … G − 1 again after rows were taken; None where no two rows share one."""
+    if cluster is None or not len(cluster):
+        return None
+    present = np.bincount(cluster) > 0
+    if present.sum() == len(cluster):
+        return None
+    return (np.cumsum(present) - 1)[cluster]
