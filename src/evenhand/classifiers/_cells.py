@@ -26,6 +26,8 @@ _ATOM_SHARE = 0.02
 # Equal rows are copies where at most this share of the cells they make up hold several groups.
 _MIXED_SHARE = 0.02
 _MAX_ATOMS = 25
+# Clusters are left out in at most this many folds.
+_FOLDS = 50
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,10 @@ class Cells:
         0, or where memberships were averaged how far they lie apart: 1 if all of them are certain.
     row_entry : (n,) array
         Entry of each row.
+    exact : bool
+        Whether a cell holds one value of each variable, and not a range of them.
+    fold : (E,) array or None
+        Fold of clusters whose rows an entry holds.
     """
 
     coordinates: tuple[Array, ...]
@@ -80,6 +86,8 @@ class Cells:
     single: Array
     spread: Array
     row_entry: Index
+    exact: bool = True
+    fold: Index | None = None
 
     def mean(self, losses: Array) -> float:
         """Weighted mean over rows of a loss given by entry."""
@@ -193,14 +201,35 @@ def merge_copies(
     return {name: variables[name][first] for name in names}, merged, place
 
 
-def gather_one(level: Levels, weight: Array, groups: Groups) -> Cells:
+def deal_clusters(groups: Groups) -> Index | None:
+    """Fold of each row: clusters dealt out to at most `_FOLDS`, largest first, to the emptiest."""
+    if groups.cluster is None:
+        return None
+    count = groups.n_units
+    if count <= _FOLDS:
+        return groups.cluster
+    size = sums(groups.cluster, np.ones(groups.n_known), count)
+    order = np.argsort(-size, kind="stable")
+    # Back and forth over the folds, so that none gets all the large ones.
+    turn = np.arange(count)
+    lap, step = turn // _FOLDS, turn % _FOLDS
+    fold = np.empty(count, dtype=np.intp)
+    fold[order] = np.where(lap % 2 == 0, step, _FOLDS - 1 - step)
+    return fold[groups.cluster]
+
+
+def gather_one(
+    level: Levels, weight: Array, groups: Groups, folds: Index | None = None
+) -> Cells:
     """The levels of one variable as cells."""
-    return _collect(level.codes, (level.score,), (level.atom,), weight, groups)
+    exact = level.distinct == len(level.rank)
+    return _collect(level.codes, (level.score,), (level.atom,), weight, groups, folds, exact)
 
 
 def gather_two(
-    first: Levels, second: Levels, center: Array | None, weight: Array, groups: Groups, bins: int
-) -> Cells:
+    first: Levels, second: Levels, center: Array | None, weight: Array, groups: Groups, bins: int,
+    folds: Index | None = None,
+) -> Cells:  # fmt: skip
     """Cells of two variables: rows themselves for `bins` = 0, else a grid of `bins` a side.
 
     Discrete data with no more pairs of levels than the grid has cells are kept as they are. The
@@ -212,7 +241,9 @@ def gather_two(
     across, along = first.score[first.codes], second.score[second.codes]
     if not bins:
         atoms = tuple(v.atom[v.codes] for v in levels)
-        return _collect(np.arange(len(across)), (across, along), atoms, weight, groups)
+        exact = all(v.distinct == len(v.rank) for v in levels)
+        where = np.arange(len(across))
+        return _collect(where, (across, along), atoms, weight, groups, folds, exact)
     pairs = len(first.rank) * len(second.rank)
     if pairs <= _MAX_PAIRS:
         number, used = _renumber(first.codes * len(second.rank) + second.codes, pairs)
@@ -220,7 +251,8 @@ def gather_two(
             at = used // len(second.rank), used % len(second.rank)
             coordinates = tuple(v.score[i] for v, i in zip(levels, at, strict=True))
             atoms = tuple(v.atom[i] for v, i in zip(levels, at, strict=True))
-            return _collect(number, coordinates, atoms, weight, groups)
+            exact = all(v.distinct == len(v.rank) for v in levels)
+            return _collect(number, coordinates, atoms, weight, groups, folds, exact)
     assert center is not None
     column = _quantile_bins(across - center[second.codes], weight, bins)
     row = np.minimum((second.rank * bins).astype(np.intp), bins - 1)
@@ -237,7 +269,7 @@ def gather_two(
     safe = np.where(mass[used] > 0, mass[used], 1.0)
     coordinates = tuple(sums(key, weight * v, size)[used] / safe for v in (across, along))
     atoms = tuple(np.where(v >= bins, v - bins, -1) for v in (used % width, used // width))
-    return _collect(number, coordinates, atoms, weight, groups)
+    return _collect(number, coordinates, atoms, weight, groups, folds, exact=False)
 
 
 def _renumber(key: Index, size: int) -> tuple[Index, Index]:
@@ -271,27 +303,39 @@ def _collect(
     atoms: tuple[Index, ...],
     weight: Array,
     groups: Groups,
+    folds: Index | None,
+    exact: bool,
 ) -> Cells:
     c, k = len(coordinates[0]), groups.n_groups
     if groups.codes is not None:
         key = cell * k + groups.codes
-        mass = sums(key, weight, c * k)
-        row_entry, used = _renumber(key, c * k)
-        squares = mass if groups.weight is None else sums(key, weight**2, c * k)
+        counts = sums(key, weight, c * k).reshape(c, k)
+        if folds is None:
+            row_entry, used = _renumber(key, c * k)
+        else:
+            used, row_entry = np.unique(key * (int(folds.max()) + 1) + folds, return_inverse=True)
+        own = sums(row_entry, weight, len(used))
+        squares = own if groups.weight is None else sums(row_entry, weight**2, len(used))
+        fold = None
+        if folds is not None:
+            fold, used = used % (int(folds.max()) + 1), used // (int(folds.max()) + 1)
         target = np.zeros((len(used), k))
         target[np.arange(len(used)), used % k] = 1.0
-        own = mass[used]
-        single = squares[used] / np.where(own > 0, own, 1.0)
-        counts = mass.reshape(c, k)
+        single = squares / np.where(own > 0, own, 1.0)
         spread = np.zeros(len(used))
-        return Cells(coordinates, atoms, counts, used // k, target, own, single, spread, row_entry)
+        return Cells(
+            coordinates, atoms, counts, used // k, target, own, single, spread, row_entry, exact,
+            fold,
+        )  # fmt: skip
     assert groups.probabilities is not None
     counts = np.stack([sums(cell, weight * p, c) for p in groups.probabilities.T], axis=1)
-    if len(cell) <= SOFT_ROWS:
+    if len(cell) <= SOFT_ROWS or folds is not None:
         rows = np.arange(len(cell))
         target = np.ascontiguousarray(groups.probabilities)
         spread = np.zeros(len(cell))
-        return Cells(coordinates, atoms, counts, cell, target, weight, weight, spread, rows)
+        return Cells(
+            coordinates, atoms, counts, cell, target, weight, weight, spread, rows, exact, folds
+        )
     mass = sums(cell, weight, c)
     safe = np.where(mass > 0, mass, 1.0)
     single = sums(cell, weight**2, c) / safe
@@ -299,4 +343,6 @@ def _collect(
     squares = sums(cell, weight * np.square(groups.probabilities).sum(axis=1), c) / safe
     even = np.square(target).sum(axis=1)
     spread = np.sqrt(np.clip((squares - even) / np.maximum(1.0 - even, 1e-12), 0.0, 1.0))
-    return Cells(coordinates, atoms, counts, np.arange(c), target, mass, single, spread, cell)
+    return Cells(
+        coordinates, atoms, counts, np.arange(c), target, mass, single, spread, cell, exact
+    )

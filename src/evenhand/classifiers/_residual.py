@@ -1,0 +1,69 @@
+"""What one variable says beyond another: a coordinate for laws that follow the line y = f(s)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._cells import Levels, sums
+from ._spline_basis import smooth
+
+Array = NDArray[np.float64]
+
+# Rows of a stretch of the given variable in which a line is fitted, and most stretches.
+_STRETCH_ROWS, _MAX_STRETCHES = 32, 2048
+# Share of the smooth fit's unexplained variance below which lines are worth their noise.
+_CLOSE = 0.25
+
+
+def residual(
+    values: Array, level: Levels, given: Array, given_level: Levels, weight: Array
+) -> Array:
+    """A function of (t, z) that increases in t at every z, and of which z tells little.
+
+    The normal score of t less its smooth regression on that of z. Where t follows z so closely that
+    this blurs what is left (a score that is the target but for a cent), the residual of t from a
+    line, or from lines in narrow stretches of z, in the units of t and in multiples of its spread
+    there.
+    """
+    score = level.score[level.codes]
+    codes, count = given_level.codes, len(given_level.rank)
+    per_level = sums(codes, weight, count)
+    mean = sums(codes, weight * score, count) / np.where(per_level > 0, per_level, 1.0)
+    plain = score - smooth(given_level.score, mean, per_level)[codes]
+    left = float(weight @ np.square(plain) / max(weight @ np.square(score), 1e-300))
+    if left > 0.05:
+        return plain
+    # The tails decide a variance and hold few rows.
+    middle = np.abs(given_level.rank - 0.5)[codes] < 0.49
+    scale = max(float(np.abs(values).max()), 1e-300), max(float(np.abs(given).max()), 1e-300)
+    t, z = values / scale[0], given / scale[1]
+    stretches = int(min(max(len(t) // _STRETCH_ROWS, 1), _MAX_STRETCHES))
+    best = plain
+    for pieces in dict.fromkeys((1, stretches)):
+        lines, explained = _lines(t, z, given_level, weight, middle, pieces)
+        if explained < _CLOSE * left:
+            best, left = lines, explained
+    return best
+
+
+def _lines(
+    t: Array, z: Array, level: Levels, weight: Array, middle: NDArray[np.bool_], pieces: int
+) -> tuple[Array, float]:
+    """Residual from a line in each of so many stretches of z, over its spread in the stretch; the
+    share of the variance of t that it leaves."""
+    piece = np.minimum((level.rank * pieces).astype(np.intp), pieces - 1)[level.codes]
+    w = np.where(middle, weight, 0.0) if pieces == 1 else weight
+    mass = np.maximum(sums(piece, w, pieces), 1e-300)
+
+    def mean(v: Array) -> Array:
+        return (sums(piece, w * v, pieces) / mass)[piece]
+
+    dz, dt = z - mean(z), t - mean(t)
+    slope = mean(dz * dt) / np.maximum(mean(dz * dz), 1e-300)
+    rest = dt - slope * dz
+    spread = np.sqrt(mean(rest * rest))
+    inside = weight * middle
+    center = t - inside @ t / inside.sum()
+    left = float(inside @ (rest * rest) / max(inside @ (center * center), 1e-300))
+    return rest / np.maximum(spread, 1e-300), left
