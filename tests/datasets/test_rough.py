@@ -4,7 +4,7 @@ from scipy.special import entr
 from scipy.stats import norm
 
 from evenhand.criteria import BOTH, NOTHING, SCORE, TARGET
-from evenhand.datasets import ROUGH_FAMILIES, rough_scenario
+from evenhand.datasets import ROUGH_FAMILIES, Truth, rough_scenario
 
 TWO_LEVELS = -(0.9 * np.log(0.9) + 0.1 * np.log(0.1))
 
@@ -121,6 +121,13 @@ def test_the_same_seed_gives_the_same_rows(family):
     for one, two in zip(scenario.sample(50, 4), scenario.sample(50, 4), strict=True):
         np.testing.assert_array_equal(one, two)
     assert scenario.name == family
+
+
+def test_no_information_is_zero_and_never_less():
+    # Differences of sums that agree up to rounding.
+    assert 0.0 <= rough_scenario("strip").truth.sufficiency < 1e-12
+    assert 0.0 <= rough_scenario("ties_target").truth.separation < 1e-12
+    assert Truth({(): 1.0, ("s",): 1.0 + 1e-16 * 4, ("y",): 1.0, BOTH: 1.0}).independence == 0.0
 
 
 def test_colors_are_groups():
