@@ -22,8 +22,6 @@ from ._scenario import Truth, as_generator
 
 Posterior = Callable[[Array, Array], Array]
 
-# Divisible by 2, ..., 10: edges of checkerboards of these sizes fall between nodes.
-_NODES = 2520
 _BLOCK = 60
 
 
@@ -71,6 +69,9 @@ class PosteriorScenario:
     margins : (str, str)
         Names of maps in `MARGINS`, of the score and of the target, applied to what is drawn.
     name : str
+    nodes : int
+        Nodes a side of the quadrature behind `truth`; 2,520 is divisible by 2, ..., 10, so that
+        edges of checkerboards of these sizes fall between nodes.
     """
 
     posterior: Posterior
@@ -78,6 +79,7 @@ class PosteriorScenario:
     noise: float = 1.0
     margins: tuple[str, str] = ("normal", "normal")
     name: str = "posterior"
+    nodes: int = 2520
 
     def sample(self, n: int, random_state: Any = None) -> tuple[Array, Array, NDArray[np.intp]]:
         """Draw n rows: target, score, group codes."""
@@ -89,22 +91,32 @@ class PosteriorScenario:
 
     @cached_property
     def truth(self) -> Truth:
-        """Midpoint rule over 2,520 × 2,520 ranks.
+        """Midpoint rule over `nodes` × `nodes` ranks.
 
         Exact up to rounding where P(a | s, y) is constant on rectangles of ranks that the grid
         resolves; about 1e-5 nats where edges are curved or oblique.
         """
+        return self._truth_and_error[0]
+
+    @property
+    def truth_error(self) -> float:
+        """|difference| in nats of two quadratures of H(A|S,Y), over (y, ε) and over (s, ε)."""
+        return self._truth_and_error[1]
+
+    @cached_property
+    def _truth_and_error(self) -> tuple[Truth, float]:
         shares, h_y, h_both = self._entropies(lambda y, e: (self._partner(y, e), y))
         # (y, s) has the law of (s, y), so the same sums serve H(A|S) with the roles exchanged.
-        _, h_s, h_again = self._entropies(lambda s, e: (s, self._partner(s, e)))
-        return Truth(
+        again, h_s, h_again = self._entropies(lambda s, e: (s, self._partner(s, e)))
+        truth = Truth(
             {
-                NOTHING: float(entr(shares).sum()),
+                NOTHING: float(entr((shares + again) / 2).sum()),
                 SCORE: h_s,
                 TARGET: h_y,
                 BOTH: (h_both + h_again) / 2,
             }
         )
+        return truth, abs(h_both - h_again)
 
     def _partner(self, first: Array, e: Array) -> Array:
         return np.sqrt(1.0 - self.noise**2) * first + self.noise * e
@@ -113,17 +125,18 @@ class PosteriorScenario:
         self, place: Callable[[Array, Array], tuple[Array, Array]]
     ) -> tuple[Array, float, float]:
         """P(a), H(A | first) and H(A | both) over a grid of ranks (first, noise)."""
-        nodes = ndtri((np.arange(_NODES) + 0.5) / _NODES)
+        m = self.nodes
+        nodes = ndtri((np.arange(m) + 0.5) / m)
         shares = np.zeros(self.n_groups)
         h_first = h_both = 0.0
-        for begin in range(0, _NODES, _BLOCK):
-            first = np.repeat(nodes[begin : begin + _BLOCK, None], _NODES, axis=1)
+        for begin in range(0, m, _BLOCK):
+            first = np.repeat(nodes[begin : begin + _BLOCK, None], m, axis=1)
             p = self.posterior(*place(first, np.broadcast_to(nodes, first.shape)))
             given_first = p.mean(axis=2)
             shares += given_first.sum(axis=1)
             h_first += float(entr(given_first).sum())
             h_both += float(entr(p).sum())
-        return shares / _NODES, h_first / _NODES, h_both / _NODES**2
+        return shares / m, h_first / m, h_both / m**2
 
 
 @dataclass(frozen=True)
