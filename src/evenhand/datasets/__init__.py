@@ -5,6 +5,7 @@ from ._fetch import DataFileError
 from .communities import load_communities
 from .gpa2 import load_gpa2
 from .law_school import load_law_school
+from .rough import ROUGH_FAMILIES, RoughScenario, rough_scenario
 from .synthetic import (
     FAMILIES,
     Oracle,
@@ -19,9 +20,11 @@ from .synthetic import (
 
 __all__ = [
     "FAMILIES",
+    "ROUGH_FAMILIES",
     "DataFileError",
     "Dataset",
     "Oracle",
+    "RoughScenario",
     "Scenario",
     "SyntheticData",
     "Truth",
@@ -32,4 +35,5 @@ __all__ = [
     "make_bivariate_normal",
     "null_scenario",
     "random_scenario",
+    "rough_scenario",
 ]

@@ -40,7 +40,8 @@ class Truth:
     def nats(self, criterion: str | Criterion) -> float:
         """H(A | given) − H(A | joint), the (conditional) mutual information."""
         c = get_criterion(criterion)
-        return self.entropies[c.given] - self.entropies[c.joint]
+        # Never negative; quadrature and rounding can be, by their error.
+        return max(self.entropies[c.given] - self.entropies[c.joint], 0.0)
 
     def value(self, criterion: str | Criterion) -> float:
         """The information divided by its normalizer, in [0, 1]."""
