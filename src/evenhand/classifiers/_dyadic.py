@@ -16,7 +16,7 @@ off, and its doubtful part goes into the standard error.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,8 +129,7 @@ def grow(
     inside, outside, leaves = _average(counts, counts.mass, plane.depth, prior, effective)
     k = counts.mass.shape[1]
     mean_inside, mean_outside = (_mean(counts.mass, -np.log(p)) for p in (inside, outside))
-    value = 0.5 * (mean_inside + mean_outside)
-    shift = _resolution(counts, plane, prior, effective, value)
+    shift = _resolution(counts, plane, prior, effective, (mean_inside, mean_outside))
     losses, row_entry = [-np.log(inside), -np.log(outside)], counts.row_cell
     if groups.codes is not None:
         losses = [v.ravel() for v in losses]
@@ -275,29 +274,57 @@ def _average(
 
 
 def _resolution(
-    counts: _Counts, plane: Plane, prior: Prior, effective: float, value: float
+    counts: _Counts, plane: Plane, prior: Prior, effective: float, losses: tuple[float, float]
 ) -> float:
     """What the size of sample and grid adds to the entropy: quarters on a coarser grid, less all.
 
     Where the quarters lose much of what is found by all the rows, the law that an error halves
-    with four times the rows has not set in, and less of the difference is taken off.
+    with four times the rows has not set in, and less of the difference is taken off. Nor is it
+    more than what fitting the parts costs (the gap between leave-one-out and in-sample loss) and
+    what the coarser grid alone costs.
     """
     quarters = _quarters(counts)
     if quarters is None:
         return 0.0
-    # In one dimension the grid is as fine as it needs to be, and the error falls faster.
+    inside, outside = losses
+    value = 0.5 * (inside + outside)
+    # In one dimension the grid is as fine as it needs to be, and the error falls faster. Nor is
+    # there anything between values that all have bins of their own.
     line = len(plane.levels) == 1
-    depth = plane.depth if line else tuple(max(d - 1, 1) for d in plane.depth)
+    told = [len(rank) <= 1 << d for rank, d in zip(counts.rank, plane.depth, strict=True)]
+    depth = tuple(
+        d if line or own else max(d - 1, 1) for d, own in zip(plane.depth, told, strict=True)
+    )
+
+    def loss(part: _Counts, mass: Array, rows: float) -> float:
+        near, far, _ = _average(part, mass, depth, prior, rows)
+        return 0.5 * (_mean(mass, -np.log(near)) + _mean(mass, -np.log(far)))
+
     found = total = 0.0
     for mass in quarters:
-        inside, outside, _ = _average(counts, mass, depth, prior, effective / 4)
+        # Edges lie at quantiles of the sample, which are off by twice as much in a quarter of it.
+        own = replace(
+            counts,
+            rank=tuple(
+                rank if alone else _ranks(at, mass, len(rank))
+                for rank, at, alone in zip(counts.rank, counts.at, told, strict=True)
+            ),
+        )
         amount = float(mass.sum())
-        found += amount * 0.5 * (_mean(mass, -np.log(inside)) + _mean(mass, -np.log(outside)))
+        found += amount * loss(own, mass, effective / 4)
         total += amount
     excess = max(found / total - value, 0.0) * (0.5 if line else 1.0)
+    coarser = 0.0 if depth == plane.depth else loss(counts, counts.mass, effective) - value
+    excess = min(excess, outside - inside + max(coarser, 0.0))
     shares = counts.mass.sum(axis=0) / counts.mass.sum()
     gain = max(float(-(shares * np.log(shares)).sum()) - value, 0.0)
     return excess * gain / (gain + excess) if excess > 0 else 0.0
+
+
+def _ranks(at: Index, mass: Array, places: int) -> Array:
+    """Mid-ranks of the places of a side among some of the rows."""
+    amount = np.bincount(at, mass.sum(axis=1), places)
+    return np.clip((np.cumsum(amount) - 0.5 * amount) / amount.sum(), 0.0, 1.0)
 
 
 def _quarters(counts: _Counts) -> list[Array] | None:

@@ -10,10 +10,10 @@ from ._spline_basis import smooth
 
 Array = NDArray[np.float64]
 
-# Rows of a stretch of the given variable in which a line is fitted, and most stretches.
-_STRETCH_ROWS, _MAX_STRETCHES = 32, 2048
-# Share of the smooth fit's unexplained variance below which lines are worth their noise.
-_CLOSE = 0.25
+# Rows of a stretch of the given variable in which a curve is fitted, and most stretches.
+_STRETCH_ROWS, _MAX_STRETCHES = 100, 1024
+# Shares of the smooth fit's unexplained variance below which one curve, and many, are worth it.
+_CLOSE = 0.8, 0.25
 
 
 def residual(
@@ -23,8 +23,8 @@ def residual(
 
     The normal score of t less its smooth regression on that of z. Where t follows z so closely that
     this blurs what is left (a score that is the target but for a cent), the residual of t from a
-    line, or from lines in narrow stretches of z, in the units of t and in multiples of its spread
-    there.
+    parabola, or from parabolas in narrow stretches of z, in the units of t and in multiples of its
+    spread there.
     """
     score = level.score[level.codes]
     codes, count = given_level.codes, len(given_level.rank)
@@ -40,18 +40,18 @@ def residual(
     t, z = values / scale[0], given / scale[1]
     stretches = int(min(max(len(t) // _STRETCH_ROWS, 1), _MAX_STRETCHES))
     best = plain
-    for pieces in dict.fromkeys((1, stretches)):
-        lines, explained = _lines(t, z, given_level, weight, middle, pieces)
-        if explained < _CLOSE * left:
-            best, left = lines, explained
+    for pieces, close in zip((1, stretches), _CLOSE, strict=True):
+        rest, unexplained = _curves(t, z, given_level, weight, middle, pieces)
+        if unexplained < close * left:
+            best, left = rest, unexplained
     return best
 
 
-def _lines(
+def _curves(
     t: Array, z: Array, level: Levels, weight: Array, middle: NDArray[np.bool_], pieces: int
 ) -> tuple[Array, float]:
-    """Residual from a line in each of so many stretches of z, over its spread in the stretch; the
-    share of the variance of t that it leaves."""
+    """Residual from a parabola in each of so many stretches of z, over its spread there; the share
+    of the variance of t that it leaves."""
     piece = np.minimum((level.rank * pieces).astype(np.intp), pieces - 1)[level.codes]
     w = np.where(middle, weight, 0.0) if pieces == 1 else weight
     mass = np.maximum(sums(piece, w, pieces), 1e-300)
@@ -60,8 +60,11 @@ def _lines(
         return (sums(piece, w * v, pieces) / mass)[piece]
 
     dz, dt = z - mean(z), t - mean(t)
-    slope = mean(dz * dt) / np.maximum(mean(dz * dz), 1e-300)
-    rest = dt - slope * dz
+    size = np.maximum(mean(dz * dz), 1e-300)
+    rest = dt - mean(dz * dt) / size * dz
+    bend = dz * dz - size
+    bend -= mean(dz * bend) / size * dz
+    rest = rest - mean(bend * rest) / np.maximum(mean(bend * bend), 1e-300) * bend
     spread = np.sqrt(mean(rest * rest))
     inside = weight * middle
     center = t - inside @ t / inside.sum()

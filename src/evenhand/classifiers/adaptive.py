@@ -34,7 +34,18 @@ from .._kernels.threads import one_blas_thread
 from ..criteria import Condition
 from ..estimation import RowLosses
 from ..sensitive import Groups
-from ._cells import Cells, Levels, cut, deal_clusters, gather_one, gather_two, merge_copies, sums
+from ._cells import (
+    Cells,
+    Levels,
+    by_frequency,
+    cut,
+    deal_clusters,
+    gather_one,
+    gather_two,
+    is_heaped,
+    merge_copies,
+    sums,
+)
 from ._dyadic import Grown, Plane, Prior, deepest, grow, screen
 from ._ladder import Rung, climb, refit
 from ._residual import residual
@@ -205,9 +216,13 @@ class Adaptive:
         cells = gather_one(level, data.weight, data.groups, data.folds)
         rungs = climb(cells, (name,), self.temperature / data.effective)
         depth = min(int(np.ceil(np.log2(max(len(level.rank), 2)))), 11)
-        plane = Plane(f"partitions of {_WORDS.get(name, name)}", (level,), (depth, 0))
+        words = f"partitions of {_WORDS.get(name, name)}"
+        planes = [Plane(words, (level,), (depth, 0))]
+        if is_heaped(level):
+            words += " by how common values are"
+            planes.append(Plane(words, (by_frequency(level),), (depth, 0)))
         best = min(cells.mean(rung.outside) for rung in rungs)
-        grown = self._look_closer([plane], [plane], best, data)
+        grown = self._look_closer(planes, planes, best, data)
         return self._combine([(cells, rungs)], grown, [], _prior_bias(cells, rungs[0]), data)
 
     def _two(
@@ -296,6 +311,17 @@ class Adaptive:
         pairs = [square(f"partitions of {words[0]} and {words[1]}", s, y)]
         if most > 5:
             pairs += [oblong(0), oblong(1)]
+        if any(is_heaped(v) for v in (s, y)):
+            common = [by_frequency(v) if is_heaped(v) else v for v in (s, y)]
+            name = f"partitions of {words[0]} and {words[1]} by how common values are"
+            pairs.append(square(name, *common))
+        # The line s = y, in ranks and in the units of the two.
+        a, b = (v.score[v.codes] for v in (s, y))
+        name = f"partitions along {words[0]} = {words[1]}"
+        pairs.append(square(name, cut(a + b, data.weight), cut(a - b, data.weight)))
+        difference = variables[names[0]] - variables[names[1]]
+        if np.isfinite(difference).all():
+            pairs.append(square(name, y, cut(difference, data.weight)))
         for given, other in ((1, 0), (0, 1)):
             name = f"partitions of {words[given]} and residual {words[other]}"
             rest = residual(
