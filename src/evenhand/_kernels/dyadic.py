@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+from ._numba import njit
 
 # Posterior share below which a rectangle no longer counts.
 _LEAST = 1e-9

@@ -5,7 +5,7 @@
 for a rectangle R of the grid, DM being the Dirichlet-multinomial probability of its groups (an
 optional Pólya tree; Wong and Ma 2010). Every cell's probabilities are averaged over three grids
 whose first cut lies at ½, ⅓ and ⅔, so that an edge that one of them cuts badly is cut well by
-another.
+another; where straight edges can be met by moving the cuts of the first one, they are.
 
 No partition of n rows follows an edge more closely than some n^(−½), and none is finer than the
 grid. Both errors double with a quarter of the rows on a grid half as fine, and what they do to an
@@ -27,7 +27,22 @@ from ._cells import Levels
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-ROOTS = (1 / 2, 1 / 3, 2 / 3)
+def _eighths(root: float) -> Array:
+    """Ranks at which a side is cut into eight, the first cut at `root` and the others halfway."""
+    steps = np.arange(1, 4) / 4
+    return np.concatenate([root * steps, [root], root + (1.0 - root) * steps])
+
+
+# Where the grids of one mixture cut their sides.
+Cuts = tuple[Array, Array]
+ROOTS: tuple[Cuts, ...] = tuple((_eighths(r), _eighths(r)) for r in (1 / 2, 1 / 3, 2 / 3))
+# Halvings of a side, and sizes of the steps in rank, with which the best cuts are searched.
+_SEARCH_DEPTH, _STEPS = 5, (0.02, 0.007, 0.0025, 0.001, 0.0005, 0.00025)
+_SEARCH_ROWS = 5000
+# Places on a side, so that cuts can be moved to where they belong.
+_PLACES = 3 * 1024
+# Nats over all rows that moved cuts must save.
+_WORTHWHILE = 12.0
 # Numbers that all rectangles of a tree may hold, groups included.
 _ROOM = 4.4e6
 # What is doubtful about a correction: exponents of n between ⅓ and 1 in place of ½ change it by
@@ -109,7 +124,7 @@ def screen(
 
 def grow(
     plane: Plane, groups: Groups, weight: Array, prior: Prior, effective: float,
-    folds: Index | None,
+    folds: Index | None, search: bool = False,
 ) -> Grown:  # fmt: skip
     """Fit the mixture over partitions, with what its resolution costs.
 
@@ -124,12 +139,21 @@ def grow(
         Effective number of rows or clusters.
     folds : (n,) array or None
         Rows to be left out together.
+    search : bool
+        Whether cuts may be moved, which takes as long as everything else.
     """
     counts = _count(plane, groups, weight, folds)
     inside, outside, leaves = _average(counts, counts.mass, plane.depth, prior, effective)
+    moved = None
+    if search and effective >= _SEARCH_ROWS and len(plane.levels) == 2:
+        cuts = _move_cuts(counts, counts.mass, plane.depth, prior)
+        other = _average(counts, counts.mass, plane.depth, prior, effective, cuts)
+        saved = _mean(counts.mass, -np.log(outside)) - _mean(counts.mass, -np.log(other[1]))
+        if saved * effective > _WORTHWHILE:
+            (inside, outside, leaves), moved = other, cuts
     k = counts.mass.shape[1]
     mean_inside, mean_outside = (_mean(counts.mass, -np.log(p)) for p in (inside, outside))
-    shift = _resolution(counts, plane, prior, effective, (mean_inside, mean_outside))
+    shift = _resolution(counts, plane, prior, effective, (mean_inside, mean_outside), moved)
     losses, row_entry = [-np.log(inside), -np.log(outside)], counts.row_cell
     if groups.codes is not None:
         losses = [v.ravel() for v in losses]
@@ -189,20 +213,20 @@ def _count(plane: Plane, groups: Groups, weight: Array, folds: Index | None) -> 
 
 def _places(level: Levels, depth: int) -> tuple[Index, Array]:
     """Place of each row on a grid that every root's grid is coarser than; ranks of the places."""
-    size = 3 << depth
+    size = max(3 << depth, _PLACES)
     if len(level.rank) <= size:
         return level.codes, level.rank
     place = np.minimum((level.rank * size).astype(np.intp), size - 1)
     return place[level.codes], (np.arange(size) + 0.5) / size
 
 
-def _bins(rank: Array, depth: int, root: float) -> Index:
-    """Bin of each place among 2^depth, half of which lie below `root`.
+def _bins(rank: Array, depth: int, cuts: Array) -> Index:
+    """Bin of each place among 2^depth, an eighth of which lie between any two of the cuts.
 
     Where there are bins enough every place has its own, so that single values can be told apart.
     """
     size = 1 << depth
-    warped = np.where(rank < root, 0.5 * rank / root, 0.5 + 0.5 * (rank - root) / (1.0 - root))
+    warped = np.interp(rank, np.concatenate([[0.0], cuts, [1.0]]), np.arange(9) / 8)
     out = np.minimum((warped * size).astype(np.intp), size - 1)
     if len(rank) <= size:
         steps = np.arange(len(rank))
@@ -212,8 +236,77 @@ def _bins(rank: Array, depth: int, root: float) -> Index:
     return out
 
 
+def _move_cuts(counts: _Counts, mass: Array, depth: tuple[int, int], prior: Prior) -> Cuts:
+    """Cuts of a grid, moved one by one to where the mixture makes the groups likeliest.
+
+    The search begins at the best of some even grids. The cells are first added up over the bins of
+    the other side, after which trying a cut costs no more than a small mixture.
+    """
+    from .._kernels import dyadic as kernels
+
+    coarse = tuple(min(d, _SEARCH_DEPTH) for d in depth)
+
+    def add_up(side: int, cuts: Array) -> Array:
+        """Σ mass up to each place of a side, by bin of the other, (places + 1, bins, K)."""
+        other = 1 - side
+        bins = _bins(counts.rank[other], coarse[other], cuts)[counts.at[other]]
+        shape = (len(counts.rank[side]), 1 << coarse[other], mass.shape[1])
+        table = _spread(counts.at[side] * shape[1] + bins, mass, shape)
+        return np.concatenate([np.zeros((1, *shape[1:])), np.cumsum(table, axis=0)])
+
+    def fitness(table: Array, side: int, cuts: Array) -> float:
+        bins = _bins(counts.rank[side], coarse[side], cuts)
+        ends = np.searchsorted(bins, np.arange((1 << coarse[side]) + 1))
+        sums = np.diff(table[ends], axis=0)
+        if side:
+            sums = sums.transpose(1, 0, 2)
+        rectangles = kernels.rectangle_sums(np.ascontiguousarray(sums))
+        return kernels.evidence(rectangles, prior.alpha, prior.rising)[0][1, 1]
+
+    starts = [ROOTS[0], *((_even(m), _even(m)) for m in (5, 6, 7))]
+    found = [fitness(add_up(0, c[1]), 0, c[0]) for c in starts]
+    best = max(found)
+    cuts = [c.copy() for c in starts[int(np.argmax(found))]]
+    for step in _STEPS:
+        for side in (0, 1):
+            table = add_up(side, cuts[1 - side])
+            for j in range(7):
+                for move in (-step, step):
+                    while True:
+                        trial = cuts[side].copy()
+                        trial[j] += move
+                        if (np.diff(trial, prepend=0.0, append=1.0) < 1e-3).any():
+                            break
+                        value = fitness(table, side, trial)
+                        if value <= best + 0.5:
+                            break
+                        best, cuts[side] = value, trial
+    return cuts[0], cuts[1]
+
+
+def _even(parts: int) -> Array:
+    """Cuts into so many equal parts, and into halves of some of them."""
+    cuts = np.arange(1, parts) / parts
+    return np.sort(np.concatenate([cuts, (np.arange(8 - parts) + 0.5) / parts]))
+
+
+def _cost_of_places(
+    counts: _Counts, mass: Array, depth: tuple[int, int], prior: Prior, cuts: Cuts
+) -> float:
+    """Loss a row that cuts between places cost: a quarter of what moving them by one place does."""
+    cost = 0.0
+    value = _mean(mass, -np.log(_mixture(counts, mass, depth, prior, [cuts])[1]))
+    for side in (0, 1):
+        width = 1.0 / len(counts.rank[side])
+        for move in (-width, width):
+            moved = [c + move if k == side else c for k, c in enumerate(cuts)]
+            trial = _mixture(counts, mass, depth, prior, [(moved[0], moved[1])])[1]
+            cost += max(_mean(mass, -np.log(trial)) - value, 0.0) / 2
+    return cost / 4
+
+
 def _mixture(
-    counts: _Counts, mass: Array, depth: tuple[int, int], prior: Prior, roots: Sequence[float]
+    counts: _Counts, mass: Array, depth: tuple[int, int], prior: Prior, roots: Sequence[Cuts]
 ) -> tuple[Array, Array, float]:
     """In-sample and leave-one-out probabilities by cell and group, averaged over the roots."""
     from .._kernels import dyadic as kernels
@@ -222,8 +315,8 @@ def _mixture(
     leaves, alpha = 0.0, prior.alpha
     shape = (1 << depth[0], 1 << depth[1], mass.shape[1])
     for root in roots:
-        row, column = (_bins(r, d, root)[a] for r, d, a in
-                       zip(counts.rank, depth, counts.at, strict=True))  # fmt: skip
+        row, column = (_bins(r, d, c)[a] for r, d, c, a in
+                       zip(counts.rank, depth, root, counts.at, strict=True))  # fmt: skip
         flat = row * shape[1] + column
         sums = _spread(flat, mass, shape)
         single = _NO_CUBE
@@ -258,10 +351,11 @@ def _spread(flat: Index, mass: Array, shape: tuple[int, int, int]) -> Array:
 
 
 def _average(
-    counts: _Counts, mass: Array, depth: tuple[int, int], prior: Prior, effective: float
-) -> tuple[Array, Array, float]:
+    counts: _Counts, mass: Array, depth: tuple[int, int], prior: Prior, effective: float,
+    cuts: Cuts = ROOTS[0],
+) -> tuple[Array, Array, float]:  # fmt: skip
     """The first grid alone or the mean of all, whichever predicts better; both, where level."""
-    first = _mixture(counts, mass, depth, prior, ROOTS[:1])
+    first = _mixture(counts, mass, depth, prior, [cuts])
     others = _mixture(counts, mass, depth, prior, ROOTS[1:])
     share = 1.0 / len(ROOTS)
     mean = [share * a + (1.0 - share) * b for a, b in zip(first, others, strict=True)]
@@ -274,8 +368,9 @@ def _average(
 
 
 def _resolution(
-    counts: _Counts, plane: Plane, prior: Prior, effective: float, losses: tuple[float, float]
-) -> float:
+    counts: _Counts, plane: Plane, prior: Prior, effective: float, losses: tuple[float, float],
+    cuts: Cuts | None,
+) -> float:  # fmt: skip
     """What the size of sample and grid adds to the entropy: quarters on a coarser grid, less all.
 
     Where the quarters lose much of what is found by all the rows, the law that an error halves
@@ -297,19 +392,18 @@ def _resolution(
     )
 
     def loss(part: _Counts, mass: Array, rows: float) -> float:
-        near, far, _ = _average(part, mass, depth, prior, rows)
+        own = ROOTS[0] if cuts is None else _move_cuts(part, mass, depth, prior)
+        near, far, _ = _average(part, mass, depth, prior, rows, own)
         return 0.5 * (_mean(mass, -np.log(near)) + _mean(mass, -np.log(far)))
 
     found = total = 0.0
     for mass in quarters:
-        # Edges lie at quantiles of the sample, which are off by twice as much in a quarter of it.
-        own = replace(
-            counts,
-            rank=tuple(
-                rank if alone else _ranks(at, mass, len(rank))
-                for rank, at, alone in zip(counts.rank, counts.at, told, strict=True)
-            ),
-        )
+        # Quantiles of the sample, at which a grid is cut, are off by twice as much in a quarter.
+        rank = [
+            rank if alone else _ranks(at, mass, len(rank))
+            for rank, at, alone in zip(counts.rank, counts.at, told, strict=True)
+        ]
+        own = replace(counts, rank=(rank[0], rank[1]))
         amount = float(mass.sum())
         found += amount * loss(own, mass, effective / 4)
         total += amount
@@ -318,7 +412,11 @@ def _resolution(
     excess = min(excess, outside - inside + max(coarser, 0.0))
     shares = counts.mass.sum(axis=0) / counts.mass.sum()
     gain = max(float(-(shares * np.log(shares)).sum()) - value, 0.0)
-    return excess * gain / (gain + excess) if excess > 0 else 0.0
+    excess = excess * gain / (gain + excess) if excess > 0 else 0.0
+    if cuts is not None:
+        coarse = (min(plane.depth[0], _SEARCH_DEPTH), min(plane.depth[1], _SEARCH_DEPTH))
+        excess = max(excess, _cost_of_places(counts, counts.mass, coarse, prior, cuts))
+    return excess
 
 
 def _ranks(at: Index, mass: Array, places: int) -> Array:

@@ -341,10 +341,13 @@ class Adaptive:
         most = min(most, data.groups.entropy - _LEAST_GAIN / data.effective)
         order = np.argsort(looks, kind="stable")[:_MOST_PLANES]
         return [
-            grow(finer[j], data.groups, data.weight, data.prior, data.effective, data.folds)
-            for j in order
+            grow(
+                finer[j], data.groups, data.weight, data.prior, data.effective, data.folds,
+                search=place == 0,
+            )
+            for place, j in enumerate(order)
             if looks[j] <= most
-        ]
+        ]  # fmt: skip
 
     def _weigh(self, losses: Sequence[float], effective: float) -> Array:
         loss = np.array(losses)
