@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from evenhand import _kernels
 from evenhand._kernels import compiled, make_rows, reference, standardizer, threads, with_score
 from evenhand.basis import get_basis
 from evenhand.sensitive import Groups
