@@ -214,5 +214,7 @@ def test_durations_are_labels():
     assert resolve_groups(column, n_rows=8).labels == (timedelta(0), timedelta(milliseconds=1))
     fine = (np.arange(8) % 2).astype("timedelta64[ns]")
     assert resolve_groups(fine, n_rows=8).labels == ("0 nanoseconds", "1 nanoseconds")
+    years = (np.arange(8) % 2).astype("timedelta64[Y]")
+    assert resolve_groups(years, n_rows=8).labels == ("0 years", "1 years")
     column[3] = np.timedelta64("NaT")
     assert resolve_groups(column, n_rows=8).n_unknown == 1

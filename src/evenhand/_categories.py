@@ -117,7 +117,9 @@ def _encode_dates(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.in
     missing = np.isnat(column)
     values, inverse = np.unique(column[~missing], return_inverse=True)
     labels = values.astype(str).tolist()
-    for unit in ("s", "us"):
+    # Durations in years or months have no fixed length.
+    vague = column.dtype.kind == "m" and np.datetime_data(column.dtype)[0] in ("Y", "M")
+    for unit in () if vague else ("s", "us"):
         coarse = values.astype(f"{column.dtype.kind}8[{unit}]")
         if (coarse == values).all():
             labels = coarse.tolist()
