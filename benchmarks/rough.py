@@ -176,6 +176,8 @@ def doubling_study(options, pool) -> None:
                         "low": low,
                         "high": high,
                         "falls": int(fell),
+                        # A fall toward the truth corrects what chance had raised.
+                        "away": int(fell and abs(value - truth) > abs(before[0] - truth)),
                         "seconds": seconds,
                     }
                 )
@@ -183,13 +185,15 @@ def doubling_study(options, pool) -> None:
                     print(
                         f"FALLS {family} {name}: {before[0]:.4f} ({before[1]:.4f} to "
                         f"{before[2]:.4f}) at {before[3]} rows, {value:.4f} ({low:.4f} to "
-                        f"{high:.4f}) at {n}; truth {truth:.4f}",
+                        f"{high:.4f}) at {n}; truth {truth:.4f}"
+                        f"{', away from it' if new[-1]['away'] else ''}",
                         flush=True,
                     )
                 before = (value, low, high, n)
         replace(rows, new, keys)
         write("rough_doubling", rows)
-        print(f"{family} seed {seed}: {sum(row['falls'] for row in new)} falls", flush=True)
+        falls, away = (sum(row[key] for row in new) for key in ("falls", "away"))
+        print(f"{family} seed {seed}: {falls} falls, {away} away from the truth", flush=True)
 
 
 def main() -> None:
