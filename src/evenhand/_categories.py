@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from numbers import Integral, Number
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -16,6 +18,8 @@ MAX_FLOAT_CATEGORIES = 20
 MAX_INTEGER_CATEGORIES = 200
 # Up to here one comparison of all rows for each label is faster than sorting the rows.
 FEW_LABELS = 32
+# NumPy does not count its booleans among the numbers.
+_NUMBERS = (Number, np.bool_)
 
 
 def split_columns(values: Any) -> list[tuple[str | None, Any]]:
@@ -38,6 +42,8 @@ def split_columns(values: Any) -> list[tuple[str | None, Any]]:
         mask, values = np.ma.getmaskarray(values), np.ma.getdata(values).astype(object)
         values[mask] = None
     array = np.asarray(values)
+    if array.ndim == 1 and array.dtype.kind in "iuf" and isinstance(values, list | tuple):
+        _refuse_equal_types(values, None)  # NumPy has made one type of them
     if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
         # np.asarray(["a", None]) is an object array but ["a", float("nan")] is text "nan".
         array = np.asarray(values, dtype=object)
@@ -95,20 +101,33 @@ def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
     if column.dtype.kind in "OT":  # NumPy's own strings may hold a missing value
         return _encode_objects(column.astype(object), name)
     if column.dtype.kind in "Mm":
-        column = column.astype("datetime64[s]" if column.dtype.kind == "M" else column.dtype)
-        missing = np.isnat(column)
-    else:
-        missing = np.zeros(len(column), dtype=bool)
+        return _encode_dates(column, name)
     few = _few_labels(column) if column.dtype.kind in "US" else None
     if few is not None:
         _check_count(few[1], len(column), "text", name)
         return _sort_labels(*few)
-    values, inverse = np.unique(column[~missing], return_inverse=True)
+    values, codes = np.unique(column, return_inverse=True)
     kind = "integer" if column.dtype.kind in "iu" else "text"
     _check_count(values.tolist(), len(column), kind, name)
+    return codes.astype(np.intp, copy=False), values.tolist()
+
+
+def _encode_dates(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
+    """Labels are Python dates and durations where these are as fine as the values, else text."""
+    missing = np.isnat(column)
+    values, inverse = np.unique(column[~missing], return_inverse=True)
+    labels = values.astype(str).tolist()
+    # Durations in years or months have no fixed length.
+    vague = column.dtype.kind == "m" and np.datetime_data(column.dtype)[0] in ("Y", "M")
+    for unit in () if vague else ("s", "us"):
+        coarse = values.astype(f"{column.dtype.kind}8[{unit}]")
+        if (coarse == values).all():
+            labels = coarse.tolist()
+            break
+    _check_count(labels, len(column), "text", name)
     codes = np.full(len(column), -1, dtype=np.intp)
     codes[~missing] = inverse
-    return codes, values.tolist()
+    return codes, labels
 
 
 def _few_labels(column: NDArray[Any]) -> tuple[NDArray[np.intp], list[Any]] | None:
@@ -136,12 +155,37 @@ def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.
                 f"element of type {type(value).__name__}."
             ) from None
     labels = list(seen)
+    if any(isinstance(label, _NUMBERS) for label in labels):
+        _refuse_equal_types(column.tolist(), name)
     numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in labels)
     kind = "text"
     if numeric and labels:
         kind = "float" if any(isinstance(v, float) for v in labels) else "integer"
     _check_count(labels, len(column), kind, name)
     return _sort_labels(codes, labels)
+
+
+def _refuse_equal_types(values: Iterable[Any], name: str | None) -> None:
+    """1, 1.0 and True are equal in Python: as labels they would become one group unasked."""
+    kinds: dict[Any, Any] = {}
+    for value in values:
+        if not isinstance(value, _NUMBERS):
+            continue
+        first = kinds.setdefault(value, value)
+        if type(first) is not type(value) and _kind(first) != _kind(value):
+            where = f" (column {name!r})" if name else ""
+            raise ValueError(
+                f"`sensitive_features`{where} must hold labels of one type, got both {first!r} "
+                f"({_kind(first)}) and {value!r} ({_kind(value)}), which Python takes for the same "
+                "label. Hint: convert the column to one type, for example to text if they are "
+                "different groups or to int if they are the same."
+            )
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "boolean"
+    return "integer" if isinstance(value, Integral) else "float"
 
 
 def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[NDArray[np.intp], list[Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import qr
 
 from ._kernels.threads import one_blas_thread
 
@@ -79,6 +80,62 @@ class Design:
     def take(self, rows: NDArray[np.intp]) -> Design:
         """Some of the rows, copied."""
         return Design(self.X[rows], None if self.extra is None else self.extra[rows])
+
+    def check_squares(self, squares: Vector) -> None:
+        """Refuse columns whose mean square is beyond the largest float."""
+        bad = np.flatnonzero(~np.isfinite(squares))
+        if len(bad):
+            column = self._column(int(bad[0]))
+            raise ValueError(
+                "`X` must be small enough to square, got values up to "
+                f"{np.abs(column).max():.1e} in column {bad[0]}. Hint: divide it by a "
+                "constant."
+            )
+
+    def _column(self, j: int) -> NDArray[Any]:
+        k = self.X.shape[1]
+        if j >= k:
+            assert self.extra is not None
+            return self.extra[:, j - k]
+        column = self.X[:, [j]]
+        return np.asarray(column.toarray() if self._sparse else column)
+
+    def rotated(
+        self, weight: Vector | None, center: bool
+    ) -> tuple[Design, NDArray[np.float64], Vector]:
+        """Z (n, m), Q (d, m) with orthonormal columns and the means: [X, E] − mean = Z Qᵀ.
+
+        Where d > n. A penalty on ‖θ‖² leaves θ no part outside the span of the rows, so θ = Qw
+        with ‖θ‖ = ‖w‖: a problem in w with the design Z. By the QR factors of the transpose:
+        X Xᵀ would lose half of the digits.
+        """
+        rows = np.empty((self.n, self.d))
+        for block, values in self._blocks():
+            rows[block] = values
+        mean = np.zeros(self.d)
+        if center:
+            # Rough mean first, as in `moments`.
+            shift = rows.mean(axis=0)
+            rows -= shift
+            rest = rows.mean(axis=0) if weight is None else weight @ rows / self.n
+            rows -= rest
+            mean = shift + rest
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = np.einsum("ij,ij->j", rows, rows) / self.n
+            self.check_squares(squares)
+            if center:
+                # A spread at the level of rounding in the column is a constant.
+                rows[:, squares <= self.rounding * mean**2] = 0.0
+        q, r, order = qr(
+            rows.T, mode="economic", overwrite_a=True, check_finite=False, pivoting=True
+        )
+        # Pivots fall, so what is left of the last ones is rounding where rows depend on each other.
+        size = np.abs(np.diag(r))
+        # Features that are all constant leave one direction, along which nothing happens.
+        rank = max(1, int((size > self.d * np.finfo(float).eps * size[0]).sum()))
+        z = np.empty((self.n, rank))
+        z[order] = r[:rank].T
+        return Design(z), q[:, :rank], mean
 
     def moments(
         self, y: Vector, weight: Vector | None, center: bool

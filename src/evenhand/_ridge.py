@@ -55,9 +55,11 @@ def path_tolerance(tol: float, n_rows: int, fairness_weight: float) -> float:
 class Problem:
     """The ridge part in whitened coordinates: objective = c + ‖v‖², θ = θ_ridge + T v.
 
-    C = XᵀΩX/n + αI = L Lᵀ (X centered when there is an intercept), T = √Var(y)·L⁻ᵀ.
+    C = XᵀΩX/n + αI = L Lᵀ (X centered when there is an intercept), T = √Var(y)·L⁻ᵀ. With more
+    features than rows θ is the w of `Design.rotated`, and `coefficients` are Qw.
     """
 
+    features: Design
     design: Design
     theta: Vector
     transform: NDArray[np.float64]
@@ -69,6 +71,7 @@ class Problem:
     cross: Vector
     second_y: float
     alpha: float
+    rotation: NDArray[np.float64] | None = None
 
     @property
     def origin(self) -> Vector:
@@ -94,8 +97,12 @@ class Problem:
             return float(np.sqrt(self.variance)) * dtrsv(self.transform, g, lower=1)
         return self.transform.T @ g
 
+    def coefficients(self, theta: Vector) -> Vector:
+        """Of the features as they were given."""
+        return theta if self.rotation is None else self.rotation @ theta
+
     def intercept(self, theta: Vector) -> float:
-        return self.mean_y - float(self.mean_x @ theta)
+        return self.mean_y - float(self.mean_x @ self.coefficients(theta))
 
     def best_scale(self, theta: Vector) -> Vector:
         """c·θ with the c of least ridge objective, θᵀXᵀΩy / θᵀ(XᵀΩX + nαI)θ.
@@ -128,18 +135,30 @@ def prepare(
         )
     variance = spread if spread > 1e-26 * mean_y**2 else 0.0
     target = centered if fit_intercept else y
-    mean_x, gram, cross = design.moments(target, weight, fit_intercept)
+    features, rotation = design, None
+    if _is_wide(design):
+        design, rotation, mean_x = features.rotated(weight, fit_intercept)
+        _, gram, cross = design.moments(target, weight, False)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean_x, gram, cross = design.moments(target, weight, fit_intercept)
+            design.check_squares(np.diag(gram))
+            # A spread at the level of rounding in the column is a constant.
+            constant = np.diag(gram) <= design.rounding * mean_x**2
+        gram[constant] = gram[:, constant] = 0.0
+        cross[constant] = 0.0
     if not fit_intercept:
-        mean_x, mean_y = np.zeros(design.d), 0.0
+        mean_x, mean_y = np.zeros(features.d), 0.0
     second_y = spread if fit_intercept else second
-    # A spread at the level of rounding in the column is a constant.
-    constant = np.diag(gram) <= design.rounding * mean_x**2
-    gram[constant] = gram[:, constant] = 0.0
-    cross[constant] = 0.0
     theta, transform, triangular = _whiten(gram, cross, alpha, variance)
     return Problem(
-        design, theta, transform, triangular, mean_x, mean_y, variance, gram, cross, second_y, alpha
-    )
+        features, design, theta, transform, triangular, mean_x, mean_y, variance, gram, cross,
+        second_y, alpha, rotation,
+    )  # fmt: skip
+
+
+def _is_wide(design: Design) -> bool:
+    return design.d > design.n
 
 
 def _mean_square(values: Vector, weight: Vector | None) -> float:

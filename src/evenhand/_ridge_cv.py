@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._scoring import ScoresWithGroups
 from .linear import FairRidge
+from .validation import refuse_unreal
 
 
 class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
@@ -125,6 +126,7 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
 
         names = FairRidge().get_params()
         shared = {n: v for n, v in self.get_params(deep=False).items() if n in names}
+        refuse_unreal(X=X, y=y)
         X, y = validate_data(
             self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32],
             y_numeric=True,
@@ -161,6 +163,7 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
             Needed, and used, only with ``group_features="attribute"``.
         """
         check_is_fitted(self)
+        refuse_unreal(X=X)
         X = validate_data(
             self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
         )

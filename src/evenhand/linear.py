@@ -23,6 +23,7 @@ from ._scoring import ScoresWithGroups
 from .group_features import GroupFeatures, check_kind
 from .regularizer import FairnessRegularizer
 from .sensitive import Groups, check_weight, resolve_groups
+from .validation import refuse_unreal
 
 Vector = NDArray[np.float64]
 
@@ -145,6 +146,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
     def _start(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> Prepared:
         """Everything that does not depend on `fairness_weight`."""
         self._check_parameters()
+        refuse_unreal(X=X, y=y)
         X, y = validate_data(
             self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32],
             y_numeric=True,
@@ -193,10 +195,11 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         self.unfairness_ = float("nan")
         if prepared.bound is not None:
             theta = self._fit_fair(prepared, on_path)
-        X = problem.design.X
+        X = problem.features.X
         d = X.shape[1]
-        self.coef_ = theta[:d].astype(X.dtype, copy=False)
-        self.group_coef_ = theta[d:]
+        coefficients = problem.coefficients(theta)
+        self.coef_ = coefficients[:d].astype(X.dtype, copy=False)
+        self.group_coef_ = coefficients[d:]
         self.intercept_ = float(problem.intercept(theta))
         self.objective_ = problem.ridge_objective(theta)
         if self.fairness_weight > 0:
@@ -226,9 +229,9 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
     def _add_group_features(
         self, problem: Problem, y: Vector, weight: Vector | None, groups: Groups
     ) -> Problem:
-        X = problem.design.X
-        base = (problem.theta, problem.intercept(problem.theta))
-        score = problem.design.forward(base[0]) + base[1]
+        X = problem.features.X
+        base = (problem.coefficients(problem.theta), problem.intercept(problem.theta))
+        score = problem.features.forward(base[0]) + base[1]
         assert self.group_features is not None
         features = GroupFeatures.fit(self.group_features, X, score, groups, weight)
         extra = features.transform(X, score, groups)
@@ -280,6 +283,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         (n,) array
         """
         check_is_fitted(self)
+        refuse_unreal(X=X)
         X = validate_data(
             self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
         )

@@ -33,7 +33,7 @@ from .criteria import INDEPENDENCE, get_criterion
 from .group_features import GroupFeatures, check_kind
 from .linear import FairRidge
 from .sensitive import Groups, check_weight, resolve_groups
-from .validation import check_column
+from .validation import check_column, refuse_masked
 
 Vector = NDArray[np.float64]
 # Quantiles of the base score where a spline map may bend.
@@ -244,6 +244,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         """Base scores and group probabilities; the features of the maps, and the target."""
         self._check_parameters()
         y = check_column(y, "y")
+        refuse_masked(X, "X")
         (X,) = indexable(X)  # folds are rows, which not every sparse format can give
         check_consistent_length(X, y)
         weight = check_weight(sample_weight, len(y))

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._categories import cross, encode, split_columns
 from ._clusters import check_cluster, renumber
-from .validation import read_native
+from .validation import as_floats, read_native, refuse_masked
 
 
 class GroupWarning(UserWarning):
@@ -167,9 +167,9 @@ class Proxy:
     Parameters
     ----------
     probabilities : (n, K) array or frame
-        P(A = k) for each row, nonnegative, each row summing to one. A row that holds a missing
-        value is a row whose group is not known. With exactly two `classes` a 1-D array is read
-        as the probability of the second one.
+        P(A = k) for each row, nonnegative, each row summing to one. A row that holds a missing or
+        masked value is a row whose group is not known. With exactly two `classes` a 1-D array is
+        read as the probability of the second one.
     classes : sequence of length K, optional
         The groups. Column names of a frame are used when left out.
 
@@ -193,12 +193,14 @@ class Proxy:
         else:
             table = np.asarray(self.probabilities)
         try:
-            table = table.astype(np.float64)
+            table = as_floats(table)
         except (TypeError, ValueError):
             raise ValueError(
                 "`probabilities` of a Proxy must be numbers, got an array of dtype "
                 f"{table.dtype}. Hint: for known groups pass the labels themselves."
             ) from None
+        if isinstance(self.probabilities, np.ma.MaskedArray):
+            table[np.ma.getmaskarray(self.probabilities)] = np.nan
         if table.ndim == 1 and labels is not None and len(labels) == 2:
             table = np.column_stack([1.0 - table, table])
         if table.ndim != 2:
@@ -315,13 +317,18 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.flo
     """
     if sample_weight is None:
         return None
+    # A masked weight could mean none, or one; so it is refused rather than guessed.
+    refuse_masked(sample_weight, "sample_weight")
     weight = np.asarray(sample_weight)
+    try:
+        weight = as_floats(weight)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"`sample_weight` must be numbers, got dtype {weight.dtype}. Hint: one nonnegative "
+            "number per row."
+        ) from None
     if weight.ndim == 0:
         weight = np.full(n_rows, weight)
-    try:
-        weight = weight.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"`sample_weight` must be numbers, got dtype {weight.dtype}.") from None
     if weight.ndim != 1:
         # scikit-learn's common checks expect this wording.
         raise ValueError(f"Sample weights must be 1D array or scalar, got shape {weight.shape}.")

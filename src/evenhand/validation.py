@@ -85,6 +85,48 @@ def check_names(names: list[Any], argument: str) -> None:
         seen[str(name)] = name
 
 
+def as_floats(array: NDArray[Any]) -> NDArray[np.float64]:
+    """`array.astype(float64)`, which NumPy also does for dates and complex numbers: TypeError."""
+    if array.dtype.kind in "mMc":
+        raise TypeError(f"{array.dtype} is not a real number.")
+    return array.astype(np.float64)
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """NumPy forgets the mask in most of what it does, and the hidden values come back."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(
+            f"`{name}` must not hold masked values, got {int(np.ma.getmaskarray(values).sum())}. "
+            "Hint: drop or impute these rows first."
+        )
+
+
+def refuse_dates(values: Any, name: str) -> None:
+    """Dates, durations and complex numbers become floats without a word; that is never meant."""
+    native = read_native(values, name)
+    if isinstance(native, nw.DataFrame | nw.Series):
+        columns = native.iter_columns() if isinstance(native, nw.DataFrame) else [native]
+        found = [str(c.dtype) for c in columns if c.dtype.is_temporal()]
+    else:
+        dtype = getattr(values, "dtype", None)
+        dtype = dtype if isinstance(dtype, np.dtype) else np.asarray(values).dtype
+        found = [str(dtype)] if dtype.kind in "mMc" else []
+    if found:
+        # scikit-learn's common checks expect the second sentence.
+        what = " Complex data not supported." if found[0].startswith("complex") else ""
+        raise ValueError(
+            f"`{name}` must be real numbers, got values of type {found[0]}.{what} Hint: make "
+            "numbers of them first, such as days since a fixed day or absolute values."
+        )
+
+
+def refuse_unreal(**arguments: Any) -> None:
+    """Refuse what scikit-learn would read as floats though it is none: masks, dates, complex."""
+    for name, values in arguments.items():
+        refuse_masked(values, name)
+        refuse_dates(values, name)
+
+
 def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[np.float64]:
     """A finite 1-D float64 array from any numeric column.
 
@@ -101,11 +143,7 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
     native = read_native(values, name)
     if isinstance(native, nw.DataFrame | nw.Series):
         values = native.to_numpy()
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(
-            f"`{name}` must not hold masked values, got {int(np.ma.getmaskarray(values).sum())}. "
-            "Hint: drop or impute these rows first."
-        )
+    refuse_masked(values, name)
     array = np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -115,14 +153,13 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
         )
     if array.dtype.kind not in "iufb":
         try:
-            if array.dtype.kind in "mMc":  # NumPy would convert these without a word
-                raise TypeError
-            array = array.astype(np.float64)
+            array = as_floats(array)
         except (TypeError, ValueError):
+            sample = f" such as {array[:1].tolist()[0]!r}" if len(array) else ""
             raise ValueError(
-                f"`{name}` must be numbers, got values of type {array.dtype} such as "
-                f"{array[:1].tolist()[0]!r}. Hint: check that it is the right column; numbers kept "
-                "as text can be converted with pandas.to_numeric."
+                f"`{name}` must be numbers, got values of type {array.dtype}{sample}. Hint: check "
+                "that it is the right column; numbers kept as text can be converted with "
+                "pandas.to_numeric."
             ) from None
     array = np.ascontiguousarray(array, dtype=np.float64)
     if not array.flags.writeable:

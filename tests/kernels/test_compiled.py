@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from evenhand import _kernels
 from evenhand._kernels import compiled, make_rows, reference, standardizer, threads, with_score
 from evenhand.basis import get_basis
 from evenhand.sensitive import Groups
@@ -281,16 +280,3 @@ class TestStandardizer:
         w = np.ones(1000)
         w[0], x[0] = 0.0, far
         assert standardizer(x, w)[1] == pytest.approx(1 / x[1:].std(), rel=1e-12)
-
-
-def test_numpy_twins_stand_in_without_numba(monkeypatch):
-    import sys
-
-    # The submodule is also an attribute of the package, which an import would find first.
-    monkeypatch.delattr(_kernels, "compiled")
-    monkeypatch.setitem(sys.modules, "evenhand._kernels.compiled", None)
-    _kernels.get_kernels.cache_clear()
-    try:
-        assert _kernels.get_kernels() is reference
-    finally:
-        _kernels.get_kernels.cache_clear()

@@ -7,6 +7,7 @@ the audit (`groups`, `neighbors`, `significance`, `splines`) are in Numba alone.
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -87,11 +88,24 @@ def standardizer(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tu
 
 @cache
 def get_kernels() -> ModuleType:
-    """The compiled passes, or the NumPy ones where Numba cannot be imported."""
+    """The compiled passes, or the NumPy ones where Numba is not installed.
+
+    Anything else that keeps them from loading is an error: a kernel that does not compile must not
+    pass for a slow machine.
+    """
     try:
         from . import compiled
-    except ImportError:
+    except ModuleNotFoundError as error:
+        if error.name != "numba":
+            raise
         from . import reference
 
+        # Once, as the result is cached.
+        warnings.warn(
+            "Numba is not installed, so passes over rows run in NumPy, many times slower. Hint: "
+            "install it with `pip install numba` or `conda install numba`.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
         return reference
     return compiled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numba import njit
+from ._numba import njit
 
 # Mass and squared mass, then first and second moments of score, target, residual, its size and its
 # square, and the product of score and target; values less one of the group's rows, except in the

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ._numba import njit
 
 # The conditional rank is read off a histogram of the standardized residual on ±RANGE.
 BINS = 4096

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..sensitive import Groups, check_weight, resolve_groups
+from ..validation import refuse_unreal
 
 Array = NDArray[np.float64]
 
@@ -88,6 +89,7 @@ class LinearBaseline(RegressorMixin, BaseEstimator):
         self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, *, needs_groups: bool
     ) -> Problem:
         check_nonnegative(self.alpha, "alpha")
+        refuse_unreal(X=X, y=y)
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True, multi_output=False
         )
@@ -106,6 +108,7 @@ class LinearBaseline(RegressorMixin, BaseEstimator):
 
     def _linear(self, X: Any) -> Array:
         check_is_fitted(self)
+        refuse_unreal(X=X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return np.asarray(X @ self.coef_ + self.intercept_)
 

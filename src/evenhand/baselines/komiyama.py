@@ -9,6 +9,7 @@ from scipy import linalg, optimize
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._scoring import ScoresWithGroups
+from ..validation import refuse_unreal
 from ._base import (
     Array,
     LinearBaseline,
@@ -154,6 +155,7 @@ class KomiyamaRegressor(ScoresWithGroups, LinearBaseline):
         (n,) array
         """
         check_is_fitted(self)
+        refuse_unreal(X=X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         membership, _ = membership_at_prediction(
             sensitive_features, n_rows=X.shape[0], labels=self.labels_, estimator=self

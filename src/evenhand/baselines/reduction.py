@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..validation import refuse_unreal
 from ._base import Array, LinearBaseline, Problem, check_share, solve_psd
 
 
@@ -161,6 +162,7 @@ class ReductionRegressor(LinearBaseline):
         (n,) array
         """
         check_is_fitted(self)
+        refuse_unreal(X=X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         scores = np.asarray(X @ self.coefs_.T) + self.intercepts_
         rng = np.random.default_rng(self._seed)

@@ -100,7 +100,10 @@ class PosteriorScenario:
 
     @property
     def truth_error(self) -> float:
-        """|difference| in nats of two quadratures of H(A|S,Y), over (y, ε) and over (s, ε)."""
+        """|difference| in nats of two quadratures of H(A|S,Y), over (y, ε) and over (s, ε).
+
+        Nothing is learned at noise 1, where the two grids are one.
+        """
         return self._truth_and_error[1]
 
     @cached_property
