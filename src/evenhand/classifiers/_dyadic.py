@@ -48,8 +48,10 @@ _ROOM = 4.4e6
 # What is doubtful about a correction: exponents of n between ⅓ and 1 in place of ½ change it by
 # factors of 1.7 to 0.33.
 _DOUBT = 0.4
-_NO_FLOATS, _NO_FLAGS = np.empty(0), np.empty(0, dtype=np.bool_)
-_NO_CODES, _NO_TABLE = np.empty(0, dtype=np.intp), np.empty((0, 0))
+# Rows below which quarters say nothing.
+_LEAST_ROWS = 200
+# Clusters are left out in so many folds: a mixture has to be made for each.
+_FOLDS = 10
 _NO_CUBE = np.empty((0, 0, 0))
 
 
@@ -153,7 +155,12 @@ def grow(
             (inside, outside, leaves), moved = other, cuts
     k = counts.mass.shape[1]
     mean_inside, mean_outside = (_mean(counts.mass, -np.log(p)) for p in (inside, outside))
-    shift = _resolution(counts, plane, prior, effective, (mean_inside, mean_outside), moved)
+    if counts.fold is None and effective >= _LEAST_ROWS:
+        shift = _resolution(counts, plane, prior, effective, (mean_inside, mean_outside), moved)
+        doubt = _DOUBT * shift
+    else:
+        # A quarter of the clusters is too few to leave some of them out.
+        shift, doubt = 0.0, _DOUBT * max(mean_outside - mean_inside, 0.0)
     losses, row_entry = [-np.log(inside), -np.log(outside)], counts.row_cell
     if groups.codes is not None:
         losses = [v.ravel() for v in losses]
@@ -165,8 +172,7 @@ def grow(
     terms = (k - 1) * leaves
     name = f"{plane.name}, {leaves:.0f} parts"
     return Grown(
-        name, losses[0], losses[1], row_entry, mean_inside, mean_outside, terms, shift,
-        _DOUBT * shift,
+        name, losses[0], losses[1], row_entry, mean_inside, mean_outside, terms, shift, doubt,
     )  # fmt: skip
 
 
@@ -178,6 +184,7 @@ def _count(plane: Plane, groups: Groups, weight: Array, folds: Index | None) -> 
     key = first * len(second_rank) + second
     size = len(first_rank) * len(second_rank)
     if folds is not None:
+        folds = folds % _FOLDS
         key = key + folds * size
         size *= int(folds.max()) + 1
     if size <= 8 * len(key) + 65536:
@@ -227,7 +234,10 @@ def _bins(rank: Array, depth: int, cuts: Array) -> Index:
     """
     size = 1 << depth
     warped = np.interp(rank, np.concatenate([[0.0], cuts, [1.0]]), np.arange(9) / 8)
-    out = np.minimum((warped * size).astype(np.intp), size - 1)
+    # Rounded, and the ends of bins always to the outer one: reversing a side reverses its bins.
+    place = np.round(warped * size, 9)
+    out = np.where(warped < 0.5, np.ceil(place) - 1, np.floor(place)).astype(np.intp)
+    out = np.clip(out, 0, size - 1)
     if len(rank) <= size:
         steps = np.arange(len(rank))
         out = np.maximum.accumulate(out - steps) + steps
@@ -378,9 +388,6 @@ def _resolution(
     more than what fitting the parts costs (the gap between leave-one-out and in-sample loss) and
     what the coarser grid alone costs.
     """
-    quarters = _quarters(counts)
-    if quarters is None:
-        return 0.0
     inside, outside = losses
     value = 0.5 * (inside + outside)
     # In one dimension the grid is as fine as it needs to be, and the error falls faster. Nor is
@@ -397,7 +404,7 @@ def _resolution(
         return 0.5 * (_mean(mass, -np.log(near)) + _mean(mass, -np.log(far)))
 
     found = total = 0.0
-    for mass in quarters:
+    for mass in _quarters(counts):
         # Quantiles of the sample, at which a grid is cut, are off by twice as much in a quarter.
         rank = [
             rank if alone else _ranks(at, mass, len(rank))
@@ -425,25 +432,21 @@ def _ranks(at: Index, mass: Array, places: int) -> Array:
     return np.clip((np.cumsum(amount) - 0.5 * amount) / amount.sum(), 0.0, 1.0)
 
 
-def _quarters(counts: _Counts) -> list[Array] | None:
-    """Four random parts of the rows, as counts; of the folds, where rows go together."""
+def _quarters(counts: _Counts) -> list[Array]:
+    """Four random parts of the rows, as counts; the same whatever the groups are called."""
     rng = np.random.default_rng(0)
-    mass = counts.mass
-    if counts.fold is not None:
-        folds = np.unique(counts.fold)
-        if len(folds) < 8:
-            return None
-        part = rng.permutation(len(folds)) % 4
-        of_cell = part[np.searchsorted(folds, counts.fold)]
-        return [np.where((of_cell == j)[:, None], mass, 0.0) for j in range(4)]
-    unit = np.where(mass > 0, 1.0 if counts.single is None else counts.single, 1.0)
+    order = np.argsort(-counts.mass.sum(axis=0), kind="stable")
+    mass = counts.mass[:, order]
+    unit = np.ones_like(mass)
+    if counts.single is not None:
+        unit = np.where(mass > 0, counts.single[:, order], 1.0)
     left = np.rint(mass / np.where(unit > 0, unit, 1.0)).astype(np.int64)
-    if left.sum() < 40:
-        return None
     out = []
     for j in range(4):
         drawn = rng.binomial(left, 1.0 / (4 - j))
-        out.append(drawn * unit)
+        part = np.empty_like(mass)
+        part[:, order] = drawn * unit
+        out.append(part)
         left = left - drawn
     return out
 

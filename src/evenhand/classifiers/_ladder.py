@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..criteria import Condition
 from ._cells import Cells, sums
 from ._designs import LARGE_ROWS, Design, designs, trim
+from ._folds import losses_without_fold
 from ._multinomial import fit
 
 Array = NDArray[np.float64]
@@ -112,9 +113,11 @@ def _fit_rung(
     full = np.zeros((len(found.theta), len(keep)))
     full[:, keep] = found.theta
     name = ("constant", "linear", "quadratic")[top] if top < 3 else design.name
-    losses = found.inside, found.outside
-    sums = found.terms, found.squares
-    return Rung(name, *losses, *sums, number, top, penalty, ridge, full)
+    outside = found.outside
+    if cells.fold is not None:
+        outside = losses_without_fold(columns, cells, shrink[keep], found.theta)
+    numbers = found.terms, found.squares
+    return Rung(name, found.inside, outside, *numbers, number, top, penalty, ridge, full)
 
 
 def refit(cells: Cells, names: Condition, rungs: list[Rung]) -> list[Rung]:
@@ -168,14 +171,26 @@ def _table(cells: Cells) -> list[Rung]:
         here = counts[own] + prior * (0.5 * share + 0.5 / k)
         inside = _table_loss(here, cells.target)
         outside = np.zeros_like(inside)
-        for part, member in memberships:
-            left = np.maximum(here - cells.single[:, None] * member, 1e-12)
-            outside += part * _table_loss(left, member)
+        if cells.fold is not None:
+            outside = _table_loss(np.maximum(here - _of_fold(cells, own), 1e-12), cells.target)
+        else:
+            for part, member in memberships:
+                left = np.maximum(here - cells.single[:, None] * member, 1e-12)
+                outside += part * _table_loss(left, member)
         name = f"table of {size} cells, prior weight {prior:g}"
         kept = counts.sum(axis=1) / (counts.sum(axis=1) + prior)
         terms, squares = (k - 1) * kept.sum(), (k - 1) * np.square(kept).sum()
         rungs.append(Rung(name, inside, outside, float(terms), float(squares)))
     return rungs
+
+
+def _of_fold(cells: Cells, own: NDArray[np.intp]) -> Array:
+    """Weight of each group that the fold of an entry has in the cell of that entry."""
+    assert cells.fold is not None
+    key = own * (int(cells.fold.max()) + 1) + cells.fold
+    pairs, number = np.unique(key, return_inverse=True)
+    share = cells.weight[:, None] * cells.target
+    return np.stack([sums(number, v, len(pairs)) for v in share.T], axis=1)[number]
 
 
 def _table_loss(mass: Array, member: Array) -> Array:

@@ -190,8 +190,9 @@ class Adaptive:
                 condition: replace(found, value=found.value[place], influence=found.value[place])
                 for condition, found in fewer.items()
             }
-        # No row is a copy of another, but people can share their score or their target.
-        single = {}
+        # No row is a copy of another, but people can share their score or their target. Rows that
+        # share one and are all of one group are taken for the rows of one person.
+        single, person = {}, None
         for name in names:
             merged = merge_copies({name: variables[name]}, levels, groups)
             if merged is None:
@@ -201,6 +202,9 @@ class Adaptive:
             own = _prepare(merged_groups)
             found = self._one(name, cut(reduced[name], own.weight), own)
             single[name] = replace(found, row_entry=found.row_entry[place])
+            person = place if person is None or place.max() < person.max() else person
+        if person is not None:
+            data = _prepare(replace(groups, cluster=person))
         out = {}
         for condition in conditions:
             if len(condition) == 1:
@@ -395,7 +399,8 @@ class Adaptive:
         share = self._weigh(
             [c.mean_outside + c.handicap / data.effective for c in found], data.effective
         )
-        pooled = _pool_all(found, entries, share, data)
+        averaged = any(cells.spread.any() for cells, _ in ladders)
+        pooled = _pool_all(found, entries, share, data, averaged)
         # With these weights the average is within T·log(rungs) of the best rung, over all rows; more
         # means that something went wrong on the way, and then the best one stands alone. (Always
         # keeping the best one instead costs up to 17 % of the error at 500 rows: it is often ahead
@@ -405,12 +410,12 @@ class Adaptive:
         if not pooled.mean_outside <= found[best].mean_outside + slack / data.effective:
             only = np.zeros(len(found))
             only[best] = 1.0
-            pooled = _pool_all(found, entries, only, data)
+            pooled = _pool_all(found, entries, only, data, averaged)
         return replace(pooled, prior_bias=bias)
 
 
 def _pool_all(
-    found: Sequence[_Candidate], entries: Sequence[Index], share: Array, data: _Data
+    found: Sequence[_Candidate], entries: Sequence[Index], share: Array, data: _Data, averaged: bool
 ) -> _Estimate:
     """The average of candidates with given shares; the heaviest one in words."""
     used = np.flatnonzero(share)
@@ -426,10 +431,10 @@ def _pool_all(
         parts.append((inside, outside, entries[part], own))
     inside, outside, row_entry, _ = parts[0]
     if len(parts) > 1:
-        # The entries of different parts are different sets of rows. With membership probabilities
-        # a loss is itself a mean over groups, and only means can be compared.
+        # The entries of different parts are different sets of rows. Where memberships were averaged
+        # over them, only their mean losses can be compared, not those of one row.
         weight = np.array([part[3] for part in parts])
-        merge = _mean if data.groups.codes is None else _pool
+        merge = _mean if averaged else _pool
         inside = merge([part[0][part[2]] for part in parts], weight)
         outside = merge([part[1][part[2]] for part in parts], weight)
         row_entry = np.arange(len(row_entry))
