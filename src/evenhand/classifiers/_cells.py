@@ -45,8 +45,8 @@ class Levels:
     distinct : int or None
         Number of distinct values; with many rows that of rows where hardly any are alike, and None
         where it would have to be counted.
-    mass : (L,) array
-        Weight of each level.
+    rows : (L,) array
+        Number of rows of each level, whatever their weight.
     """
 
     codes: Index
@@ -54,7 +54,7 @@ class Levels:
     score: Array
     atom: Index
     distinct: int | None
-    mass: Array
+    rows: Index
 
 
 @dataclass(frozen=True)
@@ -129,24 +129,24 @@ def cut(values: Array, weight: Array) -> Levels:
         heavy = np.sort(heavy[np.argsort(-mass[heavy], kind="stable")[:_MAX_ATOMS]])
     atom = np.full(len(rank), -1, dtype=np.intp)
     atom[heavy] = np.arange(len(heavy))
-    return Levels(codes, rank, _normal_score(rank), atom, distinct, mass)
+    rows = np.bincount(codes, minlength=len(rank))
+    return Levels(codes, rank, _normal_score(rank), atom, distinct, rows)
 
 
 def is_heaped(level: Levels) -> bool:
     """Whether some values are far more common than others, as round numbers are."""
-    mass = level.mass
-    return len(mass) > 2 and bool(mass.max() > 3.0 * np.median(mass))
+    return len(level.rows) > 2 and bool(level.rows.max() > 3.0 * np.median(level.rows))
 
 
 def by_frequency(level: Levels) -> Levels:
     """The levels in the order of how common they are: heaps last, wherever they lie."""
-    order = np.argsort(level.mass, kind="stable")
+    order = np.argsort(level.rows, kind="stable")
     place = np.empty(len(order), dtype=np.intp)
     place[order] = np.arange(len(order))
-    mass = level.mass[order]
-    rank = (np.cumsum(mass) - 0.5 * mass) / mass.sum()
+    rows = level.rows[order]
+    rank = (np.cumsum(rows) - 0.5 * rows) / rows.sum()
     codes = place[level.codes]
-    return Levels(codes, rank, _normal_score(rank), level.atom[order], level.distinct, mass)
+    return Levels(codes, rank, _normal_score(rank), level.atom[order], level.distinct, rows)
 
 
 def rescore(values: Array, weight: Array) -> Array:
