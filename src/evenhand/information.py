@@ -16,11 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .criteria import INDEPENDENCE, NOTHING, SEPARATION, SUFFICIENCY, Condition, Criterion
+from .effective import check_effective_size
 from .estimation import EntropyEstimator, RowLosses
 from .sensitive import Groups, check_weight, resolve_groups, weighted_rows
 from .validation import check_column
 
 ESTIMATORS = ("auto", "lspc", "logistic", "fourier", "knn")
+# Smallest normalized value. Chance takes an estimate slightly below zero; what is further below is
+# a misfit, beside which a guess that does not look at the variable is the better classifier.
+SMALLEST = -0.1
 
 
 def get_estimator(
@@ -83,8 +87,9 @@ class Entropies:
     groups: Groups
 
     def nats(self, criterion: Criterion) -> float:
-        """H(A | given) − H(A | joint)."""
-        return self.mean[criterion.given] - self.mean[criterion.joint]
+        """H(A | given) − H(A | joint), no less than a tenth of −H(A | given)."""
+        given = self.mean[criterion.given]
+        return max(given - self.mean[criterion.joint], SMALLEST * given)
 
     def normalized(self, criterion: Criterion) -> float:
         """1 − H(A | joint) / H(A | given); 0 where nothing is left to tell about the group."""
@@ -166,6 +171,7 @@ def _measure(
     y_pred: Any,
     sensitive_features: Any,
     sample_weight: Any,
+    cluster: Any,
     estimator: Any,
     normalize: bool,
 ) -> float:
@@ -174,10 +180,13 @@ def _measure(
     if criterion.needs_target:
         y = check_column(y_true, "y_true", len(s))
     weight = check_weight(sample_weight, len(s))
-    groups = resolve_groups(sensitive_features, n_rows=len(s), sample_weight=weight)
+    groups = resolve_groups(
+        sensitive_features, n_rows=len(s), sample_weight=weight, cluster=cluster
+    )
     rows = weighted_rows(weight)
     if rows is not None:
         groups, s, y = groups.take(rows), s[rows], None if y is None else y[rows]
+    check_effective_size(groups)
     found = estimate_entropies([criterion], y, s, groups, get_estimator(estimator))
     return found.normalized(criterion) if normalize else found.nats(criterion)
 
@@ -188,6 +197,7 @@ def independence(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    cluster: Any = None,
     estimator: Any = "auto",
     normalize: bool = True,
 ) -> float:
@@ -202,6 +212,11 @@ def independence(
     sensitive_features : array, series, frame or Proxy
         Group of each row; a frame of several columns is crossed.
     sample_weight : (n,) array, optional
+        Weights that leave fewer than 5 effective rows, (Σw)²/Σw², are refused, and fewer than 100
+        are warned of.
+    cluster : (n,) array, optional
+        Label of the person, place or school that each row belongs to, where rows of one are not
+        independent. Estimators then leave whole clusters out; fewer than 5 are refused.
     estimator : str or instance
         "auto", "lspc", "logistic", "fourier", "knn", or an instance such as ``LSPC("linear")``.
     normalize : bool
@@ -214,7 +229,7 @@ def independence(
         zero can come out slightly negative: that is sampling error and means "none was found".
     """
     return _measure(
-        INDEPENDENCE, y_true, y_pred, sensitive_features, sample_weight, estimator, normalize
+        INDEPENDENCE, y_true, y_pred, sensitive_features, sample_weight, cluster, estimator, normalize
     )
 
 
@@ -224,6 +239,7 @@ def separation(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    cluster: Any = None,
     estimator: Any = "auto",
     normalize: bool = True,
 ) -> float:
@@ -235,7 +251,7 @@ def separation(
         Targets.
     y_pred : (n,) array
         Scores.
-    sensitive_features, sample_weight, estimator, normalize
+    sensitive_features, sample_weight, cluster, estimator, normalize
         As for :func:`independence`.
 
     Returns
@@ -243,7 +259,7 @@ def separation(
     float
     """
     return _measure(
-        SEPARATION, y_true, y_pred, sensitive_features, sample_weight, estimator, normalize
+        SEPARATION, y_true, y_pred, sensitive_features, sample_weight, cluster, estimator, normalize
     )
 
 
@@ -253,6 +269,7 @@ def sufficiency(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    cluster: Any = None,
     estimator: Any = "auto",
     normalize: bool = True,
 ) -> float:
@@ -264,7 +281,7 @@ def sufficiency(
         Targets.
     y_pred : (n,) array
         Scores.
-    sensitive_features, sample_weight, estimator, normalize
+    sensitive_features, sample_weight, cluster, estimator, normalize
         As for :func:`independence`.
 
     Returns
@@ -272,5 +289,5 @@ def sufficiency(
     float
     """
     return _measure(
-        SUFFICIENCY, y_true, y_pred, sensitive_features, sample_weight, estimator, normalize
+        SUFFICIENCY, y_true, y_pred, sensitive_features, sample_weight, cluster, estimator, normalize
     )
