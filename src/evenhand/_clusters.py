@@ -34,6 +34,7 @@ def check_cluster(cluster: Any, n_rows: int) -> NDArray[np.intp] | None:
                 "one label per row first."
             )
         native = next(native.iter_columns())
+    missing: NDArray[Any] | None
     if isinstance(native, nw.Series):
         missing = native.is_null().to_numpy().astype(bool)
         # Numbers stay numbers; everything else is compared as Python objects are.
@@ -138,11 +139,16 @@ def by_first_row(cluster: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.argsort(first)
 
 
+def cluster_sums(cluster: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(G,): Σ of n values over the rows of each cluster."""
+    return np.bincount(cluster, values).astype(np.float64, copy=False)
+
+
 def cluster_groups(
     cluster: NDArray[np.intp], membership: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """(G, K): Σ of (n, K) memberships, weighted or not, over the rows of each cluster."""
-    return np.column_stack([np.bincount(cluster, column) for column in membership.T])
+    return np.column_stack([cluster_sums(cluster, column) for column in membership.T])
 
 
 def degrees_of_freedom(squares: NDArray[np.float64], mass: NDArray[np.float64]) -> float:

@@ -34,11 +34,11 @@ def group_sizes(groups: Groups) -> NDArray[np.float64]:
     return np.divide(mass.sum(axis=0) ** 2, squares, out=np.zeros_like(squares), where=squares > 0)
 
 
-def check_effective_size(groups: Groups) -> None:
+def check_effective_size(groups: Groups, stacklevel: int = 3) -> None:
     """Refuse fewer than 5 effective units; warn of fewer than 100, or than 10 in a group.
 
     Only where clusters, or weights that halve the number of rows, have made them few: how many
-    rows there are anybody can see.
+    rows there are anybody can see. `stacklevel` is that of the user's call.
     """
     if groups.weight is None and groups.cluster is None:
         return
@@ -52,7 +52,7 @@ def check_effective_size(groups: Groups) -> None:
             f"{n:,} rows count for {size:.3g} {unit}{_why(groups)}: values are rough and intervals "
             f"wide. Hint: {_advice(groups)}.",
             EffectiveSizeWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
         return
     sizes = group_sizes(groups)
@@ -65,7 +65,7 @@ def check_effective_size(groups: Groups) -> None:
             "nothing can be said about such a group by itself. Hint: merge it with another, or "
             "set it to missing.",
             EffectiveSizeWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
 
 

@@ -186,7 +186,7 @@ def _measure(
     rows = weighted_rows(weight)
     if rows is not None:
         groups, s, y = groups.take(rows), s[rows], None if y is None else y[rows]
-    check_effective_size(groups)
+    check_effective_size(groups, stacklevel=4)
     found = estimate_entropies([criterion], y, s, groups, get_estimator(estimator))
     return found.normalized(criterion) if normalize else found.nats(criterion)
 
@@ -229,7 +229,14 @@ def independence(
         zero can come out slightly negative: that is sampling error and means "none was found".
     """
     return _measure(
-        INDEPENDENCE, y_true, y_pred, sensitive_features, sample_weight, cluster, estimator, normalize
+        INDEPENDENCE,
+        y_true,
+        y_pred,
+        sensitive_features,
+        sample_weight,
+        cluster,
+        estimator,
+        normalize,
     )
 
 
@@ -289,5 +296,12 @@ def sufficiency(
     float
     """
     return _measure(
-        SUFFICIENCY, y_true, y_pred, sensitive_features, sample_weight, cluster, estimator, normalize
+        SUFFICIENCY,
+        y_true,
+        y_pred,
+        sensitive_features,
+        sample_weight,
+        cluster,
+        estimator,
+        normalize,
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from ._clusters import cluster_groups, degrees_of_freedom
+from ._clusters import cluster_groups, cluster_sums, degrees_of_freedom
 from .criteria import CRITERIA, Criterion
 from .information import Entropies
 from .sensitive import Groups
@@ -104,6 +105,24 @@ class Measure:
         return self.interval[0] > 0 and self.value > SURE_ERRORS * self.stderr
 
 
+def measure_columns(measures: tuple[Measure, ...]) -> dict[str, list[Any]]:
+    """The measures as columns of a table, one row each."""
+    return {
+        "criterion": [m.criterion for m in measures],
+        "value": [m.value for m in measures],
+        "low": [m.interval[0] for m in measures],
+        "high": [m.interval[1] for m in measures],
+        "stderr": [m.stderr for m in measures],
+        "p_value": [m.p_value for m in measures],
+        "nats": [m.nats for m in measures],
+        "normalizer": [m.normalizer for m in measures],
+        "n": [m.n for m in measures],
+        "n_clusters": [m.n_clusters for m in measures],
+        "estimator": [m.estimator for m in measures],
+        "chosen": [m.chosen for m in measures],
+    }
+
+
 def measure(
     criterion: Criterion, entropies: Entropies, confidence_level: float, p_value: float,
     estimator: str, n_boot: int = 0, seed: int = 0,
@@ -152,7 +171,7 @@ def critical_value(confidence_level: float, psi: Vector, groups: Groups) -> floa
     tail = 0.5 + confidence_level / 2
     if groups.cluster is None:
         return float(ndtri(tail))
-    sums = np.bincount(groups.cluster, _centered(psi, groups.weight))
+    sums = cluster_sums(groups.cluster, _centered(psi, groups.weight))
     mass = groups.membership()
     mass = mass if groups.weight is None else mass * groups.weight[:, None]
     freedom = degrees_of_freedom(np.square(sums), cluster_groups(groups.cluster, mass))
@@ -200,7 +219,7 @@ def standard_error(
     """
     centered = _centered(psi, weight)
     if cluster is not None:
-        centered = np.bincount(cluster, centered)
+        centered = cluster_sums(cluster, centered)
     n = len(centered)
     if n < 2:
         return float("nan")
