@@ -9,12 +9,13 @@ other entropy is a weighted mean of per-row terms from an estimator (`estimation
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ._design_effect import independent_rows
 from .criteria import INDEPENDENCE, NOTHING, SEPARATION, SUFFICIENCY, Condition, Criterion
 from .effective import check_effective_size
 from .estimation import EntropyEstimator, RowLosses
@@ -80,11 +81,15 @@ class Entropies:
     rows : dict
         Per-row terms of each, for standard errors.
     groups : Groups
+    independent : dict
+        By name of the criterion, the independent rows that its parameters' noise is that of;
+        empty where that is the effective number of rows.
     """
 
     mean: dict[Condition, float]
     rows: dict[Condition, RowLosses]
     groups: Groups
+    independent: dict[str, float] = field(default_factory=dict)
 
     def nats(self, criterion: Criterion) -> float:
         """H(A | given) − H(A | joint), no less than a tenth of −H(A | given)."""
@@ -132,6 +137,7 @@ def estimate_entropies(
 
     `y` and `s` are validated columns over all n rows.
     """
+    criteria = list(criteria)
     needed: list[Condition] = []
     for criterion in criteria:
         for condition in (criterion.given, criterion.joint):
@@ -153,7 +159,11 @@ def estimate_entropies(
         # Neighbor estimates of an entropy near zero can fall below it.
         average = float(np.average(rows[condition].value, weights=groups.weight))
         mean[condition] = max(average, 0.0) if reduced[condition] else groups.entropy
-    return Entropies(mean, rows, groups)
+    independent = {}
+    if groups.cluster is not None:
+        columns = {name: variables[name] for name in varying}
+        independent = {c.name: independent_rows(c, columns, groups) for c in criteria}
+    return Entropies(mean, rows, groups, independent)
 
 
 def share_terms(groups: Groups) -> NDArray[np.float64]:

@@ -132,8 +132,8 @@ def measure(
     With ψ the influence of each row on v, the variance is Σω²ψ²/(Σω)², or with clusters
     Σ_c(Σωψ)²/(Σω)². Where the criterion nearly holds, ψ vanishes and what is left is the noise of
     the p parameters that the joint classifier fits beyond the other, with variance p/(2n²) in nats
-    and more for small groups; n counts clusters. Where an estimator averages several bases, the
-    variance between what they say is added.
+    and more for small groups; of clustered rows n counts those that are worth independent ones.
+    Where an estimator averages several bases, the variance between what they say is added.
     """
     groups = entropies.groups
     value, nats = entropies.normalized(criterion), entropies.nats(criterion)
@@ -146,7 +146,8 @@ def measure(
         added = abs(entropies.rows[criterion.joint].terms - entropies.rows[criterion.given].terms)
         # An estimator that found nothing to add has still looked: a line, a curve, an interaction.
         added = max(added, 3.0 * (groups.n_groups - 1))
-        noise = _fitting_noise(added / (groups.n_groups - 1), groups) / given
+        n = entropies.independent.get(criterion.name, groups.n_effective)
+        noise = _fitting_noise(added / (groups.n_groups - 1), groups, n) / given
         if n_boot:
             spread = _bootstrap_error(psi, groups.weight, groups.cluster, n_boot, seed)
         else:
@@ -178,13 +179,12 @@ def critical_value(confidence_level: float, psi: Vector, groups: Groups) -> floa
     return float(stdtrit(freedom, tail))
 
 
-def _fitting_noise(terms: float, groups: Groups) -> float:
+def _fitting_noise(terms: float, groups: Groups, n: float) -> float:
     """Standard error in nats of an entropy by `terms` parameters for each group but the largest.
 
     Half a χ² over n, of variance p/(2n²), where a group has many more rows than the p parameters.
     With m rows no more than p they fit every one of them by chance, which is worth m log(n/m)/n.
     """
-    n = groups.n_effective
     rows = np.sort(n * groups.shares)[:-1]
     chance = 1.0 + terms / np.maximum(rows, 1.0) * np.log(n / np.maximum(rows, 1.0))
     return math.sqrt(0.5 * terms * float(np.square(chance).sum())) / n

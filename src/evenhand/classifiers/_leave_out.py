@@ -9,7 +9,7 @@ A row that shares a cluster with others in the fit is not left out by leaving ou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,9 +144,8 @@ def least_squares_losses(
     return inside, outside
 
 
-def _solve(matrices: Array, right: Array) -> Array:
+def _solve(matrices: Array, right: Array) -> NDArray[Any]:
     try:
         return np.linalg.solve(matrices, right)
     except np.linalg.LinAlgError:  # singular as far as rounding can tell
-        inverse: Array = np.linalg.pinv(matrices, hermitian=True)
-        return inverse @ right
+        return np.linalg.pinv(matrices, hermitian=True) @ right

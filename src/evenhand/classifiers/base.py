@@ -131,5 +131,7 @@ class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
                 value = 0.5 * (inside + outside)
             name = f"{self.basis} {type(self).__name__}, {basis.n_terms} terms"
             terms = float((groups.n_groups - 1) * basis.n_terms)
-            out[condition] = RowLosses(value, value, name, terms)
+            # Few clusters follow the fit closely, and their own losses spread too little.
+            influence = value if groups.cluster is None else outside
+            out[condition] = RowLosses(value, influence, name, terms)
         return out
