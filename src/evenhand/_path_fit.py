@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -250,8 +251,7 @@ def make_folds(
         stratified = StratifiedKFold(int(cv), shuffle=True, random_state=random_state)
         return list(stratified.split(np.zeros(n), strata))
     splitter = hasattr(cv, "split") and not isinstance(cv, str)
-    # Splitters that know groups of rows (GroupKFold) call clusters so.
-    splits = cv.split(X, y, *([] if cluster is None else [cluster])) if splitter else cv
+    splits = _split(cv, X, y, cluster) if splitter else cv
     try:
         folds = [(np.asarray(train), np.asarray(test)) for train, test in splits]
     except (TypeError, ValueError):
@@ -274,6 +274,15 @@ def make_folds(
                     "fold. Hint: give a number of folds, or scikit-learn's GroupKFold."
                 )
     return folds
+
+
+def _split(cv: Any, X: Any, y: Vector, cluster: Rows | None) -> Any:
+    if cluster is None:
+        return cv.split(X, y)
+    with warnings.catch_warnings():
+        # GroupKFold must be told; KFold says that it does not listen.
+        warnings.filterwarnings("ignore", "The groups parameter is ignored", UserWarning)
+        return list(cv.split(X, y, cluster))
 
 
 def _cluster_folds(

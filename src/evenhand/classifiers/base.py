@@ -131,7 +131,8 @@ class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
                 value = 0.5 * (inside + outside)
             name = f"{self.basis} {type(self).__name__}, {basis.n_terms} terms"
             terms = float((groups.n_groups - 1) * basis.n_terms)
-            # Few clusters follow the fit closely, and their own losses spread too little.
-            influence = value if groups.cluster is None else outside
+            # A few clusters draw the fit to themselves, so that losses in sample spread too little.
+            few = groups.cluster is not None and self.losses == "balanced"
+            influence = outside if few else value
             out[condition] = RowLosses(value, influence, name, terms)
         return out
