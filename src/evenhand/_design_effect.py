@@ -22,6 +22,8 @@ from .sensitive import Groups
 
 Array = NDArray[np.float64]
 _NO_WEIGHT = np.empty(0)
+# The largest groups; they say it well enough.
+MOST_GROUPS = 10
 
 
 def independent_rows(criterion: Criterion, variables: Mapping[str, Array], groups: Groups) -> float:
@@ -36,28 +38,32 @@ def independent_rows(criterion: Criterion, variables: Mapping[str, Array], group
         With clusters.
     """
     assert groups.cluster is not None
-    weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
+    n = groups.n_known
+    weight = np.ones(n) if groups.weight is None else groups.weight
     given = _terms(criterion.given, variables, groups)
-    joint = _terms(criterion.joint, variables, groups)
-    root = np.sqrt(weight)[:, None]
-    table = groups.membership()
-    fit = np.linalg.lstsq(root * given, root * np.hstack([joint, table]), rcond=1e-10)[0]
-    phi, residual = np.hsplit(np.hstack([joint, table]) - given @ fit, [joint.shape[1]])
+    phi = _terms(criterion.joint, variables, groups)
+    weighted = (given * weight[:, None]).T
+    project = np.linalg.pinv(weighted @ given, rcond=1e-10, hermitian=True) @ weighted
+    phi = phi - given @ (project @ phi)
     # Terms that the other classifier has, too, leave nothing of themselves.
-    values, vectors = np.linalg.eigh((phi * weight[:, None]).T @ phi / groups.n_known)
+    values, vectors = np.linalg.eigh((phi * weight[:, None]).T @ phi / n)
     kept = values > 1e-8
-    if not kept.any():
-        return groups.n_effective
     phi = phi @ (vectors[:, kept] / np.sqrt(values[kept]))
     squares = []
-    for r in residual.T:
-        variance = float(weight @ np.square(r)) / groups.n_known
+    for k in np.argsort(-groups.shares)[:MOST_GROUPS] if kept.any() else ():
+        if groups.codes is not None:
+            label = (groups.codes == k).astype(np.float64)
+        else:
+            assert groups.probabilities is not None
+            label = groups.probabilities[:, k]
+        residual = label - given @ (project @ label)
+        variance = float(weight @ np.square(residual)) / n
         if variance > 1e-12:
-            sums = cluster_groups(groups.cluster, phi * (weight * r)[:, None])
-            squares.append(np.square(sums.T @ sums / (groups.n_known * variance)).sum())
+            sums = cluster_groups(groups.cluster, phi * (weight * residual)[:, None])
+            squares.append(np.square(sums.T @ sums / (n * variance)).sum())
     if not squares:
         return groups.n_effective
-    return float(groups.n_known / max(np.sqrt(np.mean(squares) / kept.sum()), 1.0))
+    return float(n / max(np.sqrt(np.mean(squares) / kept.sum()), 1.0))
 
 
 def _terms(condition: Condition, variables: Mapping[str, Array], groups: Groups) -> Array:

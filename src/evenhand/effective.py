@@ -21,15 +21,24 @@ class EffectiveSizeWarning(GroupWarning):
     """Unequal weights or large clusters leave few effective rows."""
 
 
+def unit_masses(groups: Groups) -> NDArray[np.float64]:
+    """Weight of each group in each unit: (G, K) for clusters, (m, K) for rows."""
+    if groups.codes is not None and groups.cluster is not None:
+        cell = groups.cluster * groups.n_groups + groups.codes
+        size = groups.n_units * groups.n_groups
+        mass = np.bincount(cell, groups.weight, size).astype(np.float64, copy=False)
+        return mass.reshape(groups.n_units, groups.n_groups)
+    mass = groups.membership()
+    if groups.weight is not None:
+        mass = mass * groups.weight[:, None]
+    return mass if groups.cluster is None else cluster_groups(groups.cluster, mass)
+
+
 def group_sizes(groups: Groups) -> NDArray[np.float64]:
     """Effective number of rows, or of clusters, of each group, (K,)."""
     if groups.cluster is None and groups.weight is None and groups.codes is not None:
         return groups.counts
-    mass = groups.membership()
-    if groups.weight is not None:
-        mass = mass * groups.weight[:, None]
-    if groups.cluster is not None:
-        mass = cluster_groups(groups.cluster, mass)
+    mass = unit_masses(groups)
     squares = np.square(mass).sum(axis=0)
     return np.divide(mass.sum(axis=0) ** 2, squares, out=np.zeros_like(squares), where=squares > 0)
 

@@ -12,6 +12,7 @@ from scipy.special import ndtri, stdtrit
 
 from ._clusters import cluster_groups, cluster_sums, degrees_of_freedom
 from .criteria import CRITERIA, Criterion
+from .effective import unit_masses
 from .information import Entropies
 from .sensitive import Groups
 
@@ -173,9 +174,7 @@ def critical_value(confidence_level: float, psi: Vector, groups: Groups) -> floa
     if groups.cluster is None:
         return float(ndtri(tail))
     sums = cluster_sums(groups.cluster, _centered(psi, groups.weight))
-    mass = groups.membership()
-    mass = mass if groups.weight is None else mass * groups.weight[:, None]
-    freedom = degrees_of_freedom(np.square(sums), cluster_groups(groups.cluster, mass))
+    freedom = degrees_of_freedom(np.square(sums), unit_masses(groups))
     return float(stdtrit(freedom, tail))
 
 

@@ -23,6 +23,8 @@ from .sensitive import Groups
 
 # Rows a thread takes at a time; results do not depend on it.
 _CHUNK = 16_384
+# Largest factor by which unequal weights raise the number of neighbors; each costs time.
+_MOST_RATIO = 20.0
 # Samples of one row a cluster that are averaged.
 _MOST_DRAWS = 10
 
@@ -85,7 +87,7 @@ class KNN:
     *Weights.* Balls are found by counting rows. Inside one, the mean weight of the group relative
     to that of all rows corrects the ratio :math:`\tilde k_i / m_i`, with most of the bias that
     the logarithm of a mean of few weights has taken off. Neighbors are counted in effective rows:
-    k is multiplied by n/n_eff. Rows of zero weight are left out.
+    k is multiplied by n/n_eff, at most by 20. Rows of zero weight are left out.
 
     *Clusters.* Rows of one cluster must not count as neighbors of each other, nor as several
     independent neighbors of a third. So one row is drawn from each cluster, with probability in
@@ -154,7 +156,8 @@ class KNN:
     ) -> NDArray[np.float64]:  # fmt: skip
         k = self.n_neighbors
         if weight is not None:
-            k = round(k * len(weight) * float(weight @ weight) / float(weight.sum()) ** 2)
+            ratio = len(weight) * float(weight @ weight) / float(weight.sum()) ** 2
+            k = round(k * min(ratio, _MOST_RATIO))
         counts = neighbor_counts(columns, codes, k, weight=weight)
         return _losses(counts, codes, weight, k, prior)
 

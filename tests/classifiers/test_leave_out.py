@@ -101,7 +101,7 @@ def test_clusters_in_several_blocks_and_in_parts(monkeypatch):
     found = Logistic().row_losses(variables, CONDITIONS, groups)
     for condition in CONDITIONS:
         np.testing.assert_allclose(found[condition].value, expected[condition].value, rtol=1e-12)
-    monkeypatch.setattr(_leave_out, "MOST_SOLVES", 0)
+    monkeypatch.setattr(_leave_out, "MOST_OPERATIONS", 0)
     monkeypatch.setattr(_leave_out, "LEAST_PARTS", 10)
     part = _leave_out.parts(groups.cluster, 6)
     assert len(np.unique(part)) == 10

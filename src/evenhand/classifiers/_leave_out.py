@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from .._clusters import by_first_row
 from .._kernels import Rows, reference
@@ -22,8 +21,9 @@ from ..basis import Basis
 Array = NDArray[np.float64]
 # Entries of all matrices that are held, and solved with, at a time.
 HELD = 2_000_000
-# More clusters than this many solves are worth are left out several at a time, in this many parts.
-MOST_SOLVES, LEAST_PARTS = 20_000_000, 200
+# Where solving for every cluster takes more operations than this, several are left out at a time,
+# in no fewer parts than that: the bias of leaving out more is then in the second digit of the bias.
+MOST_OPERATIONS, LEAST_PARTS = 200_000_000, 100
 # Of a part's own curvature this share stays, so that what is left is never singular.
 STAYS = 1e-3
 
@@ -47,7 +47,7 @@ def parts(cluster: NDArray[np.intp], size: int) -> NDArray[np.intp]:
     order = by_first_row(cluster)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return (rank % min(len(order), max(LEAST_PARTS, MOST_SOLVES // size**2)))[cluster]
+    return (rank % min(len(order), max(LEAST_PARTS, MOST_OPERATIONS // size**3)))[cluster]
 
 
 def _blocks(rows: Rows, basis: Basis, cluster: NDArray[np.intp], size: int) -> Iterator[_Block]:
@@ -92,18 +92,20 @@ def logistic_losses(
     size = free * terms
     inside, outside = np.empty(len(rows.s)), np.empty(len(rows.s))
     for block in _blocks(rows, basis, cluster, size):
-        f = np.column_stack([np.zeros(len(block.rows)), block.phi @ weights.T])
-        lse = logsumexp(f, axis=1)
-        inside[block.rows] = lse - (block.label * f).sum(axis=1)
-        rho = np.exp(f[:, 1:] - lse[:, None])
+        label = block.label.T
+        f = np.vstack([np.zeros(len(block.rows)), weights @ block.phi.T])
+        lse = _log_sum(f)
+        inside[block.rows] = lse - (label * f).sum(axis=0)
+        rho = np.exp(f[1:] - lse)
         count = len(block.starts) - 1
         score, curve = np.zeros((count, size)), np.zeros((count, size, size))
-        label = np.ascontiguousarray(block.label[:, 1:])
-        logistic_sums(block.phi, label, rho, block.weight, block.starts, score, curve)
+        free_columns = (np.ascontiguousarray(label[1:].T), np.ascontiguousarray(rho.T))
+        logistic_sums(block.phi, *free_columns, block.weight, block.starts, score, curve)
         step = _solve(hessian - (1.0 - STAYS) * curve, score[:, :, None])[:, :, 0]
-        step = step.reshape(count, free, terms)[block.part]
-        f[:, 1:] -= np.einsum("ikd,id->ik", step, block.phi)
-        outside[block.rows] = logsumexp(f, axis=1) - (block.label * f).sum(axis=1)
+        step = step.reshape(count, free, terms)
+        for k in range(free):
+            f[k + 1] -= np.einsum("id,id->i", step[:, k][block.part], block.phi)
+        outside[block.rows] = _log_sum(f) - (label * f).sum(axis=0)
     return inside, outside
 
 
@@ -137,11 +139,19 @@ def least_squares_losses(
         left = total - (1.0 - 1e-6) * cross
         solved = _solve(gram - (1.0 - 1e-6) * own, left.transpose(0, 2, 1))
         f_in = block.phi @ weights.T
-        f_out = np.einsum("idk,id->ik", solved[block.part], block.phi)
+        f_out = np.empty_like(f_in)
+        for k in range(groups):
+            f_out[:, k] = np.einsum("id,id->i", solved[:, :, k][block.part], block.phi)
         for f, out in ((f_in, inside), (f_out, outside)):
             sp = reference._softplus(f, beta)
             out[block.rows] = np.log(sp.sum(axis=1)) - (block.label * np.log(sp)).sum(axis=1)
     return inside, outside
+
+
+def _log_sum(f: Array) -> Array:
+    """log Σ_k exp f_k over the first axis."""
+    top = f.max(axis=0)
+    return top + np.log(np.exp(f - top).sum(axis=0))
 
 
 def _solve(matrices: Array, right: Array) -> NDArray[Any]:
