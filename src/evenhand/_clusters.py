@@ -34,6 +34,7 @@ def check_cluster(cluster: Any, n_rows: int) -> NDArray[np.intp] | None:
                 "one label per row first."
             )
         native = next(native.iter_columns())
+    missing: NDArray[Any] | None
     if isinstance(native, nw.Series):
         missing = native.is_null().to_numpy().astype(bool)
         # Numbers stay numbers; everything else is compared as Python objects are.
@@ -100,3 +101,73 @@ def renumber(cluster: NDArray[np.intp] | None) -> NDArray[np.intp] | None:
     if present.sum() == len(cluster):
         return None
     return (np.cumsum(present) - 1)[cluster]
+
+
+def cluster_folds(
+    cluster: NDArray[np.intp], strata: NDArray[np.intp], n_folds: int, random_state: Any = None
+) -> NDArray[np.intp]:
+    """Fold of each row: whole clusters, spread so that each stratum is shared out evenly.
+
+    Large clusters are placed first, each where its strata are least represented so far. Equal ones
+    come in random order.
+
+    Parameters
+    ----------
+    cluster : (n,) array of numbers 0 … G − 1
+    strata : (n,) array of numbers 0 … K − 1
+    n_folds : int
+        At most G.
+    random_state : int, RandomState or None
+    """
+    from sklearn.utils import check_random_state
+
+    from ._kernels.clusters import deal_clusters
+
+    names, strata = np.unique(strata, return_inverse=True)
+    counts = np.zeros((int(cluster.max()) + 1, len(names)))
+    np.add.at(counts, (cluster, strata), 1.0)
+    # By first row, so that names of clusters do not matter.
+    order = by_first_row(cluster)[check_random_state(random_state).permutation(len(counts))]
+    order = order[np.argsort(-counts[order].sum(axis=1), kind="stable")]
+    return deal_clusters(counts / counts.sum(axis=0), order, n_folds)[cluster]
+
+
+def by_first_row(cluster: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The clusters in the order in which their first rows come."""
+    first = np.full(int(cluster.max()) + 1, len(cluster))
+    np.minimum.at(first, cluster, np.arange(len(cluster)))
+    return np.argsort(first)
+
+
+def cluster_sums(cluster: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(G,): Σ of n values over the rows of each cluster."""
+    return np.bincount(cluster, values).astype(np.float64, copy=False)
+
+
+def cluster_groups(
+    cluster: NDArray[np.intp], membership: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(G, K): Σ of (n, K) memberships, weighted or not, over the rows of each cluster."""
+    return np.column_stack([cluster_sums(cluster, column) for column in membership.T])
+
+
+def degrees_of_freedom(squares: NDArray[np.float64], mass: NDArray[np.float64]) -> float:
+    """(ΣV_k)² / Σ V_k²/(G_k − 1): how well a sum of squares over clusters is known.
+
+    Satterthwaite's rule, with V_k the part of the clusters that mostly hold group k and G_k their
+    effective number, (ΣW)²/ΣW². A few clusters that decide the sum leave few degrees of freedom,
+    however many others there are.
+
+    Parameters
+    ----------
+    squares : (G,) array
+        The squares summed.
+    mass : (G, K) array
+        Weight of each group in each cluster.
+    """
+    main, weight = mass.argmax(axis=1), mass.sum(axis=1)
+    part = np.bincount(main, squares)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        count = np.bincount(main, weight) ** 2 / np.bincount(main, weight**2)
+        doubt = np.where(part > 0, part**2 / np.maximum(count - 1.0, 1.0), 0.0).sum()
+        return float(max(part.sum() ** 2 / doubt, 1.0)) if doubt > 0 else float(len(squares) - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
+from ._clusters import cluster_folds
 from .sensitive import Groups, Proxy
 
 Rows = NDArray[np.intp]
@@ -29,17 +31,19 @@ PROGRESS_AFTER = 2.0
 
 @dataclass(frozen=True)
 class Data:
-    """Training rows as the user gave them."""
+    """Training rows as the user gave them; `cluster` as numbers, or None."""
 
     X: Any
     y: Vector
     sensitive_features: Any
     sample_weight: Vector | None
+    cluster: Rows | None = None
 
     def take(self, rows: Rows) -> Data:
         weight = None if self.sample_weight is None else self.sample_weight[rows]
         sensitive = take_rows(self.sensitive_features, rows)
-        return Data(_safe_indexing(self.X, rows), self.y[rows], sensitive, weight)
+        cluster = None if self.cluster is None else self.cluster[rows]
+        return Data(_safe_indexing(self.X, rows), self.y[rows], sensitive, weight, cluster)
 
 
 def take_rows(values: Any, rows: Rows) -> Any:
@@ -104,10 +108,21 @@ class Handle:
         params = {"sensitive_features": data.sensitive_features}
         if data.sample_weight is not None:
             params["sample_weight"] = data.sample_weight
+        if data.cluster is not None and self._takes_cluster():
+            params["cluster"] = data.cluster
         if isinstance(self.estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
             step = self.parameter.split("__")[0]
             params = {f"{step}__{name}": value for name, value in params.items()}
         return self.at(fairness_weight).fit(data.X, data.y, **params)
+
+    def _takes_cluster(self) -> bool:
+        """Whether the step that is fair makes folds of its own, which must keep clusters whole."""
+        step = self.estimator
+        if isinstance(step, Pipeline):
+            step = step.named_steps[self.parameter.split("__")[0]]
+            if get_config()["enable_metadata_routing"]:
+                return bool(step.get_metadata_routing().fit.requests.get("cluster"))
+        return "cluster" in inspect.signature(step.fit).parameters
 
     def predict(self, model: Any, data: Data) -> Vector:
         """Scores; the group is handed on where `predict` has a place for it."""
@@ -190,11 +205,16 @@ def _fit_predict(handle: Handle, fairness_weight: float, train: Data, test: Data
 
 
 def _path_fitter(handle: Handle, train: Data) -> Any:
-    return handle.estimator._path_fitter(
+    start = handle.estimator._path_fitter
+    extra = {}
+    if train.cluster is not None and "cluster" in inspect.signature(start).parameters:
+        extra["cluster"] = train.cluster
+    return start(
         train.X,
         train.y,
         sensitive_features=train.sensitive_features,
         sample_weight=train.sample_weight,
+        **extra,
     )
 
 
@@ -203,9 +223,12 @@ def _along_path(handle: Handle, fitter: Any, weights: Sequence[float], test: Dat
 
 
 def make_folds(
-    cv: Any, X: Any, y: Vector, groups: Groups, random_state: Any
+    cv: Any, X: Any, y: Vector, groups: Groups, random_state: Any, cluster: Rows | None = None
 ) -> list[tuple[Rows, Rows]]:
-    """Folds that test every row once; an integer `cv` is stratified by group."""
+    """Folds that test every row once; an integer `cv` is stratified by group.
+
+    `cluster` (n,) numbers the clusters of all rows; none is on both sides of a fold.
+    """
     n = len(y)
     if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
         if cv < 2:
@@ -213,6 +236,8 @@ def make_folds(
         strata = np.full(n, -1)
         known = slice(None) if groups.known is None else groups.known
         strata[known] = groups.codes if groups.codes is not None else _rounded(groups, int(cv))
+        if cluster is not None:
+            return _cluster_folds(int(cv), strata, groups, cluster, random_state)
         counts = np.unique(strata[strata >= 0], return_counts=True)[1]
         if counts.min() < cv and groups.codes is not None:
             small = groups.label_names[int(groups.counts.argmin())]
@@ -226,7 +251,7 @@ def make_folds(
         stratified = StratifiedKFold(int(cv), shuffle=True, random_state=random_state)
         return list(stratified.split(np.zeros(n), strata))
     splitter = hasattr(cv, "split") and not isinstance(cv, str)
-    splits = cv.split(X, y) if splitter else cv
+    splits = _split(cv, X, y, cluster) if splitter else cv
     try:
         folds = [(np.asarray(train), np.asarray(test)) for train, test in splits]
     except (TypeError, ValueError):
@@ -240,7 +265,46 @@ def make_folds(
             f"`cv` must test every row exactly once: its {len(folds)} folds test {len(tested)} "
             f"rows of {n}. Hint: use KFold or StratifiedKFold rather than ShuffleSplit or repeats."
         )
+    if cluster is not None:
+        for train, test in folds:
+            torn = np.intersect1d(cluster[train], cluster[test])
+            if len(torn):
+                raise ValueError(
+                    f"`cv` must keep clusters whole: {len(torn)} have rows on both sides of a "
+                    "fold. Hint: give a number of folds, or scikit-learn's GroupKFold."
+                )
     return folds
+
+
+def _split(cv: Any, X: Any, y: Vector, cluster: Rows | None) -> Any:
+    if cluster is None:
+        return cv.split(X, y)
+    with warnings.catch_warnings():
+        # GroupKFold must be told; KFold says that it does not listen.
+        warnings.filterwarnings("ignore", "The groups parameter is ignored", UserWarning)
+        return list(cv.split(X, y, cluster))
+
+
+def _cluster_folds(
+    cv: int, strata: Rows, groups: Groups, cluster: Rows, random_state: Any
+) -> list[tuple[Rows, Rows]]:
+    total = int(cluster.max()) + 1
+    if total < cv:
+        raise ValueError(
+            f"`cv` must be at most the number of clusters: got {cv} for {total}. Hint: fewer folds."
+        )
+    if groups.codes is not None:
+        pairs = np.unique(np.column_stack([strata, cluster])[strata >= 0], axis=0)
+        counts = np.bincount(pairs[:, 0], minlength=groups.n_groups)
+        if counts.min() < cv:
+            small = groups.label_names[int(counts.argmin())]
+            raise ValueError(
+                "`cv` must be at most the number of clusters of the group that is in fewest: got "
+                f"{cv} for {small!r} in {counts.min()}. Hint: fewer folds, merge small groups, or "
+                "set their rows to missing."
+            )
+    fold = cluster_folds(cluster, strata, cv, random_state)
+    return [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(cv)]
 
 
 def _rounded(groups: Groups, cv: int) -> Rows:

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
+from ._clusters import cluster_sums, renumber
 from .criteria import CRITERIA, get_criterion
 from .information import estimate_entropies, get_estimator
-from .measures import Measure, measure, standard_error
+from .measures import Measure, critical_value, measure, standard_error
 from .sensitive import Groups, weighted_rows
 from .validation import check_column
 
@@ -68,12 +69,16 @@ class Gauge:
 
     def __init__(
         self, y: Vector, weight: Vector | None, groups: Groups, measure_with: Any,
-        random_state: Any, confidence_level: float,
+        random_state: Any, confidence_level: float, cluster: NDArray[np.intp] | None = None,
     ):  # fmt: skip
         self.n_rows, self.rows = len(y), weighted_rows(weight)
         if self.rows is not None and weight is not None:
             y, weight, groups = y[self.rows], weight[self.rows], groups.take(self.rows)
-        self.y, self.weight, self.groups = y, weight, groups
+            cluster = None if cluster is None else renumber(cluster[self.rows])
+        self.y, self.weight, self.groups, self.cluster = y, weight, groups, cluster
+        # R² counts rows of unknown group, too: to it, all rows are of one.
+        one = np.zeros(len(y), dtype=np.intp)
+        self._everyone = Groups(("all",), one, None, weight, None, len(y), cluster=cluster)
         self.estimator = get_estimator(measure_with, random_state, "measure_with")
         self.level = confidence_level
         self.name = measure_with if isinstance(measure_with, str) else type(measure_with).__name__
@@ -82,16 +87,17 @@ class Gauge:
         scores = check_column(scores, "scores", self.n_rows)
         measured = scores if self.rows is None else scores[self.rows]
         r2, influence_r2 = r2_influence(self.y, measured, self.weight)
-        stderr = standard_error(influence_r2, self.weight)
-        half = float(ndtri(0.5 + self.level / 2)) * stderr
+        stderr = standard_error(influence_r2, self.weight, self.cluster)
+        half = critical_value(self.level, influence_r2, self._everyone) * stderr
         criteria = list(CRITERIA.values())
         entropies = estimate_entropies(criteria, self.y, measured, self.groups, self.estimator)
-        measures, influence = {}, {"r2": _thin(influence_r2, self.weight)}
+        measures, influence = {}, {"r2": _thin(influence_r2, self.weight, self.cluster)}
         for criterion in criteria:
             measures[criterion.name] = measure(
                 criterion, entropies, self.level, float("nan"), self.name
             )
-            influence[criterion.name] = _thin(entropies.influence(criterion), self.groups.weight)
+            psi = entropies.influence(criterion)
+            influence[criterion.name] = _thin(psi, self.groups.weight, self.groups.cluster)
         point = PathPoint(
             fairness_weight, r2, stderr, (r2 - half, r2 + half), **measures, scores=scores
         )
@@ -107,10 +113,14 @@ def r2_influence(y: Vector, s: Vector, weight: Vector | None) -> tuple[float, Ve
     return 1.0 - share, (share * squares - errors) / variance
 
 
-def _thin(influence: Vector, weight: Vector | None) -> Vector:
-    """Weighted and centered influence of evenly spaced rows, for correlations."""
+def _thin(
+    influence: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None = None
+) -> Vector:
+    """Weighted and centered influence of evenly spaced rows or clusters, for correlations."""
     psi = influence if weight is None else (influence - np.average(influence, weights=weight))
     psi = psi if weight is None else psi * weight
+    if cluster is not None:
+        psi = cluster_sums(cluster, psi - psi.mean())
     rows = np.unique(np.linspace(0, len(psi) - 1, min(len(psi), CORRELATION_ROWS)).astype(int))
     return psi[rows] - psi[rows].mean()
 
@@ -125,9 +135,19 @@ def correlations(readings: list[Reading]) -> dict[str, NDArray[np.float64]]:
     return out
 
 
-def critical(correlation: NDArray[np.float64], level: float) -> float:
-    """c with P(max_j Z_j ≤ c) = level for normal Z of this correlation: the max-t bound."""
+def critical(
+    correlation: NDArray[np.float64], level: float, n_clusters: int | None = None
+) -> float:
+    """c with P(max_j Z_j ≤ c) = level for normal Z of this correlation: the max-t bound.
+
+    With clusters Z is Student's t with one degree of freedom less than there are.
+    """
     values, vectors = np.linalg.eigh(correlation)
     root = vectors * np.sqrt(np.clip(values, 0.0, None))
-    draws = np.random.default_rng(0).standard_normal((DRAWS, len(root))) @ root.T
-    return max(float(np.quantile(draws.max(axis=1), level)), float(ndtri(level)))
+    rng = np.random.default_rng(0)
+    largest = (rng.standard_normal((DRAWS, len(root))) @ root.T).max(axis=1)
+    if n_clusters is None:
+        return max(float(np.quantile(largest, level)), float(ndtri(level)))
+    freedom = n_clusters - 1
+    largest /= np.sqrt(rng.chisquare(freedom, DRAWS) / freedom)
+    return max(float(np.quantile(largest, level)), float(stdtrit(freedom, level)))

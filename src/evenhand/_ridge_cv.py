@@ -107,8 +107,9 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
         return tags
 
     def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
-    ) -> FairRidgeCV:
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
+        cluster: Any = None,
+    ) -> FairRidgeCV:  # fmt: skip
         """Fit the path, choose a point and refit it.
 
         Parameters
@@ -121,6 +122,8 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
             Group of each row; required.
         sample_weight : (n,) array, optional
             For fitting and for all measures.
+        cluster : (n,) array, optional
+            Label of the cluster of each row, as in :func:`fairness_path`.
         """
         from .frontier import fairness_path
 
@@ -133,8 +136,8 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
         )  # fmt: skip
         self.path_ = fairness_path(
             FairRidge(**shared), X, y, sensitive_features=sensitive_features,
-            sample_weight=sample_weight, fairness_weights=self.fairness_weights, cv=self.cv,
-            n_points=self.n_points, measure_with=self.measure_with,
+            sample_weight=sample_weight, cluster=cluster, fairness_weights=self.fairness_weights,
+            cv=self.cv, n_points=self.n_points, measure_with=self.measure_with,
             confidence_level=self.confidence_level, n_jobs=self.n_jobs,
             random_state=self.random_state,
         )  # fmt: skip

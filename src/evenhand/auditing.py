@@ -19,8 +19,9 @@ from ._kernels.threads import n_threads
 from ._ranks import EXACT_RANK_ROWS, rank_all
 from .criteria import CRITERIA
 from .disparities import Disparities, GroupTable, summarize_groups
+from .effective import check_effective_size
 from .information import estimate_entropies, get_estimator
-from .measures import Measure, measure
+from .measures import Measure, measure, measure_columns
 from .sensitive import Groups, Proxy, check_weight, resolve_groups, weighted_rows
 from .significance import exact_fairness_p_values
 from .tables import to_frame
@@ -74,6 +75,11 @@ class Audit:
         return tuple(m for m in found if m is not None)
 
     @property
+    def n_clusters(self) -> int | None:
+        """Clusters among the rows with a known group; None where rows are independent."""
+        return self.independence.n_clusters
+
+    @property
     def groups(self) -> Any:
         """One row per group: size, means, spreads, errors, with intervals (a data frame)."""
         return to_frame(self._groups.columns)
@@ -85,7 +91,7 @@ class Audit:
         ----------
         backend : {"pandas", "polars", "pyarrow"}, optional
         """
-        return to_frame(_measure_columns(self.measures), backend)
+        return to_frame(measure_columns(self.measures), backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold (undefined numbers are None)."""
@@ -97,9 +103,13 @@ class Audit:
                 "sensitive": self.sensitive_name,
                 "n_rows": self.n_rows,
                 "n_unknown": self.n_unknown,
+                "n_clusters": self.n_clusters,
                 "confidence_level": self.confidence_level,
                 "r2": self.r2,
-                "measures": {m.criterion: _fields(m) for m in self.measures},
+                "measures": {
+                    m.criterion: {**_fields(m), "found": m.found, "conflict": m.conflict}
+                    for m in self.measures
+                },
                 "groups": self._groups.columns,
                 "disparities": _fields(self.disparities),
             }
@@ -162,7 +172,7 @@ class AuditSet(Mapping[str, Audit]):
         """All measures of all audits, one row each, with the name in the first column."""
         columns: dict[str, list[Any]] = {self.kind: []}
         for name, audit in self.audits.items():
-            part = _measure_columns(audit.measures)
+            part = measure_columns(audit.measures)
             columns[self.kind] += [name] * len(audit.measures)
             for key, values in part.items():
                 columns.setdefault(key, []).extend(values)
@@ -212,6 +222,7 @@ def audit(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    cluster: Any = None,
     estimator: Any = "auto",
     confidence_level: float = 0.95,
     random_state: Any = None,
@@ -230,7 +241,12 @@ def audit(
         Group of each row. Several columns are crossed into intersections. Rows with a missing
         group are left out of the measures and counted in `n_unknown`.
     sample_weight : (n,) array, optional
-        Nonnegative. A row of weight 0 counts as absent, in `n_rows` too.
+        Nonnegative. A row of weight 0 counts as absent, in `n_rows` too. Weights that leave fewer
+        than 5 effective rows, (Σw)²/Σw², are refused, and fewer than 100 are warned of.
+    cluster : (n,) array, optional
+        Label of the person, place or school that each row belongs to, where rows of one are not
+        independent. Clusters are then left out whole, standard errors sum over them and intervals
+        use Student's t. Fewer than 5 are refused, and fewer than 100 are warned of.
     estimator : str or instance
         "auto", "logistic", "lspc", "fourier", "knn", or an instance.
     confidence_level : float
@@ -238,8 +254,8 @@ def audit(
     random_state : int, Generator, RandomState or None
         For estimators, tests and bootstrap draws; None is seed 0.
     n_boot : int
-        Replace the standard errors by those of this many bootstrap draws over rows, at least 2
-        (with the fitted classifiers held fixed); 0 uses the influence function.
+        Replace the standard errors by those of this many bootstrap draws over rows or clusters, at
+        least 2 (with the fitted classifiers held fixed); 0 uses the influence function.
     per_attribute : bool
         With several attributes, audit each by itself as well as their intersection.
 
@@ -280,9 +296,10 @@ def audit(
         y = None if y is None else y[rows]
     results: dict[str, Audit] = {}
     for attribute, labels in attributes.items():
-        groups = resolve_groups(labels, n_rows=n, sample_weight=weight)
+        groups = resolve_groups(labels, n_rows=n, sample_weight=weight, cluster=cluster)
         if rows is not None:
             groups = groups.take(rows)
+        check_effective_size(groups)
         for name, s in scores.items():
             results[attribute or name] = _audit_one(
                 y, s, groups, get_estimator(estimator, seed), _name_of(estimator),
@@ -410,22 +427,6 @@ def _sample(y: Vector | None, s: Vector, groups: Groups, limit: int = 6000) -> d
     sample["codes"] = None if groups.codes is None else groups.codes[rows]
     sample["membership"] = None if groups.probabilities is None else groups.probabilities[rows]
     return sample
-
-
-def _measure_columns(measures: tuple[Measure, ...]) -> dict[str, list[Any]]:
-    return {
-        "criterion": [m.criterion for m in measures],
-        "value": [m.value for m in measures],
-        "low": [m.interval[0] for m in measures],
-        "high": [m.interval[1] for m in measures],
-        "stderr": [m.stderr for m in measures],
-        "p_value": [m.p_value for m in measures],
-        "nats": [m.nats for m in measures],
-        "normalizer": [m.normalizer for m in measures],
-        "n": [m.n for m in measures],
-        "estimator": [m.estimator for m in measures],
-        "chosen": [m.chosen for m in measures],
-    }
 
 
 def _fields(item: Any) -> dict[str, Any]:

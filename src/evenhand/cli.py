@@ -77,6 +77,14 @@ Sensitive = Annotated[
 Weight = Annotated[
     str | None, typer.Option("--weight", "-w", help="Column with the weight of each row.")
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="Column that says which rows belong together (a person over years, a ZIP code, a "
+        "school) and so are not independent.",
+    ),
+]
 Separator = Annotated[
     str | None,
     typer.Option("--separator", help="Of a CSV file, where it is not found out by itself."),
@@ -84,7 +92,8 @@ Separator = Annotated[
 DropMissing = Annotated[
     bool,
     typer.Option(
-        "--drop-missing", help="Leave out rows without a target, prediction or weight, and say so."
+        "--drop-missing",
+        help="Leave out rows without a target, prediction, weight or cluster, and say so.",
     ),
 ]
 Html = Annotated[
@@ -148,6 +157,7 @@ def audit(
     ],
     target: MaybeTarget = None,
     weight: Weight = None,
+    cluster: Cluster = None,
     html: Html = None,
     json_: Json = False,
     fail_above: FailAbove = None,
@@ -177,7 +187,9 @@ def audit(
     """
     limits = audits.parse_limits(fail_above or [], target is not None)
     models.check_free(html, force)
-    data = rows.load_scores(file, [prediction], target, sensitive, weight, separator, drop_missing)
+    data = rows.load_scores(
+        file, [prediction], target, sensitive, weight, cluster, separator, drop_missing
+    )
     found = audits.run_audit(data, prediction, each, estimator, confidence, seed)
     checks = audits.check_limits(found, limits, judge_by.value)
     if html is not None:
@@ -208,6 +220,7 @@ def compare(
     ],
     target: MaybeTarget = None,
     weight: Weight = None,
+    cluster: Cluster = None,
     key: Annotated[
         str | None,
         typer.Option("--id", help="Column that names the rows, where files differ in order."),
@@ -224,7 +237,7 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare two or more models on the same rows: measures side by side, who gains, who loses.
 
-    The target, the groups and the weights are taken from the first file.
+    The target, the groups, the weights and the clusters are taken from the first file.
 
     For example: evenhand compare old.csv new.csv --target y --prediction s --sensitive race
 
@@ -232,7 +245,7 @@ def compare(
     """
     models.check_free(html, force)
     data, scores = rows.load_models(
-        files, prediction, target, sensitive, weight, key, separator, drop_missing
+        files, prediction, target, sensitive, weight, cluster, key, separator, drop_missing
     )
     found = audits.run_compare(data, scores, estimator, confidence, seed)
     if html is not None:
@@ -274,6 +287,7 @@ def frontier(
         typer.Option("--drop", help="Column not to be used as a feature. May be repeated."),
     ] = None,
     weight: Weight = None,
+    cluster: Cluster = None,
     group_features: Annotated[
         GroupFeatures,
         typer.Option(
@@ -294,8 +308,8 @@ def frontier(
 ) -> None:
     """Fit fair linear models from indifferent to as fair as it gets, and choose one.
 
-    Every other column is a feature, except the sensitive ones. Text becomes one column per level.
-    All numbers are measured on rows the models were not fitted to.
+    Every other column is a feature, except the sensitive ones and the cluster. Text becomes one
+    column per level. All numbers are measured on rows the models were not fitted to.
 
     For example: evenhand frontier train.csv --target y --sensitive race --criterion separation
     --max-unfairness 0.01 --out fair/
@@ -305,7 +319,9 @@ def frontier(
     outputs = models.check_folder(out, force)
     wanted = {"max_unfairness": max_unfairness, "min_r2": min_r2, "certify": certify}
     models.check_wanted(wanted)
-    data = rows.load_training(file, target, sensitive, weight, drop or [], separator, drop_missing)
+    data = rows.load_training(
+        file, target, sensitive, weight, cluster, drop or [], separator, drop_missing
+    )
     kind = None if group_features is GroupFeatures.none else group_features.value
     out.mkdir(parents=True, exist_ok=True)
     path = models.run_path(data, criterion.value, alpha, kind, points, folds, confidence, seed)

@@ -6,14 +6,17 @@ unequal spreads, and no single gap sees all of a distribution.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from ._kernels import make_rows
 from ._ranks import Ranks
+from .effective import group_sizes
 from .sensitive import Groups
 
 Vector = NDArray[np.float64]
@@ -95,13 +98,54 @@ class _Sums:
         return self._sums[at.PRODUCT] / self.total - means[0] * means[1]
 
 
+# Influence of some rows on a number of group k: (k, rows) → values.
+Influence = Callable[[int, Any], Vector]
+
+
+class _ClusterSums:
+    """Standard errors √(G/(G − 1)·Σ_c (Σωψ)²) / Σω of group means, from rows in clusters.
+
+    Attributes
+    ----------
+    count : (K,) int array
+        Clusters that hold a row of the group.
+    """
+
+    def __init__(self, groups: Groups):
+        assert groups.cluster is not None
+        weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
+        self._parts: list[tuple[Any, Vector, NDArray[np.intp]]] = []
+        for k in range(groups.n_groups):
+            if groups.codes is not None:
+                rows: Any = np.flatnonzero(groups.codes == k)
+                mass = weight[rows]
+            else:
+                assert groups.probabilities is not None
+                rows = np.flatnonzero(groups.probabilities[:, k] > 0)
+                mass = weight[rows] * groups.probabilities[rows, k]
+            self._parts.append(
+                (rows, mass, np.unique(groups.cluster[rows], return_inverse=True)[1])
+            )
+        self.count = np.array([part.max(initial=-1) + 1 for _, _, part in self._parts])
+
+    def error(self, psi: Influence) -> Vector:
+        out = np.full(len(self._parts), np.nan)
+        for k, (rows, mass, part) in enumerate(self._parts):
+            count = self.count[k]
+            if count > 1:
+                sums = np.bincount(part, mass * psi(k, rows))
+                out[k] = np.sqrt(sums @ sums * count / (count - 1)) / mass.sum()
+        return out
+
+
 def summarize_groups(
     y: Vector | None, s: Vector, groups: Groups, confidence_level: float, ranks: Ranks | None = None
 ) -> tuple[GroupTable, Disparities]:
     """Per-group table and gaps, over rows with a known group (`y`, `s` already restricted).
 
     Columns ``*_low`` and ``*_high`` are normal intervals at the confidence level from effective
-    sample sizes. `ranks` are those of `s`, where they are known already.
+    sample sizes or, with clusters, Student's t with sums of squares over clusters. `ranks` are
+    those of `s`, where they are known already.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # scores beyond 1e154 have no variance
         return _summarize(y, s, groups, confidence_level, Ranks(s) if ranks is None else ranks)
@@ -111,39 +155,50 @@ def _summarize(
     y: Vector | None, s: Vector, groups: Groups, confidence_level: float, ranks: Ranks
 ) -> tuple[GroupTable, Disparities]:
     sums = _Sums(y, s, groups)
-    z = float(ndtri(0.5 + confidence_level / 2))
-    root_n = np.sqrt(sums.n_effective)
+    size = sums.n_effective
+    clusters = None
+    z = np.full(groups.n_groups, float(ndtri(0.5 + confidence_level / 2)))
+    if groups.cluster is not None:
+        clusters = _ClusterSums(groups)
+        size = group_sizes(groups)
+        z = stdtrit(np.maximum(size - 1.0, 1e-300), 0.5 + confidence_level / 2)
     columns: dict[str, list] = {
         "group": list(groups.label_names),
         "n": [float(c) if groups.codes is None else int(c) for c in groups.counts],
         "share": groups.shares.tolist(),
-        "n_effective": sums.n_effective.tolist(),
+        "n_effective": size.tolist(),
     }
+    if clusters is not None:
+        columns["n_clusters"] = clusters.count.tolist()
 
-    def add(name: str, value: Vector, variance: Vector) -> None:
-        margin = z * np.sqrt(variance) / root_n
-        margin = np.where(sums.n_effective > 1, margin, np.nan)
+    def add(name: str, value: Vector, variance: Vector, psi: Influence) -> None:
+        error = np.sqrt(variance / size) if clusters is None else clusters.error(psi)
+        margin = np.where(size > 1.0 + 1e-9, z * error, np.nan)
         columns[name] = value.tolist()
         columns[f"{name}_low"] = (value - margin).tolist()
         columns[f"{name}_high"] = (value + margin).tolist()
 
     mean_s, variance_s = sums.moments("SCORE")
-    add("mean_score", mean_s, variance_s)
+    add("mean_score", mean_s, variance_s, lambda k, at: s[at] - mean_s[k])
     columns["sd_score"] = np.sqrt(variance_s).tolist()
     rmse_ratio = float("nan")
     if y is not None:
+        target = y
         mean_y, variance_y = sums.moments("TARGET")
-        add("mean_target", mean_y, variance_y)
+        add("mean_target", mean_y, variance_y, lambda k, at: target[at] - mean_y[k])
         columns["sd_target"] = np.sqrt(variance_y).tolist()
         mean_r, variance_r = sums.moments("RESIDUAL")
-        add("mean_residual", mean_r, variance_r)
+        add("mean_residual", mean_r, variance_r, lambda k, at: target[at] - s[at] - mean_r[k])
         columns["sd_residual"] = np.sqrt(variance_r).tolist()
         mae, variance_a = sums.moments("SIZE")
-        add("mae", mae, variance_a)
+        add("mae", mae, variance_a, lambda k, at: np.abs(target[at] - s[at]) - mae[k])
         mse, variance_q = sums.moments("SQUARE")
         rmse = np.sqrt(mse)
         with np.errstate(invalid="ignore", divide="ignore"):
-            add("rmse", rmse, np.where(rmse > 0, variance_q / (4 * mse), 0.0))
+            add(
+                "rmse", rmse, np.where(rmse > 0, variance_q / (4 * mse), 0.0),
+                lambda k, at: ((target[at] - s[at]) ** 2 - mse[k]) / (2 * rmse[k] or 1.0),
+            )  # fmt: skip
             # E[y|s] = a + b·s within the group: b = 1 where scores are calibrated.
             covariance = sums.covariance()
             slope = np.where(variance_s > 0, covariance / variance_s, np.nan)
@@ -156,7 +211,10 @@ def _summarize(
                 variance_y - slope * covariance,
             )
             left = np.maximum(left, 0.0)
-            add("calibration_slope", slope, left / variance_s)
+            add("calibration_slope", slope, left / variance_s, lambda k, at: (
+                (s[at] - mean_s[k]) / variance_s[k]
+                * (target[at] - mean_y[k] - slope[k] * (s[at] - mean_s[k]))
+            ))  # fmt: skip
             rmse_ratio = float(rmse.max() / rmse.min()) if rmse.min() > 0 else float("nan")
     ks, wasserstein = _distribution_gaps(ranks, groups)
     columns["kolmogorov_smirnov"] = ks.tolist()

@@ -45,6 +45,16 @@ class RowLosses:
     between: float = 0.0
 
 
+def largest_loss(groups: Groups) -> float:
+    """log(n_eff / smallest share): the loss of the rarest group by the shares at odds of 1 : n_eff.
+
+    One row (or cluster) far from all others, or heavier than all, decides its own prediction, and
+    without it the prediction there can be certain and wrong. A classifier that mixes in the shares
+    at that rate never loses more.
+    """
+    return float(np.log(max(groups.n_effective, 1.0) / groups.shares[groups.shares > 0].min()))
+
+
 @runtime_checkable
 class EntropyEstimator(Protocol):
     """The seam between measures and estimators."""

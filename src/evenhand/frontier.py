@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import indexable
 
+from ._clusters import check_cluster
 from ._path_checks import (
     check_criterion,
     check_options,
@@ -24,6 +25,7 @@ from ._path_measure import Gauge, PathPoint, Reading, correlations, critical
 from ._path_search import spread_weights
 from ._ridge_cv import FairRidgeCV
 from .criteria import CRITERIA, get_criterion
+from .effective import check_effective_size
 from .sensitive import check_weight, resolve_groups
 from .tables import to_frame
 from .validation import check_column
@@ -68,6 +70,8 @@ class FairnessPath:
         The estimator of information.
     n_rows, n_unknown, n_splits : int
         Rows, those of unknown group among them, and folds.
+    n_clusters : int or None
+        Clusters, where rows are not independent.
     sensitive_name, labels
     """
 
@@ -81,6 +85,7 @@ class FairnessPath:
     sensitive_name: str
     labels: tuple[str, ...]
     selected: PathPoint | None = None
+    n_clusters: int | None = None
     _correlation: dict[str, NDArray[np.float64]] = field(repr=False, default_factory=dict)
     _handle: Handle | None = field(repr=False, default=None)
     _data: Data | None = field(repr=False, default=None)
@@ -183,8 +188,9 @@ class FairnessPath:
             level = self.confidence_level
             u_error = np.array([m.stderr for m in measures])
             r2_error = np.array([p.r2_stderr for p in self.points])
-            u = u + critical(self._correlation[name], level) * u_error
-            r2 = r2 - critical(self._correlation["r2"], level) * r2_error
+            clusters = measures[0].n_clusters
+            u = u + critical(self._correlation[name], level, clusters) * u_error
+            r2 = r2 - critical(self._correlation["r2"], level, self.n_clusters) * r2_error
         return u, r2
 
     @staticmethod
@@ -282,10 +288,11 @@ class FairnessPath:
         return rows
 
     def _heading(self) -> str:
+        rows = "rows" if self.n_clusters is None else f"rows in {self.n_clusters} clusters"
         unknown = f", {self.n_unknown} of unknown group" if self.n_unknown else ""
         return (
             f"Frontier of R² and {self.criterion} ({self.sensitive_name}: "
-            f"{', '.join(self.labels)}), {len(self)} points, {self.n_rows} rows{unknown}, "
+            f"{', '.join(self.labels)}), {len(self)} points, {self.n_rows} {rows}{unknown}, "
             f"held out in {self.n_splits} folds"
         )
 
@@ -319,6 +326,7 @@ def fairness_path(
     fairness_weights: Any = "auto",
     cv: Any = 5,
     sample_weight: Any = None,
+    cluster: Any = None,
     n_points: int = 20,
     criterion: str | None = None,
     measure_with: Any = "auto",
@@ -349,6 +357,9 @@ def fairness_path(
         Folds, each row tested once. A number means folds stratified by group.
     sample_weight : (n,) array, optional
         For fitting and for all measures.
+    cluster : (n,) array, optional
+        Label of the person, place or school that each row belongs to, where rows of one are not
+        independent. Whole clusters go to one fold, and errors are summed over them.
     n_points : int
         Points of the path when `fairness_weights` is "auto".
     criterion : {"independence", "separation", "sufficiency"}, optional
@@ -387,13 +398,17 @@ def fairness_path(
     y = check_column(y, "y")
     check_rows(X, len(y))
     weight = check_weight(sample_weight, len(y))
-    groups = resolve_groups(sensitive_features, n_rows=len(y), sample_weight=weight)
+    clusters = check_cluster(cluster, len(y))
+    groups = resolve_groups(
+        sensitive_features, n_rows=len(y), sample_weight=weight, cluster=clusters
+    )
     check_varies(y)
     (X,) = indexable(X)  # folds are rows, which not every sparse format can give
-    data = Data(X, y, sensitive_features, weight)
-    folds = make_folds(cv, X, y, groups, random_state)
+    data = Data(X, y, sensitive_features, weight, clusters)
+    gauge = Gauge(y, weight, groups, measure_with, random_state, confidence_level, clusters)
+    check_effective_size(gauge.groups)
+    folds = make_folds(cv, X, y, groups, random_state, clusters)
     held_out = HeldOut(handle, data, folds, n_jobs)
-    gauge = Gauge(y, weight, groups, measure_with, random_state, confidence_level)
     found: dict[float, Reading] = {}
     if isinstance(fairness_weights, str):
         if fairness_weights != "auto":
@@ -423,5 +438,6 @@ def fairness_path(
     return FairnessPath(
         tuple(r.point for r in readings), name, confidence_level, gauge.name, len(y),
         groups.n_unknown, len(folds), groups.name, groups.label_names,
+        n_clusters=None if clusters is None else int(clusters.max()) + 1,
         _correlation=correlations(readings), _handle=handle, _data=data,
     )  # fmt: skip

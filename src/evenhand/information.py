@@ -9,18 +9,23 @@ other entropy is a weighted mean of per-row terms from an estimator (`estimation
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ._design_effect import independent_rows
 from .criteria import INDEPENDENCE, NOTHING, SEPARATION, SUFFICIENCY, Condition, Criterion
+from .effective import check_effective_size
 from .estimation import EntropyEstimator, RowLosses
 from .sensitive import Groups, check_weight, resolve_groups, weighted_rows
 from .validation import check_column
 
 ESTIMATORS = ("auto", "lspc", "logistic", "fourier", "knn")
+# Smallest normalized value. Chance takes an estimate slightly below zero; what is further below is
+# a misfit, beside which a guess that does not look at the variable is the better classifier.
+SMALLEST = -0.1
 
 
 def get_estimator(
@@ -76,15 +81,20 @@ class Entropies:
     rows : dict
         Per-row terms of each, for standard errors.
     groups : Groups
+    independent : dict
+        By name of the criterion, the independent rows that its parameters' noise is that of;
+        empty where that is the effective number of rows.
     """
 
     mean: dict[Condition, float]
     rows: dict[Condition, RowLosses]
     groups: Groups
+    independent: dict[str, float] = field(default_factory=dict)
 
     def nats(self, criterion: Criterion) -> float:
-        """H(A | given) − H(A | joint)."""
-        return self.mean[criterion.given] - self.mean[criterion.joint]
+        """H(A | given) − H(A | joint), no less than a tenth of −H(A | given)."""
+        given = self.mean[criterion.given]
+        return max(given - self.mean[criterion.joint], SMALLEST * given)
 
     def normalized(self, criterion: Criterion) -> float:
         """1 − H(A | joint) / H(A | given); 0 where nothing is left to tell about the group."""
@@ -127,6 +137,7 @@ def estimate_entropies(
 
     `y` and `s` are validated columns over all n rows.
     """
+    criteria = list(criteria)
     needed: list[Condition] = []
     for criterion in criteria:
         for condition in (criterion.given, criterion.joint):
@@ -148,7 +159,11 @@ def estimate_entropies(
         # Neighbor estimates of an entropy near zero can fall below it.
         average = float(np.average(rows[condition].value, weights=groups.weight))
         mean[condition] = max(average, 0.0) if reduced[condition] else groups.entropy
-    return Entropies(mean, rows, groups)
+    independent = {}
+    if groups.cluster is not None:
+        columns = {name: variables[name] for name in varying}
+        independent = {c.name: independent_rows(c, columns, groups) for c in criteria}
+    return Entropies(mean, rows, groups, independent)
 
 
 def share_terms(groups: Groups) -> NDArray[np.float64]:
@@ -166,6 +181,7 @@ def _measure(
     y_pred: Any,
     sensitive_features: Any,
     sample_weight: Any,
+    cluster: Any,
     estimator: Any,
     normalize: bool,
 ) -> float:
@@ -174,10 +190,13 @@ def _measure(
     if criterion.needs_target:
         y = check_column(y_true, "y_true", len(s))
     weight = check_weight(sample_weight, len(s))
-    groups = resolve_groups(sensitive_features, n_rows=len(s), sample_weight=weight)
+    groups = resolve_groups(
+        sensitive_features, n_rows=len(s), sample_weight=weight, cluster=cluster
+    )
     rows = weighted_rows(weight)
     if rows is not None:
         groups, s, y = groups.take(rows), s[rows], None if y is None else y[rows]
+    check_effective_size(groups, stacklevel=4)
     found = estimate_entropies([criterion], y, s, groups, get_estimator(estimator))
     return found.normalized(criterion) if normalize else found.nats(criterion)
 
@@ -188,6 +207,7 @@ def independence(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    cluster: Any = None,
     estimator: Any = "auto",
     normalize: bool = True,
 ) -> float:
@@ -202,6 +222,11 @@ def independence(
     sensitive_features : array, series, frame or Proxy
         Group of each row; a frame of several columns is crossed.
     sample_weight : (n,) array, optional
+        Weights that leave fewer than 5 effective rows, (Σw)²/Σw², are refused, and fewer than 100
+        are warned of.
+    cluster : (n,) array, optional
+        Label of the person, place or school that each row belongs to, where rows of one are not
+        independent. Estimators then leave whole clusters out; fewer than 5 are refused.
     estimator : str or instance
         "auto", "lspc", "logistic", "fourier", "knn", or an instance such as ``LSPC("linear")``.
     normalize : bool
@@ -214,7 +239,14 @@ def independence(
         zero can come out slightly negative: that is sampling error and means "none was found".
     """
     return _measure(
-        INDEPENDENCE, y_true, y_pred, sensitive_features, sample_weight, estimator, normalize
+        INDEPENDENCE,
+        y_true,
+        y_pred,
+        sensitive_features,
+        sample_weight,
+        cluster,
+        estimator,
+        normalize,
     )
 
 
@@ -224,6 +256,7 @@ def separation(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    cluster: Any = None,
     estimator: Any = "auto",
     normalize: bool = True,
 ) -> float:
@@ -235,7 +268,7 @@ def separation(
         Targets.
     y_pred : (n,) array
         Scores.
-    sensitive_features, sample_weight, estimator, normalize
+    sensitive_features, sample_weight, cluster, estimator, normalize
         As for :func:`independence`.
 
     Returns
@@ -243,7 +276,7 @@ def separation(
     float
     """
     return _measure(
-        SEPARATION, y_true, y_pred, sensitive_features, sample_weight, estimator, normalize
+        SEPARATION, y_true, y_pred, sensitive_features, sample_weight, cluster, estimator, normalize
     )
 
 
@@ -253,6 +286,7 @@ def sufficiency(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    cluster: Any = None,
     estimator: Any = "auto",
     normalize: bool = True,
 ) -> float:
@@ -264,7 +298,7 @@ def sufficiency(
         Targets.
     y_pred : (n,) array
         Scores.
-    sensitive_features, sample_weight, estimator, normalize
+    sensitive_features, sample_weight, cluster, estimator, normalize
         As for :func:`independence`.
 
     Returns
@@ -272,5 +306,12 @@ def sufficiency(
     float
     """
     return _measure(
-        SUFFICIENCY, y_true, y_pred, sensitive_features, sample_weight, estimator, normalize
+        SUFFICIENCY,
+        y_true,
+        y_pred,
+        sensitive_features,
+        sample_weight,
+        cluster,
+        estimator,
+        normalize,
     )

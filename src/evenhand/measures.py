@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
+from ._clusters import cluster_groups, cluster_sums, degrees_of_freedom
 from .criteria import CRITERIA, Criterion
+from .effective import unit_masses
 from .information import Entropies
 from .sensitive import Groups
 
 Vector = NDArray[np.float64]
+# A test is sure below this p-value, and an estimate beyond as many standard errors from zero.
+SURE_P, SURE_ERRORS = 0.001, 3.29
+SIGNIFICANT_P = 0.05
+UNSIZED = (
+    "The test sees a difference that this estimate is too coarse to size: believe the test that "
+    "there is one, and treat its size as unknown"
+)
+UNTESTED = (
+    "The estimate sees a pattern that the test does not look for: believe the interval, not the p"
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,11 @@ class Measure:
     estimator, chosen : str
         The estimator, and what it used.
     n : int
-        Rows with a known group. `n_effective` allows for unequal weights.
+        Rows with a known group.
+    n_effective : float
+        Equally weighted rows, or clusters of equal size, that are worth as much.
+    n_clusters : int or None
+        Clusters, where rows are not independent.
     """
 
     criterion: str
@@ -50,6 +67,7 @@ class Measure:
     chosen: str
     n: int
     n_effective: float
+    n_clusters: int | None = None
 
     def __float__(self) -> float:
         return self.value
@@ -60,6 +78,51 @@ class Measure:
         percent = f"{100 * max(self.value, 0.0):.{1 if self.value < 0.1 else 0}f}%"
         return CRITERIA[self.criterion].meaning.format(percent=percent)
 
+    @property
+    def found(self) -> bool:
+        """Whether the criterion is violated, as far as chance can be ruled out.
+
+        That is p < 0.05, or a value so many standard errors above zero that a test which sees
+        nothing must be blind to it; without a test, an interval above zero.
+        """
+        if math.isnan(self.p_value):
+            return self.interval[0] > 0
+        return self.p_value < SIGNIFICANT_P or self._sure
+
+    @property
+    def unsized(self) -> bool:
+        """Whether a test is sure of a difference where the interval still holds zero."""
+        return self.p_value < SURE_P and self.interval[0] <= 0.0 < self.interval[1]
+
+    @property
+    def conflict(self) -> str:
+        """Which of test and estimate to believe where they contradict one another, else ""."""
+        if self.unsized:
+            return UNSIZED
+        return UNTESTED if self.p_value >= SIGNIFICANT_P and self._sure else ""
+
+    @property
+    def _sure(self) -> bool:
+        return self.interval[0] > 0 and self.value > SURE_ERRORS * self.stderr
+
+
+def measure_columns(measures: tuple[Measure, ...]) -> dict[str, list[Any]]:
+    """The measures as columns of a table, one row each."""
+    return {
+        "criterion": [m.criterion for m in measures],
+        "value": [m.value for m in measures],
+        "low": [m.interval[0] for m in measures],
+        "high": [m.interval[1] for m in measures],
+        "stderr": [m.stderr for m in measures],
+        "p_value": [m.p_value for m in measures],
+        "nats": [m.nats for m in measures],
+        "normalizer": [m.normalizer for m in measures],
+        "n": [m.n for m in measures],
+        "n_clusters": [m.n_clusters for m in measures],
+        "estimator": [m.estimator for m in measures],
+        "chosen": [m.chosen for m in measures],
+    }
+
 
 def measure(
     criterion: Criterion, entropies: Entropies, confidence_level: float, p_value: float,
@@ -67,14 +130,16 @@ def measure(
 ) -> Measure:  # fmt: skip
     """A :class:`Measure` from entropies: v = 1 − H_joint/H_given and its error.
 
-    With ψ the influence of each row on v, the variance is Σω²ψ²/(Σω)². Where the criterion nearly
-    holds, ψ vanishes and what is left is the noise of the p parameters that the joint classifier
-    fits beyond the other, with variance p/(2n²) in nats and more for small groups. Where an
-    estimator averages several bases, the variance between what they say is added.
+    With ψ the influence of each row on v, the variance is Σω²ψ²/(Σω)², or with clusters
+    Σ_c(Σωψ)²/(Σω)². Where the criterion nearly holds, ψ vanishes and what is left is the noise of
+    the p parameters that the joint classifier fits beyond the other, with variance p/(2n²) in nats
+    and more for small groups; of clustered rows n counts those that are worth independent ones.
+    Where an estimator averages several bases, the variance between what they say is added.
     """
     groups = entropies.groups
     value, nats = entropies.normalized(criterion), entropies.nats(criterion)
     given = entropies.mean[criterion.given]
+    quantile = float(ndtri(0.5 + confidence_level / 2))
     if entropies.exhausted(criterion):
         stderr = 0.0
     else:
@@ -82,28 +147,43 @@ def measure(
         added = abs(entropies.rows[criterion.joint].terms - entropies.rows[criterion.given].terms)
         # An estimator that found nothing to add has still looked: a line, a curve, an interaction.
         added = max(added, 3.0 * (groups.n_groups - 1))
-        noise = _fitting_noise(added / (groups.n_groups - 1), groups) / given
+        n = entropies.independent.get(criterion.name, groups.n_effective)
+        noise = _fitting_noise(added / (groups.n_groups - 1), groups, n) / given
         if n_boot:
-            spread = _bootstrap_error(psi, groups.weight, n_boot, seed)
+            spread = _bootstrap_error(psi, groups.weight, groups.cluster, n_boot, seed)
         else:
-            spread = standard_error(psi, groups.weight)
+            spread = standard_error(psi, groups.weight, groups.cluster)
         between = math.sqrt(entropies.rows[criterion.joint].between) / given
         stderr = math.hypot(spread, noise, between)
-    interval = _interval(value, stderr, float(ndtri(0.5 + confidence_level / 2)))
+        quantile = critical_value(confidence_level, psi, groups)
+    interval = _interval(value, stderr, quantile)
     chosen = entropies.rows[criterion.joint].chosen
     return Measure(
         criterion.name, value, nats, given, stderr, interval, p_value, estimator, chosen,
-        groups.n_known, groups.n_effective,
+        groups.n_known, groups.n_effective, None if groups.cluster is None else groups.n_units,
     )  # fmt: skip
 
 
-def _fitting_noise(terms: float, groups: Groups) -> float:
+def critical_value(confidence_level: float, psi: Vector, groups: Groups) -> float:
+    """Standard errors to either side: normal for rows, Student's t for clusters.
+
+    Clusters are few more often than rows are, and unequal, so that their sum of squares is itself
+    uncertain; with hundreds of them the two agree.
+    """
+    tail = 0.5 + confidence_level / 2
+    if groups.cluster is None:
+        return float(ndtri(tail))
+    sums = cluster_sums(groups.cluster, _centered(psi, groups.weight))
+    freedom = degrees_of_freedom(np.square(sums), unit_masses(groups))
+    return float(stdtrit(freedom, tail))
+
+
+def _fitting_noise(terms: float, groups: Groups, n: float) -> float:
     """Standard error in nats of an entropy by `terms` parameters for each group but the largest.
 
     Half a χ² over n, of variance p/(2n²), where a group has many more rows than the p parameters.
     With m rows no more than p they fit every one of them by chance, which is worth m log(n/m)/n.
     """
-    n = groups.n_effective
     rows = np.sort(n * groups.shares)[:-1]
     chance = 1.0 + terms / np.maximum(rows, 1.0) * np.log(n / np.maximum(rows, 1.0))
     return math.sqrt(0.5 * terms * float(np.square(chance).sum())) / n
@@ -124,24 +204,38 @@ def _interval(value: float, stderr: float, z: float) -> tuple[float, float]:
     return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
 
 
-def standard_error(psi: Vector, weight: Vector | None) -> float:
-    """√(Σω²(ψ − mean ψ)²)/Σω, with n/(n − 1) for the mean: the error of a weighted mean of ψ."""
-    n = len(psi)
+def _centered(psi: Vector, weight: Vector | None) -> Vector:
+    """ω(ψ − mean ψ)."""
+    return psi - psi.mean() if weight is None else (psi - np.average(psi, weights=weight)) * weight
+
+
+def standard_error(
+    psi: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None = None
+) -> float:
+    """√(Σω²(ψ − mean ψ)²)/Σω, with n/(n − 1) for the mean: the error of a weighted mean of ψ.
+
+    With clusters the sum is of squares of sums over each of the G clusters, with G/(G − 1).
+    """
+    centered = _centered(psi, weight)
+    if cluster is not None:
+        centered = cluster_sums(cluster, centered)
+    n = len(centered)
     if n < 2:
         return float("nan")
-    if weight is None:
-        centered = psi - psi.mean()
-        return math.sqrt(float(centered @ centered) / (n - 1) / n)
-    centered = (psi - np.average(psi, weights=weight)) * weight
-    return float(math.sqrt((centered @ centered) * n / (n - 1)) / weight.sum())
+    total = float(len(psi)) if weight is None else float(weight.sum())
+    return math.sqrt(float(centered @ centered) * n / (n - 1)) / total
 
 
-def _bootstrap_error(psi: Vector, weight: Vector | None, n_boot: int, seed: int) -> float:
-    """Spread of the mean of psi over draws of rows; a row keeps its weight."""
+def _bootstrap_error(
+    psi: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None, n_boot: int, seed: int
+) -> float:
+    """Spread of the mean of psi over draws of rows, or of clusters; each keeps its weight."""
     rng = np.random.default_rng(seed)
-    n = len(psi)
-    weight = np.ones(n) if weight is None else weight
+    weight = np.ones(len(psi)) if weight is None else weight
     terms = np.column_stack([weight * psi, weight])
+    if cluster is not None:
+        terms = cluster_groups(cluster, terms)
+    n = len(terms)
     uniform = np.full(n, 1.0 / n)
     # A batch of draws is a table of counts, and its means one product with it.
     means: list[float] = []

@@ -15,13 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, polygamma
 
+from ._clusters import cluster_sums, renumber
 from ._ranks import typical_spread
 from .criteria import Condition
-from .estimation import RowLosses
+from .estimation import RowLosses, largest_loss
 from .sensitive import Groups
 
 # Rows a thread takes at a time; results do not depend on it.
 _CHUNK = 16_384
+# Largest factor by which unequal weights raise the number of neighbors; each costs time.
+_MOST_RATIO = 20.0
+# Samples of one row a cluster that are averaged.
+_MOST_DRAWS = 10
 
 
 @dataclass(frozen=True)
@@ -81,9 +86,18 @@ class KNN:
 
     *Weights.* Balls are found by counting rows. Inside one, the mean weight of the group relative
     to that of all rows corrects the ratio :math:`\tilde k_i / m_i`, with most of the bias that
-    the logarithm of a mean of few weights has taken off. Rows of zero weight are left out.
+    the logarithm of a mean of few weights has taken off. Neighbors are counted in effective rows:
+    k is multiplied by n/n_eff, at most by 20. Rows of zero weight are left out.
 
-    Near zero the estimate can fall slightly below zero; it is not clipped.
+    *Clusters.* Rows of one cluster must not count as neighbors of each other, nor as several
+    independent neighbors of a third. So one row is drawn from each cluster, with probability in
+    proportion to its weight; the rows drawn are independent, and count with the weight of their
+    clusters. This is done as often as the largest cluster has rows, at most ten times, and each
+    row gets the mean term of its cluster (within-cluster resampling; Hoffman, Sen and Weinberg,
+    Biometrika 2001).
+
+    Near zero the estimate can fall slightly below zero; it is not clipped. Terms of rows are kept
+    within ± the loss of the rarest group by the shares at odds of 1 : n, n counting effective rows.
     """
 
     n_neighbors: int = 5
@@ -116,19 +130,60 @@ class KNN:
         losses = {}
         # A row without weight, or alone in its group, tells no more than the share of the group.
         prior = -np.log(groups.shares)[groups.codes]
+        cluster = None if groups.cluster is None else renumber(groups.cluster[used])
+        samples = None if cluster is None else _one_of_each(cluster, weight)
+        most = largest_loss(groups)
         for condition in conditions:
-            counts = neighbor_counts(
-                [scaled[name] for name in condition],
-                codes,
-                self.n_neighbors,
-                weight=weight,
-            )
+            columns = [scaled[name] for name in condition]
             value = prior.copy()
-            value[used] = _losses(counts, codes, weight, self.n_neighbors, prior[used])
+            if samples is None or cluster is None:
+                terms = self._terms(columns, codes, weight, prior[used])
+            else:
+                drawn = [
+                    self._terms([c[r] for c in columns], codes[r], samples[1], prior[used][r])
+                    for r in samples[0]
+                ]
+                terms = np.mean(drawn, axis=0)[cluster]
+            value[used] = np.clip(terms, -most, most)
             losses[condition] = RowLosses(
                 value, value, f"{self.n_neighbors} nearest neighbors (Gao et al. 2017)"
             )
         return losses
+
+    def _terms(
+        self, columns: Sequence[NDArray[np.float64]], codes: NDArray[np.intp],
+        weight: NDArray[np.float64] | None, prior: NDArray[np.float64],
+    ) -> NDArray[np.float64]:  # fmt: skip
+        k = self.n_neighbors
+        if weight is not None:
+            ratio = len(weight) * float(weight @ weight) / float(weight.sum()) ** 2
+            k = round(k * min(ratio, _MOST_RATIO))
+        counts = neighbor_counts(columns, codes, k, weight=weight)
+        return _losses(counts, codes, weight, k, prior)
+
+
+def _one_of_each(
+    cluster: NDArray[np.intp], weight: NDArray[np.float64] | None
+) -> tuple[NDArray[np.intp], NDArray[np.float64] | None]:
+    """(R, G) rows, one of each cluster in each of R draws, and weights of clusters if they differ.
+
+    Draws are systematic: along the running weight of a cluster's rows in random order, at R places
+    equally far apart.
+    """
+    count = int(cluster.max()) + 1
+    weight = np.ones(len(cluster)) if weight is None else weight
+    # By row, so that names of clusters do not matter.
+    order = np.lexsort((np.random.default_rng(0).random(len(cluster)), cluster))
+    sizes, mass = np.bincount(cluster), cluster_sums(cluster, weight)
+    ends = np.cumsum(sizes)
+    draws = min(int(sizes.max()), _MOST_DRAWS)
+    reached = np.cumsum(weight[order])
+    before = np.append(0.0, reached[ends[:-1] - 1])
+    places = before + mass * (np.arange(draws)[:, None] + 0.5) / draws
+    found = np.searchsorted(reached, places.ravel()).reshape(draws, count)
+    # Rounding of long sums must not lead into the next cluster.
+    rows = order[np.clip(found, ends - sizes, ends - 1)]
+    return rows, None if (mass == mass[0]).all() else mass
 
 
 def neighbor_counts(

@@ -24,6 +24,7 @@ from sklearn.utils.validation import (
     has_fit_parameter,
 )
 
+from ._clusters import check_cluster
 from ._group_classifier import classifier_input, fit_group_classifier
 from ._path_fit import make_folds
 from ._score_maps import KINDS, ScoreMaps
@@ -182,8 +183,9 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         return tags
 
     def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
-    ) -> FairPostprocessor:
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
+        cluster: Any = None,
+    ) -> FairPostprocessor:  # fmt: skip
         """Fit the base where needed, then the maps.
 
         Parameters
@@ -197,24 +199,29 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
             count for accuracy and not for fairness.
         sample_weight : (n,) array, optional
             For the base, which must support it, and for the maps.
+        cluster : (n,) array, optional
+            Label of the person, place or school that each row belongs to: rows of one are scored
+            out of fold together.
 
         Returns
         -------
         self
         """
-        Z, y = self._start(X, y, sensitive_features, sample_weight)
+        Z, y = self._start(X, y, sensitive_features, sample_weight, cluster)
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
         model, columns = self._ridge(self._felt(self.fairness_weight)), self._maps.simple_columns()
         simple = None if columns is None else clone(model).fit(Z[:, columns], y, **extra)
         return self._finish(model.fit(Z, y, **extra), simple)
 
     def _path_fitter(
-        self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None
-    ) -> Callable[[float], FairPostprocessor]:
+        self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None,
+        cluster: Any = None,
+    ) -> Callable[[float], FairPostprocessor]:  # fmt: skip
         """fairness_weight → fitted model, sharing the base and its scores."""
         model = clone(self)
         # Checks that depend on the weight belong to the points, not to the set-up they share.
-        Z, y = model.set_params(fairness_weight=0.0)._start(X, y, sensitive_features, sample_weight)
+        model.set_params(fairness_weight=0.0)
+        Z, y = model._start(X, y, sensitive_features, sample_weight, cluster)
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
         ridge, columns = model._ridge(0.0), model._maps.simple_columns()
         fitter, simple = ridge._path_fitter(Z, y, **extra), None
@@ -239,7 +246,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         )  # fmt: skip
 
     def _start(
-        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
+        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, cluster: Any
     ) -> tuple[Vector, Vector]:
         """Base scores and group probabilities; the features of the maps, and the target."""
         self._check_parameters()
@@ -269,7 +276,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
             # Without groups any folds will do; they are made as if all rows were of one.
             codes = np.zeros(len(y), dtype=np.intp)
             one = Groups(("all",), codes, None, None, None, len(y))
-            folds = make_folds(self.cv, X, y, groups or one, self.random_state)
+            clusters = check_cluster(cluster, len(y))
+            folds = make_folds(self.cv, X, y, groups or one, self.random_state, clusters)
         score = self._base_scores(X, y, weight, folds)
         self.center_ = float(np.average(score, weights=weight))
         spread = float(np.sqrt(np.average((score - self.center_) ** 2, weights=weight)))

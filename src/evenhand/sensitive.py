@@ -83,7 +83,7 @@ class Groups:
     def n_effective(self) -> float:
         """(ΣW)² / ΣW² over the weights W of units: equally weighted units that carry as much."""
         if self.cluster is not None:
-            weight = np.bincount(self.cluster, self.weight)
+            weight = np.bincount(self.cluster, self.weight).astype(np.float64, copy=False)
         elif self.weight is not None:
             weight = self.weight
         else:

@@ -76,8 +76,9 @@ def run_audit(
 
     return audit(
         rows.y, rows.scores[prediction], sensitive_features=rows.groups,
-        sample_weight=rows.weight, estimator=estimator, confidence_level=confidence,
-        random_state=seed, per_attribute=each and len(rows.sensitive) > 1,
+        sample_weight=rows.weight, cluster=rows.cluster, estimator=estimator,
+        confidence_level=confidence, random_state=seed,
+        per_attribute=each and len(rows.sensitive) > 1,
     )  # fmt: skip
 
 
@@ -117,7 +118,7 @@ def run_compare(
 
     return audit(
         rows.y, dict(scores), sensitive_features=rows.groups, sample_weight=rows.weight,
-        estimator=estimator, confidence_level=confidence, random_state=seed,
+        cluster=rows.cluster, estimator=estimator, confidence_level=confidence, random_state=seed,
     )  # fmt: skip
 
 

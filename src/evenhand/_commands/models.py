@@ -62,7 +62,8 @@ def run_path(
     model = FairRidge(criterion, alpha=alpha, group_features=group_features)
     return fairness_path(
         model, rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weight,
-        n_points=points, cv=folds, confidence_level=confidence, random_state=seed,
+        cluster=rows.cluster, n_points=points, cv=folds, confidence_level=confidence,
+        random_state=seed,
     )  # fmt: skip
 
 
@@ -204,7 +205,7 @@ def run_demo(out: Path, force: bool) -> None:
     _files.write_file(out / "students.csv", lambda p: write_table(students, p), force)
     say("1. The data: grades of 4,137 college students, to be predicted from what was known when")
     say("   they entered. Are the predictions fair to students of every race?\n")
-    rows = load_training(out / "students.csv", "colgpa", ["race"], None, [], None, False)
+    rows = load_training(out / "students.csv", "colgpa", ["race"], None, None, [], None, False)
     path = run_path(rows, "independence", 1e-3, None, 20, 5, 0.95, 0)
     first = path.points[0].scores
     say("2. Audit of an ordinary linear model, on students it has not seen:\n")

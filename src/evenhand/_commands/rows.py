@@ -34,6 +34,7 @@ class Rows:
         The sensitive columns.
     scores : dict of name → (n,) array
     target, sensitive : names
+    cluster : (n,) array of labels or None
     dropped : int
         Rows left out because a number was missing.
     table : pyarrow Table or None
@@ -51,6 +52,7 @@ class Rows:
     table: pa.Table | None = None
     columns: list[Column] = field(default_factory=list)
     X: Vector | None = None
+    cluster: NDArray[np.object_] | None = None
 
     def source_facts(self) -> dict[str, Any]:
         """For the report."""
@@ -63,37 +65,45 @@ class Rows:
         if self.weight is not None:
             facts["Weights"] = "given"
         if self.dropped:
-            facts["Rows left out"] = f"{self.dropped:,} for lack of a target, score or weight"
+            missing = "target, score, weight or cluster"
+            facts["Rows left out"] = f"{self.dropped:,} for lack of a {missing}"
         return facts
 
 
 def load_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
-    weight: str | None, separator: str | None, drop_missing: bool,
+    weight: str | None, cluster: str | None, separator: str | None, drop_missing: bool,
 ) -> Rows:  # fmt: skip
     """The columns an audit needs, and nothing else."""
-    arguments = (predictions, target, sensitive, weight, separator, drop_missing, None)
+    arguments = (predictions, target, sensitive, weight, cluster, separator, drop_missing, None)
     return _without_gaps(_all_scores(file, *arguments))
 
 
 def _all_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
-    weight: str | None, separator: str | None, drop_missing: bool, key: str | None,
+    weight: str | None, cluster: str | None, separator: str | None, drop_missing: bool,
+    key: str | None,
 ) -> Rows:  # fmt: skip
     source = open_table(file, separator)
     roles = {"--target": target, "--weight": weight, "--id": key}
     wanted = [source.resolve(name, option) for option, name in roles.items() if name is not None]
     wanted += [source.resolve(name, "--prediction") for name in predictions]
     sensitive = list(dict.fromkeys(source.resolve(name, "--sensitive") for name in sensitive))
+    labels = [*sensitive, *_cluster_column(source, cluster)]
     # Groups named 1 and 01 are two, unless the column is also read for its numbers.
-    names = [name for name in sensitive if name not in wanted]
-    table = read_table(source, [*wanted, *sensitive], text=names)
-    return _rows(source, table, target, weight, predictions, sensitive, drop_missing)
+    names = [name for name in labels if name not in wanted]
+    table = read_table(source, list(dict.fromkeys([*wanted, *labels])), text=names)
+    return _rows(source, table, target, weight, predictions, sensitive, drop_missing, cluster)
+
+
+def _cluster_column(source: Source, cluster: str | None) -> list[str]:
+    return [] if cluster is None else [source.resolve(cluster, "--cluster")]
 
 
 def _rows(
     source: Source, table: pa.Table, target: str | None, weight: str | None,
     predictions: Sequence[str], sensitive: list[str], drop_missing: bool,
+    cluster: str | None = None,
 ) -> Rows:  # fmt: skip
     used = {}
     if target is not None:
@@ -102,8 +112,12 @@ def _rows(
         used["weight"] = (weight, numbers(table, weight, source.path, "weight"))
     for name in predictions:
         used[f"prediction {name}"] = (name, numbers(table, name, source.path, "prediction"))
-    for what, (name, values) in used.items():
-        gaps = np.isnan(values)
+    gaps_in = {what: (name, np.isnan(values)) for what, (name, values) in used.items()}
+    clusters = None
+    if cluster is not None:
+        clusters = np.array(table.column(cluster).to_pylist(), dtype=object)
+        gaps_in["cluster"] = (cluster, _blank(clusters))
+    for what, (name, gaps) in gaps_in.items():
         if gaps.any() and not drop_missing:
             raise TableError(
                 f"The {what.split()[0]}, column {clean(name)[:60]!r}, is missing in "
@@ -119,18 +133,26 @@ def _rows(
     return Rows(
         source, found.get("target"), found.get("weight"), plain_text(table.select(sensitive)),
         target, sensitive, {name: found[f"prediction {name}"] for name in predictions}, table=table,
+        cluster=clusters,
     )  # fmt: skip
+
+
+def _blank(labels: NDArray[np.object_]) -> NDArray[np.bool_]:
+    return np.array([label is None for label in labels], dtype=bool)
 
 
 def _without_gaps(rows: Rows) -> Rows:
     """Only the rows where no number is missing, with a note if that is not all of them."""
     used = [rows.y, rows.weight, *rows.scores.values()]
-    absent = np.any([np.isnan(values) for values in used if values is not None], axis=0)
+    missing = [np.isnan(values) for values in used if values is not None]
+    if rows.cluster is not None:
+        missing.append(_blank(rows.cluster))
+    absent = np.any(missing, axis=0)
     if not absent.any():
         return rows
     if absent.all():
         raise TableError("No row is left once those with missing numbers are left out.")
-    note(f"{int(absent.sum()):,} rows without a target, score or weight are left out.")
+    note(f"{int(absent.sum()):,} rows without a target, score, weight or cluster are left out.")
     keep = ~absent
     assert rows.table is not None
     return replace(
@@ -140,14 +162,15 @@ def _without_gaps(rows: Rows) -> Rows:
         groups=rows.groups.filter(keep),
         scores={name: values[keep] for name, values in rows.scores.items()},
         dropped=int(absent.sum()),
+        cluster=None if rows.cluster is None else rows.cluster[keep],
         table=rows.table.filter(keep),
     )
 
 
 def load_models(
     files: Sequence[Path], predictions: Sequence[str], target: str | None,
-    sensitive: Sequence[str], weight: str | None, key: str | None, separator: str | None,
-    drop_missing: bool,
+    sensitive: Sequence[str], weight: str | None, cluster: str | None, key: str | None,
+    separator: str | None, drop_missing: bool,
 ) -> tuple[Rows, dict[str, Vector]]:  # fmt: skip
     """Scores of each model on the rows of the first file."""
     if len(files) > 1 and len(predictions) > 1:
@@ -161,7 +184,7 @@ def load_models(
         )
     _check_distinct([str(path) for path in files], [str(path.resolve()) for path in files])
     _check_distinct([f"--prediction {clean(name)[:60]}" for name in predictions], predictions)
-    arguments = (target, sensitive, weight, separator, drop_missing, key)
+    arguments = (target, sensitive, weight, cluster, separator, drop_missing, key)
     first = _all_scores(files[0], predictions, *arguments)
     if len(files) > 1:
         name = predictions[0]
@@ -241,8 +264,8 @@ def _matched(
 
 
 def load_training(
-    file: Path, target: str, sensitive: Sequence[str], weight: str | None, drop: Sequence[str],
-    separator: str | None, drop_missing: bool,
+    file: Path, target: str, sensitive: Sequence[str], weight: str | None, cluster: str | None,
+    drop: Sequence[str], separator: str | None, drop_missing: bool,
 ) -> Rows:  # fmt: skip
     """Target, groups and every other column as a feature."""
     source = open_table(file, separator)
@@ -255,7 +278,8 @@ def load_training(
     for name in drop:
         if name not in source.names:
             source.resolve(name, "--drop")
-    features = [n for n in source.names if n not in {target, weight, *sensitive, *drop}]
+    labels = _cluster_column(source, cluster)
+    features = [n for n in source.names if n not in {target, weight, *sensitive, *labels, *drop}]
     for name in features:
         if features.count(name) > 1:
             raise TableError(
@@ -264,14 +288,21 @@ def load_training(
             )
     if not features:
         raise TableError(f"{str(file)!r} has no column left to use as a feature.")
-    table = read_table(source, [target, *sensitive, *([weight] if weight else []), *features])
-    rows = _without_gaps(_rows(source, table, target, weight, [], sensitive, drop_missing))
+    others = [*([weight] if weight else []), *labels]
+    wanted = list(dict.fromkeys([target, *sensitive, *others, *features]))
+    text = [name for name in labels if name not in (target, weight, *sensitive)]
+    table = read_table(source, wanted, text=text)
+    rows = _rows(source, table, target, weight, [], sensitive, drop_missing, cluster)
+    rows = _without_gaps(rows)
     assert rows.table is not None
     rows.columns = fit_columns(rows.table, features)
     rows.columns += [Column(n, "left out", reason="it is sensitive") for n in sensitive]
     rows.columns += [
+        Column(n, "left out", reason="--cluster names it") for n in labels if n not in sensitive
+    ]
+    rows.columns += [
         Column(n, "left out", reason="--drop says so") for n in dict.fromkeys(drop)
-        if n not in (target, weight, *sensitive)
+        if n not in (target, weight, *sensitive, *labels)
     ]  # fmt: skip
     rows.X, _ = encode(rows.table, rows.columns)
     if not rows.X.shape[1]:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..report.curves import clean, number, short_names, with_margin
-from ..report.text import accuracy, fixed, grade, p_text, verdict
+from ..report.text import accuracy, fixed, grade, p_text, row_count, verdict
 from ..tabular import TableError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _COLORS = {
     "holds": "green",
     "unclear": "yellow",
     "slight": "yellow",
+    "unsized": "red",
     "clear": "red",
     "strong": "red",
 }
@@ -108,6 +109,7 @@ _OPTIONS = {
     "`y_pred`": "The prediction",
     "`sensitive_features`": "--sensitive",
     "`sample_weight`": "--weight",
+    "`cluster`": "--cluster",
     "`confidence_level`": "--confidence",
     "`max_unfairness`": "--max-unfairness",
     "`min_r2`": "--min-r2",
@@ -144,7 +146,8 @@ def show_audit(audit: Audit, title: str) -> None:
     known = audit.n_rows - audit.n_unknown
     name = short_names([audit.sensitive_name], 60)[0]
     unknown = f" ({audit.n_unknown:,} more without a known group)" if audit.n_unknown else ""
-    say(f"{title}: {known:,} rows{unknown}, {len(audit.labels)} groups of {name}", "bold")
+    count = row_count(known, audit.n_clusters)
+    say(f"{title}: {count}{unknown}, {len(audit.labels)} groups of {name}", "bold")
     if audit.r2 == audit.r2:
         say(accuracy(audit.r2))
     say("")
@@ -166,7 +169,7 @@ def show_audit(audit: Audit, title: str) -> None:
 
 
 _GROUP_HEADS = {
-    "n": "rows", "mean_score": "mean score", "mean_target": "mean target",
+    "n": "rows", "n_clusters": "clusters", "mean_score": "mean score", "mean_target": "mean target",
     "mean_residual": "target − score", "rmse": "RMSE",
 }  # fmt: skip
 
@@ -181,7 +184,7 @@ def show_groups(audit: Audit) -> None:
         for n in names:
             value = columns[n][k]
             low = columns.get(f"{n}_low", [None] * (k + 1))[k]
-            if n == "n":
+            if n in ("n", "n_clusters"):
                 cells.append(f"{value:,.0f}")
             else:
                 cells.append(number(value) if low is None else with_margin(value, value - low))

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._kernels import Rows, make_rows, with_score
 from ..basis import Basis, get_basis
 from ..criteria import Condition
-from ..estimation import RowLosses
+from ..estimation import RowLosses, largest_loss
 from ..sensitive import Groups, check_weight
 
 LOSSES = ("in-sample", "leave-one-out", "balanced")
@@ -24,8 +24,9 @@ LOSSES = ("in-sample", "leave-one-out", "balanced")
 class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A classifier of the group that is linear in the basis φ of the standardized inputs.
 
-    A subclass gives `_fit_rows` (weights from rows), `_probabilities` (scores to probabilities)
-    and `_row_losses` (in-sample and leave-one-out losses).
+    A subclass gives `_fit_rows` (weights from rows), `_probabilities` (scores to probabilities),
+    `_row_losses` (in-sample and leave-one-out losses) and `_cluster_losses` (the same with whole
+    clusters left out).
     """
 
     basis: str
@@ -40,6 +41,11 @@ class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
     @abstractmethod
     def _row_losses(
         self, rows: Rows, basis: Basis
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
+    @abstractmethod
+    def _cluster_losses(
+        self, rows: Rows, basis: Basis, cluster: NDArray[np.intp]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None):
@@ -106,11 +112,16 @@ class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
         if self.losses not in LOSSES:
             raise ValueError(f"`losses` must be one of {', '.join(LOSSES)}, got {self.losses!r}.")
         out = {}
+        most = largest_loss(groups)
         for condition in conditions:
             second = variables[condition[1]] if len(condition) == 2 else None
             rows = with_score(make_rows(groups, second), variables[condition[0]])
             basis = get_basis(self.basis, len(condition))
-            inside, outside = self._row_losses(rows, basis)
+            if groups.cluster is None:
+                inside, outside = self._row_losses(rows, basis)
+            else:
+                inside, outside = self._cluster_losses(rows, basis, groups.cluster)
+            outside = np.minimum(outside, most)
             if self.losses == "in-sample":
                 value = inside
             elif self.losses == "leave-one-out":
@@ -120,5 +131,8 @@ class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
                 value = 0.5 * (inside + outside)
             name = f"{self.basis} {type(self).__name__}, {basis.n_terms} terms"
             terms = float((groups.n_groups - 1) * basis.n_terms)
-            out[condition] = RowLosses(value, value, name, terms)
+            # A few clusters draw the fit to themselves, so that losses in sample spread too little.
+            few = groups.cluster is not None and self.losses == "balanced"
+            influence = outside if few else value
+            out[condition] = RowLosses(value, influence, name, terms)
         return out

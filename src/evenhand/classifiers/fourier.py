@@ -23,6 +23,7 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
+from .._clusters import cluster_folds
 from .._ranks import typical_spread
 from ..criteria import Condition
 from ..estimation import RowLosses
@@ -49,7 +50,8 @@ class Fourier:
     n_components : int
         D, the number of random features.
     n_folds : int
-        Folds of the cross-fitting, stratified by group. Lowered to the number of rows.
+        Folds of the cross-fitting, stratified by group; whole clusters where rows are clustered.
+        Lowered to the number of rows or clusters.
     C : float, optional
         Inverse penalty of scikit-learn's LogisticRegression. By default the one of
         `PENALTIES` with the least cross-fitted loss on at most 5,000 rows.
@@ -62,7 +64,8 @@ class Fourier:
     -----
     Every loss comes from a fit that did not see its row, so an entropy is high, and information
     low, by about (number of effective weights) / 2n. Probabilities are mixed with the shares of
-    the groups at the rate 1/n, so a group that a fold's fit has not seen costs a finite loss.
+    the groups at the rate 1/n, so a group that a fold's fit has not seen costs a finite loss; n is
+    the effective number of rows or clusters.
 
     Weights enter the fits as they are. With membership probabilities each row is entered
     once per group with its probability as weight, and its loss is −Σ_k p_ik log ρ_k(zᵢ).
@@ -109,7 +112,12 @@ class Fourier:
         if len(some) > CHOICE_ROWS:
             chosen_rows = random.choice(some, CHOICE_ROWS, replace=False)
         seed = random.randint(np.iinfo(np.int32).max)
-        folds = _stratified_folds(strata, self.n_folds, random)
+        if groups.cluster is None:
+            folds = _stratified_folds(strata, self.n_folds, random)
+        else:
+            n_folds = min(self.n_folds, groups.n_units)
+            folds = cluster_folds(groups.cluster, strata, n_folds, random)
+        guess = groups.shares / max(groups.n_effective, 2.0)
         out = {}
         for condition in conditions:
             z = _standardize(np.column_stack([variables[name] for name in condition]), weight)
@@ -123,13 +131,13 @@ class Fourier:
                 at = (z[chosen_rows], membership[chosen_rows], weight[chosen_rows])
                 found = {
                     C: np.average(
-                        _cross_fit(sampler, C, *at, folds[chosen_rows], groups.shares),
+                        _cross_fit(sampler, C, *at, folds[chosen_rows], guess),
                         weights=weight[chosen_rows],
                     )
                     for C in PENALTIES
                 }
                 best = min(found, key=found.__getitem__)
-            value = _cross_fit(sampler, best, z, membership, weight, folds, groups.shares)
+            value = _cross_fit(sampler, best, z, membership, weight, folds, guess)
             words = f"logistic on {self.n_components} Fourier features, C = {best:g}"
             out[condition] = RowLosses(value, value, words)
         return out
@@ -170,9 +178,12 @@ def _cross_fit(
     membership: NDArray[np.float64],
     weight: NDArray[np.float64],
     folds: NDArray[np.intp],
-    shares: NDArray[np.float64],
+    guess: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """−Σ_k p_ik log ρ_k(zᵢ) per row, ρ fitted without the row's fold."""
+    """−Σ_k p_ik log ρ_k(zᵢ) per row, ρ fitted without the row's fold and mixed with a guess.
+
+    `guess` (K,) adds up to its share of the mixture.
+    """
     features = sampler.transform(z)
     losses = np.empty(len(z))
     for fold in np.unique(folds):
@@ -181,8 +192,7 @@ def _cross_fit(
         outside = np.flatnonzero(~inside)
         for start in range(0, len(outside), BLOCK):
             rows = outside[start : start + BLOCK]
-            mix = 1.0 / len(z)
-            proba = (1.0 - mix) * predict(features[rows]) + mix * shares
+            proba = (1.0 - guess.sum()) * predict(features[rows]) + guess
             losses[rows] = -(membership[rows] * np.log(proba)).sum(axis=1)
     return losses
 

@@ -21,6 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels import Rows, get_kernels
 from ..basis import Basis
+from ._leave_out import logistic_losses
 from .base import BasisClassifier
 from .lspc import kernels_for
 
@@ -52,7 +53,7 @@ class Logistic(BasisClassifier):
         Limit on Newton steps.
     losses : {"in-sample", "leave-one-out", "balanced"}
         Which loss estimates an entropy. Leave-one-out takes one Newton step per row in closed
-        form; "balanced" is the mean of the two, whose biases cancel to first order.
+        form, or per cluster; "balanced" is the mean of the two, whose biases cancel to first order.
 
     Attributes
     ----------
@@ -87,11 +88,12 @@ class Logistic(BasisClassifier):
         inverse = np.linalg.pinv(hessian, hermitian=True).reshape(free, terms, free, terms)
         blocks = [inverse[k, :, other] for k in range(free) for other in range(k + 1)]
         collapsed = basis.collapse(np.stack(blocks))
-        losses = get_kernels().logistic_row_losses(rows, basis, fit.weights, collapsed)
-        # One row far from all others decides its own prediction, and without it the prediction
-        # there can be certain and wrong. A guess of the shares at odds of 1 : n bounds that.
-        most = np.log(len(rows.s) / rows.shares[rows.shares > 0].min())
-        return losses[0], np.minimum(losses[1], most)
+        return get_kernels().logistic_row_losses(rows, basis, fit.weights, collapsed)
+
+    def _cluster_losses(self, rows, basis, cluster):
+        fit = newton(rows, basis, self.kappa, max_iter=self.max_iter)
+        _, _, hessian = _objective(rows, basis, fit.weights, self.kappa)
+        return logistic_losses(rows, basis, fit.weights, hessian, cluster)
 
 
 @dataclass(frozen=True)

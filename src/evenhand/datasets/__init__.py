@@ -4,6 +4,7 @@ from ._bundle import Dataset
 from ._fetch import DataFileError
 from .communities import load_communities
 from .gpa2 import load_gpa2
+from .illinois import load_illinois_quotes
 from .law_school import load_law_school
 from .rough import ROUGH_FAMILIES, RoughScenario, rough_scenario
 from .synthetic import (
@@ -31,6 +32,7 @@ __all__ = [
     "bivariate_normal_scenario",
     "load_communities",
     "load_gpa2",
+    "load_illinois_quotes",
     "load_law_school",
     "make_bivariate_normal",
     "null_scenario",

@@ -30,6 +30,10 @@ class Dataset:
     provenance : str
         Where the file comes from, its license and its SHA-256.
     citation : str
+    score : (n,) float array or None
+        A score to audit, where the data come with one.
+    cluster : (n,) array of str or None
+        Cluster of each row, where rows are not independent; pass it as `cluster`.
     """
 
     X: NDArray[np.float64]
@@ -41,6 +45,8 @@ class Dataset:
     description: str
     provenance: str
     citation: str
+    score: NDArray[np.float64] | None = None
+    cluster: NDArray[np.str_] | None = None
 
     def __repr__(self) -> str:
         labels, counts = np.unique(self.sensitive, return_counts=True)
@@ -49,7 +55,7 @@ class Dataset:
         return f"<Dataset {self.target_name}: {n} rows, {p} features; {groups}>"
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Features, target and group as one data frame.
+        """Features, target and group, and score and cluster where there are any, as one frame.
 
         Parameters
         ----------
@@ -59,6 +65,10 @@ class Dataset:
         columns: dict[str, Any] = dict(zip(self.feature_names, self.X.T, strict=True))
         columns[self.target_name] = self.y
         columns[self.sensitive_name] = self.sensitive.tolist()
+        if self.score is not None:
+            columns["score"] = self.score
+        if self.cluster is not None:
+            columns["cluster"] = self.cluster.tolist()
         return to_frame(columns, backend)
 
 

@@ -24,7 +24,7 @@ from .sections import (
     software,
 )
 from .svg import Chart, legend
-from .text import fixed
+from .text import fixed, row_count
 
 if TYPE_CHECKING:
     from ..auditing import Audit
@@ -72,7 +72,8 @@ def path_page(
             "header",
             element("h1", title),
             element(
-                "p", f"{path.n_rows:,} rows{unknown}, {len(path.labels)} groups of ",
+                "p", f"{row_count(path.n_rows, path.n_clusters)}{unknown}, ",
+                f"{len(path.labels)} groups of ",
                 label(path.sensitive_name, 80), f", {len(path)} models, each measured on rows it "
                 f"was not fitted to ({path.n_splits} folds)", class_="soft",
             ),
@@ -111,7 +112,11 @@ def audits_of(path: FairnessPath) -> list[Audit]:
     data = path._data
     assert data is not None
     groups = resolve_groups(
-        data.sensitive_features, n_rows=len(data.y), sample_weight=data.sample_weight, warn=False
+        data.sensitive_features,
+        n_rows=len(data.y),
+        sample_weight=data.sample_weight,
+        cluster=data.cluster,
+        warn=False,
     )
     y = groups.take_known(data.y)
     out = []
@@ -417,6 +422,7 @@ def _facts(path: FairnessPath, source: Mapping[str, Any]) -> Html:
     rows += [
         ("Sensitive attribute", label(path.sensitive_name)),
         ("Rows", f"{path.n_rows:,}, of which {path.n_unknown:,} without a known group"),
+        *([] if path.n_clusters is None else [("Clusters", f"{path.n_clusters:,}")]),
         ("Criterion", path.criterion),
         ("Model", str(path._handle.estimator) if path._handle is not None else ""),
         ("Measured with", path.measured_with),
@@ -437,6 +443,7 @@ def _data(path: FairnessPath) -> dict[str, Any]:
             "sensitive": path.sensitive_name,
             "labels": list(path.labels),
             "n_rows": path.n_rows,
+            "n_clusters": path.n_clusters,
             "n_unknown": path.n_unknown,
             "points": path._columns(),
         }

@@ -23,7 +23,7 @@ from .sections import (
     provenance,
 )
 from .svg import legend
-from .text import accuracy, fixed, grade
+from .text import accuracy, fixed, grade, row_count
 
 if TYPE_CHECKING:
     from ..auditing import Audit, AuditSet
@@ -98,7 +98,8 @@ def _header(title: str, audit: Audit) -> Html:
         "header",
         element("h1", title),
         element(
-            "p", f"{known:,} rows{unknown}, ", _group_count(audit), class_="soft",
+            "p", f"{row_count(known, audit.n_clusters)}{unknown}, ", _group_count(audit),
+            class_="soft",
         ),
     )  # fmt: skip
 
@@ -215,7 +216,8 @@ def compact(audit: Audit) -> Html:
     title = "Fairness audit" + (f" of {audit.name}" if audit.name else "")
     return element(
         "div",
-        element("p", element("b", title), f": {known:,} rows, ", _group_count(audit), unknown, ". ",
+        element("p", element("b", title), f": {row_count(known, audit.n_clusters)}, ",
+                _group_count(audit), unknown, ". ",
                 headline(audit)),
         _compact_table(["criterion", "value", f"{percent} interval", "verdict"], rows),
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .markup import Html, element, label, table
+from .text import row_count
 
 if TYPE_CHECKING:
     from ..auditing import Audit
@@ -18,6 +19,7 @@ GRADES = {
     "holds": "✓ Holds as far as these data can tell",
     "unclear": "? Not clearly violated",
     "slight": "! Slightly violated",
+    "unsized": "! Violated, size not known",
     "clear": "✕ Clearly violated",
     "strong": "✕ Strongly violated",
 }
@@ -25,6 +27,7 @@ PHRASES = {
     "holds": "holds as far as these data can tell",
     "unclear": "is not clearly violated",
     "slight": "is slightly violated",
+    "unsized": "is violated, by how much is not known",
     "clear": "is clearly violated",
     "strong": "is strongly violated",
 }
@@ -40,7 +43,8 @@ _USE = {
 
 _TESTED = (
     "p is the chance of data at least this uneven if the criterion held exactly; below 0.05 the "
-    "report says “violated”."
+    "report says “violated”. It also does where a value lies more than 3.29 standard errors above "
+    "zero and the test sees nothing: the test does not look for every pattern."
 )
 _UNTESTED = "Where an interval lies above 0 the report says “violated”."
 
@@ -143,14 +147,24 @@ def limits(audit: Audit, extra: tuple[str, ...] = ()) -> Html:
         advice = " Nothing can be said about a group of this size by itself."
     elif count < 200:
         advice = " Statements about a group of this size are rough."
+    unit = "rows" if audit.n_clusters is None else "clusters"
     items.append(
         element(
             "li",
-            f"{known:,} rows were measured. The smallest of {len(sizes)} groups is ",
+            f"{row_count(known, audit.n_clusters)} were measured. The smallest of {len(sizes)} "
+            "groups is ",
             label(columns["group"][smallest], 80),
-            f" with {count:,.0f} rows.{advice}",
+            f" with {count:,.0f} {unit}.{advice}",
         )
     )
+    if audit.n_clusters is not None:
+        items.append(
+            element(
+                "li",
+                "Rows of one cluster are not independent of each other: sampling errors count "
+                "clusters, and no cluster is judged by a classifier that has seen it.",
+            )
+        )
     if audit.n_unknown:
         items.append(
             element(

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 CLOUD = 800
 _GROUP_HEADS = {
-    "n": "Rows", "share": "Share", "mean_score": "Mean score", "sd_score": "Spread of score",
+    "n": "Rows", "n_clusters": "Clusters", "share": "Share",
+    "mean_score": "Mean score", "sd_score": "Spread of score",
     "mean_target": "Mean outcome", "mean_residual": "Outcome minus score", "rmse": "RMSE",
     "calibration_slope": "Calibration slope", "kolmogorov_smirnov": "KS distance",
 }  # fmt: skip
@@ -170,9 +171,9 @@ def measure_table(audit: Audit, filename: str = "measures.csv") -> Html:
         ]
         for m in audit.measures
     ]
-    from ..auditing import _measure_columns
+    from ..measures import measure_columns
 
-    columns = _measure_columns(audit.measures)
+    columns = measure_columns(audit.measures)
     return join(
         [table(header, rows, caption="The measures (0 fair, 1 not)"), csv_link(columns, filename)]
     )
@@ -189,7 +190,7 @@ def group_table(audit: Audit, filename: str = "groups.csv") -> Html:
             value = columns[name][k]
             if name == "share":
                 cells.append(f"{100 * value:.1f}%")
-            elif name == "n":
+            elif name in ("n", "n_clusters"):
                 cells.append(f"{value:,.0f}")
             elif (
                 f"{name}_low" in columns and columns[f"{name}_low"][k] == columns[f"{name}_low"][k]
@@ -327,6 +328,7 @@ def provenance(audit: Audit, source: Mapping[str, Any]) -> Html:
     rows += [
         ("Sensitive attribute", label(audit.sensitive_name)),
         ("Rows", f"{audit.n_rows:,}, of which {audit.n_unknown:,} without a known group"),
+        *([] if audit.n_clusters is None else [("Clusters", f"{audit.n_clusters:,}")]),
         ("Estimator", f"{audit.independence.estimator}"),
         ("Confidence level", f"{100 * audit.confidence_level:g}%"),
     ]

@@ -22,13 +22,11 @@ _NAMES = {
 
 
 def grade(measure: Measure) -> str:
-    """How bad it is: "holds", "unclear", "slight", "clear" or "strong"."""
-    if math.isnan(measure.p_value):
-        found = measure.interval[0] > 0
-    else:
-        found = measure.p_value < 0.05
-    if not found:
+    """How bad it is: "holds", "unclear", "slight", "unsized", "clear" or "strong"."""
+    if not measure.found:
         return "holds" if measure.interval[1] <= SMALL else "unclear"
+    if measure.unsized:
+        return "unsized"
     if measure.value < SMALL:
         return "slight"
     return "clear" if measure.value < LARGE else "strong"
@@ -52,9 +50,12 @@ def verdict(measure: Measure) -> str:
             else ""
         )
         return f"is not clearly violated: {found}{chance}."
-    size = {"slight": "slightly", "clear": "clearly", "strong": "strongly"}[level]
     p = f", p {_p_with_sign(measure.p_value)}" if tested else ""
-    return f"is {size} violated: {found}{p}."
+    advice = f" {measure.conflict}." if measure.conflict else ""
+    if level == "unsized":
+        return f"is violated, by how much is not known: {found}{p}.{advice}"
+    size = {"slight": "slightly", "clear": "clearly", "strong": "strongly"}[level]
+    return f"is {size} violated: {found}{p}.{advice}"
 
 
 def accuracy(r2: float) -> str:
@@ -71,12 +72,17 @@ def fixed(value: float, places: int = 4) -> str:
     return f"{round(value, places) + 0.0:.{places}f}"
 
 
+def row_count(n_rows: int, n_clusters: int | None) -> str:
+    """So many rows, and in how many clusters."""
+    return f"{n_rows:,} rows" + ("" if n_clusters is None else f" in {n_clusters:,} clusters")
+
+
 def describe(audit: Audit) -> str:
     """The paragraph and the tables behind ``str(audit)``."""
     known = audit.n_rows - audit.n_unknown
     title = "Fairness audit" + (f" of {short_names([audit.name], 60)[0]}" if audit.name else "")
     lines = [
-        f"{title}: {known:,} rows, {len(audit.labels)} groups of "
+        f"{title}: {row_count(known, audit.n_clusters)}, {len(audit.labels)} groups of "
         f"'{short_names([audit.sensitive_name], 60)[0]}' ({_listing(audit.labels)})."
     ]
     if audit.n_unknown:
@@ -105,7 +111,8 @@ def describe(audit: Audit) -> str:
     )
     lines.append("")
     wanted = {
-        "group": "group", "n": "rows", "share": "share", "mean_score": "mean score",
+        "group": "group", "n": "rows", "n_clusters": "clusters", "share": "share",
+        "mean_score": "mean score",
         "sd_score": "sd score", "mean_target": "mean target", "mean_residual": "mean residual",
         "rmse": "RMSE", "calibration_slope": "calibration",
     }  # fmt: skip
@@ -158,7 +165,7 @@ def _p_with_sign(p: float) -> str:
 def _cell(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
-    if name == "n":
+    if name in ("n", "n_clusters"):
         return f"{value:,.0f}"
     if value != value:
         return "n/a"

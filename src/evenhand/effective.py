@@ -1,0 +1,107 @@
+"""How many equally weighted, independent units the rows are worth, and when that is too few.
+
+n_eff = (ΣW)² / ΣW² over the weights W of units: clusters where rows are clustered, else rows.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._clusters import cluster_groups
+from .sensitive import Groups, GroupWarning
+
+# Below the first nothing can be said, below the second not much; below the third not about a group.
+LEAST, FEW, FEW_IN_GROUP = 5.0, 100.0, 10.0
+
+
+class EffectiveSizeWarning(GroupWarning):
+    """Unequal weights or large clusters leave few effective rows."""
+
+
+def unit_masses(groups: Groups) -> NDArray[np.float64]:
+    """Weight of each group in each unit: (G, K) for clusters, (m, K) for rows."""
+    if groups.codes is not None and groups.cluster is not None:
+        cell = groups.cluster * groups.n_groups + groups.codes
+        size = groups.n_units * groups.n_groups
+        mass = np.bincount(cell, groups.weight, size).astype(np.float64, copy=False)
+        return mass.reshape(groups.n_units, groups.n_groups)
+    mass = groups.membership()
+    if groups.weight is not None:
+        mass = mass * groups.weight[:, None]
+    return mass if groups.cluster is None else cluster_groups(groups.cluster, mass)
+
+
+def group_sizes(groups: Groups) -> NDArray[np.float64]:
+    """Effective number of rows, or of clusters, of each group, (K,)."""
+    if groups.cluster is None and groups.weight is None and groups.codes is not None:
+        return groups.counts
+    mass = unit_masses(groups)
+    squares = np.square(mass).sum(axis=0)
+    return np.divide(mass.sum(axis=0) ** 2, squares, out=np.zeros_like(squares), where=squares > 0)
+
+
+def check_effective_size(groups: Groups, stacklevel: int = 3) -> None:
+    """Refuse fewer than 5 effective units; warn of fewer than 100, or than 10 in a group.
+
+    Only where clusters, or weights that halve the number of rows, have made them few: how many
+    rows there are anybody can see. `stacklevel` is that of the user's call.
+    """
+    if groups.weight is None and groups.cluster is None:
+        return
+    unit = "rows" if groups.cluster is None else "clusters"
+    n, size = groups.n_known, groups.n_effective
+    fewer = groups.cluster is not None or size < 0.5 * n
+    if fewer and size < LEAST:
+        raise ValueError(_refusal(groups, size))
+    if fewer and size < FEW:
+        warnings.warn(
+            f"{n:,} rows count for {size:.3g} {unit}{_why(groups)}: values are rough and intervals "
+            f"wide. Hint: {_advice(groups)}.",
+            EffectiveSizeWarning,
+            stacklevel=stacklevel,
+        )
+        return
+    sizes = group_sizes(groups)
+    few = np.flatnonzero((sizes < FEW_IN_GROUP) & (sizes < 0.5 * groups.counts))
+    if len(few):
+        names = ", ".join(f"{groups.label_names[k]!r} ({sizes[k]:.2g})" for k in few[:5])
+        more = f" and {len(few) - 5} more" if len(few) > 5 else ""
+        warnings.warn(
+            f"`sensitive_features`: fewer than {FEW_IN_GROUP:g} effective {unit} in {names}{more}: "
+            "nothing can be said about such a group by itself. Hint: merge it with another, or "
+            "set it to missing.",
+            EffectiveSizeWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def _why(groups: Groups) -> str:
+    if groups.cluster is None:
+        return " of equal weight, as few weights are far larger than the others"
+    weighted = " with these weights" if groups.weight is not None else ""
+    return f" of equal size{weighted}"
+
+
+def _advice(groups: Groups) -> str:
+    if groups.cluster is None:
+        return "look at the largest weights, and cut them off if they are not meant"
+    return "use smaller clusters if their rows are independent, or gather more of them"
+
+
+def _refusal(groups: Groups, size: float) -> str:
+    if groups.cluster is not None:
+        return (
+            f"`cluster` must hold at least {LEAST:g} clusters of similar size, got {groups.n_units}"
+            f" that count for {size:.2g}: from so few nothing can be said about others. Hint: "
+            f"{_advice(groups)}."
+        )
+    assert groups.weight is not None
+    share = 100.0 * groups.weight.max() / groups.weight.sum()
+    return (
+        f"`sample_weight` must leave at least {LEAST:g} effective rows, (Σw)²/Σw², got {size:.2g} "
+        f"from {groups.n_known:,} rows: one row alone has {share:.3g}% of the weight. Hint: "
+        f"{_advice(groups)}."
+    )

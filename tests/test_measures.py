@@ -1,0 +1,84 @@
+"""What a measure says of itself: found or not, and whom to believe."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.measures import UNSIZED, UNTESTED, Measure
+from evenhand.report.html import audit_page
+from evenhand.report.notes import GRADES, PHRASES
+from evenhand.report.text import describe, grade, verdict
+
+NAN = float("nan")
+BASE = Measure(
+    "separation", 0.05, 0.03, 0.6, 0.01, (0.03, 0.07), 0.0001, "logistic", "x", 100, 100.0
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "stderr", "interval", "p", "found", "conflict", "level"),
+    [
+        (0.05, 0.01, (0.03, 0.07), 0.0001, True, "", "clear"),
+        (0.05, 0.01, (0.03, 0.07), NAN, True, "", "clear"),
+        (0.0, 0.01, (0.0, 0.02), NAN, False, "", "unclear"),
+        (0.0, 0.00001, (0.0, 0.00002), 0.0, True, UNSIZED, "unsized"),
+        (0.004, 0.01, (0.0, 0.03), 0.0005, True, UNSIZED, "unsized"),
+        (0.004, 0.01, (0.0, 0.03), 0.01, True, "", "slight"),  # at odds by chance
+        (0.31, 0.018, (0.276, 0.349), 0.92, True, UNTESTED, "strong"),
+        (0.02, 0.01, (0.004, 0.05), 0.06, False, "", "unclear"),  # at odds by chance
+        (0.0, 0.0, (0.0, 0.0), 0.0, True, "", "slight"),  # 0/0: nothing to measure
+        (0.0, 0.001, (0.0, 0.002), 0.5, False, "", "holds"),
+    ],
+)
+def test_found_and_conflict(value, stderr, interval, p, found, conflict, level):
+    m = replace(BASE, value=value, stderr=stderr, interval=interval, p_value=p)
+    assert m.found is found
+    assert m.conflict == conflict
+    assert grade(m) == level
+
+
+def test_words_say_what_to_do():
+    unsized = replace(BASE, value=0.0, stderr=1e-5, interval=(0.0, 2e-5), p_value=0.0)
+    words = verdict(unsized)
+    assert words.startswith("is violated, by how much is not known: among people")
+    assert "believe the test that there is one, and treat its size as unknown." in words
+    untested = replace(BASE, value=0.31, stderr=0.018, interval=(0.276, 0.349), p_value=0.92)
+    words = verdict(untested)
+    assert words.startswith("is strongly violated: ")
+    assert "p = 0.920. The estimate sees a pattern" in words
+    assert "believe the interval, not the p." in words
+    assert "chance alone" not in words
+    assert set(GRADES) == set(PHRASES)
+
+
+def test_text_page_and_dictionary_agree():
+    rng = np.random.default_rng(0)
+    s, y = rng.normal(size=(2, 600))
+    a = rng.integers(0, 2, 600)
+    audit = eh.audit(y, s, sensitive_features=a, estimator="logistic")
+    odd = replace(audit.separation, value=0.31, stderr=0.018, interval=(0.276, 0.349), p_value=0.92)
+    audit = replace(audit, separation=odd)
+    assert UNTESTED in describe(audit)
+    assert UNTESTED in audit_page(audit)
+    found = json.loads(json.dumps(audit.to_dict()))["measures"]
+    assert found["separation"]["conflict"] == UNTESTED
+    assert found["separation"]["found"] is True
+    assert found["independence"]["conflict"] == ""
+    unsized = replace(audit, separation=replace(odd, interval=(0.0, 0.01), p_value=0.0))
+    page = audit_page(unsized)
+    assert "Violated, size not known" in page
+    assert "badge unsized" in page
+    assert "Separation is violated, by how much is not known; " in page
+
+
+def test_parity_that_logistic_cannot_see_is_not_declared_fair():
+    """P(a = 1) = 0.9 where s·y > 0, else 0.1: whichever sees it, it is not said to hold."""
+    rng = np.random.default_rng(0)
+    s, y = rng.normal(size=(2, 4000))
+    a = rng.random(4000) < np.where(s * y > 0, 0.9, 0.1)
+    m = eh.audit(y, s, sensitive_features=a, estimator="logistic").separation
+    assert m.found
+    assert grade(m) in ("clear", "strong")
