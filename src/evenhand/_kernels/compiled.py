@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..basis import Basis
-from . import pairs
+from . import many, pairs
 from .blocks import gram_chunk, moments_chunk
 from .logistic import logistic_chunk, logistic_rows_chunk
 from .lspc import backprop_chunk, lspc_chunk, lspc_rows_chunk
@@ -111,7 +111,7 @@ def lspc_backprop(rows, basis: Basis, by_label, common, scale: float, gradient):
     run_chunks(kernel, len(rows.s), 0, arguments, (gradient,))
 
 
-def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None):
+def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None, losses=None):
     d, m, free = basis.n_terms, basis.n_moments, rows.n_groups - 1
     blocks = free * (free + 1) // 2
     gradient, ending, slopes = None, np.zeros(3), np.zeros((free, basis.n_slopes))
@@ -119,6 +119,15 @@ def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None):
         gradient, ending = np.empty(len(rows.s)), np.array(finish, dtype=np.float64)
         slopes = basis.slopes(weights)
     weights, slopes = _contiguous(weights, slopes)
+    if not (want_hessian or _is_pair(rows)) and len(rows.codes):
+        likes = (_zeros(d), _zeros(basis.n_slopes))
+        arguments = (*_pair_columns(rows), weights, slopes, ending, *likes)
+        outputs = (gradient, losses)
+        out = run_chunks(many.logistic_chunk, len(rows.s), 2 + free * d, arguments, outputs)
+        if out[-1] == 0.0:
+            return float(out[0]), out[1:-1].reshape(free, d), None, gradient
+    if losses is not None:
+        losses[:] = logistic_row_losses(rows, basis, weights, np.zeros((blocks, m)))[0]
     if _is_pair(rows):
         likes = (_zeros(d), _zeros(m if want_hessian else 0), _zeros(basis.n_slopes))
         kernel: Any = pairs.logistic_chunk
