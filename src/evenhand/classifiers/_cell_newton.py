@@ -8,7 +8,7 @@ the optimum of the rows themselves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ _FAR, _CELL_STEPS = 1e-4, 50
 _POOR, _USUAL = 0.02, 1e-4
 # Squared decrement per row at which losses differ from those at the optimum by half of it.
 _LOSSES_DONE = 1e-10
-_MAX_PASSES = 25
+_MAX_PASSES, _MEMORY = 25, 8
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,31 @@ def gather(rows: Rows) -> Grid:
 
 @dataclass
 class Curvature:
-    """Cholesky factor of a Hessian per row; the share of the squared decrement a step left."""
+    """Cholesky factor of a Hessian per row, and what steps have taught about it.
+
+    `seen` are the latest steps with the changes of the score they brought: what the cells and the
+    movement of the rows have got wrong along them is put right (BFGS). `left` is the share of the
+    squared decrement that the last step left.
+    """
 
     factor: Array
     left: float = _USUAL
+    seen: list[tuple[Array, Array]] = field(default_factory=list)
+
+    def learn(self, step: Array, change: Array) -> None:
+        if float((step * change).sum()) > 0:
+            self.seen = [*self.seen[1 - _MEMORY :], (step.ravel(), change.ravel())]
 
     def step(self, score: Array) -> Array:
-        return dpotrs(self.factor, score.ravel(), lower=True)[0].reshape(score.shape)
+        out = score.ravel().copy()
+        shares = []
+        for step, change in reversed(self.seen):
+            shares.append(float(step @ out) / float(step @ change))
+            out -= shares[-1] * change
+        out = dpotrs(self.factor, out, lower=True)[0]
+        for (step, change), share in zip(self.seen, reversed(shares), strict=True):
+            out += (share - float(change @ out) / float(step @ change)) * step
+        return out.reshape(score.shape)
 
 
 @dataclass(frozen=True)
@@ -157,7 +175,7 @@ def settle(
         Filled with the losses of the last pass, which then need not be the very last one.
     """
     n, kernels = len(rows.s), kernels_for(rows)
-    enough = 10.0 * last_step**2
+    enough = 30.0 * last_step**2
     grid: Grid | None = None
 
     def fit_cells(weights: Array | None) -> Array:
@@ -172,6 +190,7 @@ def settle(
     if weights is None or curvature is None:
         weights = fit_cells(start)
     previous, before, best = np.inf, weights, np.inf
+    last: Array | None = None
     for count in range(1, _MAX_PASSES + 1):
         assert curvature is not None
         # The first pass hardly ever is the last one, and a gradient costs an array of n numbers.
@@ -184,6 +203,8 @@ def settle(
             weights = fit_cells(None)  # worse than knowing nothing: the old ones are of no help
             continue
         score = (score - kappa * slope) / n
+        if last is not None:
+            curvature.learn(weights - before, last - score)
         step = curvature.step(score)
         decrement = float((score * step).sum())
         if wanted and decrement <= enough:
@@ -191,7 +212,7 @@ def settle(
         if not objective <= best + 1e-12 * abs(best) + 1e-15 or not np.isfinite(decrement):
             if grid is not None:
                 return None
-            weights, best, previous = fit_cells(before), np.inf, np.inf
+            weights, best, previous, last = fit_cells(before), np.inf, np.inf, None
             continue
         if previous < np.inf:
             curvature.left = max(decrement / previous, 1e-8)
@@ -201,10 +222,10 @@ def settle(
         ):
             return Settled(weights + step, curvature, count, objective, None, grid)
         if grid is None and (decrement > _FAR or decrement > _POOR * previous):
-            weights, best, previous = fit_cells(weights), np.inf, np.inf
+            weights, best, previous, last = fit_cells(weights), np.inf, np.inf, None
             continue
         if decrement > 0.5 * previous:
             return None
-        before, best, previous = weights, objective, decrement
+        before, best, previous, last = weights, objective, decrement, score
         weights = weights + step
     return None
