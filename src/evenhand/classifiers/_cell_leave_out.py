@@ -22,8 +22,10 @@ Array = NDArray[np.float64]
 
 # Largest norm of ωBA up to which a row may be taken for its cell.
 _SMALL = 0.05
-# Numbers in the leverages of a batch of cells.
-_BATCH = 4_000_000
+# Numbers in the leverages of a batch of places.
+_BATCH = 1_000_000
+# Groups from which rows are done by series.
+_MANY = 10
 
 
 def collapse_inverse(inverse: Array, basis: Basis) -> Array:
@@ -45,7 +47,12 @@ def leave_out(rows: Rows, basis: Basis, settled: Settled, inside: Array) -> tupl
     lower = np.tril(dpotri(settled.curvature.factor, lower=True)[0])
     inverse = (lower + np.tril(lower, -1).T) / n
     polynomials = collapse_inverse(inverse, basis)
-    extra, norm = _by_cell(settled, basis, polynomials)
+    entry = np.nonzero(grid.rows.probabilities)
+    own, left, norm = _losses_at(
+        grid.rows, grid.single, *entry, basis, settled.weights, polynomials
+    )
+    extra = np.zeros(grid.rows.probabilities.shape)
+    extra[entry] = left - own
     outside = np.empty(n)
     arguments = (grid.number, rows.codes, rows.weight, grid.single, extra, inside)
     run_chunks(leave_out_chunk, n, 0, arguments, (outside,))
@@ -58,41 +65,61 @@ def leave_out(rows: Rows, basis: Basis, settled: Settled, inside: Array) -> tupl
             codes=rows.codes[large],
             weight=rows.weight[large] if len(rows.weight) else rows.weight,
         )
-        outside[large] = get_kernels().logistic_row_losses(
-            some, basis, settled.weights, polynomials
-        )[1]
+        outside[large] = leave_out_each(some, basis, settled.weights, polynomials)[1]
     return inside, outside
 
 
-def _by_cell(settled: Settled, basis: Basis, polynomials: Array) -> tuple[Array, Array]:
-    """What leaving out a typical row adds to its loss, (C, K), and the norm of ωBA, (C,)."""
+def leave_out_each(
+    rows: Rows, basis: Basis, weights: Array, polynomials: Array
+) -> tuple[Array, Array]:
+    """In-sample and leave-one-out losses, row by row."""
+    if not len(rows.codes) or rows.n_groups < _MANY:
+        return get_kernels().logistic_row_losses(rows, basis, weights, polynomials)
+    # With many groups a series for each row is cheaper than solving a system of them.
+    n = len(rows.s)
+    single = rows.weight if len(rows.weight) else np.ones(n)
+    every = np.arange(n), rows.codes.astype(np.intp)
+    inside, outside, _ = _losses_at(rows, single, *every, basis, weights, polynomials)
+    return inside, outside
+
+
+def _losses_at(
+    places: Rows,
+    single: Array,
+    place: NDArray[np.intp],
+    group: NDArray[np.intp],
+    basis: Basis,
+    weights: Array,
+    polynomials: Array,
+) -> tuple[Array, Array, Array]:
+    """In-sample and leave-one-out loss of rows of a weight, at a place and of a group each.
+
+    The last result is the norm of ωBA at each place. Entries come place by place.
+    """
     from .._kernels.splines import entry_losses
 
-    grid = settled.grid
-    assert grid is not None
-    cells, weights = grid.rows, settled.weights
-    m = reference._monomials(cells, basis, basis.n_moments)
+    m = reference._monomials(places, basis, basis.n_moments)
     eta = np.ascontiguousarray((weights @ m[: basis.n_terms]).T)
     scores = np.column_stack([np.zeros(len(eta)), eta])
     prob = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
     free, c = len(weights), len(eta)
-    place = np.empty((free, free), dtype=np.intp)
+    both = np.empty((free, free), dtype=np.intp)
     k, other = np.tril_indices(free)
-    place[k, other] = place[other, k] = np.arange(len(k))
-    extra, norm = np.zeros((c, free + 1)), np.empty(c)
-    for start in range(0, c, max(1, _BATCH // free**2)):
-        part = slice(start, start + max(1, _BATCH // free**2))
-        leverage = np.ascontiguousarray((polynomials @ m[:, part]).T[:, place.ravel()])
-        leverage = leverage.reshape(-1, free, free)
-        inner, single = prob[part, 1:], grid.single[part]
+    both[k, other] = both[other, k] = np.arange(len(k))
+    inside, outside, norm = np.empty(len(place)), np.empty(len(place)), np.empty(c)
+    size = max(1, _BATCH // free**2)
+    for start in range(0, c, size):
+        part = slice(start, start + size)
+        leverage = (m[:, part].T @ polynomials.T)[:, both.ravel()].reshape(-1, free, free)
+        inner = prob[part, 1:]
         mean = np.einsum("ckj,cj->ck", leverage, inner)
         spread = np.einsum("ckj,cj->ck", np.abs(leverage - mean[:, :, None]), inner)
-        norm[part] = single * spread.max(axis=1)
-        cell, group = np.nonzero(cells.probabilities[part])
-        target = np.zeros((len(cell), free + 1))
-        target[np.arange(len(cell)), group] = 1.0
-        inside, outside = entry_losses(
-            eta[part], prob[part], leverage, cell, target, single[cell], np.zeros(len(cell))
-        )
-        extra[start + cell, group] = outside - inside
-    return extra, norm
+        norm[part] = single[part] * spread.max(axis=1)
+        own = slice(*np.searchsorted(place, (start, start + size)).tolist())
+        target = np.zeros((own.stop - own.start, free + 1))
+        target[np.arange(len(target)), group[own]] = 1.0
+        inside[own], outside[own] = entry_losses(
+            eta[part], prob[part], leverage, place[own] - start, target, single[place[own]],
+            np.zeros(len(target)),
+        )  # fmt: skip
+    return inside, outside, norm

@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .._kernels import Rows, get_kernels
 from ..basis import Basis
 from ._cell_newton import Curvature, grid_pays, settle
-from ._cell_leave_out import collapse_inverse, leave_out
+from ._cell_leave_out import collapse_inverse, leave_out, leave_out_each
 from ._newton import LAST_STEP, LogisticFit, descend, finish_at, objective_at, penalty
 from .base import BasisClassifier
 
@@ -86,8 +86,7 @@ class Logistic(BasisClassifier):
             fit = newton(rows, basis, self.kappa, max_iter=self.max_iter)
             _, _, hessian = objective_at(rows, basis, fit.weights, self.kappa)
             inverse = collapse_inverse(np.linalg.pinv(hessian, hermitian=True), basis)
-            passes = get_kernels()
-            inside, outside = passes.logistic_row_losses(rows, basis, fit.weights, inverse)
+            inside, outside = leave_out_each(rows, basis, fit.weights, inverse)
         # One row far from all others decides its own prediction, and without it the prediction
         # there can be certain and wrong. A guess of the shares at odds of 1 : n bounds that.
         most = np.log(len(rows.s) / rows.shares[rows.shares > 0].min())
