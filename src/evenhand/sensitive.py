@@ -19,7 +19,6 @@ from ._categories import cross, encode, split_columns
 from ._clusters import check_cluster, renumber
 from .validation import read_native
 
-
 # More groups than this are refused: every estimate would rest on a handful of rows of each, and
 # classifiers of them need time and memory that grow with their square.
 MAX_GROUPS = 300

@@ -109,7 +109,13 @@ def lspc_backprop(rows, basis: Basis, by_label, common, scale: float, gradient):
         likes = (_zeros(basis.n_slopes), _zeros(len(common)))
         two = _is_pair(rows)
         kernel: Any = (pairs if two else many).backprop_chunk
-        arguments = (*_columns_or_none(rows), by_label[1] if two else by_label, common, scale, *likes)
+        arguments = (
+            *_columns_or_none(rows),
+            by_label[1] if two else by_label,
+            common,
+            scale,
+            *likes,
+        )
     else:
         sizes = np.array([len(common), basis.n_slopes, rows.n_groups])
         kernel = backprop_chunk
@@ -126,8 +132,8 @@ def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None, 
         slopes = basis.slopes(weights)
     weights, slopes = _contiguous(weights, slopes)
     if not (want_hessian or _is_pair(rows)) and len(rows.codes):
-        likes = (_zeros(d), _zeros(basis.n_slopes))
-        arguments = (*_columns_or_none(rows), weights, slopes, ending, *likes)
+        sides = _zeros(d), _zeros(basis.n_slopes)
+        arguments = (*_columns_or_none(rows), weights, slopes, ending, *sides)
         outputs = (gradient, losses)
         out = run_chunks(many.logistic_chunk, len(rows.s), 2 + free * d, arguments, outputs)
         if out[-1] == 0.0:

@@ -47,12 +47,12 @@ def leave_out(rows: Rows, basis: Basis, settled: Settled, inside: Array) -> tupl
     lower = np.tril(dpotri(settled.curvature.factor, lower=True)[0])
     inverse = (lower + np.tril(lower, -1).T) / n
     polynomials = collapse_inverse(inverse, basis)
-    entry = np.nonzero(grid.rows.probabilities)
+    cell, group = np.nonzero(grid.rows.probabilities)
     own, left, norm = _losses_at(
-        grid.rows, grid.single, *entry, basis, settled.weights, polynomials
+        grid.rows, grid.single, cell, group, basis, settled.weights, polynomials
     )
     extra = np.zeros(grid.rows.probabilities.shape)
-    extra[entry] = left - own
+    extra[cell, group] = left - own
     outside = np.empty(n)
     arguments = (grid.number, rows.codes, rows.weight, grid.single, extra, inside)
     run_chunks(leave_out_chunk, n, 0, arguments, (outside,))
@@ -73,13 +73,14 @@ def leave_out_each(
     rows: Rows, basis: Basis, weights: Array, polynomials: Array
 ) -> tuple[Array, Array]:
     """In-sample and leave-one-out losses, row by row."""
-    if not len(rows.codes) or rows.n_groups < _MANY:
-        return get_kernels().logistic_row_losses(rows, basis, weights, polynomials)
+    kernels = get_kernels()
+    if not len(rows.codes) or rows.n_groups < _MANY or kernels is reference:
+        return kernels.logistic_row_losses(rows, basis, weights, polynomials)
     # With many groups a series for each row is cheaper than solving a system of them.
     n = len(rows.s)
     single = rows.weight if len(rows.weight) else np.ones(n)
-    every = np.arange(n), rows.codes.astype(np.intp)
-    inside, outside, _ = _losses_at(rows, single, *every, basis, weights, polynomials)
+    group = rows.codes.astype(np.intp)
+    inside, outside, _ = _losses_at(rows, single, np.arange(n), group, basis, weights, polynomials)
     return inside, outside
 
 

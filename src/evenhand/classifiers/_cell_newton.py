@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from .._kernels import Rows
+from .._kernels import Rows, reference
 from ..basis import Basis
 from ._newton import LAST_STEP, cold_objective, descend, finish_at, objective_at, penalty
 from .lspc import kernels_for
@@ -60,8 +60,8 @@ class Grid:
 def grid_pays(rows: Rows) -> bool:
     """Whether the rows and groups are so many that cells are worth gathering."""
     # Two groups have a kernel of their own, whose Hessian costs little more than its gradient; more
-    # variables than two have no grid.
-    if rows.s.ndim != 1 or rows.n_groups == 2:
+    # variables than two have no grid, and nor has NumPy.
+    if rows.n_groups == 2 or kernels_for(rows) is reference:
         return False
     return len(rows.s) >= max(_LEAST_ROWS, _LEAST_WORK / rows.n_groups)
 
@@ -194,9 +194,12 @@ def settle(
     for count in range(1, _MAX_PASSES + 1):
         assert curvature is not None
         # The first pass hardly ever is the last one, and a gradient costs an array of n numbers.
-        wanted = scale is not None and count > 1
-        finish = finish_at(rows, basis, weights, kappa, scale) if wanted else None
-        loss, score, _, gradient = kernels.logistic_pass(rows, basis, weights, False, finish, losses)
+        finish = None
+        if scale is not None and count > 1:
+            finish = finish_at(rows, basis, weights, kappa, scale)
+        loss, score, _, gradient = kernels.logistic_pass(
+            rows, basis, weights, False, finish, losses
+        )
         size, slope, _ = penalty(weights)
         objective = (loss + 0.5 * kappa * size) / n
         if count == 1 and grid is None and not objective <= cold_objective(rows):
@@ -207,7 +210,7 @@ def settle(
             curvature.learn(weights - before, last - score)
         step = curvature.step(score)
         decrement = float((score * step).sum())
-        if wanted and decrement <= enough:
+        if finish is not None and decrement <= enough:
             return Settled(weights, curvature, count, objective, gradient, grid)
         if not objective <= best + 1e-12 * abs(best) + 1e-15 or not np.isfinite(decrement):
             if grid is not None:

@@ -192,7 +192,7 @@ def _hessian(columns: NDArray[Any], total: Array, prob: Array, penalty: Array) -
 
 def _few(q: int, d: int) -> bool:
     """Whether so many columns have a table of products that is small beside the rest."""
-    return 1 < q and d <= (16 if q > 3 else 6)
+    return q > 1 and d <= (16 if q > 3 else 6)
 
 
 def _parts(c: int, width: int) -> list[slice]:
@@ -211,9 +211,7 @@ def _factor(hessian: Array) -> tuple[Array, bool]:
             jitter *= 100.0
 
 
-def _losses(
-    columns: NDArray[Any], inverse: Array, at: _Point, cells: Cells
-) -> tuple[Array, Array]:
+def _losses(columns: NDArray[Any], inverse: Array, at: _Point, cells: Cells) -> tuple[Array, Array]:
     """In-sample and leave-one-out loss of every entry, from H⁻¹, (q, D, q, D).
 
     The leverages φᵀ H⁻¹ φ between the linear predictors of a cell, q × q of them, are made for a
@@ -251,9 +249,10 @@ def _losses(
             forms = np.empty((len(rows), len(k)))
             row_forms((rows @ table).reshape(-1, len(k), d), rows, forms)
             leverage = forms[:, place.ravel()]
+        leverage = leverage.reshape(-1, q, q).astype(np.float64, copy=False)
         entry = own if order is None else order[own]
         inside[entry], outside[entry] = entry_losses(
-            at.eta[part], at.prob[part], leverage.reshape(-1, q, q).astype(np.float64, copy=False), cell[own] - part.start,
+            at.eta[part], at.prob[part], leverage, cell[own] - part.start,
             cells.target[entry], cells.single[entry], cells.spread[entry],
         )  # fmt: skip
     return inside, outside

@@ -10,6 +10,7 @@ is the reference. It only keeps perfectly separated groups finite.
 from __future__ import annotations
 
 import warnings
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels import Rows, get_kernels
 from ..basis import Basis
-from ._cell_newton import Curvature, grid_pays, settle
 from ._cell_leave_out import collapse_inverse, leave_out, leave_out_each
+from ._cell_newton import Curvature, Settled, grid_pays, settle
 from ._newton import LAST_STEP, LogisticFit, descend, finish_at, objective_at, penalty
 from .base import BasisClassifier
 
@@ -167,9 +168,12 @@ class LogisticTerm:
 
     def warm_start(self, other: LogisticTerm) -> None:
         """Begin from the weights of another term."""
-        self._weights, self._curvature = other._weights, other._curvature
+        self._weights, self._curvature = other._weights, copy(other._curvature)
 
     def value(self, rows: Rows) -> float:
+        settled = self._settle(rows, LAST_STEP, 1.0)
+        if settled is not None:
+            return -settled.objective
         fit = newton(rows, self.basis, self.kappa, start=self._weights)
         return evaluate(rows, self.basis, fit.weights, self.kappa)[0]
 
@@ -178,16 +182,19 @@ class LogisticTerm:
     ) -> tuple[float, NDArray[np.float64]]:
         """L and scale·∂L/∂s; if `rough`, to three digits."""
         last_step = ROUGH_LAST_STEP if rough else LAST_STEP
-        if grid_pays(rows):
-            settled = settle(
-                rows, self.basis, self.kappa, self._weights, self._curvature, last_step, scale
-            )
-            if settled is not None:
-                self._weights, self._curvature = settled.weights, settled.curvature
-                assert settled.gradient is not None
-                return -settled.objective, settled.gradient
+        settled = self._settle(rows, last_step, scale)
+        if settled is not None:
+            self._weights, self._curvature = settled.weights, settled.curvature
+            assert settled.gradient is not None
+            return -settled.objective, settled.gradient
         fit = newton(rows, self.basis, self.kappa, start=self._weights, last_step=last_step)
         self._weights = fit.weights
         value, gradient = evaluate(rows, self.basis, fit.weights, self.kappa, scale)
         assert gradient is not None
         return value, gradient
+
+    def _settle(self, rows: Rows, last_step: float, scale: float) -> Settled | None:
+        if not grid_pays(rows):
+            return None
+        start = self._weights, self._curvature
+        return settle(rows, self.basis, self.kappa, *start, last_step=last_step, scale=scale)
