@@ -193,9 +193,9 @@ def settle(
     last: Array | None = None
     for count in range(1, _MAX_PASSES + 1):
         assert curvature is not None
-        # The first pass hardly ever is the last one, and a gradient costs an array of n numbers.
+        # A gradient costs an array of n numbers: it is asked for where the pass should be the last.
         finish = None
-        if scale is not None and count > 1:
+        if scale is not None and previous * min(curvature.left, 1.0) <= enough:
             finish = finish_at(rows, basis, weights, kappa, scale)
         loss, score, _, gradient = kernels.logistic_pass(
             rows, basis, weights, False, finish, losses
