@@ -163,7 +163,7 @@ def roofline() -> list[dict]:
     from threadpoolctl import threadpool_limits
 
     from evenhand._kernels import blocks, make_rows, pairs, with_score
-    from evenhand._kernels.compiled import _pair_columns, _zeros
+    from evenhand._kernels.compiled import _columns_or_none, _zeros
     from evenhand._kernels.threads import CHUNK
     from evenhand.basis import get_basis
     from evenhand.sensitive import resolve_groups
@@ -176,7 +176,7 @@ def roofline() -> list[dict]:
     d, m, low = (_zeros(k) for k in (basis.n_terms, basis.n_moments, basis.n_slopes))
     weights = 0.1 * np.random.default_rng(2).normal(size=(2, len(d)))
     weights[:, 0] += 0.5
-    columns, slopes, gradient = _pair_columns(rows), basis.slopes(weights), np.empty(n)
+    columns, slopes, gradient = _columns_or_none(rows), basis.slopes(weights), np.empty(n)
     common, out, none = np.ones(len(basis.raised)), np.zeros(64), np.zeros(3)
     passes = {
         "mean and spread of the scores": (

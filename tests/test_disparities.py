@@ -1,11 +1,14 @@
 """Group tables and simple gaps, against SciPy and plain NumPy."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from evenhand._ranks import EXACT_RANK_ROWS
+from evenhand import disparities
+from evenhand._ranks import EXACT_RANK_ROWS, Ranks
 from evenhand.disparities import summarize_groups
 from evenhand.sensitive import Proxy, resolve_groups
 
@@ -256,3 +259,30 @@ def test_overlapping_probabilities_far_from_zero():
         expected = by_numpy(y, s, p[:, k] * groups.weight)
         for name in ("sd_score", "sd_target", "sd_residual", "mae", "rmse", "calibration_slope"):
             assert columns[name][k] == pytest.approx(float(expected[name]), rel=1e-7), name
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_gaps_of_a_few_groups_at_a_time_are_those_of_all(soft, monkeypatch):
+    rng = np.random.default_rng(0)
+    s = np.round(rng.normal(size=400), 1)
+    labels = rng.integers(0, 7, 400)
+    members = Proxy(rng.dirichlet(np.ones(7), 400)) if soft else labels
+    groups = resolve_groups(members, n_rows=400, sample_weight=rng.uniform(0.1, 2.0, 400))
+    whole = disparities._distribution_gaps(Ranks(s), groups)
+    monkeypatch.setattr(disparities, "_GAP_NUMBERS", 1000)
+    for found, expected in zip(
+        disparities._distribution_gaps(Ranks(s), groups), whole, strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_gaps_of_many_groups_need_little_memory():
+    rng = np.random.default_rng(0)
+    n = 100_000
+    groups = resolve_groups(rng.integers(0, 300, n).astype(str), n_rows=n)
+    ranks = Ranks(rng.normal(size=n))
+    tracemalloc.start()
+    disparities._distribution_gaps(ranks, groups)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200e6

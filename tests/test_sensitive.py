@@ -390,3 +390,17 @@ def test_weights_of_any_size(scale):
 def test_part_of_the_rows_may_weigh_next_to_nothing():
     groups = resolve([0, 1, 0, 1], sample_weight=[1.0, 1.0, 1e-320, 1e-320])
     assert groups.take(np.array([2, 3])).weight.tolist() == [1.0, 1.0]
+
+
+def test_hundreds_of_groups_are_refused_with_their_sizes():
+    labels = np.array([f"zip {k}" for k in np.r_[np.repeat(np.arange(301), 10), 0, 0]])
+    with pytest.raises(
+        ValueError,
+        match=r"at most 300 groups, found 301 in 3012 rows; half of them have 10 rows or fewer, "
+        r"the five smallest 10, 10, 10, 10, 10\. Hint: merge rare groups",
+    ):
+        resolve_groups(labels, n_rows=len(labels))
+    assert resolve_groups(labels[labels != "zip 300"], n_rows=3002).n_groups == 300
+    table = np.random.default_rng(0).dirichlet(np.ones(301), 700)
+    with pytest.raises(ValueError, match="at most 300 groups, found 301 in 700 rows"):
+        resolve_groups(Proxy(table), n_rows=700)

@@ -21,6 +21,9 @@ from .sensitive import Groups
 
 Vector = NDArray[np.float64]
 
+# Numbers in the cumulative shares of a few groups.
+_GAP_NUMBERS = 2_000_000
+
 
 @dataclass(frozen=True)
 class GroupTable:
@@ -231,15 +234,25 @@ def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
 
     cell, points = ranks.distribution()
     rows = make_rows(groups, None)
-    mass = np.zeros((len(points), groups.n_groups))
-    mass_by_cell(cell, rows.codes, rows.probabilities, rows.weight, mass)
-    cumulative = mass.cumsum(axis=0)
-    total = cumulative[-1]
-    rest = cumulative.sum(axis=1, keepdims=True) - cumulative
-    with np.errstate(invalid="ignore", divide="ignore"):
-        gap = np.abs(cumulative / total - rest / (total.sum() - total))
+    members = rows.codes, rows.probabilities, rows.weight
+    everyone = np.bincount(cell, groups.weight, len(points)).cumsum()
     # A value between two others has no width: only the end of a run counts.
     step = np.append(np.diff(points), 1.0)
-    ks = np.where((step > 0)[:, None], gap, 0.0).max(axis=0)
-    wasserstein = (gap[:-1] * step[:-1, None]).sum(axis=0)
+    ends = step > 0
+    ks, wasserstein = np.empty(groups.n_groups), np.empty(groups.n_groups)
+    # A few groups at a time: a column for each of many would be far larger than the data.
+    size = max(1, _GAP_NUMBERS // len(points))
+    for first in range(0, groups.n_groups, size):
+        part = slice(first, min(first + size, groups.n_groups))
+        below = np.zeros((len(points), part.stop - first))
+        mass_by_cell(cell, *members, first, below)
+        np.cumsum(below, axis=0, out=below)
+        total = below[-1].copy()
+        rest = everyone[:, None] - below
+        with np.errstate(invalid="ignore", divide="ignore"):
+            below /= total
+            rest /= everyone[-1] - total
+        gap = np.abs(np.subtract(below, rest, out=rest), out=rest)
+        ks[part] = gap[ends].max(axis=0)
+        wasserstein[part] = step[:-1] @ gap[:-1]
     return ks, wasserstein

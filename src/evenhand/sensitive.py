@@ -19,6 +19,10 @@ from ._categories import cross, encode, split_columns
 from ._clusters import check_cluster, renumber
 from .validation import as_floats, read_native, refuse_masked
 
+# More groups than this are refused: every estimate would rest on a handful of rows of each, and
+# classifiers of them need time and memory that grow with their square.
+MAX_GROUPS = 300
+
 
 class GroupWarning(UserWarning):
     """A group is empty or so small that nothing can be said about it."""
@@ -296,6 +300,15 @@ def resolve_groups(
             f"`sensitive_features` must hold at least two groups to compare, found {found} in "
             f"{groups.n_known} rows with a known group. Hint: in cross-validation, stratify the "
             "folds by group so that every fold holds each of them."
+        )
+    if groups.n_groups > MAX_GROUPS:
+        sizes = np.sort(groups.counts)
+        raise ValueError(
+            f"`sensitive_features` must hold at most {MAX_GROUPS} groups, found {groups.n_groups} "
+            f"in {groups.n_known} rows; half of them have {sizes[len(sizes) // 2]:.0f} rows or "
+            f"fewer, the five smallest {', '.join(f'{size:.0f}' for size in sizes[:5])}. Hint: "
+            "merge rare groups into larger ones, or judge one attribute at a time instead of the "
+            "crossing of several."
         )
     if warn:
         _warn_small(groups)

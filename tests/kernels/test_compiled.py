@@ -251,6 +251,22 @@ def test_blas_gets_its_threads_back_whichever_block_ends_last():
         assert blas() == {2}
 
 
+@pytest.mark.parametrize("n_groups", [2, 3, 7])
+@pytest.mark.parametrize("size", [0.3, 40.0, 3000.0])
+def test_losses_by_row_are_those_of_the_twin(n_groups, size):
+    """Also where scores are so far apart that their exponentials leave the range of floats."""
+    rows, rng = draw(700, n_groups, 2, False, True)
+    basis = get_basis("quadratic", 2)
+    weights = size * rng.normal(size=(n_groups - 1, basis.n_terms))
+    found, expected = np.empty(700), np.empty(700)
+    ours = compiled.logistic_pass(rows, basis, weights, False, FINISH, found)
+    theirs = reference.logistic_pass(rows, basis, weights, False, FINISH, expected)
+    assert (np.abs(weights @ reference._monomials(rows, basis, 6)).max() > 700) == (size > 100)
+    close(found, expected)
+    for ours_part, theirs_part in zip(ours, theirs, strict=True):
+        close(ours_part, theirs_part, scale=700 * size if ours_part is not ours[3] else None)
+
+
 class TestStandardizer:
     def test_mean_and_reciprocal_spread(self):
         x = np.random.default_rng(0).normal(5.0, 2.0, 1000)

@@ -26,6 +26,7 @@ def compiled():
 
     functions = {
         "exp": mathfun.exp_nonpositive,
+        "bounded": mathfun.exp_bounded,
         "log": mathfun.log_positive,
         "log1p": log1p,
     }
@@ -44,6 +45,14 @@ def test_exp_stays_at_its_floor(compiled):
     # A softplus divides by β and takes a reciprocal: neither may leave the normal range.
     assert np.isfinite(30.0 / found).all()
     assert (found / 30.0 > np.finfo(float).tiny).all()
+
+
+def test_exp_of_either_sign(compiled):
+    x = np.concatenate([np.linspace(-700, 700, 100_001), np.logspace(-300, 2, 10_001), [0.0]])
+    np.testing.assert_allclose(compiled["bounded"](x), np.exp(x), rtol=1e-14)
+    far = np.array([-np.inf, -1e300, -701.0, 701.0, 1e300, np.inf])
+    expected = np.exp(np.clip(far, -700.0, 700.0))
+    np.testing.assert_allclose(compiled["bounded"](far), expected, rtol=1e-14)
 
 
 def test_log(compiled):

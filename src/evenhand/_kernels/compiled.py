@@ -2,9 +2,10 @@
 
 A pass walks the rows in chunks of fixed size; a chunk writes its sums into its own line of a table
 that is added up in order afterwards, so results do not depend on the number of threads. Two groups
-known by their codes take one loop over rows that works in registers (`pairs`). Everything else
-goes in blocks that stay in the first cache, with one short vectorizable loop per operation over
-columns of the block. Nothing of size n × D or n × K exists at any time.
+known by their codes take one loop over rows that works in registers (`pairs`), more of them such a
+loop for each group over blocks of rows (`many`). Everything else goes in blocks that stay in the
+first cache, with one short vectorizable loop per operation over columns of the block. Nothing of
+size n × D or n × K exists at any time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..basis import Basis
-from . import pairs
+from . import many, pairs
 from .blocks import gram_chunk, moments_chunk
 from .logistic import logistic_chunk, logistic_rows_chunk
 from .lspc import backprop_chunk, lspc_chunk, lspc_rows_chunk
@@ -48,7 +49,7 @@ def _is_pair(rows) -> bool:
     return len(rows.codes) > 0 and rows.n_groups == 2
 
 
-def _pair_columns(rows):
+def _columns_or_none(rows):
     y = rows.y if len(rows.y) else None
     weight = rows.weight if len(rows.weight) else None
     return rows.s, y, rows.codes, weight, rows.center
@@ -66,9 +67,13 @@ def _contiguous(*arrays):
 def gram(rows, basis: Basis):
     d, m, k = basis.n_terms, basis.n_moments, rows.n_groups
     if _is_pair(rows):
-        arguments = (*_pair_columns(rows), _zeros(d), _zeros(m))
+        arguments = (*_columns_or_none(rows), _zeros(d), _zeros(m))
         out = run_chunks(pairs.gram_chunk, len(rows.s), m + d, arguments)
         cross = np.stack([out[:d], out[m:]])
+    elif len(rows.codes):
+        arguments = (*_columns_or_none(rows), _zeros(d), _zeros(m))
+        out = run_chunks(many.gram_chunk, len(rows.s), m + k * d, arguments)
+        return out[:m], out[m:].reshape(k, d)
     else:
         arguments = (*_columns(rows, basis), np.array([d, m, k]))
         out = run_chunks(gram_chunk, len(rows.s), m + k * d, arguments)
@@ -82,11 +87,11 @@ def lspc_pass(rows, basis: Basis, weights, beta: float, want_gradient: bool):
     d, k = basis.n_terms, rows.n_groups
     gradient = np.empty(len(rows.s)) if want_gradient else None
     weights, slopes = _contiguous(weights, basis.slopes(weights))
-    if _is_pair(rows):
+    if len(rows.codes):
         likes = (_zeros(d), _zeros(basis.n_slopes))
-        kernel: Any = pairs.lspc_chunk
+        kernel: Any = (pairs if _is_pair(rows) else many).lspc_chunk
         output = gradient
-        arguments = (*_pair_columns(rows), weights, slopes, beta, *likes)
+        arguments = (*_columns_or_none(rows), weights, slopes, beta, *likes)
     else:
         sizes = np.array([d, basis.n_slopes, k])
         kernel, output = lspc_chunk, gradient if want_gradient else _NONE
@@ -100,10 +105,17 @@ def lspc_backprop(rows, basis: Basis, by_label, common, scale: float, gradient):
     common = common.copy()
     common[: basis.n_slopes] += by_label[0]
     by_label, common = _contiguous(by_label - by_label[0], common)
-    if _is_pair(rows):
+    if len(rows.codes):
         likes = (_zeros(basis.n_slopes), _zeros(len(common)))
-        kernel: Any = pairs.backprop_chunk
-        arguments = (*_pair_columns(rows), by_label[1], common, scale, *likes)
+        two = _is_pair(rows)
+        kernel: Any = (pairs if two else many).backprop_chunk
+        arguments = (
+            *_columns_or_none(rows),
+            by_label[1] if two else by_label,
+            common,
+            scale,
+            *likes,
+        )
     else:
         sizes = np.array([len(common), basis.n_slopes, rows.n_groups])
         kernel = backprop_chunk
@@ -111,7 +123,7 @@ def lspc_backprop(rows, basis: Basis, by_label, common, scale: float, gradient):
     run_chunks(kernel, len(rows.s), 0, arguments, (gradient,))
 
 
-def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None):
+def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None, losses=None):
     d, m, free = basis.n_terms, basis.n_moments, rows.n_groups - 1
     blocks = free * (free + 1) // 2
     gradient, ending, slopes = None, np.zeros(3), np.zeros((free, basis.n_slopes))
@@ -119,11 +131,20 @@ def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None):
         gradient, ending = np.empty(len(rows.s)), np.array(finish, dtype=np.float64)
         slopes = basis.slopes(weights)
     weights, slopes = _contiguous(weights, slopes)
+    if not (want_hessian or _is_pair(rows)) and len(rows.codes):
+        sides = _zeros(d), _zeros(basis.n_slopes)
+        arguments = (*_columns_or_none(rows), weights, slopes, ending, *sides)
+        outputs = (gradient, losses)
+        out = run_chunks(many.logistic_chunk, len(rows.s), 2 + free * d, arguments, outputs)
+        if out[-1] == 0.0:
+            return float(out[0]), out[1:-1].reshape(free, d), None, gradient
+    if losses is not None:
+        losses[:] = logistic_row_losses(rows, basis, weights, np.zeros((blocks, m)))[0]
     if _is_pair(rows):
         likes = (_zeros(d), _zeros(m if want_hessian else 0), _zeros(basis.n_slopes))
         kernel: Any = pairs.logistic_chunk
         output = gradient
-        arguments = (*_pair_columns(rows), weights, slopes, ending, *likes)
+        arguments = (*_columns_or_none(rows), weights, slopes, ending, *likes)
     else:
         sizes = np.array([d, m, basis.n_slopes, free])
         kernel, output = logistic_chunk, _NONE if gradient is None else gradient
@@ -150,7 +171,7 @@ def logistic_row_losses(rows, basis: Basis, weights, inverse):
     d, m = basis.n_terms, basis.n_moments
     if _is_pair(rows):
         kernel: Any = pairs.logistic_rows_chunk
-        arguments = (*_pair_columns(rows), *tables, _zeros(d), _zeros(m))
+        arguments = (*_columns_or_none(rows), *tables, _zeros(d), _zeros(m))
     else:
         kernel = logistic_rows_chunk
         arguments = (*_columns(rows, basis), np.array([d, m, rows.n_groups - 1]), *tables)

@@ -68,12 +68,15 @@ def group_sums_chunk(start, stop, s, y, codes, probabilities, weight, shift, n_g
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def mass_by_cell(cell, codes, probabilities, weight, out):
-    """Σω of each group in each cell, into `out` (cells, groups)."""
+def mass_by_cell(cell, codes, probabilities, weight, first, out):
+    """Σω in each cell of the groups from `first` on, into `out` (cells, some groups)."""
+    some = out.shape[1]
     for i in range(len(cell)):
         w = weight[i] if len(weight) else 1.0
         if len(codes):
-            out[cell[i], codes[i]] += w
+            k = codes[i] - first
+            if 0 <= k < some:
+                out[cell[i], k] += w
         else:
-            for k in range(out.shape[1]):
-                out[cell[i], k] += w * probabilities[i, k]
+            for k in range(some):
+                out[cell[i], k] += w * probabilities[i, first + k]

@@ -61,12 +61,7 @@ def muladd(typing_context, a, b, c):
 
 
 @njit(error_model="numpy")
-def exp_nonpositive(x):
-    """e^x for x ≤ 0; below −700 it stays at e^−700.
-
-    That keeps logarithms and reciprocals finite, also after a division by the β of a softplus.
-    """
-    x = max(x, -700.0)
+def _exp(x):
     t = x * _LOG2E + _ROUND
     k = t - _ROUND
     r = muladd(k, -_LN2_LO, muladd(k, -_LN2_HI, x))
@@ -79,6 +74,21 @@ def exp_nonpositive(x):
     q = muladd(muladd(d, r2, c), r2 * r2, muladd(b, r2, a))
     scale = _number((_bits(t) + _BIAS) << _MANTISSA)
     return muladd(q, r2, 1.0 + r) * scale
+
+
+@njit(error_model="numpy")
+def exp_nonpositive(x):
+    """e^x for x ≤ 0; below −700 it stays at e^−700.
+
+    That keeps logarithms and reciprocals finite, also after a division by the β of a softplus.
+    """
+    return _exp(max(x, -700.0))
+
+
+@njit(error_model="numpy")
+def exp_bounded(x):
+    """e^x, which stays at e^±700 beyond ±700: hundreds of them add up to a float."""
+    return _exp(min(max(x, -700.0), 700.0))
 
 
 @njit(error_model="numpy")

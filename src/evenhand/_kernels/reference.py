@@ -85,10 +85,11 @@ def lspc_backprop(rows, basis: Basis, by_label, common, scale: float, gradient):
     gradient *= scale
 
 
-def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None):
+def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None, losses=None):
     """Σω·loss, its negative gradient (F, D), Hessian moments (pairs, M), and a gradient by row.
 
     With `finish` = (scale, constant, along) that is scale·(∂(−loss)/∂u − ω(constant + along·u)).
+    An array `losses` is filled with the loss of each row.
     """
     m = _for_moments(rows, basis)
     t, w = _labels(rows)[1:], _weight(rows)
@@ -97,7 +98,10 @@ def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None):
     lse = logsumexp(np.vstack([np.zeros_like(f[:1]), f]), axis=0)
     rho = np.exp(f - lse)
     r = w * (t - rho)
-    loss = float(w @ (lse - (t * f).sum(axis=0)))
+    by_row = lse - (t * f).sum(axis=0)
+    if losses is not None:
+        losses[:] = by_row
+    loss = float(w @ by_row)
     hessian = None
     if want_hessian:
         hessian = np.array(

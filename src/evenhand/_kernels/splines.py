@@ -6,6 +6,8 @@ import numpy as np
 
 from ._numba import njit
 
+from .mathfun import exp_nonpositive, log1p_unit
+
 
 @njit(cache=True, nogil=True)
 def mid_rank_levels(values, order, weight, target, atom):
@@ -80,31 +82,102 @@ def products(first, second, left, right):
     return out
 
 
-@njit(cache=True, nogil=True)
-def softmax_loss(eta, counts, prob):
-    """−Σ counts · log p with group 0 as reference (η₀ = 0); fills `prob`."""
+@njit(cache=True, nogil=True, error_model="numpy")
+def softmax_loss(eta, counts, total, prob, residual):
+    """−Σ counts · log p with group 0 as reference (η₀ = 0).
+
+    Fills p, (C, K), and total·p − counts of the other groups, (C, K − 1).
+    """
     n, q = eta.shape
     loss = 0.0
+    if q == 1:
+        for i in range(n):
+            x = eta[i, 0]
+            e = exp_nonpositive(-abs(x))
+            inverse = 1.0 / (1.0 + e)
+            up, down = inverse, e * inverse
+            prob[i, 0] = down if x >= 0.0 else up
+            prob[i, 1] = up if x >= 0.0 else down
+            residual[i, 0] = total[i] * prob[i, 1] - counts[i, 1]
+            long = max(x, 0.0) + log1p_unit(e, 1.0 / (2.0 + e))
+            loss += total[i] * long - counts[i, 1] * x
+        return loss
     for i in range(n):
+        row, p, count, r = eta[i], prob[i], counts[i], residual[i]
         top = 0.0
         for k in range(q):
-            top = max(top, eta[i, k])
-        total = np.exp(-top)
-        prob[i, 0] = total
+            top = max(top, row[k])
         for k in range(q):
-            e = np.exp(eta[i, k] - top)
-            prob[i, k + 1] = e
-            total += e
-        log_total = top + np.log(total)
+            p[k + 1] = exp_nonpositive(row[k] - top)
+        p[0] = exp_nonpositive(-top)
+        mass = 0.0
         for k in range(q + 1):
-            prob[i, k] /= total
-        loss += counts[i, 0] * log_total
+            mass += p[k]
+        linear = 0.0
+        share = 1.0 / mass
+        p[0] *= share
         for k in range(q):
-            loss += counts[i, k + 1] * (log_total - eta[i, k])
+            p[k + 1] *= share
+            linear += count[k + 1] * row[k]
+            r[k] = total[i] * p[k + 1] - count[k + 1]
+        loss += total[i] * (top + np.log(mass)) - linear
     return loss
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
+def pair_weights(prob, total, out):
+    """total·p_i(1[i = j] − p_j) for all pairs i ≤ j of the groups but the first, (C, pairs)."""
+    for c in range(len(total)):
+        p, row = prob[c, 1:], out[c]
+        at = 0
+        for i in range(len(p)):
+            own = total[c] * p[i]
+            for j in range(i, len(p)):
+                row[at + j - i] = -own * p[j]
+            row[at] += own
+            at += len(p) - i
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def pair_products(columns, out):
+    """Products of all pairs i ≤ j of the columns, (C, pairs)."""
+    n, d = columns.shape
+    for c in range(n):
+        row, to = columns[c], out[c]
+        at = 0
+        for i in range(d):
+            own = row[i]
+            for j in range(i, d):
+                to[at + j - i] = own * row[j]
+            at += d - i
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def row_forms(mapped, columns, out):
+    """out[i, p] = mapped[i, p]·columns[i]: quadratic forms of each row, from their images."""
+    n, forms, d = mapped.shape
+    for i in range(n):
+        for p in range(forms):
+            out[i, p] = _dot(mapped[i, p], columns[i], d)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+def _dot(a, b, n):
+    total = a[0] * b[0]
+    for j in range(1, n):
+        total += a[j] * b[j]
+    return total
+
+
+# Up to this norm of ω M V one term of its series is enough: the rest is far below the error of the
+# one Newton step. Steps up to the second bound move the loss by a parabola to 1e-7 nats.
+_FIRST_ORDER, _PARABOLA = 1e-3, 5e-3
+# Up to here, and beyond so many groups, a series is cheaper than a factorization; it ends after at
+# most so many terms, or where one changes the scores by less than the last number.
+_SERIES, _SERIES_GROUPS, _SERIES_TERMS, _SERIES_END = 0.6, 6, 60, 1e-9
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def entry_losses(eta, prob, leverage, cell, target, single, spread):
     """In-sample and leave-one-out loss of every entry (a row, or all like rows of a cell).
 
@@ -117,52 +190,62 @@ def entry_losses(eta, prob, leverage, cell, target, single, spread):
     q = groups - 1
     inside = np.empty(entries)
     outside = np.empty(entries)
+    if q == 1:
+        for i in range(entries):
+            x, h = eta[cell[i], 0], single[i] * leverage[cell[i], 0, 0]
+            p, t = prob[cell[i], 1], target[i, 1]
+            inside[i] = _soft_plus(x) - t * x
+            slack = 1.0 - h * p * prob[cell[i], 0]
+            h /= slack if abs(slack) >= 1e-3 else 1e-3
+            if spread[i] == 0.0:
+                z = x + min(max(h * (p - t), -25.0), 25.0)
+                outside[i] = _soft_plus(z) - t * z
+                continue
+            outside[i] = 0.0
+            for j in range(2):
+                member = (1.0 - spread[i]) * t + spread[i] * j
+                z = x + min(max(h * (p - member), -25.0), 25.0)
+                outside[i] += target[i, j] * (_soft_plus(z) - member * z)
+        return inside, outside
     a = np.empty((q, q))
     b = np.empty(q)
+    scratch = np.empty((3, q))
     mean = np.empty(q)
     pivots = np.empty(q, np.int64)
     member = np.empty(groups)
     last_cell = -1
     last_omega = -1.0
-    exact = True
+    norm = 0.0
+    log_total = 0.0
+    factored = False
     for i in range(entries):
         c = cell[i]
         omega = single[i]
+        p = prob[c, 1:]
+        if c != last_cell:
+            log_total = _log_total(eta[c], scratch[0], q)
         if c != last_cell or omega != last_omega:
             # Entries come cell by cell, so with many groups one factorization serves them all.
             last_cell = c
             last_omega = omega
+            factored = False
             norm = 0.0
             for k in range(q):
-                mean[k] = 0.0
-                for j in range(q):
-                    mean[k] += leverage[c, k, j] * prob[c, j + 1]
+                mean[k] = _dot(leverage[c, k], p, q)
                 row = 0.0
                 for j in range(q):
-                    a[k, j] = -omega * (leverage[c, k, j] - mean[k]) * prob[c, j + 1]
-                    row += abs(a[k, j])
-                norm = max(norm, row)
-            # No eigenvalue of ω M V is larger than this norm: the rest of the series is far below
-            # the error of the one Newton step.
-            exact = norm > 1e-3
-            if exact:
-                for k in range(q):
-                    a[k, k] += 1.0
-                _factor(a, pivots, q)
+                    row += abs(leverage[c, k, j] - mean[k]) * p[j]
+                # No eigenvalue of ω M V is larger than this.
+                norm = max(norm, omega * row)
         label = -1
         for k in range(groups):
             member[k] = target[i, k]
             if member[k] == 1.0:
                 label = k
-        top = 0.0
-        dot = 0.0
-        for k in range(q):
-            top = max(top, eta[c, k])
-            dot += member[k + 1] * eta[c, k]
-        total = np.exp(-top)
-        for k in range(q):
-            total += np.exp(eta[c, k] - top)
-        inside[i] = top + np.log(total) - dot
+        if label < 0:
+            inside[i] = log_total - _dot(member[1:], eta[c], q)
+        else:
+            inside[i] = log_total - (eta[c, label - 1] if label > 0 else 0.0)
         points = groups if spread[i] > 0.0 else 1
         outside[i] = 0.0
         for j in range(points):
@@ -174,26 +257,87 @@ def entry_losses(eta, prob, leverage, cell, target, single, spread):
                 for k in range(groups):
                     member[k] = (1.0 - spread[i]) * target[i, k]
                 member[j] += spread[i]
+            if label > 0:
+                own = leverage[c, label - 1]
+                for k in range(q):
+                    b[k] = omega * (mean[k] - own[k])
+            else:
+                for k in range(q):
+                    b[k] = omega * mean[k]
+                    if label < 0:
+                        b[k] -= omega * _dot(leverage[c, k], member[1:], q)
+            if norm > _FIRST_ORDER:
+                done = False
+                if q > _SERIES_GROUPS and norm <= _SERIES and not factored:
+                    done = _sum_series(leverage[c], p, omega, b, scratch, q)
+                if not done:
+                    if not factored:
+                        for k in range(q):
+                            for h in range(q):
+                                a[k, h] = -omega * (leverage[c, k, h] - mean[k]) * p[h]
+                            a[k, k] += 1.0
+                        _factor(a, pivots, q)
+                        factored = True
+                    _solve(a, b, pivots, q)
+            largest = 0.0
             for k in range(q):
-                b[k] = omega * mean[k]
-                if label > 0:
-                    b[k] -= omega * leverage[c, k, label - 1]
-                elif label < 0:
-                    for h in range(q):
-                        b[k] -= omega * leverage[c, k, h] * member[h + 1]
-            if exact:
-                _solve(a, b, pivots, q)
-            top = 0.0
+                largest = max(largest, abs(b[k]))
+            if largest <= _PARABOLA:
+                first, second, along = 0.0, 0.0, 0.0
+                for k in range(q):
+                    first += p[k] * b[k]
+                    second += p[k] * b[k] * b[k]
+                    along += member[k + 1] * (eta[c, k] + b[k])
+                outside[i] += share * (log_total + first + 0.5 * (second - first * first) - along)
+                continue
             for k in range(q):
                 b[k] = eta[c, k] + min(max(b[k], -25.0), 25.0)
-                top = max(top, b[k])
-            total = np.exp(-top)
-            dot = 0.0
-            for k in range(q):
-                total += np.exp(b[k] - top)
-                dot += member[k + 1] * b[k]
-            outside[i] += share * (top + np.log(total) - dot)
+            outside[i] += share * (_log_total(b, scratch[0], q) - _dot(member[1:], b, q))
     return inside, outside
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _soft_plus(x):
+    """log(1 + e^x)."""
+    e = exp_nonpositive(-abs(x))
+    return max(x, 0.0) + log1p_unit(e, 1.0 / (2.0 + e))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _log_total(scores, scratch, q):
+    """log(1 + Σ e^score)."""
+    top = 0.0
+    for k in range(q):
+        top = max(top, scores[k])
+    for k in range(q):
+        scratch[k] = exp_nonpositive(scores[k] - top)
+    total = exp_nonpositive(-top)
+    for k in range(q):
+        total += scratch[k]
+    return top + np.log(total)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sum_series(m, p, omega, b, scratch, q):
+    """b ← Σⱼ (ω M V)ʲ b; False, and b as it was, where that does not converge soon."""
+    term, z, total = scratch[0], scratch[1], scratch[2]
+    for k in range(q):
+        term[k] = b[k]
+        total[k] = b[k]
+    for _ in range(_SERIES_TERMS):
+        mean = _dot(p, term, q)
+        for k in range(q):
+            z[k] = p[k] * (term[k] - mean)
+        largest = 0.0
+        for k in range(q):
+            term[k] = omega * _dot(m[k], z, q)
+            total[k] += term[k]
+            largest = max(largest, abs(term[k]))
+        if largest <= _SERIES_END:
+            for k in range(q):
+                b[k] = total[k]
+            return True
+    return False
 
 
 @njit(cache=True, nogil=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 from ._cells import Cells
 
 Array = NDArray[np.float64]
+
+# Cells times squared parameters from which a Hessian in single precision pays.
+_LARGE = 5e6
 
 
 @dataclass(frozen=True)
@@ -51,76 +55,122 @@ def fit(columns: Array, cells: Cells, penalty: Array, theta: Array | None = None
     theta : (K − 1, D) array, optional
         Where to start.
     """
-    from .._kernels.splines import entry_losses, softmax_loss
+    from .._kernels.splines import softmax_loss
 
     counts = cells.counts
     c, d = columns.shape
-    k = counts.shape[1]
+    q = counts.shape[1] - 1
     total = counts.sum(axis=1)
     mass = float(total.sum())
-    between = np.eye(k - 1) - 1.0 / k
-    constant = np.zeros((k - 1, d))
+    constant = np.zeros((q, d))
     share = counts.sum(axis=0) + 1e-9
     constant[:, 0] = np.log(share[1:] / share[0])
-    prob, trial_prob = np.empty((c, k)), np.empty((c, k))
+    here, there = _Point(c, q), _Point(c, q)
 
-    def objective(th: Array, out: Array) -> tuple[float, Array]:
-        eta = columns @ th.T
-        shrink = 0.5 * float(((between @ th) * th * penalty).sum())
-        return softmax_loss(eta, counts, out) + shrink, eta
+    def look(th: Array, at: _Point) -> None:
+        at.theta, at.eta = th, columns @ th.T
+        shrink = 0.5 * float((_between(th) * th * penalty).sum())
+        at.value = shrink + softmax_loss(at.eta, counts, total, at.prob, at.residual)
 
-    value, eta = objective(constant if theta is None else theta, prob)
+    look(constant if theta is None else theta, here)
     # A start from other cells can be far off in the tails, where Newton steps are of no use.
-    if theta is None or not value < share @ -np.log(share / share.sum()):
-        theta = constant
-        value, eta = objective(theta, prob)
-    for _ in range(40):
-        slope = (total[:, None] * prob - counts)[:, 1:].T @ columns + (between @ theta) * penalty
-        factor = _factor(_hessian(columns, total, prob, penalty, between))
-        step = scipy.linalg.cho_solve(factor, slope.ravel(), check_finite=False)
-        gain = float(slope.ravel() @ step)
-        step = step.reshape(theta.shape)
-        scale = 1.0
+    if theta is None or not here.value < share @ -np.log(share / share.sum()):
+        look(constant, here)
+    # Most of the time goes into Hessians. One serves for as long as steps with it shrink fast, and
+    # a last one, for the last step and the leverages, is found where those steps have led.
+    rough = columns.astype(np.float32) if c * (q * d) ** 2 > _LARGE and d > 4 else None
+    factor: tuple[Array, bool] | None = None
+    last, gain = rough is None, np.inf
+    for _ in range(60):
+        slope = here.residual.T @ columns + _between(here.theta) * penalty
+        before, last = gain, rough is None
         while True:
-            trial = theta - scale * step
-            trial_value, trial_eta = objective(trial, trial_prob)
-            if trial_value <= value + 1e-10 * abs(value) or scale < 1e-6:
+            if factor is None or rough is None:
+                precise = rough is None or (last and not _single_will_do(mass, here.value))
+                basis = columns if precise or rough is None else rough
+                factor = _factor(_hessian(basis, total, here.prob, penalty))
+            step = scipy.linalg.cho_solve(factor, slope.ravel(), check_finite=False)
+            gain = float(slope.ravel() @ step)
+            # What a Newton step leaves is of the order of its gain squared, over the rows. Stopping
+            # sooner would leave the leverages those of a smoother fit, and rough ones looking good.
+            small = gain * gain < 1e-6 * min(mass, here.value)
+            if last or not small:
+                break
+            last, factor = True, None
+        step = step.reshape(here.theta.shape)
+        scale = 1.0
+        floor = 1e-10 * abs(here.value)
+        while True:
+            look(here.theta - scale * step, there)
+            if there.value <= here.value + floor or scale < 1e-6:
                 break
             scale *= 0.5
-        if not trial_value <= value + 1e-10 * abs(value):
+        if not there.value <= here.value + floor:
+            if rough is None:
+                break
+            rough, factor = None, None  # single precision may be to blame
+            continue
+        here, there = there, here
+        if last and small:
             break
-        theta, value, eta = trial, trial_value, trial_eta
-        prob, trial_prob = trial_prob, prob
-        # What a Newton step leaves is of the order of its gain squared, over the rows. Stopping
-        # sooner would leave the leverages those of a smoother fit, and rough ones looking good.
-        if gain * gain < 1e-6 * min(mass, value):
-            break
-    leverage, inverse = _leverage(columns, factor, k - 1)
-    inner = prob[:, 1:]
-    weighted = total[:, None] * inner
-    terms = np.einsum("ckk,ck->", leverage, weighted) - np.einsum(
-        "ck,ck->", np.einsum("ckj,cj->ck", leverage, inner), weighted
+        if gain > 0.1 * before or scale < 1.0:
+            factor = None
+    if factor is None or not last:  # out of steps
+        factor = _factor(_hessian(columns, total, here.prob, penalty))
+    inverse = scipy.linalg.cho_solve(factor, np.eye(q * d), check_finite=False)
+    # S = I − L with L = H⁻¹P, so that tr S = dim − tr L and tr S² = dim − 2 tr L + tr L².
+    blocks = inverse.reshape(q * d, q, d)
+    lost = ((blocks - blocks.sum(axis=1, keepdims=True) / (q + 1)) * penalty).reshape(q * d, -1)
+    terms = q * d - np.trace(lost)
+    squares = terms - np.trace(lost) + (lost * lost.T).sum()
+    precise = rough is None or not _single_will_do(mass, here.value)
+    inside, outside = _losses(
+        columns if precise or rough is None else rough, inverse.reshape(q, d, q, d), here, cells
     )
-    # S = I − L with L = H⁻¹P, so that tr S² = dim − 2 tr L + tr L².
-    lost = (np.einsum("idje,jk->idke", inverse, between) * penalty).reshape(slope.size, -1)
-    squares = slope.size - 2.0 * np.trace(lost) + (lost * lost.T).sum()
-    inside, outside = entry_losses(
-        eta, prob, leverage, cells.cell, cells.target, cells.single, cells.spread
-    )
-    return Fit(theta, inside, outside, float(terms), float(squares))
+    return Fit(here.theta, inside, outside, float(terms), float(squares))
 
 
-def _hessian(columns: Array, total: Array, prob: Array, penalty: Array, between: Array) -> Array:
+def _single_will_do(mass: float, value: float) -> bool:
+    """Whether the Hessian's smallest eigenvalues, 0.05 of a ridge, stand out from the rounding.
+
+    That is about 1e-6 of its largest, a quarter of the rows. Where groups are nearly separated the
+    ridge is all there is in some directions that matter.
+    """
+    return mass < 20_000 and value > 0.2 * mass
+
+
+class _Point:
+    """Coefficients and what goes with them: predictors, probabilities, residuals, objective."""
+
+    def __init__(self, c: int, q: int):
+        self.theta = self.eta = np.empty(0)
+        self.prob, self.residual = np.empty((c, q + 1)), np.empty((c, q))
+        self.value = np.inf
+
+
+def _between(theta: Array) -> Array:
+    """(I − 11ᵀ/K)θ."""
+    return theta - theta.sum(axis=0) / (len(theta) + 1)
+
+
+def _hessian(columns: NDArray[Any], total: Array, prob: Array, penalty: Array) -> Array:
+    """Hessian of the penalized loss, (qD, qD); its sums in the precision of the columns."""
+    from .._kernels.splines import pair_products, pair_weights
+
     d, q = columns.shape[1], prob.shape[1] - 1
     out = np.empty((q, q, d, d))
-    if q > 3 and d <= 16:
+    if _few(q, d):
         # All blocks in one product: with few columns their pairwise products are a small table.
-        upper = np.triu_indices(d)
-        pairs = columns[:, upper[0]] * columns[:, upper[1]]
-        blocks = np.triu_indices(q)
-        weights = -prob[:, blocks[0] + 1] * prob[:, blocks[1] + 1]
-        weights[:, blocks[0] == blocks[1]] += prob[:, 1:]
-        sums = (weights * total[:, None]).T @ pairs
+        upper, blocks = np.triu_indices(d), np.triu_indices(q)
+        sums = np.zeros((len(blocks[0]), len(upper[0])))
+        parts = _parts(len(columns), len(blocks[0]))
+        weights = np.empty((parts[0].stop, len(blocks[0])), dtype=columns.dtype)
+        pairs = np.empty((parts[0].stop, len(upper[0])), dtype=columns.dtype)
+        for part in parts:
+            rows = columns[part]
+            pair_weights(prob[part], total[part], weights[: len(rows)])
+            pair_products(rows, pairs[: len(rows)])
+            sums += weights[: len(rows)].T @ pairs[: len(rows)]
         small = np.empty((len(sums), d, d))
         small[:, upper[0], upper[1]] = sums
         small[:, upper[1], upper[0]] = sums
@@ -131,12 +181,24 @@ def _hessian(columns: Array, total: Array, prob: Array, penalty: Array, between:
             for j in range(i + 1):
                 p = prob[:, i + 1]
                 w = total * p * ((1.0 - p) if i == j else prob[:, j + 1])
-                scaled = columns * np.sqrt(w)[:, None]
+                scaled = columns * np.sqrt(w).astype(columns.dtype)[:, None]
                 block = scaled.T @ scaled
                 out[i, j] = out[j, i] = block if i == j else -block
     diagonal = np.arange(d)
+    between = np.eye(q) - 1.0 / (q + 1)
     out[:, :, diagonal, diagonal] += between[:, :, None] * penalty
     return out.transpose(0, 2, 1, 3).reshape(q * d, q * d)
+
+
+def _few(q: int, d: int) -> bool:
+    """Whether so many columns have a table of products that is small beside the rest."""
+    return q > 1 and d <= (16 if q > 3 else 6)
+
+
+def _parts(c: int, width: int) -> list[slice]:
+    """Cells a few at a time, so that a table of so many columns stays in the cache."""
+    size = max(32, 60_000 // width)
+    return [slice(start, start + size) for start in range(0, c, size)]
 
 
 def _factor(hessian: Array) -> tuple[Array, bool]:
@@ -149,22 +211,48 @@ def _factor(hessian: Array) -> tuple[Array, bool]:
             jitter *= 100.0
 
 
-def _leverage(columns: Array, factor: tuple[Array, bool], q: int) -> tuple[Array, Array]:
-    """(C, q, q): φᵀ H⁻¹ φ between the linear predictors of each cell; (q, D, q, D): H⁻¹."""
+def _losses(columns: NDArray[Any], inverse: Array, at: _Point, cells: Cells) -> tuple[Array, Array]:
+    """In-sample and leave-one-out loss of every entry, from H⁻¹, (q, D, q, D).
+
+    The leverages φᵀ H⁻¹ φ between the linear predictors of a cell, q × q of them, are made for a
+    few cells at a time and used at once.
+    """
+    from .._kernels.splines import entry_losses, pair_products, row_forms
+
     c, d = columns.shape
-    blocks = scipy.linalg.cho_solve(factor, np.eye(q * d), check_finite=False)
-    blocks = blocks.reshape(q, d, q, d)
-    if q > 3 and d <= 16:
+    q = len(inverse)
+    k, other = np.tril_indices(q)
+    blocks = inverse.transpose(0, 2, 1, 3)[k, other]
+    place = np.empty((q, q), dtype=np.intp)
+    place[k, other] = place[other, k] = np.arange(len(k))
+    if _few(q, d):
         upper = np.triu_indices(d)
-        pairs = columns[:, upper[0]] * columns[:, upper[1]]
-        pairs[:, upper[0] != upper[1]] *= 2.0
-        table = blocks.transpose(0, 2, 1, 3)
-        table = 0.5 * (table + table.transpose(0, 1, 3, 2))
-        flat = table[:, :, upper[0], upper[1]].reshape(q * q, -1)
-        return (pairs @ flat.T).reshape(c, q, q), blocks
-    out = np.empty((c, q, q))
-    for i in range(q):
-        for j in range(i + 1):
-            m = np.einsum("cd,cd->c", columns @ blocks[i, :, j], columns)
-            out[:, i, j] = out[:, j, i] = m
-    return out, blocks
+        twice = np.where(upper[0] == upper[1], 0.5, 1.0)
+        table = (blocks + blocks.transpose(0, 2, 1))[:, upper[0], upper[1]] * twice
+        table = np.ascontiguousarray(table[place.ravel()].T)
+    else:
+        table = np.ascontiguousarray(blocks.transpose(1, 0, 2).reshape(d, -1))
+    table = table.astype(columns.dtype, copy=False)
+    cell, order = cells.cell, None
+    if (cell[1:] < cell[:-1]).any():
+        order = np.argsort(cell, kind="stable")
+        cell = cell[order]
+    inside, outside = np.empty(len(cell)), np.empty(len(cell))
+    for part in _parts(c, table.shape[1]):
+        own = slice(*np.searchsorted(cell, (part.start, part.stop)).tolist())
+        rows = columns[part]
+        if _few(q, d):
+            pairs = np.empty((len(rows), len(table)), dtype=rows.dtype)
+            pair_products(rows, pairs)
+            leverage = pairs @ table
+        else:
+            forms = np.empty((len(rows), len(k)))
+            row_forms((rows @ table).reshape(-1, len(k), d), rows, forms)
+            leverage = forms[:, place.ravel()]
+        leverage = leverage.reshape(-1, q, q).astype(np.float64, copy=False)
+        entry = own if order is None else order[own]
+        inside[entry], outside[entry] = entry_losses(
+            at.eta[part], at.prob[part], leverage, cell[own] - part.start,
+            cells.target[entry], cells.single[entry], cells.spread[entry],
+        )  # fmt: skip
+    return inside, outside
