@@ -70,7 +70,7 @@ def test_covariance_is_that_of_permutations():
     cell, n_cells = given.cells()
     rank = significance.conditional_rank(target, given)
     center, means = kernels.cell_means(rank, given.rank, given.normal, cell, n_cells)
-    slope = significance._slopes(center, means)
+    slope = significance.neighbor_slopes(center, means)
     rows = _null_covariance.Rows(rank, given.rank, given.normal, cell, center, slope)
     _, members = significance._usable(resolve_groups(a, n_rows=n))
     score = _null_covariance.Scores(rows, members, None)

@@ -9,15 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from ._clusters import renumber
+from ._fine_structure import difference, level_rank, scan_p_value, scan_rows
 from ._kernels.threads import n_threads
-from ._null_covariance import NO_FLOATS, Members, Rows, Scores
-from ._ranks import EXACT_RANK_ROWS, Ranks, conditional_rank, rank_all
+from ._null_covariance import NO_FLOATS, Members, Rows, Scores, root_inverse, smallest_effective
+from ._ranks import EXACT_RANK_ROWS, RankedRows, Ranks, conditional_rank, neighbor_slopes, rank_all
+from ._unit_covariance import (
+    CELLS_A_DIRECTION,
+    MIN_CLUSTERS,
+    ROWS_A_DIRECTION,
+    UnitScores,
+    clusters_in_cells,
+    weight_units,
+    weights_tied,
+)
 from .criteria import CRITERIA, Criterion, get_criterion
 from .sensitive import Groups
 
@@ -26,8 +37,15 @@ MIN_GROUP_ROWS = 5
 # Up to this many rows the chi-squared law is replaced by permutations drawn.
 DRAWN_ROWS = 300
 N_DRAWS = 1999
-# Directions of the test functions with less than this share of variance are not tested.
-RANK_TOLERANCE = 1e-2
+# Shares of the level of the smooth functions and of the scan for fine structure. What the scan
+# finds it finds at 1e-10, so it needs little; it rejects about half as often as its level says,
+# its largest terms being bounded, so that the two make up one.
+SMOOTH_SHARE = 0.95
+FINE_SHARE = 0.08
+# Effective rows of the smallest group below which a robust covariance is not trusted alone.
+SMALL_GROUP = 50.0
+# Weights below this share of their mean count as none.
+LEAST_WEIGHT = 1e-12
 
 
 @dataclass(frozen=True)
@@ -125,19 +143,21 @@ def exact_fairness_p_values(
     # The draws of one criterion must not depend on which others are asked for.
     streams = dict(zip(CRITERIA, rng.integers(2**63, size=len(CRITERIA)).tolist(), strict=True))
     rows, members = _usable(groups)
-    weight = groups.weight
+    weight, cluster = groups.weight, groups.cluster
+    if cluster is not None and rows is not None:
+        cluster = renumber(cluster[rows])
     if weight is not None:
         weight = weight if rows is None else np.ascontiguousarray(weight[rows])
         equal = weight.max() - weight.min() <= 1e-12 * weight.max()
         weight = None if equal else weight / weight.mean()
 
+    values = {k: variables[k] if rows is None else variables[k][rows] for k in names}
     if ranks is None or rows is not None:
-        chosen = {name: variables[name] for name in names}
-        ranks = rank_all(chosen if rows is None else {k: v[rows] for k, v in chosen.items()})
-    known = ranks
+        ranks = rank_all(values)
+    data = _Data(ranks, values, members, weight, cluster)
 
     def test(criterion: Criterion) -> TestResult:
-        return _test(criterion, known, members, weight, streams[criterion.name])
+        return _test(criterion, data, streams[criterion.name])
 
     # The kernels release the interpreter lock.
     parallel = groups.n_known > EXACT_RANK_ROWS and len(wanted) > 1
@@ -149,8 +169,9 @@ def exact_fairness_p_values(
 def _usable(groups: Groups) -> tuple[NDArray[np.bool_] | None, Members]:
     """Leave out rows of no weight, and merge or leave out groups of a handful of rows."""
     rows = None
-    if groups.weight is not None and not (groups.weight > 0).all():
-        rows = groups.weight > 0
+    if groups.weight is not None:
+        positive = groups.weight > LEAST_WEIGHT * groups.weight.mean()
+        rows = None if positive.all() else positive
     if groups.codes is None:
         assert groups.probabilities is not None
         table = groups.probabilities if rows is None else groups.probabilities[rows]
@@ -183,56 +204,157 @@ def _usable(groups: Groups) -> tuple[NDArray[np.bool_] | None, Members]:
     return rows, Members(lookup[target][codes], None, len(ordered), note)
 
 
-def _test(
-    criterion: Criterion,
-    ranks: Mapping[str, Ranks],
-    members: Members,
-    weight: NDArray[np.float64] | None,
-    seed: int,
-) -> TestResult:
-    from ._kernels.significance import cell_means
+@dataclass(frozen=True)
+class _Data:
+    """What a test of any criterion is made of: ranks, membership, weights and clusters of rows."""
 
+    ranks: Mapping[str, Ranks]
+    values: Mapping[str, NDArray[np.float64]]
+    members: Members
+    weight: NDArray[np.float64] | None
+    cluster: NDArray[np.intp] | None
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """The tested variable given the conditioning one: rows in cells, and how to say so."""
+
+    rows: Rows
+    target: Ranks
+    given: Ranks | None
+    where: str
+
+
+def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
     (tested,) = set(criterion.joint) - set(criterion.given)
-    target = ranks[tested]
+    members = data.members
     if members.n_groups < 2:
         return TestResult(0.0, 0, float("nan"), "not tested: fewer than two groups have rows")
-    if target.n_atoms < 2:
+    if data.cluster is not None and (count := int(data.cluster.max()) + 1) < MIN_CLUSTERS:
+        reason = f"{count} clusters say too little about how clusters differ ({MIN_CLUSTERS} do)"
+        return TestResult(0.0, 0, float("nan"), f"not tested: {reason}")
+    if data.ranks[tested].n_atoms < 2:
         return TestResult(0.0, 0, 1.0, f"holds: {tested} is constant")
-    if criterion.given:
-        given = ranks[criterion.given[0]]
-        rank = conditional_rank(target, given)
-        if rank is None:
-            return TestResult(0.0, 0, 1.0, f"holds: {tested} is a function of {criterion.given[0]}")
-        cell, n_cells = given.cells()
-        where = f" within {n_cells} slices of {criterion.given[0]}"
-        center, means = cell_means(rank, given.rank, given.normal, cell, n_cells)
-        rows = Rows(rank, given.rank, given.normal, cell, center, _slopes(center, means))
-    else:
-        where = ""
-        cell = np.zeros(target.n, dtype=np.int32)
-        flat = np.zeros((1, 4))
-        rows = Rows(target.rank, target.rank, NO_FLOATS, cell, NO_FLOATS, flat)
-    score = Scores(rows, members, weight)
-    root = _root_inverse(score.covariance)
+    setting = _setting(criterion, tested, data)
+    if setting is None:
+        return TestResult(0.0, 0, 1.0, f"holds: {tested} is a function of {criterion.given[0]}")
+    where = setting.where
+    if data.cluster is not None:
+        units = UnitScores(
+            setting.rows, members, data.weight, data.cluster, CELLS_A_DIRECTION, centered=True
+        )
+        return _unit_result(units, setting, members, f"of {count} clusters")
+    tied = None
+    if data.weight is not None and weights_tied(setting.rows, members, data.weight):
+        unit, single = weight_units(setting.rows.cell)
+        least = ROWS_A_DIRECTION if single else CELLS_A_DIRECTION
+        units = UnitScores(setting.rows, members, data.weight, unit, least, centered=False)
+        kind = f"of slices or rows, as weights depend on group and {tested} jointly"
+        tied = _unit_result(units, setting, members, kind)
+        if not single or smallest_effective(members, data.weight) > SMALL_GROUP:
+            return tied
+    score = Scores(setting.rows, members, data.weight)
+    root = root_inverse(score.covariance)
     dof = root.shape[1]
     if not dof:
         return TestResult(0.0, 0, 1.0, f"no two groups can be compared{where}{members.note}")
     statistic = float(np.square(score.total.ravel() @ root).sum())
     handful = 0 if criterion.given else _handful(members)
-    if weight is None and (target.n <= DRAWN_ROWS or handful):
+    n = setting.target.n
+    if data.weight is None and (n <= DRAWN_ROWS or handful):
         rng = np.random.default_rng(seed)
-        if target.n <= DRAWN_ROWS:
-            drawn = _draw(rows, members, score.mean, root, rng)
+        if n <= DRAWN_ROWS:
+            drawn = _draw(setting.rows, members, score.mean, root, rng)
         else:
-            drawn = _draw_handful(rows, handful, score.mean, root, rng)
+            drawn = _draw_handful(setting.rows, handful, score.mean, root, rng)
         beyond = int(np.sum(drawn >= statistic * (1.0 - 1e-9)))
         p_value = (1 + beyond) / (1 + len(drawn))
         how = f"{len(drawn)} draws"
     else:
         p_value = float(chi2.sf(statistic, dof))
         how = f"χ² with {dof} degrees of freedom"
-    method = f"permutation of groups{where}, {how}{members.note}"
+    fine = float("nan")
+    if data.weight is None and not handful:
+        fine = _fine_structure(setting, data)
+    if tied is not None:
+        # The few rows that say so may be missing from either covariance, seldom from both.
+        method = f"{tied.method}; at least as large as by permutation, groups being small"
+        return replace(tied, p_value=max(tied.p_value, p_value), method=method)
+    p_value, decided = _combine(p_value, fine)
+    method = f"permutation of groups{where}, {how}{decided}{members.note}"
     return TestResult(statistic, dof, p_value, method)
+
+
+def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
+    """Rows in cells of the conditioning variable; None where the tested one is a function of it."""
+    from ._kernels.significance import cell_means
+
+    target = data.ranks[tested]
+    if not criterion.given:
+        cell = np.zeros(target.n, dtype=np.int32)
+        rows = Rows(target.rank, target.rank, NO_FLOATS, cell, NO_FLOATS, np.zeros((1, 4)))
+        return _Tested(rows, target, None, "")
+    given = data.ranks[criterion.given[0]]
+    cell, n_cells = given.cells()
+    merged = 1
+    if data.cluster is not None:
+        cell, n_cells, merged = clusters_in_cells(cell, n_cells, data.cluster)
+    rank = conditional_rank(target, given, merged)
+    if rank is None:
+        # A score within 1e-6 of the target's rank: what it differs by may still tell the group.
+        gap = difference(data.values["s"], data.values["y"])
+        if gap is None or level_rank(gap, given.normal, cell, n_cells, given.discrete) is None:
+            return None
+        target = gap
+        rank = conditional_rank(target, given, merged)
+        if rank is None:
+            return None
+    center, means = cell_means(rank, given.rank, given.normal, cell, n_cells)
+    # Without its slope f has nothing that a trend of the groups within a cell could be taken for.
+    slope = neighbor_slopes(center, means)
+    rows = Rows(rank, given.rank, given.normal, cell, center, slope)
+    return _Tested(rows, target, given, f" within {n_cells} slices of {criterion.given[0]}")
+
+
+def _fine_structure(setting: _Tested, data: _Data) -> float:
+    """p-value of the scan, over the rank given the condition, the rank itself and that of s − y."""
+    rows = scan_rows(setting.target.n)
+    members = data.members.take(rows)
+    cell = setting.rows.cell[rows]
+    if setting.given is None:
+        return scan_p_value([setting.target.rank[rows]], cell, members)
+    n_cells = len(setting.rows.slope)
+    z = setting.rows.z[rows]
+    exact = setting.given.discrete
+    coordinates = [setting.rows.u[rows]]
+    raw: list[Ranks | RankedRows] = [setting.target.take(rows)]
+    gap = difference(data.values["s"][rows], data.values["y"][rows])
+    if gap is not None:
+        raw.append(gap)
+    for target in raw:
+        rank = level_rank(target, z, cell, n_cells, exact)
+        if rank is not None:
+            coordinates.append(rank)
+    return scan_p_value(coordinates, cell, members)
+
+
+def _combine(smooth: float, fine: float) -> tuple[float, str]:
+    """The least 1 − (1 − p)^(1/share) of the smooth functions and the scan, and which it was."""
+    if np.isnan(fine):
+        return smooth, "; smooth shifts and spreads only"
+    p = -np.expm1(np.log1p(-np.minimum([smooth, fine], 1.0 - 1e-16)) / [SMOOTH_SHARE, FINE_SHARE])
+    kind = "smooth shifts and spreads" if p[0] <= p[1] else "fine structure"
+    return float(p.min()), f"; with a scan, decided by {kind}"
+
+
+def _unit_result(score: UnitScores, setting: _Tested, members: Members, kind: str) -> TestResult:
+    if not score.dof:
+        where = setting.where + members.note
+        return TestResult(0.0, 0, 1.0, f"no two groups can be compared{where}")
+    left = max(score.units - score.dof + 1.0, 0.0)
+    how = f"F with {score.dof} and {left:.0f} degrees of freedom"
+    method = f"robust covariance {kind}{setting.where}, {how}; smooth shifts and spreads only"
+    return TestResult(score.statistic, score.dof, score.p_value, method + members.note)
 
 
 def _draw(
@@ -286,27 +408,3 @@ def _draw_handful(
         taken = np.column_stack([taken, row])
         total += f[row]
     return np.square(total @ root).sum(axis=1)
-
-
-def _slopes(center: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Slope of the cell means along z, from the two neighbors of each cell.
-
-    Subtracting it leaves nothing for a trend of the groups within a cell to be taken for.
-    """
-    last = len(center) - 1
-    after = np.minimum(np.arange(last + 1) + 1, last)
-    before = np.maximum(np.arange(last + 1) - 1, 0)
-    gap = center[after] - center[before]
-    return (means[after] - means[before]) / np.where(gap > 0, gap, np.inf)[:, None]
-
-
-def _root_inverse(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """R with RRᵀ the pseudo-inverse, on the scale of correlations; its columns are the rank."""
-    spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    used = spread > 1e-9 * max(spread.max(), 1e-300)
-    if not used.any() or spread.max() <= 1e-12:
-        return np.empty((len(spread), 0))
-    inverse = np.where(used, 1.0 / np.where(used, spread, 1.0), 0.0)
-    values, vectors = np.linalg.eigh(covariance * inverse[:, None] * inverse[None, :])
-    keep = values > RANK_TOLERANCE
-    return inverse[:, None] * vectors[:, keep] / np.sqrt(values[keep])
