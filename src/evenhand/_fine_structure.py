@@ -8,7 +8,7 @@ on which they trade places, whatever it is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,21 @@ def difference(s: NDArray[np.float64], y: NDArray[np.float64]) -> Ranks | None:
     return Ranks(gap)
 
 
+class Entries(NamedTuple):
+    """Rows of a group against all others, or counts of them, in the order of cells and bins.
+
+    start : where each cell starts;  bins : the bin of an entry;  rows : how many it is;  residual : Σ (a
+    − ā_c) over them;  variance, fourth : Σ of their null variance and fourth cumulant
+    """
+
+    start: NDArray[np.int64]
+    bins: NDArray[np.int64]
+    rows: NDArray[np.float64]
+    residual: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    fourth: NDArray[np.float64]
+
+
 def scan_p_value(
     coordinates: Sequence[NDArray[np.float64]],
     cell: NDArray[np.int32],
@@ -122,7 +137,9 @@ def scan_p_value(
     return float(np.arctan2(1.0, np.mean(1.0 / np.tan(np.pi * np.minimum(p, 0.5)))) / np.pi)
 
 
-def _levels(entry: Any, block: NDArray[np.int64], depth: int, height: int) -> NDArray[np.float64]:
+def _levels(
+    entry: Entries, block: NDArray[np.int64], depth: int, height: int
+) -> NDArray[np.float64]:
     from ._kernels.scan import scan_levels
 
     found = scan_levels(*entry, block, depth, height, LEAST_VARIANCE)
@@ -141,8 +158,8 @@ def _entries(
     size: NDArray[np.float64],
     members: Members,
     depth: int,
-) -> Iterator[tuple[NDArray, ...]]:
-    """For each group: where cells start, bins, rows, residuals, variances and fourth cumulants."""
+) -> Iterator[Entries]:
+    """One for each group, or for one of two."""
     n_cells, n_bins = len(size), 2**depth
     n_groups = members.n_groups
     wanted = range(n_groups if n_groups > 2 else 1)
@@ -159,7 +176,7 @@ def _entries(
             share = table[:, :, k].sum(axis=1) / size
             residual = table[:, :, k] - share[:, None] * counts
             variance, fourth = _bernoulli(share, scale)
-            yield (
+            yield Entries(
                 start, number, counts.ravel(), residual.ravel(),
                 (variance[:, None] * counts).ravel(), (fourth[:, None] * counts).ravel(),
             )  # fmt: skip
@@ -175,7 +192,7 @@ def _entries(
         residual = a - share[cell]
         if members.codes is None:
             variance = scale * np.bincount(cell, np.square(residual), n_cells) / size
-        yield start, number, one, residual, variance[cell], fourth[cell]
+        yield Entries(start, number, one, residual, variance[cell], fourth[cell])
 
 
 def _column(members: Members, k: int) -> NDArray[np.float64]:

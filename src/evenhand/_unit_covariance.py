@@ -20,9 +20,10 @@ MAX_UNIT_ROWS = 30
 CELL_CLUSTERS = 10
 # Fewer clusters say nothing about how much clusters differ.
 MIN_CLUSTERS = 10
-# Units that a tested direction asks for: whole cells or clusters, or rows among them, whose scores
-# are more skewed. Fewer test functions are used where there are fewer.
+# Units that a tested direction asks for: cells, clusters, or rows, whose scores are most skewed.
+# Fewer test functions are used where there are fewer units.
 CELLS_A_DIRECTION = 12
+CLUSTERS_A_DIRECTION = 20
 ROWS_A_DIRECTION = 25
 # ν is too large as often as too small, and the former does more harm: ν² / (ν + this) is used.
 UNITS_IN_DOUBT = 10.0
@@ -39,7 +40,9 @@ class UnitScores:
     q = 1 − 2W_gc/W_c + Σ W_gc²/W_c² is what estimating the means of a cell leaves of the variance
     of a unit, 1 where a unit is a whole cell.
 
-    T² is referred to Hotelling's law with ν = p(p + 2) / Σ_g (S_gᵀ V⁺ S_g)² − 2 degrees of freedom,
+    T² is referred to Hotelling's law with ν degrees of freedom. Clusters: ν = (Σ M)² / Σ M² with
+    M_g = W_g Σ_{i∈g} w_i (a_i − ā_c)², the clusters that a group's contrast rests on, and T² is
+    taken with V about the mean of the S_g. Cells and rows: ν = p(p + 2) / Σ_g (S_gᵀ V⁺ S_g)² − 2,
     the number of equal normal units that would spread V as much.
     """
 
@@ -50,41 +53,46 @@ class UnitScores:
         weight: NDArray[np.float64] | None,
         unit: NDArray[np.intp],
         a_direction: int,
-        centered: bool,
+        clusters: bool,
     ) -> None:
         self._rows, self._members = rows, members
-        self._set_up(np.ones(len(unit)) if weight is None else weight, unit)
+        weight = np.ones(len(unit)) if weight is None else weight
+        self._set_up(weight, unit)
         n_features = rows.slope.shape[1]
         self.statistic, self.dof, self.units = 0.0, 0, 0.0
         total, covariance = self._total(), self._covariance()
         groups = members.n_groups - 1
         self.n_units = len(self._start)
-        width = min(n_features, max(int(self.n_units // (a_direction * groups)), 1))
+        units = self._leverage(weight, unit) if clusters else float(self.n_units)
+        width = min(n_features, max(int(units // (a_direction * groups)), 1))
         while width:
             used = (np.arange(groups)[:, None] * n_features + np.arange(width)).ravel()
             root = root_inverse(covariance[np.ix_(used, used)])
             dof = root.shape[1]
             if not dof:
                 return
-            units = dof * (dof + 2.0) / self._fourth(used, root) - 2.0
-            units = min(units, self.n_units - 1.0)
-            self.dof, self.units = dof, units * units / (units + UNITS_IN_DOUBT)
+            if not clusters:
+                units = dof * (dof + 2.0) / self._fourth(used, root) - 2.0
+                units = units * units / (units + UNITS_IN_DOUBT)
+            self.dof, self.units = dof, min(units, self.n_units - 1.0)
             if self.units > a_direction * dof or width == 1:
                 break
             width = min(width - 1, max(int(self.units // (a_direction * groups)), 1))
         self.statistic = float(np.square(total[used] @ root).sum())
-        if centered:
+        if clusters:
             self.statistic /= max(1.0 - self.statistic / self.n_units, 1e-12)
 
     @property
+    def dof_left(self) -> float:
+        """Degrees of freedom of the denominator, one at least: so few reject hardly ever."""
+        return max(self.units - self.dof + 1.0, 1.0)
+
+    @property
     def p_value(self) -> float:
-        """NaN where there are too few units for any law."""
         if not self.dof:
             return 1.0
-        left = self.units - self.dof + 1.0
-        if left < 1.0:
-            return float("nan")
-        return float(f_law.sf(self.statistic * left / (self.dof * self.units), self.dof, left))
+        scaled = self.statistic * self.dof_left / (self.dof * max(self.units, 1.0))
+        return float(f_law.sf(scaled, self.dof, self.dof_left))
 
     def _set_up(self, weight: NDArray[np.float64], unit: NDArray[np.intp]) -> None:
         from ._kernels.significance import feature_matrix
@@ -141,6 +149,16 @@ class UnitScores:
             product = (a[:, :, None] * f[:, None, :]).reshape(len(part), width)
             yield np.add.reduceat(product, self._start[low:high] - self._start[low], axis=0)
             low = high
+
+    def _leverage(self, weight: NDArray[np.float64], unit: NDArray[np.intp]) -> float:
+        members, cell, found = self._members, self._rows.cell, []
+        for k, share in enumerate(self._share.T):
+            a = members.codes == k if members.codes is not None else members.soft[:, k]  # type: ignore[index]
+            mass = np.bincount(unit, weight) * np.bincount(
+                unit, weight * np.square(a - share[cell])
+            )
+            found.append(float(mass.sum() ** 2 / max(np.square(mass).sum(), 1e-300)))
+        return min(found)
 
     def _total(self) -> NDArray[np.float64]:
         members, groups = self._members, self._share.shape[1]
@@ -240,3 +258,27 @@ def weights_tied(rows: Rows, members: Members, weight: NDArray[np.float64]) -> b
 
     jointly = ~of_group & ~of_tested
     return seen(jointly) or (seen(of_group | jointly) and seen(of_tested | jointly))
+
+
+def independent_rows(
+    weight: NDArray[np.float64] | None,
+    cluster: NDArray[np.intp] | None,
+    rng: np.random.Generator,
+) -> NDArray[np.intp]:
+    """Rows drawn so that they are independent and follow the weighted law without weights.
+
+    A row is kept with probability w / max w. With clusters, one row of each is drawn in proportion
+    to w, and the cluster kept with probability W / max W.
+    """
+    if cluster is None:
+        assert weight is not None
+        return np.flatnonzero(rng.random(len(weight)) * weight.max() < weight)
+    w = np.ones(len(cluster)) if weight is None else weight
+    order = np.argsort(cluster, kind="stable")
+    total = np.bincount(cluster, w)
+    upto = np.cumsum(w[order])
+    point = np.concatenate([[0.0], np.cumsum(total)[:-1]]) + rng.random(len(total)) * total
+    last = np.cumsum(np.bincount(cluster)) - 1
+    first = np.concatenate([[0], last[:-1] + 1])
+    row = order[np.clip(np.searchsorted(upto, point), first, last)]
+    return np.sort(row[rng.random(len(total)) * total.max() < total])

@@ -22,10 +22,12 @@ from ._null_covariance import NO_FLOATS, Members, Rows, Scores, root_inverse, sm
 from ._ranks import EXACT_RANK_ROWS, RankedRows, Ranks, conditional_rank, neighbor_slopes, rank_all
 from ._unit_covariance import (
     CELLS_A_DIRECTION,
+    CLUSTERS_A_DIRECTION,
     MIN_CLUSTERS,
     ROWS_A_DIRECTION,
     UnitScores,
     clusters_in_cells,
+    independent_rows,
     weight_units,
     weights_tied,
 )
@@ -42,6 +44,8 @@ N_DRAWS = 1999
 # its largest terms being bounded, so that the two make up one.
 SMOOTH_SHARE = 0.95
 FINE_SHARE = 0.08
+# Rows drawn to be independent that a scan needs, at least.
+SCAN_ROWS = 100
 # Effective rows of the smallest group below which a robust covariance is not trusted alone.
 SMALL_GROUP = 50.0
 # Weights below this share of their mean count as none.
@@ -214,6 +218,11 @@ class _Data:
     weight: NDArray[np.float64] | None
     cluster: NDArray[np.intp] | None
 
+    def take(self, rows: NDArray[np.intp]) -> _Data:
+        """Some of the rows, as independent ones without weights."""
+        values = {name: column[rows] for name, column in self.values.items()}
+        return _Data(rank_all(values), values, self.members.take(rows), None, None)
+
 
 @dataclass(frozen=True)
 class _Tested:
@@ -241,16 +250,16 @@ def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
     where = setting.where
     if data.cluster is not None:
         units = UnitScores(
-            setting.rows, members, data.weight, data.cluster, CELLS_A_DIRECTION, centered=True
+            setting.rows, members, data.weight, data.cluster, CLUSTERS_A_DIRECTION, clusters=True
         )
-        return _unit_result(units, setting, members, f"of {count} clusters")
+        return _unit_result(criterion, units, setting, data, f"of {count} clusters", seed)
     tied = None
     if data.weight is not None and weights_tied(setting.rows, members, data.weight):
         unit, single = weight_units(setting.rows.cell)
         least = ROWS_A_DIRECTION if single else CELLS_A_DIRECTION
-        units = UnitScores(setting.rows, members, data.weight, unit, least, centered=False)
+        units = UnitScores(setting.rows, members, data.weight, unit, least, clusters=False)
         kind = f"of slices or rows, as weights depend on group and {tested} jointly"
-        tied = _unit_result(units, setting, members, kind)
+        tied = _unit_result(criterion, units, setting, data, kind, seed)
         if not single or smallest_effective(members, data.weight) > SMALL_GROUP:
             return tied
     score = Scores(setting.rows, members, data.weight)
@@ -273,13 +282,12 @@ def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
     else:
         p_value = float(chi2.sf(statistic, dof))
         how = f"χ² with {dof} degrees of freedom"
-    fine = float("nan")
-    if data.weight is None and not handful:
-        fine = _fine_structure(setting, data)
     if tied is not None:
         # The few rows that say so may be missing from either covariance, seldom from both.
         method = f"{tied.method}; at least as large as by permutation, groups being small"
         return replace(tied, p_value=max(tied.p_value, p_value), method=method)
+    # Weights that are no joint function of group and tested variable leave the criterion as it is.
+    fine = float("nan") if handful else _fine_structure(setting, data)
     p_value, decided = _combine(p_value, fine)
     method = f"permutation of groups{where}, {how}{decided}{members.note}"
     return TestResult(statistic, dof, p_value, method)
@@ -347,14 +355,26 @@ def _combine(smooth: float, fine: float) -> tuple[float, str]:
     return float(p.min()), f"; with a scan, decided by {kind}"
 
 
-def _unit_result(score: UnitScores, setting: _Tested, members: Members, kind: str) -> TestResult:
-    if not score.dof:
-        where = setting.where + members.note
-        return TestResult(0.0, 0, 1.0, f"no two groups can be compared{where}")
-    left = max(score.units - score.dof + 1.0, 0.0)
-    how = f"F with {score.dof} and {left:.0f} degrees of freedom"
-    method = f"robust covariance {kind}{setting.where}, {how}; smooth shifts and spreads only"
-    return TestResult(score.statistic, score.dof, score.p_value, method + members.note)
+def _unit_result(
+    criterion: Criterion, units: UnitScores, setting: _Tested, data: _Data, kind: str, seed: int
+) -> TestResult:
+    """Smooth functions by the covariance of units, and the scan in rows drawn to be independent."""
+    note = data.members.note
+    if not units.dof:
+        return TestResult(0.0, 0, 1.0, f"no two groups can be compared{setting.where}{note}")
+    how = f"F with {units.dof} and {units.dof_left:.0f} degrees of freedom"
+    p_value, fine = units.p_value, float("nan")
+    drawn = independent_rows(data.weight, data.cluster, np.random.default_rng(seed))
+    if len(drawn) >= SCAN_ROWS:
+        some = data.take(drawn)
+        (tested,) = set(criterion.joint) - set(criterion.given)
+        inner = _setting(criterion, tested, some) if some.ranks[tested].n_atoms > 1 else None
+        fine = float("nan") if inner is None else _fine_structure(inner, some)
+    p_value, decided = _combine(p_value, fine)
+    if not np.isnan(fine):
+        decided = decided.replace("a scan", f"a scan of {len(drawn)} rows drawn to be independent")
+    method = f"robust covariance {kind}{setting.where}, {how}{decided}{note}"
+    return TestResult(units.statistic, units.dof, p_value, method)
 
 
 def _draw(
