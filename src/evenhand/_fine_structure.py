@@ -12,22 +12,22 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import gamma
+from scipy.special import gammaincc
 
 from ._null_covariance import Members
 from ._ranks import RankedRows, Ranks, neighbor_slopes, scattered_rows
 
 # Halvings of the tested variable, and of the conditioning one.
-MAX_DEPTH = 8
+MAX_DEPTH = 7
 MAX_HEIGHT = 6
 # Rows a bin holds at the finest level, at least.
 BIN_ROWS = 8
 # Rectangles whose contrast has less null variance (in rows of a group) are left out.
 LEAST_VARIANCE = 1.0
 # Beyond this many rows a scattered sample of them is scanned.
-MAX_ROWS = 250_000
+MAX_ROWS = 100_000
 # Beyond this many rows they are counted by cell and bin instead of sorted.
-MAX_SORTED = 20_000
+MAX_SORTED = 5_000
 # Share of a function's variance within a cell that its slope along the conditioning variable may
 # make up; the groups may have a slope there, too, and the two would be taken for dependence.
 MAX_SLOPE = 0.05
@@ -78,16 +78,13 @@ def difference(s: NDArray[np.float64], y: NDArray[np.float64]) -> Ranks | None:
 
 
 class Entries(NamedTuple):
-    """Rows of a group against all others, or counts of them, in the order of cells and bins.
-
-    start : where each cell starts;  bins : the bin of an entry;  rows : how many it is;  residual : Σ (a
-    − ā_c) over them;  variance, fourth : Σ of their null variance and fourth cumulant
-    """
+    """Rows, or counts of them, in the order of cells and bins, for one group; see `scan_levels`."""
 
     start: NDArray[np.int64]
     bins: NDArray[np.int64]
     rows: NDArray[np.float64]
-    residual: NDArray[np.float64]
+    member: NDArray[np.float64]
+    share: NDArray[np.float64]
     variance: NDArray[np.float64]
     fourth: NDArray[np.float64]
 
@@ -129,7 +126,7 @@ def scan_p_value(
         np.multiply(x, 2.0**depth, out=bins, where=used, casting="unsafe")
         np.minimum(bins, 2**depth - 1, out=bins)
         for entry in _entries(bins, used, cell, size, members, depth):
-            found.append(_levels(entry, block, depth, height))
+            found.append(_levels(entry, size, block, depth, height))
     p = np.concatenate(found) if found else np.empty(0)
     if not len(p):
         return float("nan")
@@ -138,15 +135,21 @@ def scan_p_value(
 
 
 def _levels(
-    entry: Entries, block: NDArray[np.int64], depth: int, height: int
+    entry: Entries,
+    size: NDArray[np.float64],
+    block: NDArray[np.int64],
+    depth: int,
+    height: int,
 ) -> NDArray[np.float64]:
     from ._kernels.scan import scan_levels
 
-    found = scan_levels(*entry, block, depth, height, LEAST_VARIANCE)
+    # A contrast of two equal halves has a quarter of the variance of its rows.
+    most = 0.25 * float(entry.variance @ size) / LEAST_VARIANCE
+    found = scan_levels(*entry, block, depth, height, most, LEAST_VARIANCE)
     q, m, extra, bound = found[found[:, :, 1] > 0].T
     # Scaled gamma with mean m and variance 2m + Σ κ₄/V²; the latter may be negative near p = ½.
     scale = np.maximum(2.0 * m + extra, m) / m
-    sums = gamma.sf(q, m / scale, scale=scale)
+    sums = gammaincc(m / scale, q / scale)
     largest = np.minimum(2.0 * m * np.exp(bound), 1.0)
     return np.maximum(np.concatenate([sums, largest]), 1e-300)
 
@@ -160,39 +163,30 @@ def _entries(
     depth: int,
 ) -> Iterator[Entries]:
     """One for each group, or for one of two."""
-    n_cells, n_bins = len(size), 2**depth
-    n_groups = members.n_groups
+    n_cells, n_bins, n_groups = len(size), 2**depth, members.n_groups
     wanted = range(n_groups if n_groups > 2 else 1)
     allowed = np.bincount(cell, used, n_cells) > 0.5 * size
     scale = allowed * size / np.maximum(size - 1.0, 1.0)
-    if len(cell) > MAX_SORTED and members.codes is not None:
-        from ._kernels.scan import grid_counts
+    if members.codes is not None and len(cell) > MAX_SORTED:
+        from ._kernels.scan import count_entries
 
-        table = grid_counts(cell, bins, members.codes, n_cells, n_bins, n_groups)
-        counts = table.sum(axis=2)
-        start = np.arange(n_cells + 1, dtype=np.int64) * n_bins
-        number = np.tile(np.arange(n_bins), n_cells)
+        counted = count_entries(cell, bins, members.codes, n_cells, n_bins, n_groups)
+        start, number, rows, columns = counted
         for k in wanted:
-            share = table[:, :, k].sum(axis=1) / size
-            residual = table[:, :, k] - share[:, None] * counts
-            variance, fourth = _bernoulli(share, scale)
-            yield Entries(
-                start, number, counts.ravel(), residual.ravel(),
-                (variance[:, None] * counts).ravel(), (fourth[:, None] * counts).ravel(),
-            )  # fmt: skip
+            share = np.bincount(cell, members.codes == k, n_cells) / size
+            yield Entries(start, number, rows, columns[k], share, *_bernoulli(share, scale))
         return
     order = np.argsort(cell.astype(np.int64) * n_bins + bins, kind="stable")
     cell, number = cell[order], bins[order]
     start = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    one = np.ones(len(cell))
+    rows = np.ones(len(cell))
     for k in wanted:
         a = _column(members, k)[order]
         share = np.bincount(cell, a, n_cells) / size
         variance, fourth = _bernoulli(share, scale)
-        residual = a - share[cell]
         if members.codes is None:
-            variance = scale * np.bincount(cell, np.square(residual), n_cells) / size
-        yield Entries(start, number, one, residual, variance[cell], fourth[cell])
+            variance = scale * np.bincount(cell, np.square(a - share[cell]), n_cells) / size
+        yield Entries(start, number, rows, a, share, variance, fourth)
 
 
 def _column(members: Members, k: int) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,6 +219,13 @@ class _Data:
     weight: NDArray[np.float64] | None
     cluster: NDArray[np.intp] | None
 
+    @cached_property
+    def scanned_gap(self) -> Ranks | None:
+        """Ranks of s − y in the rows scanned, which two criteria ask for."""
+        s, y = self.values["s"], self.values["y"]
+        rows = scan_rows(len(s))
+        return difference(s[rows], y[rows])
+
     def take(self, rows: NDArray[np.intp]) -> _Data:
         """Some of the rows, as independent ones without weights."""
         values = {name: column[rows] for name, column in self.values.items()}
@@ -336,9 +344,8 @@ def _fine_structure(setting: _Tested, data: _Data) -> float:
     exact = setting.given.discrete
     coordinates = [setting.rows.u[rows]]
     raw: list[Ranks | RankedRows] = [setting.target.take(rows)]
-    gap = difference(data.values["s"][rows], data.values["y"][rows])
-    if gap is not None:
-        raw.append(gap)
+    if data.scanned_gap is not None:
+        raw.append(data.scanned_gap)
     for target in raw:
         rank = level_rank(target, z, cell, n_cells, exact)
         if rank is not None:
