@@ -22,7 +22,7 @@ CELL_CLUSTERS = 10
 MIN_CLUSTERS = 10
 # Units that a tested direction asks for: cells, clusters, or rows, whose scores are most skewed.
 # Fewer test functions are used where there are fewer units.
-CELLS_A_DIRECTION = 12
+CELLS_A_DIRECTION = 16
 CLUSTERS_A_DIRECTION = 20
 ROWS_A_DIRECTION = 25
 # ν is too large as often as too small, and the former does more harm: ν² / (ν + this) is used.
