@@ -2,7 +2,9 @@
 
 Information is nonnegative, so its estimate is not normal where the truth is zero and an interval
 cannot serve as a test there. These tests ask the question by itself, by permuting groups among
-rows that are alike in what is conditioned on, with the permutations done in closed form.
+rows that are alike in what is conditioned on, with the permutations done in closed form. Smooth
+test functions have the power where groups differ in shift or spread; a scan of contrasts at all
+resolutions sees the rest.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from ._clusters import renumber
+from ._draws import draw_all, draw_handful, handful_of
 from ._fine_structure import difference, level_rank, scan_p_value, scan_rows
 from ._kernels.threads import n_threads
 from ._null_covariance import NO_FLOATS, Members, Rows, Scores, root_inverse, smallest_effective
@@ -39,7 +42,6 @@ from .sensitive import Groups
 MIN_GROUP_ROWS = 5
 # Up to this many rows the chi-squared law is replaced by permutations drawn.
 DRAWN_ROWS = 300
-N_DRAWS = 1999
 # Shares of the level of the smooth functions and of the scan for fine structure. What the scan
 # finds it finds at 1e-10, so it needs little; it rejects about half as often as its level says,
 # its largest terms being bounded, so that the two make up one.
@@ -60,13 +62,15 @@ class TestResult:
     Attributes
     ----------
     statistic : float
-        Quadratic form of the covariances between groups and test functions; its null mean is `dof`.
+        Quadratic form of the covariances between groups and the smooth test functions; its null
+        mean is about `dof`.
     dof : int
         Degrees of freedom.
     p_value : float
-        Probability of a statistic this large if the criterion held exactly; NaN if untestable.
+        Probability of evidence this strong, of the smooth functions or of the scan, if the
+        criterion held exactly; NaN if untestable.
     method : str
-        How it was computed, in words.
+        How it was computed, in words, and which of the two decided.
     """
 
     __test__ = False  # not a test case, whatever pytest thinks of the name
@@ -93,6 +97,9 @@ def exact_fairness_p_value(
     Kruskal-Wallis test (independence) and the Cochran-Mantel-Haenszel mean-score test (the others).
     f are Legendre polynomials of the rank of the tested variable given the conditioning one, and
     their products with its rank, so that shifts, spreads, skews and interactions are all seen.
+    What they miss, such as groups that trade places from one value to the next, a scan of contrasts
+    at all resolutions finds (:func:`scan_p_value`); the p-value is the lesser of the two, allowing
+    for both having been tried.
 
     Parameters
     ----------
@@ -101,11 +108,13 @@ def exact_fairness_p_value(
     variables : mapping
         ``"s"`` and, unless for independence, ``"y"``: (m,) arrays over the known rows.
     groups : Groups
-        Membership and weights of the same rows. Unequal weights are taken for sampling weights:
-        V is then a robust covariance; equal ones count as none. Probabilities are used as they are.
+        Membership, weights and clusters of the same rows. Unequal weights are taken for sampling
+        weights: the criterion is one of the weighted law; equal ones count as none. Probabilities
+        are used as they are.
     random_state : int, Generator or None
-        For the permutations drawn where the χ² law is too rough: with few rows, and for
-        independence with a handful in the smaller of two groups. None is seed 0.
+        For the permutations drawn where the χ² law is too rough (with few rows, and for
+        independence with a handful in the smaller of two groups), and for the rows scanned with
+        clusters or tied weights. None is seed 0.
 
     Returns
     -------
@@ -119,8 +128,15 @@ def exact_fairness_p_value(
     third order in the width of a slice. Beyond 100,000 rows ranks are interpolated between sample
     quantiles instead of sorted, and the p-value depends on the order of rows in its third digit.
 
-    Sampling weights that depend on group and tested variable jointly, and not as a product, are
-    accounted for only as far as the smallest group's effective size allows (see `Scores`).
+    The scan looks at the rank of the tested variable given the other, at its rank as it is, and at
+    that of s − y. The last makes it depend on the units of score and target; the rest does not.
+
+    Weights that are a product of one factor of the group and one of the tested variable leave the
+    criterion as it is among the rows. Weights that depend on the two jointly do not, and no
+    permutation is a reference then; nor is it with clusters. The covariance is then that of
+    independent units, with an F law (:class:`UnitScores`), and the scan is of rows drawn so that
+    they are independent and follow the weighted law. Groups need not be the same within a cluster.
+    With fewer than ten clusters nothing is tested.
     """
     criterion = get_criterion(criterion)
     return exact_fairness_p_values([criterion], variables, groups, random_state=random_state)[
@@ -276,14 +292,14 @@ def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
     if not dof:
         return TestResult(0.0, 0, 1.0, f"no two groups can be compared{where}{members.note}")
     statistic = float(np.square(score.total.ravel() @ root).sum())
-    handful = 0 if criterion.given else _handful(members)
+    handful = 0 if criterion.given else handful_of(members, MIN_GROUP_ROWS)
     n = setting.target.n
     if data.weight is None and (n <= DRAWN_ROWS or handful):
         rng = np.random.default_rng(seed)
         if n <= DRAWN_ROWS:
-            drawn = _draw(setting.rows, members, score.mean, root, rng)
+            drawn = draw_all(setting.rows, members, score.mean, root, rng)
         else:
-            drawn = _draw_handful(setting.rows, handful, score.mean, root, rng)
+            drawn = draw_handful(setting.rows, handful, score.mean, root, rng)
         beyond = int(np.sum(drawn >= statistic * (1.0 - 1e-9)))
         p_value = (1 + beyond) / (1 + len(drawn))
         how = f"{len(drawn)} draws"
@@ -319,7 +335,10 @@ def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
     if rank is None:
         # A score within 1e-6 of the target's rank: what it differs by may still tell the group.
         gap = difference(data.values["s"], data.values["y"])
-        if gap is None or level_rank(gap, given.normal, cell, n_cells, given.discrete) is None:
+        if (
+            gap is None
+            or level_rank(gap, given.normal, cell, n_cells, merged == 1 and given.discrete) is None
+        ):
             return None
         target = gap
         rank = conditional_rank(target, given, merged)
@@ -382,56 +401,3 @@ def _unit_result(
         decided = decided.replace("a scan", f"a scan of {len(drawn)} rows drawn to be independent")
     method = f"robust covariance {kind}{setting.where}, {how}{decided}{note}"
     return TestResult(units.statistic, units.dof, p_value, method)
-
-
-def _draw(
-    rows: Rows,
-    members: Members,
-    mean: NDArray[np.float64],
-    root: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
-    """The statistic for random assignments of the groups of each cell to its rows."""
-    from ._kernels.significance import feature_matrix
-
-    order = np.argsort(rows.cell, kind="stable")
-    f = (feature_matrix(*rows) - mean[rows.cell])[order]
-    if members.soft is None:
-        assert members.codes is not None
-        a = np.eye(members.n_groups)[members.codes][order, :-1]
-    else:
-        a = members.soft[order]
-    keys = rng.random((N_DRAWS, len(f))) + rows.cell[order]
-    total = np.tensordot(f[np.argsort(keys, axis=1)], a, axes=(1, 0))
-    return np.square(total.transpose(0, 2, 1).reshape(N_DRAWS, -1) @ root).sum(axis=1)
-
-
-def _handful(members: Members) -> int:
-    """Rows of the smaller of two groups if they are too few for the χ² law, else 0."""
-    if members.codes is None or members.n_groups != 2:
-        return 0
-    count = int((members.codes == 0).sum())
-    return count if count < MIN_GROUP_ROWS else 0
-
-
-def _draw_handful(
-    rows: Rows,
-    count: int,
-    mean: NDArray[np.float64],
-    root: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
-    """As :func:`_draw` for one single cell, in the time of `count` rows a draw instead of n."""
-    from ._kernels.significance import feature_matrix
-
-    f = feature_matrix(*rows) - mean
-    total = np.zeros((N_DRAWS, f.shape[1]))
-    taken = np.empty((N_DRAWS, 0), dtype=np.intp)
-    for j in range(count):
-        # One of the rows not yet taken, by its place among them.
-        row = rng.integers(len(f) - j, size=N_DRAWS)
-        for before in np.sort(taken, axis=1).T:
-            row += row >= before
-        taken = np.column_stack([taken, row])
-        total += f[row]
-    return np.square(total @ root).sum(axis=1)
