@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from evenhand import _null_covariance, significance
+from evenhand import _draws, _null_covariance, significance
 from evenhand._kernels import significance as kernels
 from evenhand._ranks import EXACT_RANK_ROWS, RANK_EDGES, Ranks
 from evenhand.criteria import CRITERIA
@@ -70,7 +70,7 @@ def test_covariance_is_that_of_permutations():
     cell, n_cells = given.cells()
     rank = significance.conditional_rank(target, given)
     center, means = kernels.cell_means(rank, given.rank, given.normal, cell, n_cells)
-    slope = significance._slopes(center, means)
+    slope = significance.neighbor_slopes(center, means)
     rows = _null_covariance.Rows(rank, given.rank, given.normal, cell, center, slope)
     _, members = significance._usable(resolve_groups(a, n_rows=n))
     score = _null_covariance.Scores(rows, members, None)
@@ -348,7 +348,7 @@ def test_draws_of_a_handful_take_no_row_twice(monkeypatch):
     monkeypatch.setattr(kernels, "feature_matrix", lambda *rows: value[:, None])
     cell = np.zeros(n, dtype=np.int32)
     rows = _null_covariance.Rows(value, value, value[:0], cell, value[:0], np.zeros((1, 1)))
-    drawn = significance._draw_handful(rows, 4, np.zeros((1, 1)), np.eye(1), rng)
+    drawn = _draws.draw_handful(rows, 4, np.zeros((1, 1)), np.eye(1), rng)
     found, counts = np.unique(np.round(np.sqrt(drawn)), return_counts=True)
     assert len(found) == 15  # 6 over 4
     assert all(set(str(int(total))) <= {"0", "1"} for total in found)

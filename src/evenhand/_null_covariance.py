@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,8 @@ from ._ranks import scattered_rows
 SANDWICH_ROWS = 300.0
 # Products it may take.
 SANDWICH_WORK = 4e9
+# Directions of the test functions with less than this share of variance are not tested.
+RANK_TOLERANCE = 1e-2
 
 NO_FLOATS = np.empty(0)
 _NO_CODES = np.empty(0, dtype=np.intp)
@@ -30,6 +32,10 @@ class Members:
     soft: NDArray[np.float64] | None
     n_groups: int
     note: str = ""
+
+    def take(self, rows: Any) -> Members:
+        codes = None if self.codes is None else self.codes[rows]
+        return replace(self, codes=codes, soft=None if self.soft is None else self.soft[rows])
 
 
 class Rows(NamedTuple):
@@ -95,7 +101,7 @@ class Scores:
         covariance = covariance.reshape(g, g, width, width).transpose(0, 2, 1, 3)
         self.covariance = covariance.reshape(g * width, g * width)
         if weight is not None:
-            trust = _smallest_effective(members, weight) ** 2
+            trust = smallest_effective(members, weight) ** 2
             trust /= trust + SANDWICH_ROWS**2
             robust = sandwich(rows, members, weight, self.mean, share, w1)
             self.covariance = (1.0 - trust) * self.covariance + trust * robust
@@ -121,7 +127,7 @@ def _split_weight(
     return factor, weight / factor[members.codes]
 
 
-def _smallest_effective(members: Members, weight: NDArray[np.float64]) -> float:
+def smallest_effective(members: Members, weight: NDArray[np.float64]) -> float:
     """(Σw)² / Σw² of the smallest group."""
     if members.codes is not None:
         total = np.bincount(members.codes, weight)
@@ -221,3 +227,15 @@ def _soft_scatter(
         for j in range(k + 1):
             out[:, k, j] = out[:, j, k] = np.bincount(cell, centered[k] * centered[j], n_cells)
     return out
+
+
+def root_inverse(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """R with RRᵀ the pseudo-inverse, on the scale of correlations; its columns are the rank."""
+    spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    used = spread > 1e-9 * max(spread.max(), 1e-300)
+    if not used.any() or spread.max() <= 1e-12:
+        return np.empty((len(spread), 0))
+    inverse = np.where(used, 1.0 / np.where(used, spread, 1.0), 0.0)
+    values, vectors = np.linalg.eigh(covariance * inverse[:, None] * inverse[None, :])
+    keep = values > RANK_TOLERANCE
+    return inverse[:, None] * vectors[:, keep] / np.sqrt(values[keep])

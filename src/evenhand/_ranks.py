@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,14 @@ EXACT_RANK_ROWS = 100_000
 RANK_EDGES = 4096
 # Share of the rows at either end whose own values make up a distribution.
 EXACT_TAIL = 0.01
+
+
+class RankedRows(NamedTuple):
+    """Ranks and normal scores of rows, and how many values the variable takes."""
+
+    rank: NDArray[np.float64]
+    normal: NDArray[np.float64]
+    n_atoms: int
 
 
 class Ranks:
@@ -104,8 +113,17 @@ class Ranks:
             return raw, wanted
         return (np.cumsum(present) - 1).astype(np.int32)[raw], int(present.sum())
 
+    def take(self, rows: Any) -> RankedRows:
+        """Ranks, among all rows, of some of them."""
+        return RankedRows(self.rank[rows], self.normal[rows], self.n_atoms)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether cells are single values."""
+        return self.n_atoms <= min(self.n / 5, MAX_CELLS)
+
     def cells(self) -> tuple[NDArray[np.int32], int]:
-        if self.n_atoms <= min(self.n / 5, MAX_CELLS):
+        if self.discrete:
             return self._atom, self.n_atoms
         rows = min(CELL_ROWS, max(4.0, self.n / 50))
         return self.slices(int(min(max(self.n // rows, 1), MAX_CELLS)))
@@ -145,16 +163,21 @@ def scattered_rows(n: int, stretch: int) -> NDArray[np.intp]:
     return starts + np.random.default_rng(0).integers(0, stretch, len(starts))
 
 
-def conditional_rank(target: Ranks, given: Ranks) -> NDArray[np.float64] | None:
+def conditional_rank(
+    target: Ranks, given: Ranks, rows_a_unit: int = 1
+) -> NDArray[np.float64] | None:
     """F(t | z), roughly: the rank of (t − m(z)) / σ(z) on the scale of normal scores.
 
     m is a cubic in the normal score of z, which is exact in the tails of nearly normal pairs, plus
-    interpolated block means of what it leaves. None when nothing is left of t.
+    interpolated block means of what it leaves. None when nothing is left of t. Where rows come in
+    units that share z, blocks are as many times wider.
     """
     from ._kernels import significance as kernels
 
     z, t = given.normal, target.normal
-    block, n_blocks = given.slices(int(min(max(given.n // BLOCK_ROWS, 1), MAX_BLOCKS)))
+    block, n_blocks = given.slices(
+        int(min(max(given.n // (BLOCK_ROWS * rows_a_unit), 1), MAX_BLOCKS))
+    )
     powers, right = kernels.power_sums(z, t)
     gram = powers[np.add.outer(np.arange(4), np.arange(4))]
     # Few distinct values of z leave the cubic undetermined: the shortest solution will do.
@@ -178,6 +201,15 @@ def _lines(
     slope = np.concatenate([[0.0], np.diff(y) / np.maximum(np.diff(x), 1e-12), [0.0]])
     anchor, height = np.append(x, x[-1]), np.append(y, y[-1])
     return height - slope * anchor, slope
+
+
+def neighbor_slopes(center: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Slope of cell means along their centers, from the two neighbors of each cell."""
+    last = len(center) - 1
+    after = np.minimum(np.arange(last + 1) + 1, last)
+    before = np.maximum(np.arange(last + 1) - 1, 0)
+    gap = center[after] - center[before]
+    return (means[after] - means[before]) / np.where(gap > 0, gap, np.inf)[:, None]
 
 
 def typical_spread(values: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:

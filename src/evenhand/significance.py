@@ -2,22 +2,39 @@
 
 Information is nonnegative, so its estimate is not normal where the truth is zero and an interval
 cannot serve as a test there. These tests ask the question by itself, by permuting groups among
-rows that are alike in what is conditioned on, with the permutations done in closed form.
+rows that are alike in what is conditioned on, with the permutations done in closed form. Smooth
+test functions have the power where groups differ in shift or spread; a scan of contrasts at all
+resolutions sees the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from ._clusters import renumber
+from ._draws import draw_all, draw_handful, handful_of
+from ._fine_structure import difference, level_rank, scan_p_value, scan_rows
 from ._kernels.threads import n_threads
-from ._null_covariance import NO_FLOATS, Members, Rows, Scores
-from ._ranks import EXACT_RANK_ROWS, Ranks, conditional_rank, rank_all
+from ._null_covariance import NO_FLOATS, Members, Rows, Scores, root_inverse, smallest_effective
+from ._ranks import EXACT_RANK_ROWS, RankedRows, Ranks, conditional_rank, neighbor_slopes, rank_all
+from ._unit_covariance import (
+    CELLS_A_DIRECTION,
+    CLUSTERS_A_DIRECTION,
+    MIN_CLUSTERS,
+    ROWS_A_DIRECTION,
+    UnitScores,
+    clusters_in_cells,
+    independent_rows,
+    weight_units,
+    weights_tied,
+)
 from .criteria import CRITERIA, Criterion, get_criterion
 from .sensitive import Groups
 
@@ -25,9 +42,17 @@ from .sensitive import Groups
 MIN_GROUP_ROWS = 5
 # Up to this many rows the chi-squared law is replaced by permutations drawn.
 DRAWN_ROWS = 300
-N_DRAWS = 1999
-# Directions of the test functions with less than this share of variance are not tested.
-RANK_TOLERANCE = 1e-2
+# Shares of the level of the smooth functions and of the scan for fine structure. What the scan
+# finds it finds at 1e-10, so it needs little; it rejects about half as often as its level says,
+# its largest terms being bounded, so that the two make up one.
+SMOOTH_SHARE = 0.95
+FINE_SHARE = 0.08
+# Rows drawn to be independent that a scan needs, at least.
+SCAN_ROWS = 100
+# Effective rows of the smallest group below which a robust covariance is not trusted alone.
+SMALL_GROUP = 50.0
+# Weights below this share of their mean count as none.
+LEAST_WEIGHT = 1e-12
 
 
 @dataclass(frozen=True)
@@ -37,13 +62,15 @@ class TestResult:
     Attributes
     ----------
     statistic : float
-        Quadratic form of the covariances between groups and test functions; its null mean is `dof`.
+        Quadratic form of the covariances between groups and the smooth test functions; its null
+        mean is about `dof`.
     dof : int
         Degrees of freedom.
     p_value : float
-        Probability of a statistic this large if the criterion held exactly; NaN if untestable.
+        Probability of evidence this strong, of the smooth functions or of the scan, if the
+        criterion held exactly; NaN if untestable.
     method : str
-        How it was computed, in words.
+        How it was computed, in words, and which of the two decided.
     """
 
     __test__ = False  # not a test case, whatever pytest thinks of the name
@@ -70,6 +97,9 @@ def exact_fairness_p_value(
     Kruskal-Wallis test (independence) and the Cochran-Mantel-Haenszel mean-score test (the others).
     f are Legendre polynomials of the rank of the tested variable given the conditioning one, and
     their products with its rank, so that shifts, spreads, skews and interactions are all seen.
+    What they miss, such as groups that trade places from one value to the next, a scan of contrasts
+    at all resolutions finds (:func:`scan_p_value`); the p-value is the lesser of the two, allowing
+    for both having been tried.
 
     Parameters
     ----------
@@ -78,11 +108,13 @@ def exact_fairness_p_value(
     variables : mapping
         ``"s"`` and, unless for independence, ``"y"``: (m,) arrays over the known rows.
     groups : Groups
-        Membership and weights of the same rows. Unequal weights are taken for sampling weights:
-        V is then a robust covariance; equal ones count as none. Probabilities are used as they are.
+        Membership, weights and clusters of the same rows. Unequal weights are taken for sampling
+        weights: the criterion is one of the weighted law; equal ones count as none. Probabilities
+        are used as they are.
     random_state : int, Generator or None
-        For the permutations drawn where the χ² law is too rough: with few rows, and for
-        independence with a handful in the smaller of two groups. None is seed 0.
+        For the permutations drawn where the χ² law is too rough (with few rows, and for
+        independence with a handful in the smaller of two groups), and for the rows scanned with
+        clusters or tied weights. None is seed 0.
 
     Returns
     -------
@@ -96,8 +128,15 @@ def exact_fairness_p_value(
     third order in the width of a slice. Beyond 100,000 rows ranks are interpolated between sample
     quantiles instead of sorted, and the p-value depends on the order of rows in its third digit.
 
-    Sampling weights that depend on group and tested variable jointly, and not as a product, are
-    accounted for only as far as the smallest group's effective size allows (see `Scores`).
+    The scan looks at the rank of the tested variable given the other, at its rank as it is, and at
+    that of s − y. The last makes it depend on the units of score and target; the rest does not.
+
+    Weights that are a product of one factor of the group and one of the tested variable leave the
+    criterion as it is among the rows. Weights that depend on the two jointly do not, and no
+    permutation is a reference then; nor is it with clusters. The covariance is then that of
+    independent units, with an F law (:class:`UnitScores`), and the scan is of rows drawn so that
+    they are independent and follow the weighted law. Groups need not be the same within a cluster.
+    With fewer than ten clusters nothing is tested.
     """
     criterion = get_criterion(criterion)
     return exact_fairness_p_values([criterion], variables, groups, random_state=random_state)[
@@ -125,19 +164,21 @@ def exact_fairness_p_values(
     # The draws of one criterion must not depend on which others are asked for.
     streams = dict(zip(CRITERIA, rng.integers(2**63, size=len(CRITERIA)).tolist(), strict=True))
     rows, members = _usable(groups)
-    weight = groups.weight
+    weight, cluster = groups.weight, groups.cluster
+    if cluster is not None and rows is not None:
+        cluster = renumber(cluster[rows])
     if weight is not None:
         weight = weight if rows is None else np.ascontiguousarray(weight[rows])
         equal = weight.max() - weight.min() <= 1e-12 * weight.max()
         weight = None if equal else weight / weight.mean()
 
+    values = {k: variables[k] if rows is None else variables[k][rows] for k in names}
     if ranks is None or rows is not None:
-        chosen = {name: variables[name] for name in names}
-        ranks = rank_all(chosen if rows is None else {k: v[rows] for k, v in chosen.items()})
-    known = ranks
+        ranks = rank_all(values)
+    data = _Data(ranks, values, members, weight, cluster)
 
     def test(criterion: Criterion) -> TestResult:
-        return _test(criterion, known, members, weight, streams[criterion.name])
+        return _test(criterion, data, streams[criterion.name])
 
     # The kernels release the interpreter lock.
     parallel = groups.n_known > EXACT_RANK_ROWS and len(wanted) > 1
@@ -149,8 +190,9 @@ def exact_fairness_p_values(
 def _usable(groups: Groups) -> tuple[NDArray[np.bool_] | None, Members]:
     """Leave out rows of no weight, and merge or leave out groups of a handful of rows."""
     rows = None
-    if groups.weight is not None and not (groups.weight > 0).all():
-        rows = groups.weight > 0
+    if groups.weight is not None:
+        positive = groups.weight > LEAST_WEIGHT * groups.weight.mean()
+        rows = None if positive.all() else positive
     if groups.codes is None:
         assert groups.probabilities is not None
         table = groups.probabilities if rows is None else groups.probabilities[rows]
@@ -183,130 +225,179 @@ def _usable(groups: Groups) -> tuple[NDArray[np.bool_] | None, Members]:
     return rows, Members(lookup[target][codes], None, len(ordered), note)
 
 
-def _test(
-    criterion: Criterion,
-    ranks: Mapping[str, Ranks],
-    members: Members,
-    weight: NDArray[np.float64] | None,
-    seed: int,
-) -> TestResult:
-    from ._kernels.significance import cell_means
+@dataclass(frozen=True)
+class _Data:
+    """What a test of any criterion is made of: ranks, membership, weights and clusters of rows."""
 
+    ranks: Mapping[str, Ranks]
+    values: Mapping[str, NDArray[np.float64]]
+    members: Members
+    weight: NDArray[np.float64] | None
+    cluster: NDArray[np.intp] | None
+
+    @cached_property
+    def scanned_gap(self) -> Ranks | None:
+        """Ranks of s − y in the rows scanned, which two criteria ask for."""
+        s, y = self.values["s"], self.values["y"]
+        rows = scan_rows(len(s))
+        return difference(s[rows], y[rows])
+
+    def take(self, rows: NDArray[np.intp]) -> _Data:
+        """Some of the rows, as independent ones without weights."""
+        values = {name: column[rows] for name, column in self.values.items()}
+        return _Data(rank_all(values), values, self.members.take(rows), None, None)
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """The tested variable given the conditioning one: rows in cells, and how to say so."""
+
+    rows: Rows
+    target: Ranks
+    given: Ranks | None
+    where: str
+
+
+def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
     (tested,) = set(criterion.joint) - set(criterion.given)
-    target = ranks[tested]
+    members = data.members
     if members.n_groups < 2:
         return TestResult(0.0, 0, float("nan"), "not tested: fewer than two groups have rows")
-    if target.n_atoms < 2:
+    if data.cluster is not None and (count := int(data.cluster.max()) + 1) < MIN_CLUSTERS:
+        reason = f"{count} clusters say too little about how clusters differ ({MIN_CLUSTERS} do)"
+        return TestResult(0.0, 0, float("nan"), f"not tested: {reason}")
+    if data.ranks[tested].n_atoms < 2:
         return TestResult(0.0, 0, 1.0, f"holds: {tested} is constant")
-    if criterion.given:
-        given = ranks[criterion.given[0]]
-        rank = conditional_rank(target, given)
-        if rank is None:
-            return TestResult(0.0, 0, 1.0, f"holds: {tested} is a function of {criterion.given[0]}")
-        cell, n_cells = given.cells()
-        where = f" within {n_cells} slices of {criterion.given[0]}"
-        center, means = cell_means(rank, given.rank, given.normal, cell, n_cells)
-        rows = Rows(rank, given.rank, given.normal, cell, center, _slopes(center, means))
-    else:
-        where = ""
-        cell = np.zeros(target.n, dtype=np.int32)
-        flat = np.zeros((1, 4))
-        rows = Rows(target.rank, target.rank, NO_FLOATS, cell, NO_FLOATS, flat)
-    score = Scores(rows, members, weight)
-    root = _root_inverse(score.covariance)
+    setting = _setting(criterion, tested, data)
+    if setting is None:
+        return TestResult(0.0, 0, 1.0, f"holds: {tested} is a function of {criterion.given[0]}")
+    where = setting.where
+    if data.cluster is not None:
+        units = UnitScores(
+            setting.rows, members, data.weight, data.cluster, CLUSTERS_A_DIRECTION, clusters=True
+        )
+        return _unit_result(criterion, units, setting, data, f"of {count} clusters", seed)
+    tied = None
+    if data.weight is not None and weights_tied(setting.rows, members, data.weight):
+        unit, single = weight_units(setting.rows.cell)
+        least = ROWS_A_DIRECTION if single else CELLS_A_DIRECTION
+        units = UnitScores(setting.rows, members, data.weight, unit, least, clusters=False)
+        kind = f"of slices or rows, as weights depend on group and {tested} jointly"
+        tied = _unit_result(criterion, units, setting, data, kind, seed)
+        if not single or smallest_effective(members, data.weight) > SMALL_GROUP:
+            return tied
+    score = Scores(setting.rows, members, data.weight)
+    root = root_inverse(score.covariance)
     dof = root.shape[1]
     if not dof:
         return TestResult(0.0, 0, 1.0, f"no two groups can be compared{where}{members.note}")
     statistic = float(np.square(score.total.ravel() @ root).sum())
-    handful = 0 if criterion.given else _handful(members)
-    if weight is None and (target.n <= DRAWN_ROWS or handful):
+    handful = 0 if criterion.given else handful_of(members, MIN_GROUP_ROWS)
+    n = setting.target.n
+    if data.weight is None and (n <= DRAWN_ROWS or handful):
         rng = np.random.default_rng(seed)
-        if target.n <= DRAWN_ROWS:
-            drawn = _draw(rows, members, score.mean, root, rng)
+        if n <= DRAWN_ROWS:
+            drawn = draw_all(setting.rows, members, score.mean, root, rng)
         else:
-            drawn = _draw_handful(rows, handful, score.mean, root, rng)
+            drawn = draw_handful(setting.rows, handful, score.mean, root, rng)
         beyond = int(np.sum(drawn >= statistic * (1.0 - 1e-9)))
         p_value = (1 + beyond) / (1 + len(drawn))
         how = f"{len(drawn)} draws"
     else:
         p_value = float(chi2.sf(statistic, dof))
         how = f"χ² with {dof} degrees of freedom"
-    method = f"permutation of groups{where}, {how}{members.note}"
+    if tied is not None:
+        # The few rows that say so may be missing from either covariance, seldom from both.
+        method = f"{tied.method}; at least as large as by permutation, groups being small"
+        return replace(tied, p_value=max(tied.p_value, p_value), method=method)
+    # Weights that are no joint function of group and tested variable leave the criterion as it is.
+    fine = float("nan") if handful else _fine_structure(setting, data)
+    p_value, decided = _combine(p_value, fine)
+    method = f"permutation of groups{where}, {how}{decided}{members.note}"
     return TestResult(statistic, dof, p_value, method)
 
 
-def _draw(
-    rows: Rows,
-    members: Members,
-    mean: NDArray[np.float64],
-    root: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
-    """The statistic for random assignments of the groups of each cell to its rows."""
-    from ._kernels.significance import feature_matrix
+def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
+    """Rows in cells of the conditioning variable; None where the tested one is a function of it."""
+    from ._kernels.significance import cell_means
 
-    order = np.argsort(rows.cell, kind="stable")
-    f = (feature_matrix(*rows) - mean[rows.cell])[order]
-    if members.soft is None:
-        assert members.codes is not None
-        a = np.eye(members.n_groups)[members.codes][order, :-1]
-    else:
-        a = members.soft[order]
-    keys = rng.random((N_DRAWS, len(f))) + rows.cell[order]
-    total = np.tensordot(f[np.argsort(keys, axis=1)], a, axes=(1, 0))
-    return np.square(total.transpose(0, 2, 1).reshape(N_DRAWS, -1) @ root).sum(axis=1)
-
-
-def _handful(members: Members) -> int:
-    """Rows of the smaller of two groups if they are too few for the χ² law, else 0."""
-    if members.codes is None or members.n_groups != 2:
-        return 0
-    count = int((members.codes == 0).sum())
-    return count if count < MIN_GROUP_ROWS else 0
-
-
-def _draw_handful(
-    rows: Rows,
-    count: int,
-    mean: NDArray[np.float64],
-    root: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
-    """As :func:`_draw` for one single cell, in the time of `count` rows a draw instead of n."""
-    from ._kernels.significance import feature_matrix
-
-    f = feature_matrix(*rows) - mean
-    total = np.zeros((N_DRAWS, f.shape[1]))
-    taken = np.empty((N_DRAWS, 0), dtype=np.intp)
-    for j in range(count):
-        # One of the rows not yet taken, by its place among them.
-        row = rng.integers(len(f) - j, size=N_DRAWS)
-        for before in np.sort(taken, axis=1).T:
-            row += row >= before
-        taken = np.column_stack([taken, row])
-        total += f[row]
-    return np.square(total @ root).sum(axis=1)
+    target = data.ranks[tested]
+    if not criterion.given:
+        cell = np.zeros(target.n, dtype=np.int32)
+        rows = Rows(target.rank, target.rank, NO_FLOATS, cell, NO_FLOATS, np.zeros((1, 4)))
+        return _Tested(rows, target, None, "")
+    given = data.ranks[criterion.given[0]]
+    cell, n_cells = given.cells()
+    merged = 1
+    if data.cluster is not None:
+        cell, n_cells, merged = clusters_in_cells(cell, n_cells, data.cluster)
+    rank = conditional_rank(target, given, merged)
+    if rank is None:
+        # A score within 1e-6 of the target's rank: what it differs by may still tell the group.
+        gap = difference(data.values["s"], data.values["y"])
+        if (
+            gap is None
+            or level_rank(gap, given.normal, cell, n_cells, merged == 1 and given.discrete) is None
+        ):
+            return None
+        target = gap
+        rank = conditional_rank(target, given, merged)
+        if rank is None:
+            return None
+    center, means = cell_means(rank, given.rank, given.normal, cell, n_cells)
+    # Without its slope f has nothing that a trend of the groups within a cell could be taken for.
+    slope = neighbor_slopes(center, means)
+    rows = Rows(rank, given.rank, given.normal, cell, center, slope)
+    return _Tested(rows, target, given, f" within {n_cells} slices of {criterion.given[0]}")
 
 
-def _slopes(center: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Slope of the cell means along z, from the two neighbors of each cell.
+def _fine_structure(setting: _Tested, data: _Data) -> float:
+    """p-value of the scan, over the rank given the condition, the rank itself and that of s − y."""
+    rows = scan_rows(setting.target.n)
+    members = data.members.take(rows)
+    cell = setting.rows.cell[rows]
+    if setting.given is None:
+        return scan_p_value([setting.target.rank[rows]], cell, members)
+    n_cells = len(setting.rows.slope)
+    z = setting.rows.z[rows]
+    exact = setting.given.discrete
+    coordinates = [setting.rows.u[rows]]
+    raw: list[Ranks | RankedRows] = [setting.target.take(rows)]
+    if data.scanned_gap is not None:
+        raw.append(data.scanned_gap)
+    for target in raw:
+        rank = level_rank(target, z, cell, n_cells, exact)
+        if rank is not None:
+            coordinates.append(rank)
+    return scan_p_value(coordinates, cell, members)
 
-    Subtracting it leaves nothing for a trend of the groups within a cell to be taken for.
-    """
-    last = len(center) - 1
-    after = np.minimum(np.arange(last + 1) + 1, last)
-    before = np.maximum(np.arange(last + 1) - 1, 0)
-    gap = center[after] - center[before]
-    return (means[after] - means[before]) / np.where(gap > 0, gap, np.inf)[:, None]
+
+def _combine(smooth: float, fine: float) -> tuple[float, str]:
+    """The least 1 − (1 − p)^(1/share) of the smooth functions and the scan, and which it was."""
+    if np.isnan(fine):
+        return smooth, "; smooth shifts and spreads only"
+    p = -np.expm1(np.log1p(-np.minimum([smooth, fine], 1.0 - 1e-16)) / [SMOOTH_SHARE, FINE_SHARE])
+    kind = "smooth shifts and spreads" if p[0] <= p[1] else "fine structure"
+    return float(p.min()), f"; with a scan, decided by {kind}"
 
 
-def _root_inverse(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """R with RRᵀ the pseudo-inverse, on the scale of correlations; its columns are the rank."""
-    spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    used = spread > 1e-9 * max(spread.max(), 1e-300)
-    if not used.any() or spread.max() <= 1e-12:
-        return np.empty((len(spread), 0))
-    inverse = np.where(used, 1.0 / np.where(used, spread, 1.0), 0.0)
-    values, vectors = np.linalg.eigh(covariance * inverse[:, None] * inverse[None, :])
-    keep = values > RANK_TOLERANCE
-    return inverse[:, None] * vectors[:, keep] / np.sqrt(values[keep])
+def _unit_result(
+    criterion: Criterion, units: UnitScores, setting: _Tested, data: _Data, kind: str, seed: int
+) -> TestResult:
+    """Smooth functions by the covariance of units, and the scan in rows drawn to be independent."""
+    note = data.members.note
+    if not units.dof:
+        return TestResult(0.0, 0, 1.0, f"no two groups can be compared{setting.where}{note}")
+    how = f"F with {units.dof} and {units.dof_left:.0f} degrees of freedom"
+    p_value, fine = units.p_value, float("nan")
+    drawn = independent_rows(data.weight, data.cluster, np.random.default_rng(seed))
+    if len(drawn) >= SCAN_ROWS:
+        some = data.take(drawn)
+        (tested,) = set(criterion.joint) - set(criterion.given)
+        inner = _setting(criterion, tested, some) if some.ranks[tested].n_atoms > 1 else None
+        fine = float("nan") if inner is None else _fine_structure(inner, some)
+    p_value, decided = _combine(p_value, fine)
+    if not np.isnan(fine):
+        decided = decided.replace("a scan", f"a scan of {len(drawn)} rows drawn to be independent")
+    method = f"robust covariance {kind}{setting.where}, {how}{decided}{note}"
+    return TestResult(units.statistic, units.dof, p_value, method)
