@@ -15,8 +15,9 @@ import evenhand as eh
 from evenhand.classifiers import _cells
 from evenhand.classifiers._cells import cut, gather_two, merge_copies, rescore
 from evenhand.classifiers._multinomial import fit
+from evenhand.classifiers._pooling import _pool, blend, lean_of
 from evenhand.classifiers._spline_basis import smooth, spline_table
-from evenhand.classifiers.adaptive import Adaptive, _blend, _lean, _pool
+from evenhand.classifiers.adaptive import Adaptive
 from evenhand.criteria import BOTH, CRITERIA, SCORE, TARGET
 from evenhand.datasets.synthetic import null_scenario, random_scenario
 from evenhand.estimation import EntropyEstimator
@@ -376,9 +377,9 @@ def test_the_losses_are_weighed_so_that_fitting_noise_costs_nothing():
         )  # fmt: skip
         found = fit(columns, cells, penalty)
         inside, outside = cells.mean(found.inside), cells.mean(found.outside)
-        lean = _lean(found.terms, found.squares)
-        errors.append(n * (_blend(inside, outside, lean) - np.log(2)))
-        halves.append(n * (_blend(inside, outside, 0.5) - np.log(2)))
+        lean = lean_of(found.terms, found.squares)
+        errors.append(n * (blend(inside, outside, lean) - np.log(2)))
+        halves.append(n * (blend(inside, outside, 0.5) - np.log(2)))
     error = np.std(errors) / np.sqrt(200)
     assert abs(np.mean(errors)) < 3 * error
     assert np.mean(halves) < -5 * error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+
 from ._numba import njit
 
 # Posterior share below which a rectangle no longer counts.
@@ -55,7 +56,7 @@ def _log_sum(a, b):
 
 @njit(cache=True, nogil=True)
 def log_rising(prior, size):
-    """log Γ(c + α)/Γ(α) for whole c below `size`: a row for each group's α and one for their sum."""
+    """log Γ(c + α)/Γ(α) for whole c below `size`: a row for each α, and one for their sum."""
     k = len(prior)
     out = np.empty((k + 1, size))
     for g in range(k + 1):
@@ -153,9 +154,9 @@ def leaf_shares(log_p, log_stop):
 def cell_probabilities(counts, share, prior, single):
     """In-sample and leave-one-out probability of each group in each cell, (rows, columns, K) each.
 
-    The second is exact for rows that are a unit of weight each: 1 / P(aᵢ | others) is the posterior
-    mean over partitions of the same for the part the row lies in. `single` is the weight of a row of
-    the group in the cell; empty, it is 1.
+    The second is exact for rows of weight 1: 1 / P(aᵢ | others) is the posterior mean over
+    partitions of the same for the part the row lies in. `single` is the weight of a row of the
+    group in the cell; empty, it is 1.
     """
     rows, columns, k = counts.shape[0] // 2, counts.shape[1] // 2, counts.shape[2]
     inside = np.ones((rows, columns, k))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ._numba import njit
 
 # Sums of a rectangle: rows and residuals on the left and right, the three parts of the variance of
 # a contrast, and fourth cumulants on the left and right.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from ._numba import njit
-
 from .mathfun import exp_nonpositive, log1p_unit
 
 

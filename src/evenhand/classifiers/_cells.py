@@ -238,9 +238,7 @@ def deal_clusters(groups: Groups) -> Index | None:
     return fold[groups.cluster]
 
 
-def gather_one(
-    level: Levels, weight: Array, groups: Groups, folds: Index | None = None
-) -> Cells:
+def gather_one(level: Levels, weight: Array, groups: Groups, folds: Index | None = None) -> Cells:
     """The levels of one variable as cells."""
     exact = level.distinct == len(level.rank)
     return _collect(level.codes, (level.score,), (level.atom,), weight, groups, folds, exact)

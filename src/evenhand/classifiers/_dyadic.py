@@ -23,26 +23,25 @@ from numpy.typing import NDArray
 
 from ..sensitive import Groups
 from ._cells import Levels
+from ._cells import sums as add_up
+from ._cuts import (
+    PLACES,
+    ROOTS,
+    SEARCH_DEPTH,
+    SEARCH_ROWS,
+    WORTHWHILE,
+    Counts,
+    Cuts,
+    Prior,
+    add_cells,
+    bins_of,
+    move_cuts,
+)
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-def _eighths(root: float) -> Array:
-    """Ranks at which a side is cut into eight, the first cut at `root` and the others halfway."""
-    steps = np.arange(1, 4) / 4
-    return np.concatenate([root * steps, [root], root + (1.0 - root) * steps])
 
-
-# Where the grids of one mixture cut their sides.
-Cuts = tuple[Array, Array]
-ROOTS: tuple[Cuts, ...] = tuple((_eighths(r), _eighths(r)) for r in (1 / 2, 1 / 3, 2 / 3))
-# Halvings of a side, and sizes of the steps in rank, with which the best cuts are searched.
-_SEARCH_DEPTH, _STEPS = 5, (0.02, 0.007, 0.0025, 0.001, 0.0005, 0.00025)
-_SEARCH_ROWS = 5000
-# Places on a side, so that cuts can be moved to where they belong.
-_PLACES = 3 * 1024
-# Nats over all rows that moved cuts must save.
-_WORTHWHILE = 12.0
 # Numbers that all rectangles of a tree may hold, groups included.
 _ROOM = 4.4e6
 # What is doubtful about a correction: exponents of n between ⅓ and 1 in place of ½ change it by
@@ -53,16 +52,6 @@ _LEAST_ROWS = 200
 # Clusters are left out in so many folds: a mixture has to be made for each.
 _FOLDS = 10
 _NO_CUBE = np.empty((0, 0, 0))
-
-
-class Prior:
-    """α of the Dirichlet-multinomial, ½ for groups of equal size and less for rare ones."""
-
-    def __init__(self, groups: Groups) -> None:
-        from .._kernels.dyadic import log_rising
-
-        self.alpha = 0.25 + 0.25 * groups.n_groups * groups.shares
-        self.rising = log_rising(self.alpha, min(groups.n_known + 1, 4096))
 
 
 @dataclass(frozen=True)
@@ -92,32 +81,13 @@ class Grown:
     doubt: float = 0.0
 
 
-@dataclass(frozen=True)
-class _Counts:
-    """Occupied cells of the grid that refines those of all roots; C cells, K groups.
-
-    `at` are the places of the cells on each side, `rank` the ranks of those places; `mass` and
-    `single` are the weights of the groups and of one row of them; `fold` the fold of the clusters
-    in it, or None.
-    """
-
-    at: tuple[Index, Index]
-    rank: tuple[Array, Array]
-    mass: Array
-    single: Array | None
-    fold: Index | None
-    row_cell: Index
-
-
 def deepest(n_rows: float, n_groups: int) -> int:
     """How often each side may be halved: about one cell a row, and no more than there is room."""
     room = int(np.log2(_ROOM / n_groups) / 2) - 1
     return max(min(int(np.round(np.log2(max(n_rows, 4.0)) / 2 + 0.75)), room), 2)
 
 
-def screen(
-    plane: Plane, groups: Groups, weight: Array, prior: Prior, folds: Index | None
-) -> float:
+def screen(plane: Plane, groups: Groups, weight: Array, prior: Prior, folds: Index | None) -> float:
     """Leave-one-out loss of the mixture on one grid: whether a closer look is worth it."""
     counts = _count(plane, groups, weight, folds)
     _, outside, _ = _mixture(counts, counts.mass, plane.depth, prior, ROOTS[:1])
@@ -147,11 +117,11 @@ def grow(
     counts = _count(plane, groups, weight, folds)
     inside, outside, leaves = _average(counts, counts.mass, plane.depth, prior, effective)
     moved = None
-    if search and effective >= _SEARCH_ROWS and len(plane.levels) == 2:
-        cuts = _move_cuts(counts, counts.mass, plane.depth, prior)
+    if search and effective >= SEARCH_ROWS and len(plane.levels) == 2:
+        cuts = move_cuts(counts, counts.mass, plane.depth, prior)
         other = _average(counts, counts.mass, plane.depth, prior, effective, cuts)
         saved = _mean(counts.mass, -np.log(outside)) - _mean(counts.mass, -np.log(other[1]))
-        if saved * effective > _WORTHWHILE:
+        if saved * effective > WORTHWHILE:
             (inside, outside, leaves), moved = other, cuts
     k = counts.mass.shape[1]
     mean_inside, mean_outside = (_mean(counts.mass, -np.log(p)) for p in (inside, outside))
@@ -176,7 +146,7 @@ def grow(
     )  # fmt: skip
 
 
-def _count(plane: Plane, groups: Groups, weight: Array, folds: Index | None) -> _Counts:
+def _count(plane: Plane, groups: Groups, weight: Array, folds: Index | None) -> Counts:
     sides = [_places(level, d) for level, d in zip(plane.levels, plane.depth, strict=False)]
     if len(sides) == 1:
         sides.append((np.zeros(len(weight), dtype=np.intp), np.array([0.5])))
@@ -195,113 +165,37 @@ def _count(plane: Plane, groups: Groups, weight: Array, folds: Index | None) -> 
     else:
         used, cell = np.unique(key, return_inverse=True)
     c, k = len(used), groups.n_groups
-    # Where rows weigh the same, a row is a unit, and so are the counts.
+    squares: Array | None
     equal = groups.codes is not None and float(np.ptp(weight)) <= 1e-12 * float(weight.max())
     if groups.codes is not None:
         entry = cell * k + groups.codes
-        mass = np.bincount(entry, None if equal else weight, c * k).reshape(c, k)
-        mass = mass.astype(np.float64)
-        squares = None if equal else np.bincount(entry, weight**2, c * k).reshape(c, k)
-        if equal:
-            mass *= weight[0]
-            if weight[0] != 1.0:
-                squares = mass * weight[0]
+        mass = add_up(entry, weight, c * k).reshape(c, k)
+        squares = add_up(entry, weight**2, c * k).reshape(c, k)
+        if equal and weight[0] == 1.0:
+            squares = None
     else:
         assert groups.probabilities is not None
         parts = (weight[:, None] * groups.probabilities).T
-        mass = np.stack([np.bincount(cell, p, c) for p in parts], axis=1)
-        squares = np.stack([np.bincount(cell, p * p, c) for p in parts], axis=1)
+        mass = np.stack([add_up(cell, p, c) for p in parts], axis=1)
+        squares = np.stack([add_up(cell, p * p, c) for p in parts], axis=1)
     single = None if squares is None else squares / np.where(mass > 0, mass, 1.0)
     fold = None if folds is None else used // (len(first_rank) * len(second_rank))
     used = used % (len(first_rank) * len(second_rank))
     at = used // len(second_rank), used % len(second_rank)
-    return _Counts(at, (first_rank, second_rank), mass, single, fold, cell)
+    return Counts(at, (first_rank, second_rank), mass, single, fold, cell)
 
 
 def _places(level: Levels, depth: int) -> tuple[Index, Array]:
     """Place of each row on a grid that every root's grid is coarser than; ranks of the places."""
-    size = max(3 << depth, _PLACES)
+    size = max(3 << depth, PLACES)
     if len(level.rank) <= size:
         return level.codes, level.rank
     place = np.minimum((level.rank * size).astype(np.intp), size - 1)
     return place[level.codes], (np.arange(size) + 0.5) / size
 
 
-def _bins(rank: Array, depth: int, cuts: Array) -> Index:
-    """Bin of each place among 2^depth, an eighth of which lie between any two of the cuts.
-
-    Where there are bins enough every place has its own, so that single values can be told apart.
-    """
-    size = 1 << depth
-    warped = np.interp(rank, np.concatenate([[0.0], cuts, [1.0]]), np.arange(9) / 8)
-    # Rounded, and the ends of bins always to the outer one: reversing a side reverses its bins.
-    place = np.round(warped * size, 9)
-    out = np.where(warped < 0.5, np.ceil(place) - 1, np.floor(place)).astype(np.intp)
-    out = np.clip(out, 0, size - 1)
-    if len(rank) <= size:
-        steps = np.arange(len(rank))
-        out = np.maximum.accumulate(out - steps) + steps
-        ends = size - len(rank) + steps
-        out = np.minimum(out, ends)
-    return out
-
-
-def _move_cuts(counts: _Counts, mass: Array, depth: tuple[int, int], prior: Prior) -> Cuts:
-    """Cuts of a grid, moved one by one to where the mixture makes the groups likeliest.
-
-    The search begins at the best of some even grids. The cells are first added up over the bins of
-    the other side, after which trying a cut costs no more than a small mixture.
-    """
-    from .._kernels import dyadic as kernels
-
-    coarse = tuple(min(d, _SEARCH_DEPTH) for d in depth)
-
-    def add_up(side: int, cuts: Array) -> Array:
-        """Σ mass up to each place of a side, by bin of the other, (places + 1, bins, K)."""
-        other = 1 - side
-        bins = _bins(counts.rank[other], coarse[other], cuts)[counts.at[other]]
-        shape = (len(counts.rank[side]), 1 << coarse[other], mass.shape[1])
-        table = _spread(counts.at[side] * shape[1] + bins, mass, shape)
-        return np.concatenate([np.zeros((1, *shape[1:])), np.cumsum(table, axis=0)])
-
-    def fitness(table: Array, side: int, cuts: Array) -> float:
-        bins = _bins(counts.rank[side], coarse[side], cuts)
-        ends = np.searchsorted(bins, np.arange((1 << coarse[side]) + 1))
-        sums = np.diff(table[ends], axis=0)
-        if side:
-            sums = sums.transpose(1, 0, 2)
-        rectangles = kernels.rectangle_sums(np.ascontiguousarray(sums))
-        return kernels.evidence(rectangles, prior.alpha, prior.rising)[0][1, 1]
-
-    starts = [ROOTS[0], *((_even(m), _even(m)) for m in (5, 6, 7))]
-    found = [fitness(add_up(0, c[1]), 0, c[0]) for c in starts]
-    best = max(found)
-    cuts = [c.copy() for c in starts[int(np.argmax(found))]]
-    for step in _STEPS:
-        for side in (0, 1):
-            table = add_up(side, cuts[1 - side])
-            for j in range(7):
-                for move in (-step, step):
-                    while True:
-                        trial = cuts[side].copy()
-                        trial[j] += move
-                        if (np.diff(trial, prepend=0.0, append=1.0) < 1e-3).any():
-                            break
-                        value = fitness(table, side, trial)
-                        if value <= best + 0.5:
-                            break
-                        best, cuts[side] = value, trial
-    return cuts[0], cuts[1]
-
-
-def _even(parts: int) -> Array:
-    """Cuts into so many equal parts, and into halves of some of them."""
-    cuts = np.arange(1, parts) / parts
-    return np.sort(np.concatenate([cuts, (np.arange(8 - parts) + 0.5) / parts]))
-
-
 def _cost_of_places(
-    counts: _Counts, mass: Array, depth: tuple[int, int], prior: Prior, cuts: Cuts
+    counts: Counts, mass: Array, depth: tuple[int, int], prior: Prior, cuts: Cuts
 ) -> float:
     """Loss a row that cuts between places cost: a quarter of what moving them by one place does."""
     cost = 0.0
@@ -316,22 +210,22 @@ def _cost_of_places(
 
 
 def _mixture(
-    counts: _Counts, mass: Array, depth: tuple[int, int], prior: Prior, roots: Sequence[Cuts]
+    counts: Counts, mass: Array, depth: tuple[int, int], prior: Prior, roots: Sequence[Cuts]
 ) -> tuple[Array, Array, float]:
     """In-sample and leave-one-out probabilities by cell and group, averaged over the roots."""
     from .._kernels import dyadic as kernels
 
-    inside = outside = 0.0
+    inside, outside = np.zeros_like(mass), np.zeros_like(mass)
     leaves, alpha = 0.0, prior.alpha
     shape = (1 << depth[0], 1 << depth[1], mass.shape[1])
     for root in roots:
-        row, column = (_bins(r, d, c)[a] for r, d, c, a in
+        row, column = (bins_of(r, d, c)[a] for r, d, c, a in
                        zip(counts.rank, depth, root, counts.at, strict=True))  # fmt: skip
         flat = row * shape[1] + column
-        sums = _spread(flat, mass, shape)
+        sums = add_cells(flat, mass, shape)
         single = _NO_CUBE
         if counts.single is not None:
-            single = _spread(flat, mass * counts.single, shape)
+            single = add_cells(flat, mass * counts.single, shape)
             single /= np.where(sums > 0, sums, 1.0)
         rectangles = kernels.rectangle_sums(sums)
         share, found = kernels.leaf_shares(*kernels.evidence(rectangles, alpha, prior.rising))
@@ -344,41 +238,35 @@ def _mixture(
             far = np.ones_like(near)
             for fold in np.unique(counts.fold):
                 own = counts.fold == fold
-                left = sums - _spread(flat[own], mass[own], shape)
+                left = sums - add_cells(flat[own], mass[own], shape)
                 rectangles = kernels.rectangle_sums(np.maximum(left, 0.0))
-                share, _ = kernels.leaf_shares(
-                    *kernels.evidence(rectangles, alpha, prior.rising)
-                )
+                share, _ = kernels.leaf_shares(*kernels.evidence(rectangles, alpha, prior.rising))
                 far[own] = kernels.left_out(rectangles, share, alpha, row[own], column[own])
         inside, outside = inside + near / len(roots), outside + far / len(roots)
     return inside, outside, leaves
 
 
-def _spread(flat: Index, mass: Array, shape: tuple[int, int, int]) -> Array:
-    cells = shape[0] * shape[1]
-    columns = [np.bincount(flat, column, cells) for column in mass.T]
-    return np.stack(columns, axis=1).reshape(shape)
-
-
 def _average(
-    counts: _Counts, mass: Array, depth: tuple[int, int], prior: Prior, effective: float,
+    counts: Counts, mass: Array, depth: tuple[int, int], prior: Prior, effective: float,
     cuts: Cuts = ROOTS[0],
 ) -> tuple[Array, Array, float]:  # fmt: skip
     """The first grid alone or the mean of all, whichever predicts better; both, where level."""
     first = _mixture(counts, mass, depth, prior, [cuts])
     others = _mixture(counts, mass, depth, prior, ROOTS[1:])
     share = 1.0 / len(ROOTS)
-    mean = [share * a + (1.0 - share) * b for a, b in zip(first, others, strict=True)]
-    behind = _mean(mass, -np.log(first[1])) - _mean(mass, -np.log(mean[1]))
-    weight = 1.0 / (1.0 + np.exp(np.clip(0.25 * effective * behind, -50.0, 50.0)))
-    inside, outside, leaves = (
-        weight * a + (1.0 - weight) * b for a, b in zip(first, mean, strict=True)
+    near, far = (share * a + (1.0 - share) * b for a, b in zip(first[:2], others[:2], strict=True))
+    behind = _mean(mass, -np.log(first[1])) - _mean(mass, -np.log(far))
+    weight = float(1.0 / (1.0 + np.exp(np.clip(0.25 * effective * behind, -50.0, 50.0))))
+    leaves = weight * first[2] + (1.0 - weight) * (share * first[2] + (1.0 - share) * others[2])
+    return (
+        weight * first[0] + (1.0 - weight) * near,
+        weight * first[1] + (1.0 - weight) * far,
+        leaves,
     )
-    return inside, outside, float(leaves)
 
 
 def _resolution(
-    counts: _Counts, plane: Plane, prior: Prior, effective: float, losses: tuple[float, float],
+    counts: Counts, plane: Plane, prior: Prior, effective: float, losses: tuple[float, float],
     cuts: Cuts | None,
 ) -> float:  # fmt: skip
     """What the size of sample and grid adds to the entropy: quarters on a coarser grid, less all.
@@ -394,12 +282,13 @@ def _resolution(
     # there anything between values that all have bins of their own.
     line = len(plane.levels) == 1
     told = [len(rank) <= 1 << d for rank, d in zip(counts.rank, plane.depth, strict=True)]
-    depth = tuple(
+    one, other = (
         d if line or own else max(d - 1, 1) for d, own in zip(plane.depth, told, strict=True)
     )
+    depth = one, other
 
-    def loss(part: _Counts, mass: Array, rows: float) -> float:
-        own = ROOTS[0] if cuts is None else _move_cuts(part, mass, depth, prior)
+    def loss(part: Counts, mass: Array, rows: float) -> float:
+        own = ROOTS[0] if cuts is None else move_cuts(part, mass, depth, prior)
         near, far, _ = _average(part, mass, depth, prior, rows, own)
         return 0.5 * (_mean(mass, -np.log(near)) + _mean(mass, -np.log(far)))
 
@@ -421,7 +310,7 @@ def _resolution(
     gain = max(float(-(shares * np.log(shares)).sum()) - value, 0.0)
     excess = excess * gain / (gain + excess) if excess > 0 else 0.0
     if cuts is not None:
-        coarse = (min(plane.depth[0], _SEARCH_DEPTH), min(plane.depth[1], _SEARCH_DEPTH))
+        coarse = (min(plane.depth[0], SEARCH_DEPTH), min(plane.depth[1], SEARCH_DEPTH))
         excess = max(excess, _cost_of_places(counts, counts.mass, coarse, prior, cuts))
     return excess
 
@@ -432,7 +321,7 @@ def _ranks(at: Index, mass: Array, places: int) -> Array:
     return np.clip((np.cumsum(amount) - 0.5 * amount) / amount.sum(), 0.0, 1.0)
 
 
-def _quarters(counts: _Counts) -> list[Array]:
+def _quarters(counts: Counts) -> list[Array]:
     """Four random parts of the rows, as counts; the same whatever the groups are called."""
     rng = np.random.default_rng(0)
     order = np.argsort(-counts.mass.sum(axis=0), kind="stable")

@@ -15,8 +15,8 @@ def losses_without_fold(columns: Array, cells: Cells, penalty: Array, theta: Arr
     """−log p of every entry after one Newton step to the fit without its fold.
 
     With g and H the gradient and Hessian of the fold's own part of the loss at the fit of all, the
-    step is (H_all − H)⁻¹ g. A step that goes wrong, as it can where a fold holds most of a group, is
-    bounded in the linear predictor.
+    step is (H_all − H)⁻¹ g. A step that goes wrong, as it can where a fold holds most of a group,
+    is bounded in the linear predictor.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class Rung:
 
 
 def climb(cells: Cells, names: Condition, slack: float) -> list[Rung]:
-    """Fit the rungs, up each basis for as long as the leave-one-out loss rises by no more than slack."""
+    """Fit the rungs, up each basis while the leave-one-out loss rises by no more than `slack`."""
     penalties: tuple[float, ...] = _PENALTIES
     if cells.weight.sum() > LARGE_ROWS:
         penalties += _ROUGH_PENALTIES
@@ -90,8 +90,6 @@ def climb(cells: Cells, names: Condition, slack: float) -> list[Rung]:
                 break
         start = max(min(tried, key=lambda j: tried[j]) - 1, 0)
     return rungs + _table(cells)
-
-
 
 
 def _fit_rung(

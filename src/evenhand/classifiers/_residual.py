@@ -36,8 +36,7 @@ def residual(
         return plain
     # The tails decide a variance and hold few rows.
     middle = np.abs(given_level.rank - 0.5)[codes] < 0.49
-    scale = max(float(np.abs(values).max()), 1e-300), max(float(np.abs(given).max()), 1e-300)
-    t, z = values / scale[0], given / scale[1]
+    t, z = (v / max(float(np.abs(v).max()), 1e-300) for v in (values, given))
     stretches = int(min(max(len(t) // _STRETCH_ROWS, 1), _MAX_STRETCHES))
     best = plain
     for pieces, close in zip((1, stretches), _CLOSE, strict=True):

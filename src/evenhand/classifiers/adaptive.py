@@ -24,8 +24,7 @@ finding each row's cell grows with n. Rows of one cluster are left out together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,15 +38,15 @@ from ._cells import (
     Levels,
     by_frequency,
     cut,
-    deal_clusters,
     gather_one,
     gather_two,
     is_heaped,
     merge_copies,
     sums,
 )
-from ._dyadic import Grown, Plane, Prior, deepest, grow, screen
-from ._ladder import Rung, climb, refit
+from ._dyadic import Grown, Plane, deepest, grow, screen
+from ._ladder import climb, refit
+from ._pooling import HANDICAP, LEAST_SHARE, Data, Estimate, combine, prepare, prior_bias, weigh
 from ._residual import residual
 from ._spline_basis import smooth
 
@@ -61,76 +60,7 @@ _COARSE_ROWS, _COARSE_BINS = 4096, 64
 _FINE_ROWS, _FINE_BINS = 16384, 128
 # Nats over all rows that a partition must save before it is looked at closely, and how many are.
 _LEAST_GAIN, _MOST_PLANES = 4.0, 2
-# Nats over all rows by which a partition must predict better than a smooth rung to weigh the same:
-# with few rows the best of several partitions is often ahead by luck.
-_HANDICAP = 8.0
 _WORDS = {"s": "score", "y": "target"}
-# Shares of the average below which a rung does not count.
-_LEAST_SHARE = 1e-3
-
-
-@dataclass(frozen=True)
-class _Estimate:
-    """Pooled losses by entry and the entry of each row; their means; what was chosen.
-
-    `between` is the variance of the estimates of the rungs around the mean they are averaged to.
-    `shift` corrects for what no rung resolves, and `doubt` is its standard error.
-    """
-
-    inside: Array
-    outside: Array
-    row_entry: Index
-    mean_inside: float
-    mean_outside: float
-    between: float
-    chosen: str
-    terms: float
-    squares: float
-    shift: float
-    doubt: float
-    prior_bias: float = 1.0
-
-    def rows(self) -> Array:
-        lean = _lean(self.terms, self.squares)
-        return (self.prior_bias * _blend(self.inside, self.outside, lean) - self.shift)[
-            self.row_entry
-        ]
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """One rung as pooling sees it; `part` says which entries its losses belong to."""
-
-    words: str
-    part: int
-    inside: Array
-    outside: Array
-    mean_inside: float
-    mean_outside: float
-    terms: float
-    squares: float
-    shift: float = 0.0
-    doubt: float = 0.0
-    handicap: float = 0.0
-
-    @property
-    def value(self) -> float:
-        lean = _lean(self.terms, self.squares)
-        return _blend(self.mean_inside, self.mean_outside, lean) - self.shift
-
-
-@dataclass(frozen=True)
-class _Data:
-    """What all conditions share: weights that add up to the effective rows, groups, folds."""
-
-    weight: Array
-    groups: Groups
-    folds: Index | None
-    prior: Prior
-
-    @property
-    def effective(self) -> float:
-        return self.groups.n_effective
 
 
 class Adaptive:
@@ -180,7 +110,7 @@ class Adaptive:
         groups: Groups,
     ) -> dict[Condition, RowLosses]:
         names = sorted({name for condition in conditions for name in condition})
-        data = _prepare(groups)
+        data = prepare(groups)
         levels = {name: cut(variables[name], data.weight) for name in names}
         whole = merge_copies({name: variables[name] for name in names}, levels, groups)
         if whole is not None:
@@ -199,12 +129,12 @@ class Adaptive:
                 single[name] = self._one(name, levels[name], data)
                 continue
             reduced, merged_groups, place = merged
-            own = _prepare(merged_groups)
+            own = prepare(merged_groups)
             found = self._one(name, cut(reduced[name], own.weight), own)
             single[name] = replace(found, row_entry=found.row_entry[place])
             person = place if person is None or place.max() < person.max() else person
         if person is not None:
-            data = _prepare(replace(groups, cluster=person))
+            data = prepare(replace(groups, cluster=person))
         out = {}
         for condition in conditions:
             if len(condition) == 1:
@@ -216,7 +146,7 @@ class Adaptive:
             out[condition] = RowLosses(rows, rows, found.chosen, found.terms, spread)
         return out
 
-    def _one(self, name: str, level: Levels, data: _Data) -> _Estimate:
+    def _one(self, name: str, level: Levels, data: Data) -> Estimate:
         cells = gather_one(level, data.weight, data.groups, data.folds)
         rungs = climb(cells, (name,), self.temperature / data.effective)
         depth = min(int(np.ceil(np.log2(max(len(level.rank), 2)))), 11)
@@ -227,16 +157,17 @@ class Adaptive:
             planes.append(Plane(words, (by_frequency(level),), (depth, 0)))
         best = min(cells.mean(rung.outside) for rung in rungs)
         grown = self._look_closer(planes, planes, best, data)
-        return self._combine([(cells, rungs)], grown, [], _prior_bias(cells, rungs[0]), data)
+        found = combine([(cells, rungs)], grown, [], data, self.temperature)
+        return replace(found, prior_bias=prior_bias(cells, rungs[0]))
 
     def _two(
         self,
         names: Condition,
         variables: Mapping[str, Array],
         levels: Mapping[str, Levels],
-        single: Mapping[str, _Estimate],
-        data: _Data,
-    ) -> _Estimate:
+        single: Mapping[str, Estimate],
+        data: Data,
+    ) -> Estimate:
         first, second = (levels[name] for name in names)
         groups, weight = data.groups, data.weight
         mirrored = len(second.rank) - 1 - second.codes
@@ -259,7 +190,7 @@ class Adaptive:
 
         cells = gather(min(_COARSE_BINS, bins) if coarse else 0)
         rungs = climb(cells, names, self.temperature / data.effective)
-        bias = _prior_bias(cells, rungs[0])
+        bias = prior_bias(cells, rungs[0])
         # A variable that adds nothing is best left out: either one alone is a rung too.
         alone = [single[name] for name in names]
         ladders = [(cells, rungs)]
@@ -269,25 +200,26 @@ class Adaptive:
         if coarse and min(losses) <= min([best] + [g.mean_outside for g in grown]) + self._reach(
             data
         ):
-            share = self._weigh(losses, data.effective)
+            share = weigh(losses, data.effective, self.temperature)
             kept = [r for r, w in zip(rungs, share, strict=True) if w >= 0.1 * share.max()]
             again = gather(bins if fine else 0)
             repeated = refit(again, names, kept)
             # A fine grid does not predict worse than a coarse one, save where a fit failed on it.
             if min(again.mean(r.outside) for r in repeated) <= min(losses) + 1.0 / data.effective:
                 ladders = [(again, repeated)]
-        return self._combine(ladders, grown, alone, bias, data)
+        found = combine(ladders, grown, alone, data, self.temperature)
+        return replace(found, prior_bias=bias)
 
-    def _reach(self, data: _Data) -> float:
+    def _reach(self, data: Data) -> float:
         """A loss so far above the least one has no share in the average."""
-        return -self.temperature * np.log(_LEAST_SHARE) / data.effective
+        return -self.temperature * np.log(LEAST_SHARE) / data.effective
 
     def _planes(
         self,
         names: Condition,
         variables: Mapping[str, Array],
         levels: Mapping[str, Levels],
-        data: _Data,
+        data: Data,
     ) -> tuple[list[Plane], list[Plane]]:
         """Grids to look at first, and the finer ones to be used where they show something."""
         s, y = (levels[name] for name in names)
@@ -336,12 +268,12 @@ class Adaptive:
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
     def _look_closer(
-        self, planes: Sequence[Plane], finer: Sequence[Plane], best: float, data: _Data
+        self, planes: Sequence[Plane], finer: Sequence[Plane], best: float, data: Data
     ) -> list[Grown]:
         """Partitions of the planes that predict about as well as the best rung, or better."""
         looks = [screen(p, data.groups, data.weight, data.prior, data.folds) for p in planes]
         # Nor does a partition count that has seen nothing worth the name.
-        most = min([best - _HANDICAP / data.effective, *looks]) + self._reach(data)
+        most = min([best - HANDICAP / data.effective, *looks]) + self._reach(data)
         most = min(most, data.groups.entropy - _LEAST_GAIN / data.effective)
         order = np.argsort(looks, kind="stable")[:_MOST_PLANES]
         return [
@@ -353,144 +285,9 @@ class Adaptive:
             if looks[j] <= most
         ]  # fmt: skip
 
-    def _weigh(self, losses: Sequence[float], effective: float) -> Array:
-        loss = np.array(losses)
-        share = np.exp(-effective / self.temperature * (loss - loss.min()))
-        share[share < _LEAST_SHARE] = 0.0
-        return share / share.sum()
-
-    def _combine(
-        self,
-        ladders: Sequence[tuple[Cells, list[Rung]]],
-        grown: Sequence[Grown],
-        alone: Sequence[_Estimate],
-        bias: float,
-        data: _Data,
-    ) -> _Estimate:
-        """Pool rungs, partitions and the estimates from one variable alone."""
-        entries: list[Index] = []
-        found: list[_Candidate] = []
-        for cells, rungs in ladders:
-            found += [
-                _Candidate(
-                    r.words, len(entries), r.inside, r.outside, cells.mean(r.inside),
-                    cells.mean(r.outside), r.terms, r.squares,
-                )
-                for r in rungs
-            ]  # fmt: skip
-            entries.append(cells.row_entry)
-        for tree in grown:
-            found.append(
-                _Candidate(
-                    tree.name, len(entries), tree.inside, tree.outside, tree.mean_inside,
-                    tree.mean_outside, tree.terms, tree.terms, tree.shift, tree.doubt,
-                    _HANDICAP,
-                )
-            )  # fmt: skip
-            entries.append(tree.row_entry)
-        for other in alone:
-            found.append(
-                _Candidate(
-                    other.chosen, len(entries), other.inside, other.outside, other.mean_inside,
-                    other.mean_outside, other.terms, other.squares, other.shift, other.doubt,
-                )
-            )  # fmt: skip
-            entries.append(other.row_entry)
-        share = self._weigh(
-            [c.mean_outside + c.handicap / data.effective for c in found], data.effective
-        )
-        averaged = any(cells.spread.any() for cells, _ in ladders)
-        pooled = _pool_all(found, entries, share, data, averaged)
-        # With these weights the average is within T·log(rungs) of the best rung, over all rows; more
-        # means that something went wrong on the way, and then the best one stands alone. (Always
-        # keeping the best one instead costs up to 17 % of the error at 500 rows: it is often ahead
-        # by luck.)
-        slack = self.temperature * np.log(len(found)) + _HANDICAP
-        best = int(np.argmin([c.mean_outside for c in found]))
-        if not pooled.mean_outside <= found[best].mean_outside + slack / data.effective:
-            only = np.zeros(len(found))
-            only[best] = 1.0
-            pooled = _pool_all(found, entries, only, data, averaged)
-        return replace(pooled, prior_bias=bias)
-
-
-def _pool_all(
-    found: Sequence[_Candidate], entries: Sequence[Index], share: Array, data: _Data, averaged: bool
-) -> _Estimate:
-    """The average of candidates with given shares; the heaviest one in words."""
-    used = np.flatnonzero(share)
-    terms = float(sum(share[j] * found[j].terms for j in used))
-    squares = float(sum(share[j] * found[j].squares for j in used))
-    parts = []
-    for part in sorted({found[j].part for j in used}):
-        mine = [j for j in used if found[j].part == part]
-        own = float(share[mine].sum())
-        within = share[mine] / own
-        inside = _pool([found[j].inside for j in mine], within)
-        outside = _pool([found[j].outside for j in mine], within)
-        parts.append((inside, outside, entries[part], own))
-    inside, outside, row_entry, _ = parts[0]
-    if len(parts) > 1:
-        # The entries of different parts are different sets of rows. Where memberships were averaged
-        # over them, only their mean losses can be compared, not those of one row.
-        weight = np.array([part[3] for part in parts])
-        merge = _mean if averaged else _pool
-        inside = merge([part[0][part[2]] for part in parts], weight)
-        outside = merge([part[1][part[2]] for part in parts], weight)
-        row_entry = np.arange(len(row_entry))
-    amount = sums(row_entry, data.weight, len(inside))
-    mean_inside, mean_outside = (float(amount @ v / amount.sum()) for v in (inside, outside))
-    values = np.array([found[j].value for j in used])
-    weights = share[used]
-    between = float(weights @ np.square(values - weights @ values))
-    shift = float(sum(share[j] * found[j].shift for j in used))
-    doubt = float(sum(share[j] * found[j].doubt for j in used))
-    words = found[int(np.argmax(share))].words
-    return _Estimate(
-        inside, outside, row_entry, mean_inside, mean_outside, between, words, terms, squares,
-        shift, doubt,
-    )  # fmt: skip
-
-
-def _prepare(groups: Groups) -> _Data:
-    """Weights in units of effective rows, so that a penalty or a prior means the same to all."""
-    weight = np.ones(groups.n_known)
-    if groups.weight is not None:
-        weight = groups.weight
-    if groups.weight is not None or groups.cluster is not None:
-        weight = weight * (groups.n_effective / weight.sum())
-    return _Data(weight, groups, deal_clusters(groups), Prior(groups))
-
 
 def _depths(first: Levels, second: Levels, one: int, other: int) -> tuple[int, int]:
     """As many halvings as asked for, or as few as tell all values of a side apart."""
     limits = (int(np.ceil(np.log2(max(len(v.rank), 2)))) for v in (first, second))
     one, other = (min(d, limit) for d, limit in zip((one, other), limits, strict=True))
     return max(one, 1), max(other, 1)
-
-
-def _lean(terms: float, squares: float) -> float:
-    """λ = 1 − Σa² / 2Σa, from the traces of the smoothing matrix and of its square."""
-    return 1.0 - 0.5 * squares / terms
-
-
-def _blend(inside: Any, outside: Any, lean: float) -> Any:
-    return (1.0 - lean) * inside + lean * outside
-
-
-def _prior_bias(cells: Cells, constant: Rung) -> float:
-    """H(A) of the shares over its own estimate from in-sample and leave-one-out loss."""
-    inside, outside = cells.mean(constant.inside), cells.mean(constant.outside)
-    return inside / _blend(inside, outside, 0.5)
-
-
-def _pool(losses: Sequence[Array], share: Array) -> Array:
-    """−log Σ share · exp(−loss): the loss of the averaged probability."""
-    if len(losses) == 1:
-        return losses[0]
-    least = np.minimum.reduce(losses)
-    return least - np.log(sum(w * np.exp(least - v) for v, w in zip(losses, share, strict=True)))
-
-
-def _mean(losses: Sequence[Array], share: Array) -> Array:
-    return np.tensordot(share, np.stack(losses), axes=1)
