@@ -36,7 +36,7 @@ def residual(
         return plain
     # The tails decide a variance and hold few rows.
     middle = np.abs(given_level.rank - 0.5)[codes] < 0.49
-    t, z = (v / max(float(np.abs(v).max()), 1e-300) for v in (values, given))
+    t, z = (v / np.abs(v).max() for v in (values, given))  # neither is constant
     stretches = int(min(max(len(t) // _STRETCH_ROWS, 1), _MAX_STRETCHES))
     best = plain
     for pieces, close in zip((1, stretches), _CLOSE, strict=True):
