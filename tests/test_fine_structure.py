@@ -77,7 +77,7 @@ def test_contrasts_have_the_variance_of_permutations():
         start, bins, np.ones(len(a)), a, share, spread, fourth, block, depth, height, 4, 1.0
     )
     allowed = np.array([[2 ** (j + k) <= 4 for k in range(3)] for j in range(4)])
-    np.testing.assert_array_equal(few[allowed], found[allowed])
+    np.testing.assert_allclose(few[allowed], found[allowed], rtol=1e-12)
     assert not few[~allowed].any()
 
 

@@ -239,7 +239,7 @@ class _Data:
     def scanned_gap(self) -> Ranks | None:
         """Ranks of s − y in the rows scanned, which two criteria ask for."""
         s, y = self.values["s"], self.values["y"]
-        rows = scan_rows(len(s))
+        rows = scan_rows(len(s), self.members.n_groups)
         return difference(s[rows], y[rows])
 
     def take(self, rows: NDArray[np.intp]) -> _Data:
@@ -353,7 +353,7 @@ def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
 
 def _fine_structure(setting: _Tested, data: _Data) -> float:
     """p-value of the scan, over the rank given the condition, the rank itself and that of s − y."""
-    rows = scan_rows(setting.target.n)
+    rows = scan_rows(setting.target.n, data.members.n_groups)
     members = data.members.take(rows)
     cell = setting.rows.cell[rows]
     if setting.given is None:
