@@ -32,7 +32,7 @@ UNITS_IN_DOUBT = 10.0
 TIED_NUMBERS = 500_000
 # Level at which weights are seen to depend on both group and tested variable. A generous one: units
 # are right either way and cost a little power, while permutations are wrong if they do.
-JOINT_LEVEL = 0.1
+JOINT_LEVEL = 0.05
 
 
 class UnitScores:
