@@ -221,4 +221,8 @@ def test_two_rows_a_bin_are_nothing_to_scan():
     p, words = significance._combine(0.2, 1e-5)
     assert p == pytest.approx(1e-5 / significance.FINE_SHARE, rel=1e-3)
     assert words == "; with a scan, decided by fine structure"
+    # The scan has no say where it has seen nothing.
+    p, words = significance._combine(0.8, 0.02)
+    assert p == pytest.approx(0.8, abs=0.02)
+    assert words == "; with a scan, decided by smooth shifts and spreads"
     assert significance._combine(1.0, 1.0)[0] == pytest.approx(1.0)

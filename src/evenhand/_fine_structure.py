@@ -73,8 +73,8 @@ def difference(s: NDArray[np.float64], y: NDArray[np.float64]) -> Ranks | None:
     """
     with np.errstate(invalid="ignore", over="ignore"):
         gap = s - y
-    if not np.isfinite(gap).all() or np.ptp(gap) <= 1e-12 * np.abs(y).max():
-        return None
+        if not np.isfinite(gap).all() or np.ptp(gap) <= 1e-12 * np.abs(y).max():
+            return None
     return Ranks(gap)
 
 

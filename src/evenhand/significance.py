@@ -47,6 +47,8 @@ DRAWN_ROWS = 300
 # its largest terms being bounded, so that the two make up one.
 SMOOTH_SHARE = 0.95
 FINE_SHARE = 0.08
+# Beyond this the combined p-value of the scan is rough, and the smooth functions have the word.
+FINE_LEVEL = 0.1
 # Rows drawn to be independent that a scan needs, at least.
 SCAN_ROWS = 100
 # Effective rows of the smallest group below which a robust covariance is not trusted alone.
@@ -377,8 +379,9 @@ def _combine(smooth: float, fine: float) -> tuple[float, str]:
     if np.isnan(fine):
         return smooth, "; smooth shifts and spreads only"
     p = -np.expm1(np.log1p(-np.minimum([smooth, fine], 1.0 - 1e-16)) / [SMOOTH_SHARE, FINE_SHARE])
-    kind = "smooth shifts and spreads" if p[0] <= p[1] else "fine structure"
-    return float(p.min()), f"; with a scan, decided by {kind}"
+    if p[1] > FINE_LEVEL or p[0] <= p[1]:
+        return float(p[0]), "; with a scan, decided by smooth shifts and spreads"
+    return float(p[1]), "; with a scan, decided by fine structure"
 
 
 def _unit_result(
