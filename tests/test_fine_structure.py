@@ -77,7 +77,7 @@ def test_contrasts_have_the_variance_of_permutations():
         start, bins, np.ones(len(a)), a, share, spread, fourth, block, depth, height, 4, 1.0
     )
     allowed = np.array([[2 ** (j + k) <= 4 for k in range(3)] for j in range(4)])
-    np.testing.assert_array_equal(few[allowed], found[allowed])
+    np.testing.assert_allclose(few[allowed], found[allowed], rtol=1e-12)
     assert not few[~allowed].any()
 
 
@@ -221,4 +221,8 @@ def test_two_rows_a_bin_are_nothing_to_scan():
     p, words = significance._combine(0.2, 1e-5)
     assert p == pytest.approx(1e-5 / significance.FINE_SHARE, rel=1e-3)
     assert words == "; with a scan, decided by fine structure"
+    # The scan has no say where it has seen nothing.
+    p, words = significance._combine(0.8, 0.02)
+    assert p == pytest.approx(0.8, abs=0.02)
+    assert words == "; with a scan, decided by smooth shifts and spreads"
     assert significance._combine(1.0, 1.0)[0] == pytest.approx(1.0)

@@ -26,8 +26,8 @@ BIN_ROWS = 8
 LEAST_VARIANCE = 1.0
 # Beyond this many rows a scattered sample of them is scanned.
 MAX_ROWS = 100_000
-# Beyond this many rows they are counted by cell and bin instead of sorted.
-MAX_SORTED = 5_000
+# Beyond this many rows a group they are counted by cell and bin instead of sorted.
+MAX_SORTED = 2_500
 # Share of a function's variance within a cell that its slope along the conditioning variable may
 # make up; the groups may have a slope there, too, and the two would be taken for dependence.
 MAX_SLOPE = 0.05
@@ -35,9 +35,10 @@ MAX_SLOPE = 0.05
 LEAST_LEVEL = 0.5
 
 
-def scan_rows(n: int) -> NDArray[np.intp] | slice:
-    """The rows scanned."""
-    return slice(None) if n <= MAX_ROWS else scattered_rows(n, -(-n // MAX_ROWS))
+def scan_rows(n: int, n_groups: int) -> NDArray[np.intp] | slice:
+    """The rows scanned; with many groups, each of which is scanned, fewer."""
+    most = max(MAX_ROWS * 4 // max(n_groups, 4), MAX_ROWS // 5)
+    return slice(None) if n <= most else scattered_rows(n, -(-n // most))
 
 
 def level_rank(
@@ -72,8 +73,8 @@ def difference(s: NDArray[np.float64], y: NDArray[np.float64]) -> Ranks | None:
     """
     with np.errstate(invalid="ignore", over="ignore"):
         gap = s - y
-    if not np.isfinite(gap).all() or np.ptp(gap) <= 1e-12 * np.abs(y).max():
-        return None
+        if not np.isfinite(gap).all() or np.ptp(gap) <= 1e-12 * np.abs(y).max():
+            return None
     return Ranks(gap)
 
 
@@ -167,13 +168,14 @@ def _entries(
     wanted = range(n_groups if n_groups > 2 else 1)
     allowed = np.bincount(cell, used, n_cells) > 0.5 * size
     scale = allowed * size / np.maximum(size - 1.0, 1.0)
-    if members.codes is not None and len(cell) > MAX_SORTED:
+    held = np.maximum(size, 1.0)  # a sample may miss a cell
+    if members.codes is not None and len(cell) > MAX_SORTED * n_groups:
         from ._kernels.scan import count_entries
 
         counted = count_entries(cell, bins, members.codes, n_cells, n_bins, n_groups)
         start, number, rows, columns = counted
         for k in wanted:
-            share = np.bincount(cell, members.codes == k, n_cells) / size
+            share = np.bincount(cell, members.codes == k, n_cells) / held
             yield Entries(start, number, rows, columns[k], share, *_bernoulli(share, scale))
         return
     order = np.argsort(cell.astype(np.int64) * n_bins + bins, kind="stable")
@@ -182,10 +184,10 @@ def _entries(
     rows = np.ones(len(cell))
     for k in wanted:
         a = _column(members, k)[order]
-        share = np.bincount(cell, a, n_cells) / size
+        share = np.bincount(cell, a, n_cells) / held
         variance, fourth = _bernoulli(share, scale)
         if members.codes is None:
-            variance = scale * np.bincount(cell, np.square(a - share[cell]), n_cells) / size
+            variance = scale * np.bincount(cell, np.square(a - share[cell]), n_cells) / held
         yield Entries(start, number, rows, a, share, variance, fourth)
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import f as f_law
 
-from ._null_covariance import Members, Rows, root_inverse
+from ._null_covariance import SANDWICH_WORK, Members, Rows, root_inverse
+from ._ranks import scattered_rows
 
 # Cells of more rows count row by row, others as one unit.
 MAX_UNIT_ROWS = 30
@@ -27,8 +28,11 @@ CLUSTERS_A_DIRECTION = 20
 ROWS_A_DIRECTION = 25
 # ν is too large as often as too small, and the former does more harm: ν² / (ν + this) is used.
 UNITS_IN_DOUBT = 10.0
-# Evidence that weights depend on both group and tested variable, beyond which they are taken to.
-JOINT_LEVEL = 0.01
+# Numbers that the regression of weights may hold.
+TIED_NUMBERS = 500_000
+# Level at which weights are seen to depend on both group and tested variable. A generous one: units
+# are right either way and cost a little power, while permutations are wrong if they do.
+JOINT_LEVEL = 0.05
 
 
 class UnitScores:
@@ -62,7 +66,6 @@ class UnitScores:
         self.statistic, self.dof, self.units = 0.0, 0, 0.0
         total, covariance = self._total(), self._covariance()
         groups = members.n_groups - 1
-        self.n_units = len(self._start)
         units = self._leverage(weight, unit) if clusters else float(self.n_units)
         width = min(n_features, max(int(units // (a_direction * groups)), 1))
         while width:
@@ -101,6 +104,8 @@ class UnitScores:
         self._order = np.argsort(unit, kind="stable")
         ordered = unit[self._order]
         self._start = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+        self.n_units = len(self._start)
+        self._sample()
         mass = np.bincount(cell, weight, n_cells)
         size = np.bincount(cell, minlength=n_cells)
         # Mass of a unit in a cell, by rows.
@@ -127,8 +132,19 @@ class UnitScores:
         )
         self._share = np.column_stack([np.bincount(cell, x, n_cells) / mass for x in columns])
 
+    def _sample(self) -> None:
+        """With many groups some of the units settle the covariance."""
+        width = (self._members.n_groups - 1) * self._rows.slope.shape[1]
+        stretch = max(int(self.n_units * width**2 // SANDWICH_WORK), 1)
+        if stretch > 1:
+            keep = np.zeros(self.n_units, dtype=bool)
+            keep[scattered_rows(self.n_units, stretch)] = True
+            sizes = np.diff(self._start, append=len(self._order))
+            self._order = self._order[np.repeat(keep, sizes)]
+            self._start = np.concatenate([[0], np.cumsum(sizes[keep])[:-1]])
+
     def _scores(self) -> Iterator[NDArray[np.float64]]:
-        """S_g of all units, some at a time."""
+        """S_g of the units, some at a time."""
         members, groups = self._members, self._share.shape[1]
         width = groups * self._f.shape[1]
         ends = np.append(self._start[1:], len(self._order))
@@ -174,13 +190,14 @@ class UnitScores:
         out = np.zeros((width, width))
         for scores in self._scores():
             out += scores.T @ scores
-        return out
+        return out * (self.n_units / len(self._start))
 
     def _fourth(self, used: NDArray[np.intp], root: NDArray[np.float64]) -> float:
-        return sum(
+        found = sum(
             float(np.square(np.square(scores[:, used] @ root).sum(axis=1)).sum())
             for scores in self._scores()
         )
+        return found * (self.n_units / len(self._start))
 
 
 def weight_units(cell: NDArray[np.int32]) -> tuple[NDArray[np.intp], bool]:
@@ -215,8 +232,17 @@ def weights_tied(rows: Rows, members: Members, weight: NDArray[np.float64]) -> b
     """
     from ._kernels.significance import feature_matrix
 
-    cell, n_cells = rows.cell, len(rows.slope)
-    size = np.bincount(cell, minlength=n_cells)
+    n_cells = len(rows.slope)
+    # A sample tells as much; the design is large with many groups.
+    stretch = -(-len(weight) * (1 + 4 * members.n_groups) // TIED_NUMBERS)
+    if stretch > 1:
+        some = scattered_rows(len(weight), stretch)
+        members, weight = members.take(some), weight[some]
+        z = rows.z[some] if len(rows.z) else rows.z
+        part = (rows.u[some], rows.v[some], z, rows.cell[some])
+        rows = Rows(*part, rows.center, rows.slope)
+    cell = rows.cell
+    size = np.maximum(np.bincount(cell, minlength=n_cells), 1)
 
     def centered(columns: NDArray[np.float64]) -> NDArray[np.float64]:
         means = [np.bincount(cell, column, n_cells) / size for column in columns.T]

@@ -47,6 +47,8 @@ DRAWN_ROWS = 300
 # its largest terms being bounded, so that the two make up one.
 SMOOTH_SHARE = 0.95
 FINE_SHARE = 0.08
+# Beyond this the combined p-value of the scan is rough, and the smooth functions have the word.
+FINE_LEVEL = 0.1
 # Rows drawn to be independent that a scan needs, at least.
 SCAN_ROWS = 100
 # Effective rows of the smallest group below which a robust covariance is not trusted alone.
@@ -239,7 +241,7 @@ class _Data:
     def scanned_gap(self) -> Ranks | None:
         """Ranks of s − y in the rows scanned, which two criteria ask for."""
         s, y = self.values["s"], self.values["y"]
-        rows = scan_rows(len(s))
+        rows = scan_rows(len(s), self.members.n_groups)
         return difference(s[rows], y[rows])
 
     def take(self, rows: NDArray[np.intp]) -> _Data:
@@ -353,7 +355,7 @@ def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
 
 def _fine_structure(setting: _Tested, data: _Data) -> float:
     """p-value of the scan, over the rank given the condition, the rank itself and that of s − y."""
-    rows = scan_rows(setting.target.n)
+    rows = scan_rows(setting.target.n, data.members.n_groups)
     members = data.members.take(rows)
     cell = setting.rows.cell[rows]
     if setting.given is None:
@@ -377,8 +379,9 @@ def _combine(smooth: float, fine: float) -> tuple[float, str]:
     if np.isnan(fine):
         return smooth, "; smooth shifts and spreads only"
     p = -np.expm1(np.log1p(-np.minimum([smooth, fine], 1.0 - 1e-16)) / [SMOOTH_SHARE, FINE_SHARE])
-    kind = "smooth shifts and spreads" if p[0] <= p[1] else "fine structure"
-    return float(p.min()), f"; with a scan, decided by {kind}"
+    if p[1] > FINE_LEVEL or p[0] <= p[1]:
+        return float(p[0]), "; with a scan, decided by smooth shifts and spreads"
+    return float(p[1]), "; with a scan, decided by fine structure"
 
 
 def _unit_result(
