@@ -192,4 +192,9 @@ def _of_fold(cells: Cells, own: NDArray[np.intp]) -> Array:
 
 
 def _table_loss(mass: Array, member: Array) -> Array:
-    return -(member * np.log(mass / mass.sum(axis=1, keepdims=True))).sum(axis=1)
+    total = mass.sum(axis=1)
+    label = member.argmax(axis=1)
+    rows = np.arange(len(member))
+    if (member[rows, label] == 1.0).all():  # one logarithm an entry, however many groups
+        return -np.log(mass[rows, label] / total)
+    return -(member * np.log(mass / total[:, None])).sum(axis=1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import rankdata
 
 from ._cells import Levels, sums
 from ._spline_basis import smooth
@@ -12,6 +14,8 @@ Array = NDArray[np.float64]
 
 # Rows of a stretch of the given variable in which a curve is fitted, and most stretches.
 _STRETCH_ROWS, _MAX_STRETCHES = 100, 1024
+# Unexplained variance below which a closer fit is tried.
+_NEAR = 0.01
 # Shares of the smooth fit's unexplained variance below which one curve, and many, are worth it.
 _CLOSE = 0.8, 0.25
 
@@ -23,26 +27,29 @@ def residual(
 
     The normal score of t less its smooth regression on that of z. Where t follows z so closely that
     this blurs what is left (a score that is the target but for a cent), the residual of t from a
-    parabola, or from parabolas in narrow stretches of z, in the units of t and in multiples of its
-    spread there.
+    parabola, or from parabolas in narrow stretches of z, in multiples of its spread there: in the
+    units of the two, which see what is finer than the rows are dense, or in the normal scores of
+    their exact ranks, which are the same for any margins.
     """
     score = level.score[level.codes]
     codes, count = given_level.codes, len(given_level.rank)
     per_level = sums(codes, weight, count)
     mean = sums(codes, weight * score, count) / np.where(per_level > 0, per_level, 1.0)
     plain = score - smooth(given_level.score, mean, per_level)[codes]
-    left = float(weight @ np.square(plain) / max(weight @ np.square(score), 1e-300))
-    if left > 0.05:
+    left = float(weight @ np.square(plain)) / max(float(weight @ np.square(score)), 1e-300)
+    if left > _NEAR:
         return plain
     # The tails decide a variance and hold few rows.
     middle = np.abs(given_level.rank - 0.5)[codes] < 0.49
-    t, z = (v / np.abs(v).max() for v in (values, given))  # neither is constant
-    stretches = int(min(max(len(t) // _STRETCH_ROWS, 1), _MAX_STRETCHES))
+    stretches = int(min(max(len(values) // _STRETCH_ROWS, 1), _MAX_STRETCHES))
+    raw = [v / float(np.abs(v).max()) for v in (values, given)]  # neither is constant
+    ranked = [ndtri((rankdata(v) - 0.5) / len(v)) for v in (values, given)]
     best = plain
-    for pieces, close in zip((1, stretches), _CLOSE, strict=True):
-        rest, unexplained = _curves(t, z, given_level, weight, middle, pieces)
-        if unexplained < close * left:
-            best, left = rest, unexplained
+    for t, z in (raw, ranked):
+        for pieces, close in zip((1, stretches), _CLOSE, strict=True):
+            rest, unexplained = _curves(t, z, given_level, weight, middle, pieces)
+            if unexplained < close * left:
+                best, left = rest, unexplained
     return best
 
 

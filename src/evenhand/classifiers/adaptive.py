@@ -60,6 +60,8 @@ _COARSE_ROWS, _COARSE_BINS = 4096, 64
 _FINE_ROWS, _FINE_BINS = 16384, 128
 # Nats over all rows that a partition must save before it is looked at closely, and how many are.
 _LEAST_GAIN, _MOST_PLANES = 4.0, 2
+# By how much a first look may fall short of a share that counts: a closer one finds more.
+_LEEWAY = 12.0
 _WORDS = {"s": "score", "y": "target"}
 
 
@@ -270,10 +272,10 @@ class Adaptive:
     def _look_closer(
         self, planes: Sequence[Plane], finer: Sequence[Plane], best: float, data: Data
     ) -> list[Grown]:
-        """Partitions of the planes that predict about as well as the best rung, or better."""
+        """Partitions of the planes that promise a share in the average."""
         looks = [screen(p, data.groups, data.weight, data.prior, data.folds) for p in planes]
+        most = min(best + (_LEEWAY - HANDICAP) / data.effective, min(looks) + self._reach(data))
         # Nor does a partition count that has seen nothing worth the name.
-        most = min([best - HANDICAP / data.effective, *looks]) + self._reach(data)
         most = min(most, data.groups.entropy - _LEAST_GAIN / data.effective)
         order = np.argsort(looks, kind="stable")[:_MOST_PLANES]
         return [
