@@ -12,12 +12,13 @@ from ._spline_basis import smooth
 
 Array = NDArray[np.float64]
 
-# Rows of a stretch of the given variable in which a curve is fitted, and most stretches.
-_STRETCH_ROWS, _MAX_STRETCHES = 100, 1024
+# Numbers of stretches of the given variable in each of which a curve is fitted, and the least rows
+# of one.
+_PIECES, _STRETCH_ROWS = (1, 32, 256, 1024), 60
 # Unexplained variance below which a closer fit is tried.
 _NEAR = 0.01
-# Shares of the smooth fit's unexplained variance below which one curve, and many, are worth it.
-_CLOSE = 0.8, 0.25
+# Share of the smooth fit's unexplained variance below which a curve takes its place.
+_CLOSE = 0.8
 
 
 def residual(
@@ -41,14 +42,17 @@ def residual(
         return plain
     # The tails decide a variance and hold few rows.
     middle = np.abs(given_level.rank - 0.5)[codes] < 0.49
-    stretches = int(min(max(len(values) // _STRETCH_ROWS, 1), _MAX_STRETCHES))
     raw = [v / float(np.abs(v).max()) for v in (values, given)]  # neither is constant
     ranked = [ndtri((rankdata(v) - 0.5) / len(v)) for v in (values, given)]
-    best = plain
+    best, left = plain, _CLOSE * left
     for t, z in (raw, ranked):
-        for pieces, close in zip((1, stretches), _CLOSE, strict=True):
+        for pieces in _PIECES:
+            if pieces > 1 and pieces * _STRETCH_ROWS > len(t):
+                break
             rest, unexplained = _curves(t, z, given_level, weight, middle, pieces)
-            if unexplained < close * left:
+            # What is fitted by chance, three coefficients a stretch, is no explanation.
+            unexplained *= 1.0 + 6.0 * pieces / len(t)
+            if unexplained < left:
                 best, left = rest, unexplained
     return best
 

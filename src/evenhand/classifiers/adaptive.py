@@ -60,6 +60,8 @@ _COARSE_ROWS, _COARSE_BINS = 4096, 64
 _FINE_ROWS, _FINE_BINS = 16384, 128
 # Nats over all rows that a partition must save before it is looked at closely, and how many are.
 _LEAST_GAIN, _MOST_PLANES = 4.0, 2
+# Values of discrete data that are told by their numbers.
+_MOST_VALUES = 512
 # By how much a first look may fall short of a share that counts: a closer one finds more.
 _LEEWAY = 12.0
 _WORDS = {"s": "score", "y": "target"}
@@ -253,13 +255,12 @@ class Adaptive:
             common = [by_frequency(v) if is_heaped(v) else v for v in (s, y)]
             name = f"partitions of {words[0]} and {words[1]} by how common values are"
             pairs.append(square(name, *common))
-        # The line s = y, in ranks and in the units of the two.
+        # The line s = y, in normal scores, and for discrete data in the numbers of the values.
         a, b = (v.score[v.codes] for v in (s, y))
         name = f"partitions along {words[0]} = {words[1]}"
         pairs.append(square(name, cut(a + b, data.weight), cut(a - b, data.weight)))
-        difference = variables[names[0]] - variables[names[1]]
-        if np.isfinite(difference).all():
-            pairs.append(square(name, y, cut(difference, data.weight)))
+        if all(v.distinct == len(v.rank) <= _MOST_VALUES for v in (s, y)):
+            pairs.append(square(name, y, cut(1.0 * (s.codes - y.codes), data.weight)))
         for given, other in ((1, 0), (0, 1)):
             name = f"partitions of {words[given]} and residual {words[other]}"
             rest = residual(
