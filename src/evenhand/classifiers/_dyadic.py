@@ -47,6 +47,9 @@ _ROOM = 4.4e6
 # What is doubtful about a correction: exponents of n between ⅓ and 1 in place of ½ change it by
 # factors of 1.7 to 0.33.
 _DOUBT = 0.4
+# How much less is taken off where it is much of what was found: at a few thousand rows errors fall
+# faster than they do later.
+_CAUTION = 3.0
 # Rows below which quarters say nothing.
 _LEAST_ROWS = 200
 # Clusters are left out in so many folds: a mixture has to be made for each.
@@ -115,22 +118,35 @@ def grow(
         Whether cuts may be moved, which takes as long as everything else.
     """
     counts = _count(plane, groups, weight, folds)
-    inside, outside, leaves = _average(counts, counts.mass, plane.depth, prior, effective)
-    moved = None
-    if search and effective >= SEARCH_ROWS and len(plane.levels) == 2:
-        cuts = move_cuts(counts, counts.mass, plane.depth, prior)
-        other = _average(counts, counts.mass, plane.depth, prior, effective, cuts)
-        saved = _mean(counts.mass, -np.log(outside)) - _mean(counts.mass, -np.log(other[1]))
-        if saved * effective > WORTHWHILE:
-            (inside, outside, leaves), moved = other, cuts
     k = counts.mass.shape[1]
-    mean_inside, mean_outside = (_mean(counts.mass, -np.log(p)) for p in (inside, outside))
+
+    def fitted(cuts: Cuts | None) -> tuple[Array, Array, float]:
+        return _average(counts, counts.mass, plane.depth, prior, effective, cuts or ROOTS[0])
+
+    def means(found: tuple[Array, Array, float]) -> tuple[float, float]:
+        return _mean(counts.mass, -np.log(found[0])), _mean(counts.mass, -np.log(found[1]))
+
+    found = fitted(None)
+    mean_inside, mean_outside = means(found)
     if counts.fold is None and effective >= _LEAST_ROWS:
-        shift = _resolution(counts, plane, prior, effective, (mean_inside, mean_outside), moved)
+        shift = _resolution(counts, plane, prior, effective, (mean_inside, mean_outside), None)
         doubt = _DOUBT * shift
     else:
         # A quarter of the clusters is too few to leave some of them out.
         shift, doubt = 0.0, _DOUBT * max(mean_outside - mean_inside, 0.0)
+    if search and counts.fold is None and effective >= SEARCH_ROWS and len(plane.levels) == 2:
+        cuts = move_cuts(counts, counts.mass, plane.depth, prior)
+        other = fitted(cuts)
+        saved = mean_outside - means(other)[1]
+        # Straight edges can be met, and then little is left; round ones cannot.
+        if saved > max(WORTHWHILE / effective, 0.5 * shift):
+            before = 0.5 * (mean_inside + mean_outside) - shift
+            found = other
+            mean_inside, mean_outside = means(found)
+            shift = _resolution(counts, plane, prior, effective, means(found), cuts)
+            apart = 0.5 * (mean_inside + mean_outside) - shift - before
+            doubt = max(_DOUBT * shift, 0.5 * abs(apart))
+    inside, outside, leaves = found
     losses, row_entry = [-np.log(inside), -np.log(outside)], counts.row_cell
     if groups.codes is not None:
         losses = [v.ravel() for v in losses]
@@ -308,7 +324,7 @@ def _resolution(
     excess = min(excess, outside - inside + max(coarser, 0.0))
     shares = counts.mass.sum(axis=0) / counts.mass.sum()
     gain = max(float(-(shares * np.log(shares)).sum()) - value, 0.0)
-    excess = excess * gain / (gain + excess) if excess > 0 else 0.0
+    excess = excess * gain / (gain + _CAUTION * excess) if excess > 0 else 0.0
     if cuts is not None:
         coarse = (min(plane.depth[0], SEARCH_DEPTH), min(plane.depth[1], SEARCH_DEPTH))
         excess = max(excess, _cost_of_places(counts, counts.mass, coarse, prior, cuts))

@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 _PIECES, _STRETCH_ROWS = (1, 32, 256, 1024), 60
 # Unexplained variance below which a closer fit is tried.
 _NEAR = 0.01
-# Share of the smooth fit's unexplained variance below which a curve takes its place.
+# Share of the unexplained variance below which a closer fit takes the place of a plainer one.
 _CLOSE = 0.8
 
 
@@ -44,7 +44,7 @@ def residual(
     middle = np.abs(given_level.rank - 0.5)[codes] < 0.49
     raw = [v / float(np.abs(v).max()) for v in (values, given)]  # neither is constant
     ranked = [ndtri((rankdata(v) - 0.5) / len(v)) for v in (values, given)]
-    best, left = plain, _CLOSE * left
+    best = plain
     for t, z in (raw, ranked):
         for pieces in _PIECES:
             if pieces > 1 and pieces * _STRETCH_ROWS > len(t):
@@ -52,9 +52,16 @@ def residual(
             rest, unexplained = _curves(t, z, given_level, weight, middle, pieces)
             # What is fitted by chance, three coefficients a stretch, is no explanation.
             unexplained *= 1.0 + 6.0 * pieces / len(t)
-            if unexplained < left:
+            if unexplained < _CLOSE * left:
                 best, left = rest, unexplained
     return best
+
+
+def standardized(values: Array, weight: Array) -> Array:
+    """(t − mean) / spread, whatever the units."""
+    t: Array = values / float(np.abs(values).max())
+    t = t - float(weight @ t) / float(weight.sum())
+    return t / float(np.sqrt(weight @ np.square(t) / weight.sum()))
 
 
 def _curves(

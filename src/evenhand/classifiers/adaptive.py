@@ -47,7 +47,7 @@ from ._cells import (
 from ._dyadic import Grown, Plane, deepest, grow, screen
 from ._ladder import climb, refit
 from ._pooling import HANDICAP, LEAST_SHARE, Data, Estimate, combine, prepare, prior_bias, weigh
-from ._residual import residual
+from ._residual import residual, standardized
 from ._spline_basis import smooth
 
 Array = NDArray[np.float64]
@@ -60,6 +60,8 @@ _COARSE_ROWS, _COARSE_BINS = 4096, 64
 _FINE_ROWS, _FINE_BINS = 16384, 128
 # Nats over all rows that a partition must save before it is looked at closely, and how many are.
 _LEAST_GAIN, _MOST_PLANES = 4.0, 2
+# Rows below which partitions say nothing that the smooth rungs and the table do not.
+_LEAST_ROWS = 200
 # Values of discrete data that are told by their numbers.
 _MOST_VALUES = 512
 # By how much a first look may fall short of a share that counts: a closer one finds more.
@@ -255,12 +257,18 @@ class Adaptive:
             common = [by_frequency(v) if is_heaped(v) else v for v in (s, y)]
             name = f"partitions of {words[0]} and {words[1]} by how common values are"
             pairs.append(square(name, *common))
-        # The line s = y, in normal scores, and for discrete data in the numbers of the values.
+        # The line s = y, in normal scores, in standard deviations (ranks blur a narrow band), and
+        # for discrete data in the numbers of the values.
         a, b = (v.score[v.codes] for v in (s, y))
         name = f"partitions along {words[0]} = {words[1]}"
         pairs.append(square(name, cut(a + b, data.weight), cut(a - b, data.weight)))
-        if all(v.distinct == len(v.rank) <= _MOST_VALUES for v in (s, y)):
-            pairs.append(square(name, y, cut(1.0 * (s.codes - y.codes), data.weight)))
+        few = min(_MOST_VALUES, data.groups.n_known // 4)
+        if all(v.distinct == len(v.rank) <= few for v in (s, y)):
+            apart: Array = (s.codes - y.codes).astype(np.float64)
+        else:
+            apart = standardized(variables[names[0]], data.weight)
+            apart = apart - standardized(variables[names[1]], data.weight)
+        pairs.append(square(name, y, cut(apart, data.weight)))
         for given, other in ((1, 0), (0, 1)):
             name = f"partitions of {words[given]} and residual {words[other]}"
             rest = residual(
@@ -274,6 +282,8 @@ class Adaptive:
         self, planes: Sequence[Plane], finer: Sequence[Plane], best: float, data: Data
     ) -> list[Grown]:
         """Partitions of the planes that promise a share in the average."""
+        if data.effective < _LEAST_ROWS:
+            return []
         looks = [screen(p, data.groups, data.weight, data.prior, data.folds) for p in planes]
         most = min(best + (_LEEWAY - HANDICAP) / data.effective, min(looks) + self._reach(data))
         # Nor does a partition count that has seen nothing worth the name.
