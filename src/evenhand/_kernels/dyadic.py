@@ -223,3 +223,27 @@ def left_out(counts, share, prior, row, column):
         for g in range(k):
             out[e, g] /= mass
     return out
+
+
+@njit(cache=True, nogil=True)
+def grid_sums(first, first_bin, second, second_bin, group, weight, shape):
+    """Weight of each group in each cell of a grid and, where rows differ, of one row of it.
+
+    A row lies in the bins of its levels `first` and `second`; `weight` is empty for equal ones.
+    """
+    mass = np.zeros(shape)
+    single = np.zeros(shape if len(weight) else (0, 0, 0))
+    for i in range(len(group)):
+        r, c, g = first_bin[first[i]], second_bin[second[i]], group[i]
+        if len(weight):
+            mass[r, c, g] += weight[i]
+            single[r, c, g] += weight[i] * weight[i]
+        else:
+            mass[r, c, g] += 1.0
+    if len(weight):
+        for r in range(shape[0]):
+            for c in range(shape[1]):
+                for g in range(shape[2]):
+                    if mass[r, c, g] > 0.0:
+                        single[r, c, g] /= mass[r, c, g]
+    return mass, single

@@ -92,9 +92,23 @@ def deepest(n_rows: float, n_groups: int) -> int:
 
 def screen(plane: Plane, groups: Groups, weight: Array, prior: Prior, folds: Index | None) -> float:
     """Leave-one-out loss of the mixture on one grid: whether a closer look is worth it."""
-    counts = _count(plane, groups, weight, folds)
-    _, outside, _ = _mixture(counts, counts.mass, plane.depth, prior, ROOTS[:1])
-    return _mean(counts.mass, -np.log(outside))
+    if folds is not None or groups.codes is None:
+        counts = _count(plane, groups, weight, folds)
+        _, outside, _ = _mixture(counts, counts.mass, plane.depth, prior, ROOTS[:1])
+        return _mean(counts.mass, -np.log(outside))
+    from .._kernels import dyadic as kernels
+
+    cuts = zip(plane.levels, plane.depth, ROOTS[0], strict=False)
+    sides = [(v.codes, bins_of(v.rank, d, c)) for v, d, c in cuts]
+    if len(sides) == 1:
+        sides.append((sides[0][0], np.zeros_like(sides[0][1])))
+    shape = (1 << plane.depth[0], 1 << plane.depth[1], groups.n_groups)
+    unequal = weight if groups.weight is not None else np.empty(0)
+    mass, single = kernels.grid_sums(*sides[0], *sides[1], groups.codes, unequal, shape)
+    rectangles = kernels.rectangle_sums(mass)
+    share, _ = kernels.leaf_shares(*kernels.evidence(rectangles, prior.alpha, prior.rising))
+    outside = kernels.cell_probabilities(rectangles, share, prior.alpha, single)[1]
+    return _mean(mass, -np.log(outside))
 
 
 def grow(

@@ -183,7 +183,9 @@ class Adaptive:
         # The (C, K−1, K−1) leverages are the largest array; many groups mean fewer cells.
         room = max(512, int(4e6 / max(groups.n_groups - 1, 1) ** 2))
         coarse, fine = n > min(_COARSE_ROWS, room), n > min(_FINE_ROWS, room)
-        bins = min(_FINE_BINS, int(np.sqrt(room)))
+        # A Hessian has (K − 1)² blocks, and with many groups there are more of them to fit.
+        thin = 1.0 if groups.n_groups <= 3 else 0.75
+        bins = min(int(thin * _FINE_BINS), int(np.sqrt(room)))
         center = None
         if coarse:
             per_level = sums(second.codes, weight, len(second.rank))
@@ -194,7 +196,7 @@ class Adaptive:
         def gather(count: int) -> Cells:
             return gather_two(first, second, center, weight, groups, count, data.folds)
 
-        cells = gather(min(_COARSE_BINS, bins) if coarse else 0)
+        cells = gather(min(int(thin * _COARSE_BINS), bins) if coarse else 0)
         rungs = climb(cells, names, self.temperature / data.effective)
         bias = prior_bias(cells, rungs[0])
         # A variable that adds nothing is best left out: either one alone is a rung too.
