@@ -42,7 +42,7 @@ def residual(
         return plain
     # The tails decide a variance and hold few rows.
     middle = np.abs(given_level.rank - 0.5)[codes] < 0.49
-    raw = [v / float(np.abs(v).max()) for v in (values, given)]  # neither is constant
+    raw = [v / max(float(np.abs(v).max()), 1e-300) for v in (values, given)]
     ranked = [ndtri((rankdata(v) - 0.5) / len(v)) for v in (values, given)]
     best = plain
     for t, z in (raw, ranked):
@@ -58,10 +58,11 @@ def residual(
 
 
 def standardized(values: Array, weight: Array) -> Array:
-    """(t − mean) / spread, whatever the units."""
-    t: Array = values / float(np.abs(values).max())
+    """(t − mean) / spread, whatever the units; zero for a constant."""
+    t: Array = values / max(float(np.abs(values).max()), 1e-300)
     t = t - float(weight @ t) / float(weight.sum())
-    return t / float(np.sqrt(weight @ np.square(t) / weight.sum()))
+    spread = float(np.sqrt(weight @ np.square(t) / weight.sum()))
+    return t / spread if spread > 1e-15 else np.zeros_like(t)
 
 
 def _curves(
