@@ -210,8 +210,10 @@ def test_cuts_move_to_straight_edges():
     plane = Plane("x", (cut(s, weight), cut(y, weight)), (7, 7))
     counts = _count(plane, groups, weight, None)
     first, second = move_cuts(counts, counts.mass, plane.depth, Prior(groups))
-    assert np.abs(first - (s < 0.37).mean()).min() < 0.002
-    assert np.abs(second - (y < 0.81).mean()).min() < 0.002
+    for cuts, edge in ((first, (s < 0.37).mean()), (second, (y < 0.81).mean())):
+        # Between two cuts lie four bins of the grid that is searched.
+        ends = np.interp(np.arange(33) / 4, np.arange(9), np.concatenate([[0], cuts, [1]]))
+        assert np.abs(ends - edge).min() < 0.001
 
 
 def test_bins_tell_few_values_apart_and_reverse_with_the_side():
@@ -245,7 +247,7 @@ def test_a_residual_keeps_the_order_given_the_other(noise, map_):
     s = map_(y + noise * e)
     weight = np.ones(len(y))
     found = residual(s, cut(s, weight), y, cut(y, weight), weight)
-    assert np.corrcoef(np.argsort(np.argsort(found)), np.argsort(np.argsort(e)))[0, 1] > 0.9
+    assert np.corrcoef(np.argsort(np.argsort(found)), np.argsort(np.argsort(e)))[0, 1] > 0.85
 
 
 # --- leaving clusters out -------------------------------------------------------------------------

@@ -111,6 +111,8 @@ def cut(values: Array, weight: Array) -> Levels:
         used = np.flatnonzero(counts)
         place = np.arange(len(used))
         amount = np.bincount(slot, weight, len(counts))[used]
+        if len(used) <= _LEVELS:
+            least = 0.0
         level, rank, mass, single, _ = mid_rank_levels(1.0 * used, place, amount, least, share)
         lookup = np.zeros(len(counts), dtype=np.intp)
         lookup[used] = level
@@ -121,9 +123,11 @@ def cut(values: Array, weight: Array) -> Levels:
         elif (counts[1 : 2 * len(quantiles) : 2] > 1).mean() <= 0.01:
             distinct = len(values)
     else:
-        codes, rank, mass, single, distinct = mid_rank_levels(
-            values, np.argsort(values), weight, least, share
-        )
+        order = np.argsort(values)
+        codes, rank, mass, single, distinct = mid_rank_levels(values, order, weight, least, share)
+        if len(rank) < distinct <= _LEVELS:
+            # Few values, some of them rare: each is a level all the same.
+            codes, rank, mass, single, _ = mid_rank_levels(values, order, weight, 0.0, share)
     heavy = np.flatnonzero(single & (mass >= share))
     if len(heavy) > _MAX_ATOMS:
         heavy = np.sort(heavy[np.argsort(-mass[heavy], kind="stable")[:_MAX_ATOMS]])
