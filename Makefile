@@ -38,7 +38,8 @@ experiments: $(VENV)/.bench
 # Everything on docs/accuracy.md and docs/performance.md; hours, on a quiet machine.
 bench: $(VENV)/.bench
 	cd benchmarks && for script in fit_speed performance audit_speed knn_speed path_speed \
-	  berk_scaling accuracy calibration intervals certify pages; do ../$(BIN)/python $$script.py; done
+	  berk_scaling many_groups accuracy rough rough_picture adversary calibration intervals clusters \
+	  certify pages; do ../$(BIN)/python $$script.py; done
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

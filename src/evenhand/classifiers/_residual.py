@@ -21,10 +21,10 @@ _NEAR = 0.01
 _CLOSE = 0.8
 
 
-def residual(
+def residuals(
     values: Array, level: Levels, given: Array, given_level: Levels, weight: Array
-) -> Array:
-    """A function of (t, z) that increases in t at every z, and of which z tells little.
+) -> list[Array]:
+    """Functions of (t, z) that increase in t at every z, and of which z tells little.
 
     The normal score of t less its smooth regression on that of z. Where t follows z so closely that
     this blurs what is left (a score that is the target but for a cent), the residual of t from a
@@ -39,13 +39,14 @@ def residual(
     plain = score - smooth(given_level.score, mean, per_level)[codes]
     left = float(weight @ np.square(plain)) / max(float(weight @ np.square(score)), 1e-300)
     if left > _NEAR:
-        return plain
+        return [plain]
     # The tails decide a variance and hold few rows.
     middle = np.abs(given_level.rank - 0.5)[codes] < 0.49
     raw = [v / max(float(np.abs(v).max()), 1e-300) for v in (values, given)]
     ranked = [ndtri((rankdata(v) - 0.5) / len(v)) for v in (values, given)]
-    best = plain
-    for t, z in (raw, ranked):
+    out = []
+    for t, z in (ranked, raw):
+        best, left = plain, np.inf
         for pieces in _PIECES:
             if pieces > 1 and pieces * _STRETCH_ROWS > len(t):
                 break
@@ -54,7 +55,8 @@ def residual(
             unexplained *= 1.0 + 6.0 * pieces / len(t)
             if unexplained < _CLOSE * left:
                 best, left = rest, unexplained
-    return best
+        out.append(best)
+    return out
 
 
 def standardized(values: Array, weight: Array) -> Array:

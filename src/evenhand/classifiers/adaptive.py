@@ -47,7 +47,7 @@ from ._cells import (
 from ._dyadic import Grown, Plane, deepest, grow, screen
 from ._ladder import climb, refit
 from ._pooling import HANDICAP, LEAST_SHARE, Data, Estimate, combine, prepare, prior_bias, weigh
-from ._residual import residual, standardized
+from ._residual import residuals, standardized
 from ._spline_basis import smooth
 
 Array = NDArray[np.float64]
@@ -273,11 +273,12 @@ class Adaptive:
         pairs.append(square(name, y, cut(apart, data.weight)))
         for given, other in ((1, 0), (0, 1)):
             name = f"partitions of {words[given]} and residual {words[other]}"
-            rest = residual(
+            found = residuals(
                 variables[names[other]], levels[names[other]], variables[names[given]],
                 levels[names[given]], data.weight,
             )  # fmt: skip
-            pairs.append(square(name, levels[names[given]], cut(rest, data.weight)))
+            for rest in found:
+                pairs.append(square(name, levels[names[given]], cut(rest, data.weight)))
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
     def _look_closer(
