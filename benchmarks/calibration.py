@@ -263,8 +263,17 @@ def p_value(sample, setting, seed, replication):
     return exact_fairness_p_value(setting["criterion"], {"s": s, "y": y}, groups).p_value
 
 
+# What the command line leaves of a study: replications at most, and rows at most.
+LIMITS = {"replications": 10**9, "rows": 10**9}
+
+
+def up_to(sizes):
+    return [n for n in sizes if n <= LIMITS["rows"]]
+
+
 def rates(pool, sample, setting, replications, seed):
     """Share of p-values below 5 % and 1 %."""
+    replications = min(replications, LIMITS["replications"])
     one = partial(p_value, sample, setting, seed)
     p = np.array(list(pool.map(one, range(replications), chunksize=50)))
     return {
@@ -277,7 +286,7 @@ def rates(pool, sample, setting, replications, seed):
 def study_size(pool, quick, families=FAMILIES):
     for criterion in CRITERIA:
         for family in families:
-            for n in (500,) if quick else (500, 2000, 10_000):
+            for n in (500,) if quick else up_to((500, 2000, 10_000)):
                 for share in (0.05, 0.3):
                     setting = {"family": family, "criterion": criterion, "n": n, "share": share}
                     found = rates(pool, null_sample, setting, 200 if quick else 2000, seed=1)
@@ -291,7 +300,7 @@ def study_weights(pool, quick):
 def study_tied(pool, quick):
     for criterion in CRITERIA:
         for family in TIED:
-            for n in (500, 2000) if quick else (500, 2000, 10_000):
+            for n in (500, 2000) if quick else up_to((500, 2000, 10_000)):
                 for share in (0.05, 0.3):
                     setting = {"family": family, "criterion": criterion, "n": n, "share": share}
                     found = rates(pool, tied_sample, setting, 200 if quick else 2000, seed=3)
@@ -352,7 +361,10 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few replications; writes no file")
     parser.add_argument("--study", nargs="+", choices=STUDIES, default=list(STUDIES))
+    parser.add_argument("--replications", type=int, default=10**9, help="at most, a setting")
+    parser.add_argument("--rows", type=int, default=10**9, help="at most, of a sample")
     options = parser.parse_args(arguments)
+    LIMITS.update(replications=options.replications, rows=options.rows)
     rows = []
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for name in options.study:
