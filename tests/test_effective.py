@@ -7,7 +7,12 @@ import pytest
 
 import evenhand as eh
 from evenhand import effective
-from evenhand.effective import EffectiveSizeWarning, check_effective_size, group_sizes
+from evenhand.effective import (
+    EffectiveSizeWarning,
+    SharedValuesWarning,
+    check_effective_size,
+    group_sizes,
+)
 from evenhand.sensitive import GroupWarning, Proxy, resolve_groups
 
 MEASURES = (eh.independence, eh.separation, eh.sufficiency)
@@ -116,3 +121,16 @@ def test_plain_rows_and_mild_weights_pass_in_silence():
     check_effective_size(resolve_groups([0, 1, 0, 1], n_rows=4, sample_weight=[1, 2, 1, 1]))
     rows = np.arange(6000)
     check_effective_size(resolve_groups(rows % 2, n_rows=6000, cluster=rows // 20))
+
+
+def test_values_of_one_group_each_are_warned_of():
+    rng = np.random.default_rng(0)
+    place = np.repeat(np.arange(100), 20)
+    risk, a = rng.normal(size=100)[place], rng.integers(0, 2, 100)[place]
+    premium = risk + rng.normal(size=2000)
+    message = r"The target has 100 values in 2,000 rows, .* Hint: if rows of a value belong"
+    with pytest.warns(SharedValuesWarning, match=message):
+        eh.audit(risk, premium, sensitive_features=a)
+    # Nothing is said where clusters are given, nor where values are shared by both groups.
+    eh.audit(risk, premium, sensitive_features=a, cluster=place)
+    eh.audit(np.round(premium), premium, sensitive_features=a)

@@ -19,7 +19,7 @@ from ._kernels.threads import n_threads
 from ._ranks import EXACT_RANK_ROWS, rank_all
 from .criteria import CRITERIA
 from .disparities import Disparities, GroupTable, summarize_groups
-from .effective import check_effective_size
+from .effective import check_effective_size, warn_shared_values
 from .information import estimate_entropies, get_estimator
 from .measures import Measure, measure, measure_columns
 from .sensitive import Groups, Proxy, check_weight, resolve_groups, weighted_rows
@@ -338,6 +338,8 @@ def _audit_one(
     else:
         entropies = estimate_entropies(criteria, y, s, groups, estimator)
         tests, table, gaps = tests_and_tables()
+    left = {c[0]: value for c, value in entropies.mean.items() if len(c) == 1}
+    warn_shared_values(variables, left, groups, stacklevel=4)
     measures: dict[str, Measure | None] = dict.fromkeys(CRITERIA)
     for criterion in criteria:
         measures[criterion.name] = measure(

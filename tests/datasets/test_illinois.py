@@ -5,6 +5,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.datasets import load_illinois_quotes
+from evenhand.effective import SharedValuesWarning
 
 
 @pytest.fixture
@@ -61,7 +62,8 @@ def test_logistic_finds_separation_with_an_honest_interval(quotes):
 def test_zips_must_be_left_out_together(quotes):
     """Neighbors in the same ZIP have its very risk and give its group away."""
     data = quotes
-    blind = _separation(data, "knn", None)
+    with pytest.warns(SharedValuesWarning, match="The target has 923 values in 31,382 rows"):
+        blind = _separation(data, "knn", None)
     assert blind.normalizer < 0.01
     assert blind.value == 0.0
     aware = _separation(data, "knn", data.cluster)
@@ -69,3 +71,16 @@ def test_zips_must_be_left_out_together(quotes):
     assert aware.interval[0] > 0.03
     logistic = _separation(data, "logistic", data.cluster)
     assert aware.interval[0] < logistic.value < aware.interval[1]
+
+
+def test_auto_finds_what_was_published(quotes):
+    """Minority ZIP codes pay more at the same risk; without `cluster` the risk tells the ZIP."""
+    data = quotes
+    with pytest.warns(SharedValuesWarning, match="pass what they have in common as `cluster`"):
+        blind = _separation(data, "auto", None)
+    assert blind.value < 0.01
+    aware = _separation(data, "auto", data.cluster)
+    assert aware.interval[0] > 0.05
+    assert aware.interval[1] < 0.16
+    assert aware.p_value < 1e-6
+    assert aware.chosen.startswith("splines")
