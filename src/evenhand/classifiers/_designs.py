@@ -18,7 +18,7 @@ Index = NDArray[np.intp]
 # Most parameters of one fit, over all groups.
 _MAX_PARAMETERS = 420
 # Rows beyond which products of higher degree and rougher fits are worth their time.
-LARGE_ROWS = 5000
+LARGE_ROWS = 1500
 _WORDS = {"s": "score", "y": "target"}
 
 
