@@ -60,7 +60,6 @@ _COARSE_ROWS, _COARSE_BINS = 4096, 64
 _FINE_ROWS, _FINE_BINS = 16384, 128
 # Nats over all rows that a partition must save before it is looked at closely, and how many are.
 _LEAST_GAIN, _MOST_PLANES = 4.0, 2
-# Rows below which partitions say nothing that the smooth rungs and the table do not.
 _LEAST_ROWS = 200
 # Values of discrete data that are told by their numbers.
 _MOST_VALUES = 512
@@ -83,9 +82,11 @@ class Adaptive:
     Notes
     -----
     Costs one sort of each variable (beyond 100,000 rows a search among sample quantiles), and
-    beyond 16,384 rows an amount that does not depend on n.
+    beyond 16,384 rows an amount that does not depend on n; where the law is one that only
+    partitions follow, some seconds at a million rows.
     The result does not change under increasing maps of a variable nor, up to the placing of the
-    grid, under decreasing ones. Copies of a row are taken for one row of greater weight.
+    grid, under decreasing ones, save where score and target differ by a narrow band, which is
+    looked for in standard deviations too. Copies of a row are taken for one row of greater weight.
 
     The entropies are scaled so that with nothing to condition on the estimate is the H(A) of the
     group shares: both then share its small-sample bias, which cancels in every criterion.
@@ -162,7 +163,7 @@ class Adaptive:
             words += " by how common values are"
             planes.append(Plane(words, (by_frequency(level),), (depth, 0)))
         best = min(cells.mean(rung.outside) for rung in rungs)
-        grown = self._look_closer(planes, planes, best, data)
+        grown = self._look_closer(planes, planes, best, data) if _enough(data) else []
         found = combine([(cells, rungs)], grown, [], data, self.temperature)
         return replace(found, prior_bias=prior_bias(cells, rungs[0]))
 
@@ -204,16 +205,18 @@ class Adaptive:
         ladders = [(cells, rungs)]
         losses = [cells.mean(rung.outside) for rung in rungs]
         best = min(losses + [e.mean_outside for e in alone])
-        grown = self._look_closer(*self._planes(names, variables, levels, data), best, data)
-        if coarse and min(losses) <= min([best] + [g.mean_outside for g in grown]) + self._reach(
-            data
-        ):
+        grown: list[Grown] = []
+        if _enough(data):
+            grown = self._look_closer(*self._planes(names, variables, levels, data), best, data)
+        least = min([best] + [g.mean_outside for g in grown])
+        if coarse and min(losses) <= least + self._reach(data):
             share = weigh(losses, data.effective, self.temperature)
             kept = [r for r, w in zip(rungs, share, strict=True) if w >= 0.1 * share.max()]
             again = gather(bins if fine else 0)
             repeated = refit(again, names, kept)
             # A fine grid does not predict worse than a coarse one, save where a fit failed on it.
-            if min(again.mean(r.outside) for r in repeated) <= min(losses) + 1.0 / data.effective:
+            found_again = min((again.mean(r.outside) for r in repeated), default=np.inf)
+            if found_again <= min(losses) + 1.0 / data.effective:
                 ladders = [(again, repeated)]
         found = combine(ladders, grown, alone, data, self.temperature)
         return replace(found, prior_bias=bias)
@@ -285,8 +288,6 @@ class Adaptive:
         self, planes: Sequence[Plane], finer: Sequence[Plane], best: float, data: Data
     ) -> list[Grown]:
         """Partitions of the planes that promise a share in the average."""
-        if data.effective < _LEAST_ROWS:
-            return []
         looks = [screen(p, data.groups, data.weight, data.prior, data.folds) for p in planes]
         most = min(best + (_LEEWAY - HANDICAP) / data.effective, min(looks) + self._reach(data))
         # Nor does a partition count that has seen nothing worth the name.
@@ -300,6 +301,11 @@ class Adaptive:
             for place, j in enumerate(order)
             if looks[j] <= most
         ]  # fmt: skip
+
+
+def _enough(data: Data) -> bool:
+    """Whether there are rows for partitions to say what smooth rungs and the table do not."""
+    return data.effective >= _LEAST_ROWS
 
 
 def _depths(first: Levels, second: Levels, one: int, other: int) -> tuple[int, int]:
