@@ -134,3 +134,15 @@ def test_values_of_one_group_each_are_warned_of():
     # Nothing is said where clusters are given, nor where values are shared by both groups.
     eh.audit(risk, premium, sensitive_features=a, cluster=place)
     eh.audit(np.round(premium), premium, sensitive_features=a)
+
+
+def test_a_group_of_one_cluster_is_named_beside_few_clusters():
+    cluster = np.arange(600) // 20
+    groups = resolve_groups(cluster == 3, n_rows=600, cluster=cluster, warn=False)
+    with (
+        pytest.warns(EffectiveSizeWarning, match="600 rows count for 30 clusters"),
+        pytest.warns(
+            EffectiveSizeWarning, match=r"fewer than 3 effective clusters in 'True' \(1\)"
+        ),
+    ):
+        check_effective_size(groups)

@@ -64,7 +64,6 @@ def check_effective_size(groups: Groups, stacklevel: int = 3) -> None:
             EffectiveSizeWarning,
             stacklevel=stacklevel,
         )
-        return
     sizes = group_sizes(groups)
     few = np.flatnonzero((sizes < FEW_IN_GROUP) & (sizes < 0.5 * groups.counts))
     if len(few):

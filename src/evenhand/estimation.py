@@ -34,8 +34,8 @@ class RowLosses:
         Effective number of fitted parameters, whose noise adds terms/(2n²) to the variance; 0
         where that does not apply.
     between : float
-        Variance, in nats², of the estimates by the different bases that this one averages; 0 where
-        there is one basis.
+        Variance, in nats², of the estimates by the different bases that this one averages, and of a
+        correction for what none of them resolves; 0 where there is one basis and no correction.
     """
 
     value: NDArray[np.float64]

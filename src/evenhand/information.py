@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ._design_effect import independent_rows
 from .criteria import INDEPENDENCE, NOTHING, SEPARATION, SUFFICIENCY, Condition, Criterion
-from .effective import check_effective_size
+from .effective import check_effective_size, warn_shared_values
 from .estimation import EntropyEstimator, RowLosses
 from .sensitive import Groups, check_weight, resolve_groups, weighted_rows
 from .validation import check_column
@@ -198,6 +198,11 @@ def _measure(
         groups, s, y = groups.take(rows), s[rows], None if y is None else y[rows]
     check_effective_size(groups, stacklevel=4)
     found = estimate_entropies([criterion], y, s, groups, get_estimator(estimator))
+    variables = {"s": groups.take_known(s)}
+    if y is not None:
+        variables["y"] = groups.take_known(y)
+    left = {c[0]: value for c, value in found.mean.items() if len(c) == 1}
+    warn_shared_values(variables, left, groups, stacklevel=4)
     return found.normalized(criterion) if normalize else found.nats(criterion)
 
 

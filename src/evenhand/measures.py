@@ -196,6 +196,8 @@ def _interval(value: float, stderr: float, z: float) -> tuple[float, float]:
     Below one half-width the value itself is too uncertain to scale by, and the shift stays put.
     """
     half = z * stderr
+    if not math.isfinite(half):
+        return 0.0, 1.0
     if value < -half:  # further below 0 than chance can take it: a misfit, not a measurement
         value = 0.0
     shift = half / 4 if value <= half else half * half / (4 * value)

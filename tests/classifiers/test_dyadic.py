@@ -157,7 +157,7 @@ def test_nothing_is_invented(n):
     assert all(abs(found.normalized(c)) < 10.0 / n for c in CRITERIA.values())
 
 
-def test_five_groups_and_weights_and_probabilities():
+def test_weights_and_probabilities():
     scenario = rough_scenario("checkerboard_4")
     y, s, a = scenario.sample(6_000, 0)
     truth = scenario.truth.separation
@@ -167,6 +167,23 @@ def test_five_groups_and_weights_and_probabilities():
     soft = eh.Proxy(np.column_stack([1 - a, a]).astype(float), ["x", "y"])
     hard = eh.separation(y, s, sensitive_features=a)
     assert eh.separation(y, s, sensitive_features=soft) == pytest.approx(hard, abs=1e-9)
+
+
+@pytest.mark.parametrize("n", [2_000, 5_000])
+def test_a_continuous_part_beside_a_point_mass_is_no_table(n):
+    rng = np.random.default_rng(n)
+    score = np.where(rng.random(n) < 0.8, 0.0, rng.gamma(1.0, size=n))
+    found = eh.audit(None, score, sensitive_features=rng.integers(0, 2, n)).independence
+    assert abs(found.value) < 0.003
+    assert found.stderr < 0.003
+
+
+@pytest.mark.parametrize("size", [2, 20])
+def test_clusters_that_are_only_labels_change_little(size):
+    scenario = rough_scenario("checkerboard_4")
+    y, s, a = scenario.sample(4_000, 1)
+    found = eh.separation(y, s, sensitive_features=a, cluster=np.arange(4_000) // size)
+    assert found == pytest.approx(scenario.truth.separation, abs=0.08)
 
 
 def test_resolution_is_estimated_and_taken_off():

@@ -111,7 +111,7 @@ def cut(values: Array, weight: Array) -> Levels:
         used = np.flatnonzero(counts)
         place = np.arange(len(used))
         amount = np.bincount(slot, weight, len(counts))[used]
-        if len(used) <= _LEVELS:
+        if len(used) <= _LEVELS and counts[::2].sum() <= 0.01 * len(values):
             least = 0.0
         level, rank, mass, single, _ = mid_rank_levels(1.0 * used, place, amount, least, share)
         lookup = np.zeros(len(counts), dtype=np.intp)
@@ -125,7 +125,7 @@ def cut(values: Array, weight: Array) -> Levels:
     else:
         order = np.argsort(values)
         codes, rank, mass, single, distinct = mid_rank_levels(values, order, weight, least, share)
-        if len(rank) < distinct <= _LEVELS:
+        if len(rank) < distinct <= min(_LEVELS, len(values) // 10):
             # Few values, some of them rare: each is a level all the same.
             codes, rank, mass, single, _ = mid_rank_levels(values, order, weight, 0.0, share)
     heavy = np.flatnonzero(single & (mass >= share))

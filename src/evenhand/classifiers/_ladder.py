@@ -26,6 +26,8 @@ _PENALTIES, _ROUGH_PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0), (0.5, 0.06)
 _RIDGE, _SHRINKAGES = 0.05, (4.0, 16.0)
 # Most cells of a table of discrete data.
 _MAX_TABLE = 4096
+# Most of the rows that may be alone in their cell of a table.
+_MAX_ALONE = 0.05
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,12 @@ def _table(cells: Cells) -> list[Rung]:
         return []
     k = cells.counts.shape[1]
     counts = np.stack([sums(code, column, size) for column in cells.counts.T], axis=1)
+    # Cells of one row each are a continuous variable, not a table: with the row in, they know its
+    # group, and without it nothing, and the truth is not halfway between the two.
+    amount = counts.sum(axis=1)
+    alone = amount < 1.5 * float(cells.weight @ cells.single) / float(cells.weight.sum())
+    if amount[alone].sum() > _MAX_ALONE * amount.sum():
+        return []
     share = counts.sum(axis=0) / counts.sum()
     own = code[cells.cell]
     memberships: list[tuple[Array | float, Array]] = [(1.0, cells.target)]

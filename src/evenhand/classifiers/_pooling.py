@@ -32,10 +32,7 @@ class Data:
     groups: Groups
     folds: Index | None
     prior: Prior
-
-    @property
-    def effective(self) -> float:
-        return self.groups.n_effective
+    effective: float
 
 
 def prepare(groups: Groups) -> Data:
@@ -43,9 +40,33 @@ def prepare(groups: Groups) -> Data:
     weight = np.ones(groups.n_known)
     if groups.weight is not None:
         weight = groups.weight
+    effective = groups.n_effective if groups.cluster is None else _worth_of_rows(groups, weight)
     if groups.weight is not None or groups.cluster is not None:
-        weight = weight * (groups.n_effective / weight.sum())
-    return Data(weight, groups, deal_clusters(groups), Prior(groups))
+        weight = weight * (effective / weight.sum())
+    return Data(weight, groups, deal_clusters(groups), Prior(groups), effective)
+
+
+def _worth_of_rows(groups: Groups, weight: Array) -> float:
+    """Independent rows that clustered ones are worth for learning the group: n / (1 + (m − 1)ρ).
+
+    ρ is the correlation of membership within clusters (its analysis of variance), m the size of the
+    cluster of a typical row: as many as there are clusters where each is of one group, and all rows
+    where groups mix in them as if by chance.
+    """
+    assert groups.cluster is not None
+    count, n = groups.n_units, float(groups.n_known)
+    size = sums(groups.cluster, np.ones(groups.n_known), count)
+    member = groups.membership()
+    mean = np.stack([sums(groups.cluster, v, count) for v in member.T], axis=1) / size[:, None]
+    overall = member.mean(axis=0)
+    between = float((size[:, None] * np.square(mean - overall)).sum()) / max(count - 1, 1)
+    within = float((size[:, None] * mean * (1.0 - mean)).sum()) / max(n - count, 1.0)
+    typical = float(np.square(size).sum()) / n
+    apart = (n - typical) / max(count - 1, 1)
+    rho = (between - within) / max(between + (apart - 1.0) * within, 1e-300)
+    rows = float(weight.sum() ** 2 / np.square(weight).sum())
+    worth = rows / (1.0 + (typical - 1.0) * min(max(rho, 0.0), 1.0))
+    return min(max(worth, groups.n_effective), rows)
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,17 @@ the probabilities of the groups are learned from them in many ways, the rungs of
 
 For two variables there are several coordinate systems: the two ranks, and one of them with the
 residual of the other. The probabilities of the rungs are averaged, with weights by their
-leave-one-out loss, and the average is never kept where a single rung predicts better.
+leave-one-out loss, and the average is not kept where it predicts worse than the best rung by more
+than these weights allow for.
 
 A direction of the basis that the penalty leaves a share a of lowers the in-sample loss of noise by
 (a − a²/2)/n on average and raises the leave-one-out loss by a²/2n. The estimate is the mean of the
 two losses with the weight λ = 1 − Σa² / 2Σa on the second, for which both cancel: ½ without a
 penalty, more with one.
 
-Beyond a few thousand rows all of this works on the cells of a fine grid of ranks, so that only
-finding each row's cell grows with n. Rows of one cluster are left out together.
+Beyond a few thousand rows all of this works on the cells of fine grids of ranks, so that only
+ranking the coordinates and finding each row's cells grow with n. Rows of one cluster are left out
+together.
 """
 
 from __future__ import annotations
@@ -81,9 +83,9 @@ class Adaptive:
 
     Notes
     -----
-    Costs one sort of each variable (beyond 100,000 rows a search among sample quantiles), and
-    beyond 16,384 rows an amount that does not depend on n; where the law is one that only
-    partitions follow, some seconds at a million rows.
+    Costs a sort of each variable and of each derived coordinate (beyond 100,000 rows a search among
+    sample quantiles), and beyond 16,384 rows an amount that does not depend on n; where the law is
+    one that only partitions follow, some seconds at a million rows.
     The result does not change under increasing maps of a variable nor, up to the placing of the
     grid, under decreasing ones, save where score and target differ by a narrow band, which is
     looked for in standard deviations too. Copies of a row are taken for one row of greater weight.
@@ -124,7 +126,9 @@ class Adaptive:
             variables, groups, place = whole
             fewer = self._row_losses(variables, conditions, groups)
             return {
-                condition: replace(found, value=found.value[place], influence=found.value[place])
+                condition: replace(
+                    found, value=found.value[place], influence=found.influence[place]
+                )
                 for condition, found in fewer.items()
             }
         # No row is a copy of another, but people can share their score or their target. Rows that
