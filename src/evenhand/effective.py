@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ._clusters import cluster_groups
 from .sensitive import Groups, GroupWarning
 
-# Below the first nothing can be said, below the second not much; below the third not about a group.
-LEAST, FEW, FEW_IN_GROUP = 5.0, 100.0, 10.0
+# Below the first nothing can be said, below the second not much, below the others not of a group.
+LEAST, FEW, FEW_IN_GROUP, NEXT_TO_NOTHING = 5.0, 100.0, 10.0, 3.0
 
 
 class EffectiveSizeWarning(GroupWarning):
@@ -65,12 +65,14 @@ def check_effective_size(groups: Groups, stacklevel: int = 3) -> None:
             stacklevel=stacklevel,
         )
     sizes = group_sizes(groups)
-    few = np.flatnonzero((sizes < FEW_IN_GROUP) & (sizes < 0.5 * groups.counts))
+    # Where all is rough, a group is named only if it rests on next to nothing.
+    least = NEXT_TO_NOTHING if fewer and size < FEW else FEW_IN_GROUP
+    few = np.flatnonzero((sizes < least) & (sizes < 0.5 * groups.counts))
     if len(few):
         names = ", ".join(f"{groups.label_names[k]!r} ({sizes[k]:.2g})" for k in few[:5])
         more = f" and {len(few) - 5} more" if len(few) > 5 else ""
         warnings.warn(
-            f"`sensitive_features`: fewer than {FEW_IN_GROUP:g} effective {unit} in {names}{more}: "
+            f"`sensitive_features`: fewer than {least:g} effective {unit} in {names}{more}: "
             "nothing can be said about such a group by itself. Hint: merge it with another, or "
             "set it to missing.",
             EffectiveSizeWarning,
