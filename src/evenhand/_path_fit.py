@@ -317,7 +317,7 @@ def _rounded(groups: Groups, cv: int) -> Rows:
 
 
 @contextmanager
-def progress(total: int) -> Iterator[Any]:
+def progress(total: int, what: str = "fairness path") -> Iterator[Any]:
     """A function to call after each of `total` steps; shows a bar on a terminal if it is slow."""
     began, done = time.monotonic(), 0
     bar: Any = None
@@ -334,7 +334,7 @@ def progress(total: int) -> Iterator[Any]:
                 return
             bar = Progress(console=Console(stderr=True), transient=True)
             bar.start()
-            task = bar.add_task("fairness path", total=total)
+            task = bar.add_task(what, total=total)
         if bar is not None and task is not None:
             bar.update(task, completed=done)
 
