@@ -1,3 +1,5 @@
+from importlib import metadata
+
 import pytest
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, cross_val_score
@@ -15,3 +17,16 @@ def reference_score():
         return cross_val_score(model, data.X, data.y, cv=folds).mean()
 
     return score
+
+
+@pytest.fixture
+def needs_package():
+    """Skip a test of a file that an optional package ships."""
+
+    def check(name):
+        try:
+            metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            pytest.skip(f"the package {name}, which ships the file, is not installed")
+
+    return check

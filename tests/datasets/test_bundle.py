@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from evenhand.datasets import Dataset
-from evenhand.datasets._bundle import one_hot
+from evenhand.datasets._bundle import one_hot, read_text, to_numbers
 
 
 @pytest.fixture
@@ -52,3 +52,10 @@ def test_one_hot_leaves_out_the_complement_of_two():
     columns, names = one_hot(labels[:2], ("a", "b"), "g")
     assert names == ("g=a",)
     np.testing.assert_array_equal(columns, [[1], [0]])
+
+
+def test_text_columns_keep_missing_values_apart():
+    text = read_text(b"a,b\n1,\n2.5,x\n")
+    assert text["b"].tolist() == ["", "x"]
+    np.testing.assert_array_equal(to_numbers(text["a"]), [1.0, 2.5])
+    np.testing.assert_array_equal(to_numbers(np.array(["", "3"])), [np.nan, 3.0])

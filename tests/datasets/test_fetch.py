@@ -1,8 +1,11 @@
+import bz2
 import gzip
 import hashlib
 import http.client
+import io
 import os
 import sys
+import zipfile
 from pathlib import Path
 from urllib.error import URLError
 
@@ -74,11 +77,22 @@ def test_line_ends_do_not_matter(data):
     assert _fetch.read(file_at(None)) == CONTENT
 
 
-@pytest.mark.parametrize("name", ["tiny.csv.gz", "tiny.csv"])
-def test_packed_and_unpacked_names_are_accepted(data, name):
-    raw = gzip.compress(CONTENT) if name.endswith("gz") else CONTENT
-    (data / name).write_bytes(raw)
-    assert _fetch.read(file_at(None, "tiny.csv.gz")) == CONTENT
+def zipped(content):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("tiny.csv", content)
+    return buffer.getvalue()
+
+
+PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".zip": zipped}
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("ending", PACK)
+def test_packed_and_unpacked_names_are_accepted(data, ending, packed):
+    name = f"tiny.csv{ending}" if packed else "tiny.csv"
+    (data / name).write_bytes(PACK[ending](CONTENT) if packed else CONTENT)
+    assert _fetch.read(file_at(None, f"tiny.csv{ending}")) == CONTENT
 
 
 def test_corrupt_download_is_refused_and_not_cached(cache, tmp_path):
@@ -96,10 +110,61 @@ def test_corrupt_file_of_the_user_is_refused_even_if_a_download_would_work(data,
     assert entries(cache) == []
 
 
-def test_damaged_archive_is_refused(data):
-    (data / "tiny.csv.gz").write_bytes(gzip.compress(CONTENT)[:-6])
+@pytest.mark.parametrize("ending", PACK)
+def test_damaged_archive_is_refused(data, ending):
+    (data / f"tiny.csv{ending}").write_bytes(PACK[ending](CONTENT)[:-6])
     with pytest.raises(DataFileError, match="is damaged and cannot be unpacked"):
-        _fetch.read(file_at(None, "tiny.csv.gz"))
+        _fetch.read(file_at(None, f"tiny.csv{ending}"))
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch, cache):
+    """A distribution `tinydata` that ships tiny.csv, and the data file that names it."""
+    site = tmp_path / "site"
+    info = site / "tinydata-2.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tinydata\nVersion: 2.0\n")
+    (site / "tinydata").mkdir()
+    (site / "tinydata" / "tiny.csv").write_bytes(CONTENT)
+    monkeypatch.syspath_prepend(str(site))
+    file = _fetch.DataFile(
+        "tiny.csv", SHA256, 8, None, "x", ("tinydata", "tinydata/tiny.csv"), "pip install tinydata"
+    )
+    return site / "tinydata" / "tiny.csv", file
+
+
+def test_file_of_a_package_is_read_without_importing_it(package):
+    assert _fetch.read(package[1]) == CONTENT
+    assert "tinydata" not in sys.modules
+
+
+def test_file_of_the_user_comes_before_that_of_a_package(package, data):
+    package[0].write_bytes(b"junk")
+    (data / "tiny.csv").write_bytes(CONTENT)
+    assert _fetch.read(package[1]) == CONTENT
+
+
+def test_altered_file_of_a_package_names_its_version(package):
+    package[0].write_bytes(b"junk")
+    with pytest.raises(DataFileError, match=r"from tinydata 2\.0 .* must have SHA-256"):
+        _fetch.read(package[1])
+
+
+def test_package_without_the_file_says_so(package):
+    package[0].unlink()
+    with pytest.raises(DataFileError, match=r"was not found in tinydata 2\.0, at .*Hint: put"):
+        _fetch.read(package[1])
+
+
+def test_package_that_is_not_installed_says_how_to_get_it(cache):
+    file = _fetch.DataFile(
+        "tiny.csv", SHA256, 8, None, "x", ("no-such-data", "a/tiny.csv"), "pip install it"
+    )
+    with pytest.raises(
+        ModuleNotFoundError,
+        match="must come from the package `no-such-data`, which is not installed",
+    ):
+        _fetch.read(file)
 
 
 def test_damaged_cache_heals_by_a_download(cache, tmp_path):

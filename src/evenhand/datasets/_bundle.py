@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +36,8 @@ class Dataset:
         A score to audit, where the data come with one.
     cluster : (n,) array of str or None
         Cluster of each row, where rows are not independent; pass it as `cluster`.
+    exposure : (n,) float array or None
+        Years at risk of each row, where the target is a rate.
     """
 
     X: NDArray[np.float64]
@@ -47,6 +51,7 @@ class Dataset:
     citation: str
     score: NDArray[np.float64] | None = None
     cluster: NDArray[np.str_] | None = None
+    exposure: NDArray[np.float64] | None = None
 
     def __repr__(self) -> str:
         labels, counts = np.unique(self.sensitive, return_counts=True)
@@ -55,7 +60,7 @@ class Dataset:
         return f"<Dataset {self.target_name}: {n} rows, {p} features; {groups}>"
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Features, target and group, and score and cluster where there are any, as one frame.
+        """Features, target, group, and score, cluster and exposure if there are any, as a frame.
 
         Parameters
         ----------
@@ -69,6 +74,8 @@ class Dataset:
             columns["score"] = self.score
         if self.cluster is not None:
             columns["cluster"] = self.cluster.tolist()
+        if self.exposure is not None:
+            columns["exposure"] = self.exposure
         return to_frame(columns, backend)
 
 
@@ -79,6 +86,50 @@ def one_hot(
     used = levels[:1] if len(levels) == 2 else levels
     columns = np.stack([labels == level for level in used], axis=1).astype(np.float64)
     return columns, tuple(f"{name}={level}" for level in used)
+
+
+def read_text(content: bytes) -> dict[str, NDArray[np.str_]]:
+    """The columns of a CSV file with a header, as text; missing is ''."""
+    reader = csv.reader(io.StringIO(content.decode("utf-8")))
+    header = next(reader)
+    columns = zip(*reader, strict=True)
+    return {
+        name: np.array(column, dtype=np.str_) for name, column in zip(header, columns, strict=True)
+    }
+
+
+def to_numbers(text: NDArray[np.str_]) -> NDArray[np.float64]:
+    """Numbers of a text column; NaN where it is ''."""
+    return np.where(text == "", "nan", text).astype(np.float64)
+
+
+def make(
+    columns: dict[str, NDArray[np.float64]],
+    groups: NDArray[np.str_],
+    levels: tuple[str, ...],
+    *,
+    sensitive_name: str,
+    include_sensitive: bool,
+    **rest: Any,
+) -> Dataset:
+    """A `Dataset` of these features, with the groups among them on request.
+
+    The last sentence of the description then says so, whichever it is.
+    """
+    X = np.column_stack(list(columns.values()))
+    names: tuple[str, ...] = tuple(columns)
+    if include_sensitive:
+        added, added_names = one_hot(groups, levels, sensitive_name)
+        X, names = np.hstack([X, added]), (*names, *added_names)
+    word = "" if include_sensitive else "not "
+    rest["description"] += f"\n{sensitive_name.capitalize()} is {word}among the features."
+    return Dataset(
+        X=np.ascontiguousarray(X),
+        sensitive=groups.astype(np.str_),
+        feature_names=names,
+        sensitive_name=sensitive_name,
+        **rest,
+    )
 
 
 def check_option(name: str, value: Any, allowed: tuple[str, ...]) -> None:

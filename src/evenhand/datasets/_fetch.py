@@ -1,4 +1,4 @@
-"""Find a data file: the folder named by EVENHAND_DATA, then the cache, then a download.
+"""Find a data file: EVENHAND_DATA's folder, the cache, an installed package, then a download.
 
 Whatever the route, the content must have the known SHA-256, so results never rest on one of the
 altered copies that circulate.
@@ -6,19 +6,24 @@ altered copies that circulate.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
+import io
 import os
 import sys
 import tempfile
+import zipfile
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
+from importlib import metadata
 from pathlib import Path
 from urllib.request import urlopen
 
 _TIMEOUT_SECONDS = 30
+_PACKED = (".gz", ".bz2", ".zip")
 
 
 class DataFileError(OSError):
@@ -32,7 +37,8 @@ class DataFile:
     Attributes
     ----------
     name : str
-        The name looked for; for a name ending in ``.gz`` the unpacked name is accepted too.
+        The name looked for; for one ending in ``.gz``, ``.bz2`` or ``.zip`` the unpacked name is
+        accepted too.
     sha256 : str
         SHA-256 of the unpacked content with LF line ends.
     n_bytes : int
@@ -41,6 +47,10 @@ class DataFile:
         Where it can be downloaded, if anywhere.
     source : str
         Where to ask for it, in words.
+    package : tuple of str or None
+        Distribution that ships the file, and the file's path in it. The package is not imported.
+    install : str
+        How to get that distribution.
     """
 
     name: str
@@ -48,10 +58,13 @@ class DataFile:
     n_bytes: int
     url: str | None
     source: str
+    package: tuple[str, str] | None = None
+    install: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.name, self.name[:-3]) if self.name.endswith(".gz") else (self.name,)
+        stem, ending = os.path.splitext(self.name)
+        return (self.name, stem) if ending in _PACKED else (self.name,)
 
 
 def cache_dir() -> Path:
@@ -83,11 +96,30 @@ def read(file: DataFile) -> bytes:
                 if file.url is None:
                     raise
                 # A damaged cache heals itself: the download below replaces the file.
+    if file.package is not None:
+        return _from_package(file, *file.package)
     if file.url is None:
         raise DataFileError(
             f"`{file.name}` was not found, and no public address of it is known. {_hint(file)}"
         )
     return _download(file, file.url)
+
+
+def _from_package(file: DataFile, distribution: str, path: str) -> bytes:
+    try:
+        found = metadata.distribution(distribution)
+    except metadata.PackageNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"`{file.name}` must come from the package `{distribution}`, which is not installed. "
+            f"Hint: {file.install}."
+        ) from error
+    place = Path(str(found.locate_file(path)))
+    if not place.is_file():
+        raise DataFileError(
+            f"`{file.name}` was not found in {distribution} {found.version}, at {place}. "
+            f"{_hint(file)}"
+        )
+    return _check(file, place.read_bytes(), f"{distribution} {found.version} ({place})")
 
 
 def _download(file: DataFile, url: str) -> bytes:
@@ -121,15 +153,12 @@ def _write_atomically(path: Path, raw: bytes) -> None:
 
 def _check(file: DataFile, raw: bytes, where: str) -> bytes:
     """Unpack and compare with the known checksum."""
-    content = raw
-    if raw[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(raw)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataFileError(
-                f"`{file.name}` from {where} is damaged and cannot be unpacked ({error}). "
-                f"{_hint(file)}"
-            ) from error
+    try:
+        content = _unpack(raw)
+    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
+        raise DataFileError(
+            f"`{file.name}` from {where} is damaged and cannot be unpacked ({error}). {_hint(file)}"
+        ) from error
     # Git on Windows and some mirrors change line ends, and nothing else.
     content = content.replace(b"\r\n", b"\n")
     found = hashlib.sha256(content).hexdigest()
@@ -140,6 +169,18 @@ def _check(file: DataFile, raw: bytes, where: str) -> bytes:
             f"{_hint(file)}"
         )
     return content
+
+
+def _unpack(raw: bytes) -> bytes:
+    """The content of an archive, known by its first bytes; anything else as it is."""
+    if raw.startswith(b"\x1f\x8b"):
+        return gzip.decompress(raw)
+    if raw.startswith(b"BZh"):
+        return bz2.decompress(raw)
+    if raw.startswith(b"PK\x03\x04"):
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            return archive.read(archive.namelist()[0])
+    return raw
 
 
 def _hint(file: DataFile) -> str:
