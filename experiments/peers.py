@@ -64,13 +64,14 @@ class Decorrelated:
         self.alpha = strength
 
     def _with_group(self, X: Any, sensitive_features: Any) -> Any:
-        member = (np.asarray(sensitive_features) == self.label_).astype(float)
-        return np.column_stack([X, member])
+        member = np.asarray(sensitive_features)[:, None] == self.labels_
+        return np.column_stack([X, member.astype(float)])
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any) -> Decorrelated:
-        self.label_ = np.unique(sensitive_features)[0]
+        self.labels_ = np.unique(sensitive_features)[:-1]
         both = self._with_group(X, sensitive_features)
-        self.remover_ = CorrelationRemover(sensitive_feature_ids=[X.shape[1]], alpha=self.alpha)
+        added = list(range(X.shape[1], both.shape[1]))
+        self.remover_ = CorrelationRemover(sensitive_feature_ids=added, alpha=self.alpha)
         self.model_ = Ridge(alpha=len(y) * ALPHA).fit(self.remover_.fit_transform(both), y)
         return self
 
