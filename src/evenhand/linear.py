@@ -48,6 +48,14 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
     basis : {"quadratic", "linear", "degree3"}
         Basis of that classifier. "degree3" also sees skewed differences between groups, which
         models trained against the quadratic one can leave behind.
+    kappa : "auto", nonnegative float or "published"
+        Ridge penalty of that classifier, on a sum over the rows with known group and in units of
+        standardized variables: 0.001 ("logistic") or 0.2 a row ("lspc") under "auto". "published"
+        is the penalty of the original method, 1 in units of the data. See
+        :class:`FairnessRegularizer`.
+    score_map : {"auto", "tanh", "raw"}
+        What that classifier sees of the standardized score z: 1.5·tanh(z/1.5), so that it cannot
+        spend itself on the tails, or z. "auto" is "tanh" for "logistic" and "raw" for "lspc".
     group_features : None, "posterior" or "attribute"
         Let the score differ by group, through the probability of each group given the features
         ("posterior") or the recorded group ("attribute", which `predict` then needs too). This
@@ -102,6 +110,8 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         *,
         classifier: str = "logistic",
         basis: str = "quadratic",
+        kappa: float | str = "auto",
+        score_map: str = "auto",
         group_features: str | None = None,
         fit_intercept: bool = True,
         max_iter: int = 200,
@@ -113,6 +123,8 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         self.alpha = alpha
         self.classifier = classifier
         self.basis = basis
+        self.kappa = kappa
+        self.score_map = score_map
         self.group_features = group_features
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
@@ -182,8 +194,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         if groups is not None:
             if self.group_features is not None:
                 problem = self._add_group_features(problem, y, weight, groups)
-            regularizer = FairnessRegularizer(self.criterion, self.classifier, self.basis)
-            bound = regularizer.bind(y, sensitive_features=groups)
+            bound = self._regularizer().bind(y, sensitive_features=groups)
         return Prepared(problem, bound, self.start)
 
     def _finish(self, prepared: Prepared, on_path: bool = False) -> FairRidge:
@@ -245,7 +256,9 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         if self.fairness_weight > 0:
             found = prepared.solve(self.fairness_weight, self.max_iter, self.tol, on_path=on_path)
             self.n_iter_, self.n_evaluations_ = max(found.n_iter, 1), found.n_evaluations
-            theta = problem.best_scale(problem.theta + problem.unwhiten(found.v))
+            theta = problem.theta + problem.unwhiten(found.v)
+            if prepared.bound.scale_free:
+                theta = problem.best_scale(theta)
             # A search that ends at the level of rounding just above `tol` has done its work.
             stalled = found.gradient_norm > 1e3 * self.tol * (1.0 + self.fairness_weight)
             if not found.converged and (stalled or found.n_iter >= self.max_iter):
@@ -305,4 +318,9 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
             raise ValueError(f"`start` must be one of {', '.join(STARTS)}, got {self.start!r}.")
         check_kind(self.group_features)
         # Names are checked even where fairness_weight=0 would never use them.
-        FairnessRegularizer(self.criterion, self.classifier, self.basis)
+        self._regularizer()
+
+    def _regularizer(self) -> FairnessRegularizer:
+        return FairnessRegularizer(
+            self.criterion, self.classifier, self.basis, kappa=self.kappa, score_map=self.score_map
+        )

@@ -82,7 +82,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         "affine" otherwise.
     alpha : float
         Penalty on the coefficients of the (standardized) features of the maps.
-    classifier, basis, max_iter, tol
+    classifier, basis, kappa, score_map, max_iter, tol
         As in :class:`FairRidge`.
     group_classifier : classifier, optional
         P(a|x) for "posterior": anything with `predict_proba`. Logistic regression on the scaled
@@ -144,6 +144,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         alpha: float = 1e-6,
         classifier: str = "logistic",
         basis: str = "quadratic",
+        kappa: float | str = "auto",
+        score_map: str = "auto",
         group_classifier: Any = None,
         cv: Any = 5,
         prefit: bool | str = "auto",
@@ -159,6 +161,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         self.alpha = alpha
         self.classifier = classifier
         self.basis = basis
+        self.kappa = kappa
+        self.score_map = score_map
         self.group_classifier = group_classifier
         self.cv = cv
         self.prefit = prefit
@@ -242,7 +246,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     def _ridge(self, fairness_weight: float) -> FairRidge:
         return FairRidge(
             self.criterion, fairness_weight, self.alpha, classifier=self.classifier,
-            basis=self.basis, max_iter=self.max_iter, tol=self.tol,
+            basis=self.basis, kappa=self.kappa, score_map=self.score_map, max_iter=self.max_iter,
+            tol=self.tol,
         )  # fmt: skip
 
     def _start(

@@ -11,20 +11,27 @@ H(A) stands in for it.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._kernels import Rows, make_rows, with_score
+from ._kernels import Rows, get_kernels, make_rows, standardizer
 from .basis import get_basis
-from .classifiers.logistic import LogisticTerm
+from .classifiers.logistic import KAPPA, LogisticTerm
 from .classifiers.lspc import LSPCTerm
 from .criteria import Criterion, get_criterion
 from .sensitive import Groups, count_rows, resolve_groups
 from .validation import check_column
 
 CLASSIFIERS = {"logistic": LogisticTerm, "lspc": LSPCTerm}
+SCORE_MAPS = ("auto", "tanh", "raw")
+# The c of t = c·tanh(z/c): at 1 too little of the score is left, at 3 its tails are back.
+LIMIT = 1.5
+# κ per row of "lspc" under "auto".
+LSPC_SHARE = 0.2
 # H(A|Y) below this share of H(A) is a target that gives the group away.
 LEAST_UNCERTAINTY = 1e-3
 
@@ -40,6 +47,20 @@ class FairnessRegularizer:
         to the true information at a similar cost.
     basis : {"quadratic", "linear", "degree3"}
         φ of the (standardized) score and target.
+    kappa : "auto", nonnegative float or "published"
+        Ridge penalty κ of the classifier: it minimizes a sum over the n rows with known group, each
+        weighing 1 on average, plus κ‖w‖² ("lspc", squared errors) or κ‖w‖²/2 ("logistic", log
+        losses, intercepts free; here κ must be positive), where w multiplies terms of variables of
+        mean 0 and variance 1. Units of the score therefore do not matter. "auto" is 0.001 for
+        "logistic" and 0.2·n for "lspc". The latter is not the κ that predicts the group best at the
+        start (leave-one-out asks for next to none there) but one that keeps the quadratic terms
+        small in the tails of the score, without which training moves to scores whose least squares
+        fit fails. "published", for "lspc" alone, is the original method: a penalty of 1 on terms of
+        the score and target as they are, neither shifted nor scaled, so that units do matter.
+    score_map : {"auto", "tanh", "raw"}
+        What of the standardized score z enters φ. "tanh": t = 1.5·tanh(z/1.5), with which no
+        classifier can spend its quadratic terms on the tails. "raw": z itself. "auto" is "tanh" for
+        "logistic", and "raw" for "lspc", as published. The target enters as it is.
 
     Examples
     --------
@@ -58,6 +79,9 @@ class FairnessRegularizer:
         criterion: str = "independence",
         classifier: str = "logistic",
         basis: str = "quadratic",
+        *,
+        kappa: float | str = "auto",
+        score_map: str = "auto",
     ):
         self.criterion = get_criterion(criterion)
         if not isinstance(classifier, str) or classifier not in CLASSIFIERS:
@@ -67,9 +91,43 @@ class FairnessRegularizer:
         self.classifier = classifier
         self.basis = basis
         get_basis(basis, 1)
+        self.kappa = _checked_kappa(kappa, classifier)
+        if not isinstance(score_map, str) or score_map not in SCORE_MAPS:
+            raise ValueError(
+                f"`score_map` must be one of {', '.join(SCORE_MAPS)}, got {score_map!r}."
+            )
+        if kappa == "published" and score_map == "tanh":
+            raise ValueError(
+                "`score_map` must be 'raw' with kappa='published', which leaves the score as it "
+                "is, got 'tanh'."
+            )
+        self.score_map = score_map
 
     def __repr__(self) -> str:
-        return f"FairnessRegularizer({self.criterion.name!r}, {self.classifier!r}, {self.basis!r})"
+        named = "".join(
+            f", {name}={getattr(self, name)!r}"
+            for name in ("kappa", "score_map")
+            if getattr(self, name) != "auto"
+        )
+        return (
+            f"FairnessRegularizer({self.criterion.name!r}, {self.classifier!r}, {self.basis!r}"
+            f"{named})"
+        )
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the classifiers see t = c·tanh(z/c) instead of z."""
+        if self.score_map == "auto":
+            return self.classifier == "logistic"
+        return self.score_map == "tanh"
+
+    def penalty(self, n_rows: int) -> float:
+        """κ for so many rows."""
+        if self.kappa == "published":
+            return 1.0
+        if self.kappa == "auto":
+            return LSPC_SHARE * n_rows if self.classifier == "lspc" else KAPPA
+        return float(self.kappa)
 
     def bind(
         self, y_true: Any, *, sensitive_features: Any, sample_weight: Any = None
@@ -101,6 +159,27 @@ class FairnessRegularizer:
         return BoundRegularizer(self, y, groups)
 
 
+def _checked_kappa(kappa: Any, classifier: str) -> Any:
+    if isinstance(kappa, str) and kappa in ("auto", "published"):
+        if kappa == "published" and classifier != "lspc":
+            raise ValueError(
+                "`kappa` must be a number or 'auto', got 'published'. Hint: that is for "
+                "classifier='lspc'."
+            )
+        return kappa
+    good = isinstance(kappa, Real) and not isinstance(kappa, bool) and 0 <= float(kappa) < np.inf
+    if not good:
+        raise ValueError(
+            f"`kappa` must be a nonnegative number, 'auto' or 'published', got {kappa!r}."
+        )
+    if classifier == "logistic" and float(kappa) == 0:
+        raise ValueError(
+            "`kappa` must be positive with classifier='logistic', which keeps groups that a score "
+            "tells apart without error finite, got 0."
+        )
+    return kappa
+
+
 class BoundRegularizer:
     """A :class:`FairnessRegularizer` with target, groups and weights fixed.
 
@@ -110,20 +189,34 @@ class BoundRegularizer:
     Attributes
     ----------
     groups : Groups
+    kappa : float
+        The penalty of the classifiers.
     normalizer : float
         What the information is divided by, in nats.
     """
 
     def __init__(
-        self, regularizer: FairnessRegularizer, y: NDArray[np.float64] | None, groups: Groups
+        self,
+        regularizer: FairnessRegularizer,
+        y: NDArray[np.float64] | None,
+        groups: Groups,
+        kappa: float | None = None,
     ):
         self.criterion: Criterion = regularizer.criterion
         self.groups = groups
+        self.kappa = regularizer.penalty(groups.n_known) if kappa is None else kappa
         self._regularizer, self._y = regularizer, y
         self.classifier = regularizer.classifier
-        term = CLASSIFIERS[regularizer.classifier]
+        # In units of the data the size of the scores counts; otherwise Ĩ does not see it.
+        self.scale_free = regularizer.kappa != "published"
+
+        def term(n_variables: int) -> Any:
+            basis = get_basis(regularizer.basis, n_variables)
+            return CLASSIFIERS[regularizer.classifier](basis, self.kappa)
+
         known_y = None if y is None else np.ascontiguousarray(groups.take_known(y))
-        self._rows = {("s",): make_rows(groups), ("s", "y"): make_rows(groups, known_y)}
+        alone = make_rows(groups)
+        self._rows = {("s",): alone, ("s", "y"): self._in_units(make_rows(groups, known_y))}
         # Signed terms: + L(joint) and, where `given` moves with the score, − L(given).
         signed = [(1.0, self.criterion.joint)]
         self._offset = groups.entropy
@@ -133,8 +226,8 @@ class BoundRegularizer:
             self._offset = 0.0
         elif self.criterion.given == ("y",):
             assert known_y is not None
-            rows = with_score(make_rows(groups), known_y)
-            self._offset = -term(get_basis(regularizer.basis, 1)).value(rows)
+            center = np.r_[self._rows["s", "y"].center[2:], 0.0, 1.0]
+            self._offset = -term(1).value(alone._replace(s=known_y, center=center))
             self.normalizer = self._offset
         if self.normalizer <= LEAST_UNCERTAINTY * groups.entropy:
             raise ValueError(
@@ -142,35 +235,52 @@ class BoundRegularizer:
                 f"{self.criterion.name} is not defined. Hint: drop the leaking target or use "
                 "criterion='independence'."
             )
-        self._terms = [
-            (sign, condition, term(get_basis(regularizer.basis, len(condition))))
-            for sign, condition in signed
-        ]
+        self._terms = [(sign, condition, term(len(condition))) for sign, condition in signed]
+
+    def _in_units(self, rows: Rows) -> Rows:
+        return rows if self.scale_free else rows._replace(center=np.array([0.0, 1.0, 0.0, 1.0]))
 
     def take(self, rows: NDArray[np.intp]) -> BoundRegularizer:
-        """The same term over some of the rows."""
+        """The same term over some of the rows, with its penalty in proportion."""
         y = None if self._y is None else self._y[rows]
-        return BoundRegularizer(self._regularizer, y, self.groups.take(rows))
+        groups = self.groups.take(rows)
+        kappa = self.kappa
+        if self.scale_free:
+            kappa *= groups.n_known / self.groups.n_known
+        return BoundRegularizer(self._regularizer, y, groups, kappa)
 
     def warm_start(self, other: BoundRegularizer) -> None:
         """Begin the next evaluation from another term's classifiers."""
         for (_, _, mine), (_, _, theirs) in zip(self._terms, other._terms, strict=True):
             mine.warm_start(theirs)
 
-    def _score_rows(self, s: NDArray[np.float64]) -> dict[tuple[str, ...], Rows]:
+    def _read(self, s: NDArray[np.float64]) -> _Scores:
         s = np.ascontiguousarray(self.groups.take_known(s))
+        weight = self._rows["s",].weight
+        center = standardizer(s, weight) if self.scale_free else (0.0, 1.0)
+        seen, inside, moves, back = s, center, self.scale_free, None
+        if self._regularizer.is_bounded and center[1] != 0.0:
+            kernels = get_kernels()
+            seen = kernels.bound_scores(s, *center, LIMIT)
+            inside, moves = (0.0, 1.0), False
+
+            def back(gradient: NDArray[np.float64]) -> None:
+                kernels.unbound_gradient(s, seen, weight, *center, LIMIT, gradient)
+
         rows = {}
         for _, condition, _ in self._terms:
-            rows[condition] = with_score(self._rows[condition], s)
-        return rows
+            fixed = self._rows[condition]
+            whole = np.array([*inside, *fixed.center[2:]])
+            rows[condition] = fixed._replace(s=seen, center=whole, moves=moves)
+        return _Scores(rows, center[1] == 0.0, back)
 
     def value(self, y_pred: Any) -> float:
         """Ĩ of the scores."""
-        rows = self._score_rows(check_column(y_pred, "y_pred", self.groups.n_rows))
+        scores = self._read(check_column(y_pred, "y_pred", self.groups.n_rows))
         total = self._offset
         for sign, condition, term in self._terms:
-            if condition != ("s",) or rows[condition].center[1] != 0.0:
-                total += sign * term.value(rows[condition])
+            if condition != ("s",) or not scores.constant:
+                total += sign * term.value(scores.rows[condition])
             else:
                 total -= sign * self.groups.entropy  # a constant score says nothing
         return total / self.normalizer
@@ -196,19 +306,28 @@ class BoundRegularizer:
 
         With `rough` the gradient may be off in its fourth digit, where that saves a pass.
         """
-        rows = self._score_rows(s)
-        first = next(iter(rows.values()))
-        if first.center[1] == 0.0:
+        scores = self._read(s)
+        if scores.constant:
             # Constant scores have no spread to divide by; any direction is as good as another.
             return scale * self.value(s), np.zeros(self.groups.n_rows)
         scale /= self.normalizer
         total, gradient = self._offset, None
         for sign, condition, term in self._terms:
-            value, part = term.value_and_grad(rows[condition], scale * sign, rough)
+            value, part = term.value_and_grad(scores.rows[condition], scale * sign, rough)
             total += sign * value
             if gradient is None:
                 gradient = part
             else:
                 gradient += part
         assert gradient is not None
+        if scores.back is not None:
+            scores.back(gradient)
         return scale * total, self.groups.put_known(gradient)
+
+
+class _Scores(NamedTuple):
+    """Scores as the classifiers see them, and the way back for a gradient."""
+
+    rows: dict[tuple[str, ...], Rows]
+    constant: bool
+    back: Callable[[NDArray[np.float64]], None] | None

@@ -30,6 +30,7 @@ class Rows(NamedTuple):
     codes : (n,) group numbers, or absent;  probabilities : (n, K) or absent
     weight : (n,) mean 1, or absent;  shares : (K,) weighted group shares
     center : (4,) mean of s, 1/spread of s, mean of y, 1/spread of y
+    moves : whether the first two move with s, or are constants to a gradient
     """
 
     s: NDArray[np.float64]
@@ -39,6 +40,7 @@ class Rows(NamedTuple):
     weight: NDArray[np.float64]
     shares: NDArray[np.float64]
     center: NDArray[np.float64]
+    moves: bool = True
 
     @property
     def n_groups(self) -> int:

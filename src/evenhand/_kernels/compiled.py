@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..basis import Basis
-from . import many, pairs
+from . import bounded, many, pairs
 from .blocks import gram_chunk, moments_chunk
 from .logistic import logistic_chunk, logistic_rows_chunk
 from .lspc import backprop_chunk, lspc_chunk, lspc_rows_chunk
@@ -37,6 +37,19 @@ def mean_variance(values, weight):
         out = run_chunks(moments_chunk, len(values), 3, (values, weight, shift))
         mean = out[1] / out[0]
     return shift + mean, max(out[2] / out[0] - mean * mean, 0.0)
+
+
+def bound_scores(s, mean: float, inverse: float, limit: float):
+    out = np.empty(len(s))
+    run_chunks(bounded.map_chunk, len(s), 0, (s, mean, inverse, limit), (out,))
+    return out
+
+
+def unbound_gradient(s, t, weight, mean: float, inverse: float, limit: float, gradient) -> None:
+    n, weight = len(s), weight if len(weight) else None
+    sums = run_chunks(bounded.sums_chunk, n, 2, (s, t, mean, inverse, limit, gradient))
+    arguments = (s, t, weight, mean, inverse, limit, *(float(v) / n for v in sums))
+    run_chunks(bounded.back_chunk, n, 0, arguments, (gradient,))
 
 
 def _columns(rows, basis: Basis):

@@ -52,6 +52,20 @@ def mean_variance(values, weight):
     return float(mean), float(np.average((values - mean) ** 2, weights=weight))
 
 
+def bound_scores(s, mean: float, inverse: float, limit: float):
+    """t = limit·tanh(z/limit) of z = (s − mean)·inverse."""
+    return limit * np.tanh((s - mean) * inverse / limit)
+
+
+def unbound_gradient(s, t, weight, mean: float, inverse: float, limit: float, gradient) -> None:
+    """From ∂/∂t to ∂/∂s, in place; mean and spread are those of s and move with it."""
+    weight = weight if len(weight) else np.ones(len(s))
+    z = (s - mean) * inverse
+    gradient *= 1.0 - (t / limit) ** 2
+    gradient -= weight * (gradient.mean() + (gradient * z).mean() * z)
+    gradient *= inverse
+
+
 def gram(rows, basis: Basis):
     """Σωm, (M,), and Φᵀ Ω onehot(a), (K, D)."""
     m = _for_moments(rows, basis)

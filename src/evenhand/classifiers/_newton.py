@@ -84,8 +84,9 @@ def finish_at(rows: Rows, basis: Basis, weights, kappa: float, scale: float):
     """What a pass needs for scale·∂L/∂s at the optimum: see `logistic_pass`."""
     # Mean and spread move with every score: what they take is Σg and Σg·u. At the optimum the
     # sums Σrφ that give both are those of the penalty.
-    n = len(rows.s)
-    constant, along = basis.totals(basis.slopes(weights), kappa * penalty(weights)[1])
+    n, constant, along = len(rows.s), 0.0, 0.0
+    if rows.moves:
+        constant, along = basis.totals(basis.slopes(weights), kappa * penalty(weights)[1])
     return scale * float(rows.center[1]) / n, constant / n, along / n
 
 

@@ -132,13 +132,14 @@ class LSPCTerm:
         by_label = basis.slopes(v)
         # Σⱼ (dφⱼ/du)(form·φ)ⱼ is the slope of the polynomial ½ φᵀ·form·φ for a symmetric form.
         common = -basis.slopes(0.5 * basis.collapse(form + form.T)[None])[0]
-        # Mean and spread move with every score: what they take is Σg and Σg·u, known from sums.
-        parts = [
-            basis.totals(basis.slopes(weights), residual),
-            basis.totals(by_label, cross),
-            basis.totals(common, moments),
-        ]
-        common[:2] -= np.sum(parts, axis=0) / n
+        if rows.moves:
+            # Mean and spread move with every score: what they take is Σg and Σg·u, known from sums.
+            parts = [
+                basis.totals(basis.slopes(weights), residual),
+                basis.totals(by_label, cross),
+                basis.totals(common, moments),
+            ]
+            common[:2] -= np.sum(parts, axis=0) / n
         factor_s = scale * float(rows.center[1]) / n
         kernels.lspc_backprop(rows, basis, by_label, common, factor_s, gradient)
         return -loss / n, gradient
