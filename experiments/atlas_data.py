@@ -1,4 +1,4 @@
-"""The dozen data sets of the atlas: at most 4,000 random rows of each, without and with the group.
+"""The dozen data sets of the atlas: at most 3,000 random rows of each, without and with the group.
 
 In the league of methods that do not need the attribute it is not among the features; in the other
 one it is, for all methods alike.
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evenhand import datasets
 
-MOST_ROWS = 4_000
+MOST_ROWS = 3_000
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class AtlasData:
     what: str
 
 
-def _plain(loader: Callable[..., Any], most: int = MOST_ROWS) -> Callable[[], AtlasData]:
+def _plain(loader: Callable[..., Any]) -> Callable[[], AtlasData]:
     def read() -> AtlasData:
         blind, known = loader(include_sensitive=False), loader(include_sensitive=True)
         rng = np.random.default_rng(SEED)
-        rows = np.sort(rng.permutation(len(blind.y))[:most])
+        rows = np.sort(rng.permutation(len(blind.y))[:MOST_ROWS])
         names = ", ".join(map(str, np.unique(blind.sensitive)))
         return AtlasData(
             {"blind": blind.X[rows], "known": known.X[rows]}, blind.y[rows], blind.sensitive[rows],
@@ -105,7 +105,7 @@ _READERS = {
     "meps": _plain(datasets.load_meps),
     "admissions": _plain(datasets.load_admissions),
     "health": _plain(datasets.load_health),
-    "motor": _plain(datasets.load_belgian_motor, 2 * MOST_ROWS),
+    "motor": _plain(datasets.load_belgian_motor),
 }
 DATASETS = tuple(_READERS)
 

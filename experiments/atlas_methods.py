@@ -24,11 +24,11 @@ def _grid(low: float, high: float, count: int, *first: float) -> tuple[float, ..
     return (*first, *(float(f"{v:.4g}") for v in np.geomspace(low, high, count)))
 
 
-WEIGHTS = _grid(0.05, 300, 11, 0.0)
-PAIRS = _grid(0.02, 1e4, 11, 0.0)
-SHARES = (1.0, *(float(f"{v:.4g}") for v in np.geomspace(0.5, 1e-3, 10)), 0.0)
-STEPS = tuple(float(f"{v:.4g}") for v in np.linspace(0, 1, 12))
-GAPS = _grid(0.6, 0.01, 8)
+WEIGHTS = _grid(0.06, 250, 8, 0.0)
+PAIRS = _grid(0.02, 1e4, 9, 0.0)
+SHARES = (1.0, *(float(f"{v:.4g}") for v in np.geomspace(0.5, 2e-3, 7)), 0.0)
+STEPS = tuple(float(f"{v:.4g}") for v in np.linspace(0, 1, 9))
+GAPS = _grid(0.4, 0.02, 5)
 
 
 @dataclass(frozen=True)
