@@ -27,7 +27,7 @@ from typing import Any
 import atlas_methods as am
 import numpy as np
 from atlas_data import DATASETS, MOST_ROWS, load_atlas
-from atlas_methods import METHODS, RECOMMENDED, VARIANTS, Method
+from atlas_methods import METHODS, RECOMMENDED, VARIANTS
 from common import SEED, Setting, cached, r_squared, read_arguments, run_all, write_csv
 
 import evenhand as eh
@@ -134,7 +134,7 @@ def base_unfairness(dataset: str, quick: bool, criterion: str) -> dict[str, Any]
     data = load_atlas(dataset, quick)
     s = np.empty(len(data.y))
     for fold in range(N_OUTER):
-        X, y, a, X_test, _, _, test = outer(dataset, quick, 0, fold)
+        X, y, _, X_test, _, _, test = outer(dataset, quick, 0, fold)
         s[test] = eh.FairRidge(fairness_weight=0, alpha=am.ALPHA).fit(X, y).predict(X_test)
     value = getattr(eh, criterion)(data.y, s, sensitive_features=data.a)
     return {"value": value, "r2": r_squared(s, data.y)}

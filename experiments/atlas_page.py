@@ -11,8 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import BLACK, BLUE, GRAY, GREEN, HERE, ORANGE, PINK, RED, SKY, YELLOW, Setting, read_csv
-from common import new_figure, save_figure
+from common import (
+    BLACK,
+    BLUE,
+    GRAY,
+    GREEN,
+    HERE,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    YELLOW,
+    Setting,
+    new_figure,
+    read_csv,
+    save_figure,
+)
 
 PAGE = HERE.parent / "docs" / "atlas.md"
 RESULTS = HERE / "results"
