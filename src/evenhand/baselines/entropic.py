@@ -215,7 +215,7 @@ class EntropicUnaware(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self.group_shares_ = weight @ posterior
         order = np.argsort(score, kind="stable")
         rank = np.cumsum(weight[order])
-        low, high = np.interp([TAIL, 1.0 - TAIL], rank - 0.5 * weight[order], score[order])
+        low, high = score[order][np.searchsorted(rank, [TAIL, 1.0 - TAIL])]
         self.levels_ = np.linspace(low, high, int(self.n_levels))
         self._center = float(weight @ score)
         spread = float(np.sqrt(weight @ np.square(score - self._center)))
