@@ -106,6 +106,12 @@ def _wasserstein(step: float) -> Any:
     )
 
 
+def _unaware(step: float) -> Any:
+    return baselines.EntropicUnaware(
+        eh.FairRidge(fairness_weight=0, alpha=ALPHA), interpolation=step, random_state=SEED
+    )
+
+
 def _post(criterion: str, kind: str, maps: str = "affine") -> Callable[[float], Any]:
     return lambda weight: eh.FairPostprocessor(
         eh.FairRidge(fairness_weight=0, alpha=ALPHA),
@@ -117,9 +123,9 @@ def _post(criterion: str, kind: str, maps: str = "affine") -> Callable[[float], 
     )
 
 
-def _fairlearn(name: str) -> Callable[[float], Any]:
+def _peer(name: str) -> Callable[[float], Any]:
     def build(strength: float) -> Any:
-        # Only here, so that everything else runs where fairlearn is not installed.
+        # Only here, so that everything else runs where their packages are not installed.
         import peers
 
         return getattr(peers, name)(strength)
@@ -170,11 +176,14 @@ CUBIC = [
         ATTRIBUTE, True),
 ]  # fmt: skip
 PEERS = [
+    Method("entropic unaware (Taturyan)", _unaware, STEPS, BLUE, "P", ":"),
+    Method("fair GLM (Do)", lambda weight: baselines.DoRegressor(
+        fairness_weight=weight, alpha=ALPHA), PAIR_WEIGHTS, GREEN, "D", ":"),
     Method("reduction (Agarwal)", lambda gap: baselines.ReductionRegressor(
         unfairness=gap, alpha=ALPHA, random_state=SEED), GAPS, YELLOW, "X", ":", continuous=False),
-    Method("fairlearn GridSearch BGL", _fairlearn("GridSearchLoss"),
+    Method("fairlearn GridSearch BGL", _peer("GridSearchLoss"),
            tuple(float(i) for i in range(N_GRID)), GRAY, "<", ":", continuous=False),
-    Method("fairlearn ExpGradient BGL", _fairlearn("GradientLoss"), BOUNDS, GRAY, ">", ":",
+    Method("fairlearn ExpGradient BGL", _peer("GradientLoss"), BOUNDS, GRAY, ">", ":",
            continuous=False),
 ]  # fmt: skip
 NEEDING = [
@@ -187,7 +196,8 @@ NEEDING = [
         unfairness=share, alpha=ALPHA), SHARES, RED, "^", "-", ATTRIBUTE),
     Method("Komiyama", lambda share: baselines.KomiyamaRegressor(
         unfairness=share, method="komiyama", alpha=ALPHA), SHARES, ORANGE, "v", ":", ATTRIBUTE),
-    Method("fairlearn CorrelationRemover", _fairlearn("Decorrelated"), STEPS, GRAY, "D", "--",
+    Method("EquiPy", _peer("EquiPy"), STEPS, SKY, "h", ":", ATTRIBUTE),
+    Method("fairlearn CorrelationRemover", _peer("Decorrelated"), STEPS, GRAY, "D", "--",
            ATTRIBUTE),
 ]  # fmt: skip
 POSTPROCESSED = [
@@ -227,6 +237,8 @@ def available(methods: list[Method]) -> list[Method]:
     """Those whose package is installed."""
     from importlib.util import find_spec
 
-    if find_spec("fairlearn"):
-        return methods
-    return [m for m in methods if not m.name.startswith("fairlearn")]
+    packages = {"fairlearn": ("fairlearn", "EquiPy"), "equipy": ("EquiPy",)}
+    absent = tuple(
+        name for package, names in packages.items() if not find_spec(package) for name in names
+    )
+    return [m for m in methods if not m.name.startswith(absent)]

@@ -1,4 +1,7 @@
-"""fairlearn's ways to a fairer regression, with this comparison's base model and one strength."""
+"""Other packages' ways to a fairer regression, with this comparison's base model and one strength.
+
+fairlearn is imported with the module, EquiPy with its own class.
+"""
 
 from __future__ import annotations
 
@@ -64,11 +67,12 @@ class Decorrelated:
         self.alpha = strength
 
     def _with_group(self, X: Any, sensitive_features: Any) -> Any:
-        member = np.asarray(sensitive_features)[:, None] == self.labels_
-        return np.column_stack([X, member.astype(float)])
+        # All indicators but one, which the others determine.
+        a = np.asarray(sensitive_features)[:, None]
+        return np.column_stack([X, (a == self.labels_[1:]).astype(float)])
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any) -> Decorrelated:
-        self.labels_ = np.unique(sensitive_features)[:-1]
+        self.labels_ = np.unique(sensitive_features)
         both = self._with_group(X, sensitive_features)
         added = list(range(X.shape[1], both.shape[1]))
         self.remover_ = CorrelationRemover(sensitive_feature_ids=added, alpha=self.alpha)
@@ -77,3 +81,31 @@ class Decorrelated:
 
     def predict(self, X: Any, *, sensitive_features: Any) -> Any:
         return self.model_.predict(self.remover_.transform(self._with_group(X, sensitive_features)))
+
+
+class EquiPy:
+    """EquiPy's FairWasserstein on the scores of ridge; the strength is one less its epsilon.
+
+    Its noise has an absolute size, so it is given scores in standard deviations.
+    """
+
+    def __init__(self, strength: float) -> None:
+        self.strength = strength
+
+    def _scaled(self, X: Any) -> Any:
+        return (self.model_.predict(X) - self.center_) / self.scale_
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any) -> EquiPy:
+        from equipy.fairness import FairWasserstein
+
+        self.model_ = Ridge(alpha=len(y) * ALPHA).fit(X, y)
+        score = self.model_.predict(X)
+        self.center_, self.scale_ = float(score.mean()), float(score.std())
+        self.map_ = FairWasserstein(sigma=1e-6, seed=SEED)
+        self.map_.fit(self._scaled(X), np.asarray(sensitive_features))
+        return self
+
+    def predict(self, X: Any, *, sensitive_features: Any) -> Any:
+        a = np.asarray(sensitive_features)
+        fair = self.map_.transform(self._scaled(X), a, epsilon=1.0 - self.strength)
+        return self.center_ + self.scale_ * fair

@@ -153,3 +153,36 @@ def test_every_method_has_a_line_of_its_own(monkeypatch):
     assert len(METHODS) == len({m.name for m in COMPARED}) + 5
     drawn = {(m.color, m.marker, m.dash, m.league) for m in COMPARED}
     assert len(drawn) == len(COMPARED)
+
+
+def test_peers_take_three_groups(monkeypatch):
+    pytest.importorskip("fairlearn")
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import peers
+
+    rng = np.random.default_rng(0)
+    a = np.array(["u", "v", "w"])[np.arange(900) % 3]
+    X = rng.normal(size=(900, 3)) + (a == "v")[:, None] * [1.0, 0.0, 0.0]
+    X[:, 1] -= 2.0 * (a == "w")
+    y = X.sum(axis=1) + rng.normal(size=900)
+    score = peers.Decorrelated(1.0).fit(X, y, sensitive_features=a)
+    means = [score.predict(X, sensitive_features=a)[a == k].mean() for k in "uvw"]
+    np.testing.assert_allclose(means, means[0], atol=1e-8)
+
+
+@pytest.mark.parametrize("step", [0.0, 0.5, 1.0])
+def test_equipy_is_the_barycenter_of_this_package(monkeypatch, step):
+    pytest.importorskip("fairlearn")
+    pytest.importorskip("equipy")
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    from methods import METHODS
+
+    rng = np.random.default_rng(0)
+    a = np.arange(2000) % 2
+    X = rng.normal(size=(2000, 2)) + a[:, None]
+    y = X.sum(axis=1) + rng.normal(size=2000)
+    theirs, ours = (
+        METHODS[name].build(step).fit(X, y, sensitive_features=a).predict(X, sensitive_features=a)
+        for name in ("EquiPy", "Wasserstein, interpolated")
+    )
+    assert np.abs(theirs - ours).mean() < 0.01

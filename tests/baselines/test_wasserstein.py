@@ -7,7 +7,7 @@ from scipy import stats
 from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import cross_validate
+from sklearn.model_selection import StratifiedKFold, cross_validate
 from sklearn.neighbors import KNeighborsRegressor
 
 from evenhand import Proxy
@@ -119,6 +119,51 @@ def test_proxies_and_unknown_rows():
     )
     unknown = partly.predict(X, sensitive_features=np.full(400, np.nan))
     assert stats.spearmanr(unknown, X[:, 0]).statistic == pytest.approx(1.0, abs=1e-3)
+
+
+def test_distributions_of_out_of_fold_scores():
+    """A base that knows its training rows by heart has other scores on new ones."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 600)
+    X = rng.normal(size=(600, 2)) + a[:, None] * [0.5, 0.0]
+    y = X[:, 0] + (1 + a) * rng.normal(size=600)
+    fresh, b = rng.normal(size=(600, 2)), rng.integers(0, 2, 600)
+    fresh[:, 0] += 0.5 * b
+    # One neighbor: in training its score is the target, whose spread differs by group.
+    model = WassersteinBarycenter(KNeighborsRegressor(1), random_state=0, cv=5)
+    model.fit(X, y, sensitive_features=a)
+    folds = StratifiedKFold(5, shuffle=True, random_state=0).split(X, a)
+    again = WassersteinBarycenter(KNeighborsRegressor(1), random_state=0, cv=list(folds))
+    again.fit(X, y, sensitive_features=a)
+    held_out = model.predict(fresh, sensitive_features=b)
+    np.testing.assert_array_equal(held_out, again.predict(fresh, sensitive_features=b))
+    inside = WassersteinBarycenter(KNeighborsRegressor(1), random_state=0)
+    inside.fit(X, y, sensitive_features=a)
+
+    def gap(s):
+        return stats.ks_2samp(s[b == 0], s[b == 1]).statistic
+
+    assert gap(held_out) < gap(inside.predict(fresh, sensitive_features=b))
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("step", [1.0, 0.4])
+def test_the_same_as_equipy(n_groups, step):
+    FairWasserstein = pytest.importorskip("equipy.fairness").FairWasserstein
+    rng = np.random.default_rng(n_groups)
+    a = rng.integers(0, n_groups, 6000)
+    s = rng.normal(size=6000) * (1 + 0.5 * a) + a
+    train, test = slice(0, 3000), slice(3000, None)
+    theirs = FairWasserstein(sigma=1e-9)
+    theirs.fit(s[train], a[train])
+    expected = theirs.transform(s[test], a[test], epsilon=1 - step)
+    ours = _fit(s[train, None], a[train], jitter=1e-9, interpolation=step)
+    found = ours.predict(s[test, None], sensitive_features=a[test])
+    # Ranks of one go by steps and of the other by straight lines: one row of about 1,000 apart.
+    assert np.abs(found - expected).mean() < 5e-3
+    assert np.abs(found - expected)[np.abs(s[test]) < 2].max() < 0.06
+    if step == 1.0:
+        assert np.abs(s[test] - expected).mean() > 0.2
 
 
 def test_distributions_from_unlabeled_rows():

@@ -4,6 +4,8 @@
 estimator                  what it bounds or penalizes                   attribute to predict
 =========================  ============================================  ======================
 BerkRegressor              score gaps of cross-group pairs, close in y   not needed
+DoRegressor                the same within segments of y                 not needed
+EntropicUnaware            all of the dependence on a guessed group      not needed
 NestedLogisticRegressor    the three criteria, by a nested classifier    not needed
 KomiyamaRegressor          share of the fitted variance due to groups    needed
 ReductionRegressor         gaps between distribution functions           not needed (random)
@@ -12,6 +14,8 @@ WassersteinBarycenter      all of the dependence on the group            needed
 """
 
 from .berk import BerkRegressor
+from .do import DoRegressor
+from .entropic import EntropicUnaware
 from .komiyama import KomiyamaRegressor
 from .nested import NestedLogisticRegressor
 from .reduction import ReductionRegressor
@@ -19,6 +23,8 @@ from .wasserstein import WassersteinBarycenter
 
 __all__ = [
     "BerkRegressor",
+    "DoRegressor",
+    "EntropicUnaware",
     "KomiyamaRegressor",
     "NestedLogisticRegressor",
     "ReductionRegressor",

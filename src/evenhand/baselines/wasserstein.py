@@ -6,19 +6,22 @@ from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    has_fit_parameter,
-)
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
+from sklearn.utils import check_random_state, indexable
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from .._path_fit import make_folds
 from .._scoring import ScoresWithGroups
 from .._transport import barycenter, distribution
 from ..sensitive import check_weight, resolve_groups
 from ..validation import check_column
-from ._base import Array, check_nonnegative, check_share, membership_at_prediction
+from ._base import (
+    Array,
+    check_nonnegative,
+    check_share,
+    fit_out_of_fold,
+    membership_at_prediction,
+)
 
 
 class WassersteinBarycenter(ScoresWithGroups, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
@@ -46,8 +49,12 @@ class WassersteinBarycenter(ScoresWithGroups, MetaEstimatorMixin, RegressorMixin
     jitter : float
         Ties are broken by uniform noise of this size, relative to the spread of the scores, in
         `fit` and in `predict`.
+    cv : int, splitter or list of (train, test), optional
+        Folds: the distributions are then those of out-of-fold scores. By default they are those of
+        the rows that the estimator was fitted to.
     random_state : int, RandomState or None
-        Seed of the jitter. It is drawn once in `fit`, so that `predict` repeats exactly.
+        Seed of the folds and of the jitter, which is drawn once in `fit`, so that `predict`
+        repeats exactly.
 
     Attributes
     ----------
@@ -77,11 +84,13 @@ class WassersteinBarycenter(ScoresWithGroups, MetaEstimatorMixin, RegressorMixin
         *,
         interpolation: float = 1.0,
         jitter: float = 1e-6,
+        cv: Any = None,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.interpolation = interpolation
         self.jitter = jitter
+        self.cv = cv
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -115,25 +124,22 @@ class WassersteinBarycenter(ScoresWithGroups, MetaEstimatorMixin, RegressorMixin
         X_unlabeled, sensitive_features_unlabeled :
             Rows without a target to take the distributions from, instead of the training rows.
             Scores of rows that the estimator was fitted to can be spread differently from new
-            ones, so this is the better choice where there are such rows.
+            ones, so this is the better choice where there are such rows; `cv` is the next best.
         """
         check_share(self.interpolation, "interpolation")
         check_nonnegative(self.jitter, "jitter")
         y = check_column(y, "y")
         check_consistent_length(X, y)
         weight = check_weight(sample_weight, len(y))
-        self.estimator_ = clone(self.estimator)
-        if weight is None:
-            self.estimator_.fit(X, y)
-        elif has_fit_parameter(self.estimator_, "sample_weight"):
-            self.estimator_.fit(X, y, sample_weight=weight)
-        else:
-            raise ValueError(
-                "`sample_weight` must be None for an estimator that takes no weights, got weights "
-                f"for {type(self.estimator).__name__}."
-            )
+        folds = []
+        if self.cv is not None and X_unlabeled is None and sensitive_features is not None:
+            (X,) = indexable(X)
+            groups = resolve_groups(sensitive_features, n_rows=len(y), sample_weight=weight)
+            folds = make_folds(self.cv, X, y, groups, self.random_state)
+        self.estimator_, scores = fit_out_of_fold(self.estimator, X, y, weight, folds)
         if X_unlabeled is not None:
-            X, sensitive_features, weight = X_unlabeled, sensitive_features_unlabeled, None
+            scores, weight = self.estimator_.predict(X_unlabeled), None
+            sensitive_features = sensitive_features_unlabeled
             if sensitive_features is None:
                 raise ValueError(
                     "`sensitive_features_unlabeled` must be given with `X_unlabeled`, got None."
@@ -142,7 +148,7 @@ class WassersteinBarycenter(ScoresWithGroups, MetaEstimatorMixin, RegressorMixin
             raise ValueError(
                 "`X_unlabeled` must be given with `sensitive_features_unlabeled`, got None."
             )
-        self._fit_scores(self.estimator_.predict(X), sensitive_features, weight)
+        self._fit_scores(scores, sensitive_features, weight)
         if hasattr(self.estimator_, "n_features_in_"):
             self.n_features_in_ = self.estimator_.n_features_in_
         if hasattr(self.estimator_, "feature_names_in_"):
