@@ -77,6 +77,10 @@ def sweep(variant: str, X: Any, y: Any, a: Any, X_new: Any, a_new: Any) -> Any:
     model = how.build(how.strengths[0])
     if hasattr(model, "_path_fitter"):
         fitter = model._path_fitter(X, y, sensitive_features=a)
+    elif hasattr(model, "interpolation"):
+        model.fit(X, y, sensitive_features=a)
+        # How far to go toward the fair score can be changed after the fit.
+        fitter = lambda t: model.set_params(interpolation=t)  # noqa: E731
     else:
 
         def fitter(strength: float) -> Any:

@@ -101,6 +101,20 @@ def _fairlearn(strength: float) -> Any:
     return peers.Decorrelated(strength)
 
 
+def _entropic(temperature: float) -> Callable[[float], Any]:
+    return lambda step: baselines.EntropicUnaware(
+        eh.FairRidge(fairness_weight=0, alpha=ALPHA), interpolation=step, temperature=temperature,
+        random_state=SEED,
+    )  # fmt: skip
+
+
+def _barycenter(folds: int | None) -> Callable[[float], Any]:
+    return lambda step: baselines.WassersteinBarycenter(
+        eh.FairRidge(fairness_weight=0, alpha=ALPHA), interpolation=step, cv=folds,
+        random_state=SEED,
+    )  # fmt: skip
+
+
 OURS = [
     Method("linear", BLIND, _both("linear"), True),
     Method("linear, degree 3", BLIND, _both("linear, degree 3", basis="degree3"), True),
@@ -135,12 +149,19 @@ RIVALS = [
     )),
     Method("reduction (Agarwal)", BLIND, _one("reduction", lambda gap: baselines.ReductionRegressor(
         unfairness=gap, alpha=ALPHA, random_state=SEED), GAPS)),
+    Method("fair GLM (Do)", BLIND, _one("fair GLM", lambda w: baselines.DoRegressor(
+        fairness_weight=w, alpha=ALPHA), PAIRS)),
+    Method("entropic optimum (Taturyan)", BLIND, tuple(
+        Variant(f"entropic, temperature {beta:g}", _entropic(beta), STEPS)
+        for beta in (0.1, 0.01))),
     Method("fair ridge (Scutari)", KNOWN, _one("fair ridge", lambda r: baselines.KomiyamaRegressor(
         unfairness=r, alpha=ALPHA), SHARES)),
     Method("Komiyama", KNOWN, _one("Komiyama", lambda r: baselines.KomiyamaRegressor(
         unfairness=r, method="komiyama", alpha=ALPHA), SHARES)),
-    Method("barycenter", KNOWN, _one("barycenter", lambda t: baselines.WassersteinBarycenter(
-        eh.FairRidge(fairness_weight=0, alpha=ALPHA), interpolation=t, random_state=SEED), STEPS)),
+    # EquiPy is the same method: a test shows that the scores agree.
+    Method("barycenter", KNOWN, tuple(
+        Variant(f"barycenter, {words}", _barycenter(folds), STEPS)
+        for words, folds in (("in sample", None), ("out of fold", 5)))),
     Method("CorrelationRemover", KNOWN, _one("CorrelationRemover", _fairlearn, STEPS)),
 ]  # fmt: skip
 METHODS = {method.name: method for method in [*OURS, *RIVALS]}
