@@ -14,11 +14,13 @@ from evenhand.sensitive import resolve_groups
 KINDS = ["plain", "weights", "proxy", "unknown"]
 CLASSIFIERS = ["logistic", "lspc"]
 BASES = ["linear", "quadratic", "degree3"]
+MAPS = ["tanh", "raw"]
 
 everything = [
     pytest.mark.parametrize("criterion", CRITERIA),
     pytest.mark.parametrize("classifier", CLASSIFIERS),
     pytest.mark.parametrize("basis", BASES),
+    pytest.mark.parametrize("score_map", MAPS),
 ]
 
 
@@ -28,8 +30,11 @@ def over_everything(test):
     return test
 
 
-def bind(data, criterion, classifier="logistic", basis="quadratic"):
-    return FairnessRegularizer(criterion, classifier, basis).bind(data.y, **data.fairness)
+def bind(data, criterion, classifier="logistic", basis="quadratic", score_map="auto", kappa="auto"):
+    regularizer = FairnessRegularizer(
+        criterion, classifier, basis, kappa=kappa, score_map=score_map
+    )
+    return regularizer.bind(data.y, **data.fairness)
 
 
 def central_difference(function, x, direction, step):
@@ -45,10 +50,10 @@ def central_difference(function, x, direction, step):
 @pytest.mark.parametrize("n_groups", [2, 3, 5])
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradient_agrees_with_central_differences(
-    criterion, classifier, basis, n_groups, kind, case
+    criterion, classifier, basis, score_map, n_groups, kind, case
 ):
     data = case(kind, n_groups, n=60 * n_groups)
-    bound = bind(data, criterion, classifier, basis)
+    bound = bind(data, criterion, classifier, basis, score_map)
     value, gradient = bound.value_and_grad(data.s)
     assert value == pytest.approx(bound.value(data.s), rel=1e-10, abs=1e-13)
     rng = np.random.default_rng(0)
@@ -75,7 +80,7 @@ def test_lspc_equals_automatic_differentiation(criterion, basis, n_groups, kind,
     data = case(kind, n_groups, n={"plain": 96, "weights": 96, "proxy": 97, "unknown": 120}[kind])
     groups = data.groups
     assert groups.n_known == 96
-    value, gradient = bind(data, criterion, "lspc", basis).value_and_grad(data.s)
+    value, gradient = bind(data, criterion, "lspc", basis, kappa=1e-3).value_and_grad(data.s)
     expected, slope = regularizer_value_and_grad(
         groups.take_known(data.s), groups.take_known(data.y), groups.membership(),
         groups.weight, criterion, basis,
@@ -86,58 +91,62 @@ def test_lspc_equals_automatic_differentiation(criterion, basis, n_groups, kind,
 
 
 @over_everything
-def test_units_do_not_matter(criterion, classifier, basis, case):
+def test_units_do_not_matter(criterion, classifier, basis, score_map, case):
     data = case("weights", 3)
-    value, gradient = bind(data, criterion, classifier, basis).value_and_grad(data.s)
+    value, gradient = bind(data, criterion, classifier, basis, score_map).value_and_grad(data.s)
     moved = data._replace(y=1e3 * data.y - 5e4)
-    scaled, slope = bind(moved, criterion, classifier, basis).value_and_grad(-0.01 * data.s + 7.0)
+    scaled, slope = bind(moved, criterion, classifier, basis, score_map).value_and_grad(
+        -0.01 * data.s + 7.0
+    )
     assert scaled == pytest.approx(value, rel=1e-8)
     np.testing.assert_allclose(slope, gradient / -0.01, rtol=1e-5, atol=1e-6 * np.abs(slope).max())
 
 
 @over_everything
-def test_names_of_groups_do_not_matter(criterion, classifier, basis, case):
+def test_names_of_groups_do_not_matter(criterion, classifier, basis, score_map, case):
     data = case("weights", 3)
-    value, gradient = bind(data, criterion, classifier, basis).value_and_grad(data.s)
+    value, gradient = bind(data, criterion, classifier, basis, score_map).value_and_grad(data.s)
     names = np.array(["z", "a", "m"])[data.fairness["sensitive_features"]]
     renamed = data._replace(fairness={**data.fairness, "sensitive_features": names})
-    again, slope = bind(renamed, criterion, classifier, basis).value_and_grad(data.s)
+    again, slope = bind(renamed, criterion, classifier, basis, score_map).value_and_grad(data.s)
     assert again == pytest.approx(value, rel=1e-9)
     np.testing.assert_allclose(slope, gradient, rtol=1e-6, atol=1e-8 * np.abs(gradient).max())
 
 
 @over_everything
-def test_proxy_of_certain_groups_equals_the_groups(criterion, classifier, basis, case):
+def test_proxy_of_certain_groups_equals_the_groups(criterion, classifier, basis, score_map, case):
     data = case("weights", 3)
-    value, gradient = bind(data, criterion, classifier, basis).value_and_grad(data.s)
+    value, gradient = bind(data, criterion, classifier, basis, score_map).value_and_grad(data.s)
     proxy = eh.Proxy(np.eye(3)[data.fairness["sensitive_features"]])
     soft = data._replace(fairness={**data.fairness, "sensitive_features": proxy})
-    again, slope = bind(soft, criterion, classifier, basis).value_and_grad(data.s)
+    again, slope = bind(soft, criterion, classifier, basis, score_map).value_and_grad(data.s)
     assert again == pytest.approx(value, rel=1e-9)
     np.testing.assert_allclose(slope, gradient, rtol=1e-6, atol=1e-8 * np.abs(gradient).max())
 
 
 @over_everything
-def test_unknown_rows_count_for_nothing(criterion, classifier, basis, case):
+def test_unknown_rows_count_for_nothing(criterion, classifier, basis, score_map, case):
     data = case("unknown", 2)
     known = data.groups.known
-    value, gradient = bind(data, criterion, classifier, basis).value_and_grad(data.s)
+    value, gradient = bind(data, criterion, classifier, basis, score_map).value_and_grad(data.s)
     part = data._replace(
         y=data.y[known], fairness={name: v[known] for name, v in data.fairness.items()}
     )
-    again, slope = bind(part, criterion, classifier, basis).value_and_grad(data.s[known])
+    again, slope = bind(part, criterion, classifier, basis, score_map).value_and_grad(data.s[known])
     assert again == pytest.approx(value, rel=1e-10)
     np.testing.assert_allclose(gradient[known], slope, rtol=1e-7, atol=1e-12)
     assert (gradient[~known] == 0).all()
 
 
 @over_everything
-def test_scale_of_weights_does_not_matter_and_zero_is_absence(criterion, classifier, basis, case):
+def test_scale_of_weights_does_not_matter_and_zero_is_absence(
+    criterion, classifier, basis, score_map, case
+):
     data = case("weights", 2)
     w = data.fairness["sample_weight"].copy()
     w[:20] = 0.0
     whole = data._replace(fairness={**data.fairness, "sample_weight": 7.0 * w})
-    value, gradient = bind(whole, criterion, classifier, basis).value_and_grad(data.s)
+    value, gradient = bind(whole, criterion, classifier, basis, score_map).value_and_grad(data.s)
     part = data._replace(
         y=data.y[20:],
         fairness={
@@ -145,7 +154,7 @@ def test_scale_of_weights_does_not_matter_and_zero_is_absence(criterion, classif
             "sample_weight": w[20:],
         },
     )
-    again, slope = bind(part, criterion, classifier, basis).value_and_grad(data.s[20:])
+    again, slope = bind(part, criterion, classifier, basis, score_map).value_and_grad(data.s[20:])
     # The classifier's penalty is in units of rows, and the rows without weight are counted.
     assert value == pytest.approx(again, rel=1e-3)
     np.testing.assert_allclose(gradient[20:], slope, rtol=0.01, atol=1e-3 * np.abs(slope).max())
@@ -153,51 +162,57 @@ def test_scale_of_weights_does_not_matter_and_zero_is_absence(criterion, classif
 
 
 @over_everything
-def test_constant_scores_are_fair(criterion, classifier, basis, case):
+def test_constant_scores_are_fair(criterion, classifier, basis, score_map, case):
     data = case("weights", 3)
-    bound = bind(data, criterion, classifier, basis)
+    bound = bind(data, criterion, classifier, basis, score_map)
     value, gradient = bound.value_and_grad(np.full(len(data.s), 3.3))
     assert gradient.tolist() == [0.0] * len(data.s)
     assert value == pytest.approx(bound.value(np.full(len(data.s), 3.3)), abs=1e-15)
     if criterion == "sufficiency":
         # A score that says nothing leaves all of Y's information about A.
         entropy = data.groups.entropy
-        at_y = bind(data, "independence", classifier, basis).value(data.y)
+        at_y = bind(data, "independence", classifier, basis, score_map).value(data.y)
         assert value == pytest.approx(at_y * entropy / bound.normalizer, rel=1e-9)
     else:
         assert value == pytest.approx(0.0, abs=1e-12)
 
 
 @over_everything
-def test_nearly_constant_scores_have_a_finite_gradient(criterion, classifier, basis, case):
+def test_nearly_constant_scores_have_a_finite_gradient(
+    criterion, classifier, basis, score_map, case
+):
     data = case("plain", 2)
-    value, gradient = bind(data, criterion, classifier, basis).value_and_grad(1.0 + 1e-9 * data.s)
+    value, gradient = bind(data, criterion, classifier, basis, score_map).value_and_grad(
+        1.0 + 1e-9 * data.s
+    )
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
 
 
 @over_everything
-def test_constant_target(criterion, classifier, basis, case):
+def test_constant_target(criterion, classifier, basis, score_map, case):
     """Separation then is independence, and sufficiency nothing."""
     data = case("weights", 2)
     flat = data._replace(y=np.full(len(data.y), 2.0))
-    value, gradient = bind(flat, criterion, classifier, basis).value_and_grad(data.s)
+    value, gradient = bind(flat, criterion, classifier, basis, score_map).value_and_grad(data.s)
     assert np.isfinite(gradient).all()
     if criterion == "sufficiency":
         assert value == pytest.approx(0.0, abs=1e-9)
     elif classifier == "logistic" or criterion == "independence":
-        alone = bind(data, "independence", classifier, basis).value(data.s)
+        alone = bind(data, "independence", classifier, basis, score_map).value(data.s)
         assert value == pytest.approx(alone, rel=1e-7)
 
 
 @over_everything
 @pytest.mark.parametrize("n_groups", [2, 3])
-def test_perfectly_separated_groups_are_finite(criterion, classifier, basis, n_groups):
+def test_perfectly_separated_groups_are_finite(criterion, classifier, basis, score_map, n_groups):
     rng = np.random.default_rng(0)
     a = np.arange(90) % n_groups
     y = rng.normal(size=90)
     s = 10.0 * a + rng.uniform(size=90)
-    bound = FairnessRegularizer(criterion, classifier, basis).bind(y, sensitive_features=a)
+    bound = FairnessRegularizer(criterion, classifier, basis, score_map=score_map).bind(
+        y, sensitive_features=a
+    )
     value, gradient = bound.value_and_grad(s)
     assert np.isfinite(gradient).all()
     if criterion == "sufficiency":
@@ -243,7 +258,7 @@ def test_scores_are_not_changed(case):
 def test_logistic_value_is_the_in_sample_measure(criterion, case):
     """Up to the penalty, and to H(A) in place of H(A|S) under sufficiency."""
     data = case("weights", 3, n=600)
-    bound = bind(data, criterion)
+    bound = bind(data, criterion, score_map="raw")
     measure = getattr(eh, criterion)
     nats = measure(
         data.y, data.s, **data.fairness, estimator=Logistic(losses="in-sample"), normalize=False
@@ -278,6 +293,19 @@ class TestRefusals:
             ({"basis": ["linear"]}, r"`basis` must be one of .*, got \['linear'\]"),
             ({"classifier": "svm"}, "`classifier` must be one of logistic, lspc, got 'svm'"),
             ({"basis": "cubic"}, "`basis` must be one of linear, quadratic, degree3, got 'cubic'"),
+            ({"score_map": "asinh"}, "`score_map` must be one of auto, tanh, raw, got 'asinh'"),
+            ({"score_map": ["raw"]}, r"`score_map` must be one of auto, tanh, raw, got \['raw'\]"),
+            ({"kappa": -1.0}, "`kappa` must be a nonnegative number, 'auto' or .*, got -1.0"),
+            ({"kappa": "best"}, "`kappa` must be a nonnegative number, 'auto' or .*, got 'best'"),
+            ({"kappa": np.inf}, "`kappa` must be a nonnegative number, 'auto' or .*, got inf"),
+            ({"kappa": True}, "`kappa` must be a nonnegative number, 'auto' or .*, got True"),
+            ({"kappa": None}, "`kappa` must be a nonnegative number, 'auto' or .*, got None"),
+            ({"kappa": 0}, "`kappa` must be positive with classifier='logistic'.*, got 0"),
+            ({"kappa": "published"}, "got 'published'. Hint: that is for classifier='lspc'"),
+            (
+                {"classifier": "lspc", "kappa": "published", "score_map": "tanh"},
+                "`score_map` must be 'raw' with kappa='published'.*, got 'tanh'",
+            ),
         ],
     )
     def test_unknown_names(self, arguments, message):
@@ -338,6 +366,11 @@ def test_weights_beside_groups_are_refused():
 def test_repr_names_the_choices():
     found = repr(FairnessRegularizer("separation", "lspc", "linear"))
     assert found == "FairnessRegularizer('separation', 'lspc', 'linear')"
+    found = repr(FairnessRegularizer("separation", "lspc", kappa=30.0, score_map="tanh"))
+    expected = (
+        "FairnessRegularizer('separation', 'lspc', 'quadratic', kappa=30.0, score_map='tanh')"
+    )
+    assert found == expected
 
 
 @pytest.mark.parametrize("criterion", ["independence", "separation", "sufficiency"])

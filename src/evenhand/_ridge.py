@@ -97,6 +97,15 @@ class Problem:
             return float(np.sqrt(self.variance)) * dtrsv(self.transform, g, lower=1)
         return self.transform.T @ g
 
+    @property
+    def shift(self) -> Vector:
+        """What the columns of `design` are off their means by: a rotated one is centered."""
+        return self.mean_x if self.rotation is None else np.zeros(self.design.d)
+
+    def scores(self, theta: Vector) -> Vector:
+        """Xθ + b."""
+        return self.design.forward(theta) + (self.mean_y - float(self.shift @ theta))
+
     def coefficients(self, theta: Vector) -> Vector:
         """Of the features as they were given."""
         return theta if self.rotation is None else self.rotation @ theta
@@ -200,15 +209,26 @@ def solve(
     memory: Memory | None = None,
 ) -> Solution:
     """Minimize ‖v‖² + fairness_weight·Ĩ from the ridge solution, or from `start`."""
-    design = problem.design
+    design, shift = problem.design, problem.shift
     theta, v = problem.theta, problem.origin
     if start is not None:
         theta, v = theta + problem.unwhiten(start), start
+
+    def forward(p: Vector) -> Vector:
+        change = problem.unwhiten(p)
+        ray = design.forward(change)
+        # The intercept moves too, which a term that standardizes its scores does not see.
+        return ray if bound.scale_free else ray - float(shift @ change)
+
+    def backward(r: Vector) -> Vector:
+        g = design.backward(r)
+        return problem.whiten_gradient(g if bound.scale_free else g - shift * float(r.sum()))
+
     return minimize(
         lambda s: bound.evaluate(s, fairness_weight, rough=tol >= ROUGH_TOL),
-        lambda p: design.forward(problem.unwhiten(p)),
-        lambda r: problem.whiten_gradient(design.backward(r)),
-        design.forward(theta),
+        forward,
+        backward,
+        problem.scores(theta),
         v,
         max_iter=max_iter,
         tol=tol * (1.0 + fairness_weight),
@@ -231,7 +251,7 @@ class Prepared:
         assert self.bound is not None
         if 0.0 not in self.solved:
             with self.problem.design.blas():
-                value = self.bound.value(self.problem.design.forward(self.problem.theta))
+                value = self.bound.value(self.problem.scores(self.problem.theta))
             self.solved[0.0] = (self.problem.origin, value)
         return self.solved[0.0][1]
 
@@ -276,10 +296,7 @@ class Prepared:
         """
         problem, bound = self.problem, self.bound
         start = problem.origin
-        # The LSPC term has several minima, the logistic one (as far as was seen) has one. From a
-        # smaller score, where the fairness term pulls harder, the search ends lower.
-        several = bound is not None and bound.classifier == "lspc"
-        if self.start == "shrunk" or (self.start == "auto" and several):
+        if self.start == "shrunk":
             start = problem.shrunk(SHRUNK)
         design, n = problem.design, problem.design.n
         wanted = max(PILOT_ROWS, 20 * design.d)

@@ -54,8 +54,9 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         is the penalty of the original method, 1 in units of the data. See
         :class:`FairnessRegularizer`.
     score_map : {"auto", "tanh", "raw"}
-        What that classifier sees of the standardized score z: 1.5·tanh(z/1.5), so that it cannot
-        spend itself on the tails, or z. "auto" is "tanh" for "logistic" and "raw" for "lspc".
+        What that classifier sees of the standardized score and target z: 1.5·tanh(z/1.5), so that
+        it cannot spend itself on the tails, or z. "auto" is "tanh" for "logistic" and "raw" for
+        "lspc".
     group_features : None, "posterior" or "attribute"
         Let the score differ by group, through the probability of each group given the features
         ("posterior") or the recorded group ("attribute", which `predict` then needs too). This
@@ -69,9 +70,9 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         Stop when the gradient of the objective in whitened coordinates, divided by
         1 + fairness_weight, is below this. The objective is in units of R².
     start : {"auto", "ridge", "shrunk"}
-        Where the search begins: the ridge solution, or a fifth of it. It matters for "lspc", whose
-        objective has several minima: the shrunk start ends in lower ones, which are not the better
-        ones on new rows. "auto" shrinks for "lspc" and not for "logistic".
+        Where the search begins: the ridge solution ("auto"), or a fifth of it. It matters for
+        "lspc", whose objective has several minima: the shrunk start can end in lower ones, where
+        its least squares fit is wrong rather than the score fair.
 
     Attributes
     ----------
@@ -275,7 +276,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
             least, zero = problem.ridge_objective(theta), np.zeros_like(theta)
             gain = least + self.fairness_weight * self.unfairness_ - problem.ridge_objective(zero)
             if gain > 0:
-                constant = prepared.bound.value(np.zeros(problem.design.n))
+                constant = prepared.bound.value(np.full(problem.design.n, problem.mean_y))
                 if gain > self.fairness_weight * constant:
                     theta, self.unfairness_ = zero, constant
         else:

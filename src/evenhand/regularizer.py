@@ -58,9 +58,9 @@ class FairnessRegularizer:
         fit fails. "published", for "lspc" alone, is the original method: a penalty of 1 on terms of
         the score and target as they are, neither shifted nor scaled, so that units do matter.
     score_map : {"auto", "tanh", "raw"}
-        What of the standardized score z enters φ. "tanh": t = 1.5·tanh(z/1.5), with which no
-        classifier can spend its quadratic terms on the tails. "raw": z itself. "auto" is "tanh" for
-        "logistic", and "raw" for "lspc", as published. The target enters as it is.
+        What of the standardized score and target z enters φ. "tanh": t = 1.5·tanh(z/1.5), with
+        which no classifier can spend its quadratic terms on the tails. "raw": z itself. "auto" is
+        "tanh" for "logistic", and "raw" for "lspc", as published.
 
     Examples
     --------
@@ -215,8 +215,13 @@ class BoundRegularizer:
             return CLASSIFIERS[regularizer.classifier](basis, self.kappa)
 
         known_y = None if y is None else np.ascontiguousarray(groups.take_known(y))
-        alone = make_rows(groups)
-        self._rows = {("s",): alone, ("s", "y"): self._in_units(make_rows(groups, known_y))}
+        alone, both = make_rows(groups), make_rows(groups, known_y)
+        if not self.scale_free:
+            both = both._replace(center=alone.center)
+        elif known_y is not None and regularizer.is_bounded and both.center[3] != 0.0:
+            known_y = get_kernels().bound_scores(known_y, *both.center[2:], LIMIT)
+            both = both._replace(y=known_y, center=alone.center)
+        self._rows = {("s",): alone, ("s", "y"): both}
         # Signed terms: + L(joint) and, where `given` moves with the score, − L(given).
         signed = [(1.0, self.criterion.joint)]
         self._offset = groups.entropy
@@ -226,7 +231,7 @@ class BoundRegularizer:
             self._offset = 0.0
         elif self.criterion.given == ("y",):
             assert known_y is not None
-            center = np.r_[self._rows["s", "y"].center[2:], 0.0, 1.0]
+            center = np.r_[both.center[2:], 0.0, 1.0]
             self._offset = -term(1).value(alone._replace(s=known_y, center=center))
             self.normalizer = self._offset
         if self.normalizer <= LEAST_UNCERTAINTY * groups.entropy:
@@ -236,9 +241,6 @@ class BoundRegularizer:
                 "criterion='independence'."
             )
         self._terms = [(sign, condition, term(len(condition))) for sign, condition in signed]
-
-    def _in_units(self, rows: Rows) -> Rows:
-        return rows if self.scale_free else rows._replace(center=np.array([0.0, 1.0, 0.0, 1.0]))
 
     def take(self, rows: NDArray[np.intp]) -> BoundRegularizer:
         """The same term over some of the rows, with its penalty in proportion."""

@@ -12,20 +12,22 @@ from .registers import STRETCH, part, plus, weight_of
 
 # Below this 1 − e^−2x has lost digits that x − x³/3 still has.
 _SMALL = 1e-3
+_THIRD = 1.0 / 3.0
 
 
 @jit
 def map_chunk(start, stop, s, mean, inverse, limit, out):
     """out ← limit·tanh((s − mean)·inverse/limit)."""
+    inverse /= limit
     for block in range(start, stop, STRETCH):
         end = min(block + STRETCH, stop)
         sb, ob = s[block:end], out[block:end]
         for i in range(end - block):
-            x = (sb[i] - mean) * inverse / limit
+            x = (sb[i] - mean) * inverse
             size = abs(x)
             e = exp_nonpositive(-2.0 * size)
             large = (1.0 - e) / (1.0 + e)
-            near = x * (1.0 - x * x / 3.0)
+            near = x * (1.0 - _THIRD * x * x)
             far = large if x >= 0.0 else -large
             ob[i] = limit * (near if size < _SMALL else far)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,7 +139,7 @@ def _positive(kappa: float) -> float:
 
 def _every(rows: Rows, stride: int) -> Rows:
     """Every `stride`-th row."""
-    columns = {
+    columns: dict[str, Any] = {
         name: np.ascontiguousarray(getattr(rows, name)[::stride])
         for name in ("s", "y", "codes", "probabilities", "weight")
     }
