@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,8 @@ _READERS = {
     "meps": _plain(datasets.load_meps),
     "admissions": _plain(datasets.load_admissions),
     "health": _plain(datasets.load_health),
-    "motor": _plain(datasets.load_belgian_motor),
+    # Claim frequency has an R² of .002 under squared error; the bonus-malus level has one of .17.
+    "motor": _plain(partial(datasets.load_belgian_motor, target="bonus_malus")),
 }
 DATASETS = tuple(_READERS)
 
