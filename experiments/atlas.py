@@ -296,8 +296,15 @@ def run(setting: Setting, datasets: Sequence[str]) -> dict[tuple[Any, ...], Any]
                 if base[dataset, c, league] >= LEAST
             ]
             run_all(setting, recommended_scores, chosen, f"{what}: FairRegressor")
-            keys = [(repeat, m, c) for c in CRITERIA for m in methods_of(c)]
-            units = [(dataset, quick, r, m, c, base[dataset, c], cache) for r, m, c in keys]
+            keys = [
+                (repeat, m, c)
+                for c in CRITERIA
+                for m in methods_of(c)
+                if base[dataset, c, league_of(m)] >= LEAST
+            ]
+            units = [
+                (dataset, quick, r, m, c, base[dataset, c, league_of(m)], cache) for r, m, c in keys
+            ]
             for key, curve in zip(
                 keys, run_all(setting, curve_of, units, f"{what}: measures"), strict=True
             ):
