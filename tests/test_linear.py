@@ -456,7 +456,7 @@ class TestLargeWeights:
         y = X.sum(axis=1) + rng.normal(size=500)
         model = FairRidge("sufficiency", 1e6).fit(X, y, sensitive_features=a)
         assert model.score(X, y) > 0.5
-        assert model.unfairness_ < 1e-3
+        assert model.unfairness_ < 2e-3
 
 
 class TestAgainstAGeneralPurposeSolver:
@@ -674,8 +674,8 @@ def test_no_warning_in_an_ordinary_fit(regression):
     [
         ("logistic", "auto", 1.0),
         ("logistic", "shrunk", 0.2),
-        ("lspc", "auto", 0.2),
-        ("lspc", "ridge", 1.0),
+        ("lspc", "auto", 1.0),
+        ("lspc", "shrunk", 0.2),
     ],
 )
 def test_where_the_search_starts(classifier, start, share, regression):

@@ -50,13 +50,13 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         models trained against the quadratic one can leave behind.
     kappa : "auto", nonnegative float or "published"
         Ridge penalty of that classifier, on a sum over the rows with known group and in units of
-        standardized variables: 0.001 ("logistic") or 0.2 a row ("lspc") under "auto". "published"
-        is the penalty of the original method, 1 in units of the data. See
-        :class:`FairnessRegularizer`.
+        standardized variables. "auto" is 0.001 for "logistic", and for "lspc" 0.3 a row without a
+        penalty on intercepts. "published" is that of the original method, 1 in units of the data.
+        See :class:`FairnessRegularizer`.
     score_map : {"auto", "tanh", "raw"}
         What that classifier sees of the standardized score and target z: 1.5·tanh(z/1.5), so that
-        it cannot spend itself on the tails, or z. "auto" is "tanh" for "logistic" and "raw" for
-        "lspc".
+        it cannot spend itself on the tails, or z. "auto" is "tanh", or "raw" for "lspc" with a
+        `kappa` other than "auto", as published.
     group_features : None, "posterior" or "attribute"
         Let the score differ by group, through the probability of each group given the features
         ("posterior") or the recorded group ("attribute", which `predict` then needs too). This

@@ -26,12 +26,12 @@ from .criteria import Criterion, get_criterion
 from .sensitive import Groups, count_rows, resolve_groups
 from .validation import check_column
 
-CLASSIFIERS = {"logistic": LogisticTerm, "lspc": LSPCTerm}
+CLASSIFIERS = ("logistic", "lspc")
 SCORE_MAPS = ("auto", "tanh", "raw")
 # The c of t = c·tanh(z/c): at 1 too little of the score is left, at 3 its tails are back.
 LIMIT = 1.5
 # κ per row of "lspc" under "auto".
-LSPC_SHARE = 0.2
+LSPC_SHARE = 0.3
 # H(A|Y) below this share of H(A) is a target that gives the group away.
 LEAST_UNCERTAINTY = 1e-3
 
@@ -52,15 +52,22 @@ class FairnessRegularizer:
         weighing 1 on average, plus κ‖w‖² ("lspc", squared errors) or κ‖w‖²/2 ("logistic", log
         losses, intercepts free; here κ must be positive), where w multiplies terms of variables of
         mean 0 and variance 1. Units of the score therefore do not matter. "auto" is 0.001 for
-        "logistic" and 0.2·n for "lspc". The latter is not the κ that predicts the group best at the
-        start (leave-one-out asks for next to none there) but one that keeps the quadratic terms
-        small in the tails of the score, without which training moves to scores whose least squares
-        fit fails. "published", for "lspc" alone, is the original method: a penalty of 1 on terms of
-        the score and target as they are, neither shifted nor scaled, so that units do matter.
+        "logistic" and 0.3·n, intercepts free, for "lspc". A number with "lspc" is the κ of
+        :class:`evenhand.classifiers.LSPC`, on intercepts too. "published", for "lspc" alone, is the
+        original method: a penalty of 1 on terms of score and target as they are, neither shifted
+        nor scaled, so that units do matter.
     score_map : {"auto", "tanh", "raw"}
         What of the standardized score and target z enters φ. "tanh": t = 1.5·tanh(z/1.5), with
         which no classifier can spend its quadratic terms on the tails. "raw": z itself. "auto" is
-        "tanh" for "logistic", and "raw" for "lspc", as published.
+        "tanh", or "raw" for "lspc" with a `kappa` other than "auto", as published.
+
+    Notes
+    -----
+    Why 0.3·n for "lspc": leave-one-out at an unconstrained score asks for next to no penalty, but
+    training then moves to scores whose least squares fit fails, in their tails above all, rather
+    than to fair ones. A bounded score and a strong penalty prevent that. One that shrinks the
+    intercepts too makes the probabilities of the groups add up to a curve instead of 1, which
+    training finds as well.
 
     Examples
     --------
@@ -118,7 +125,7 @@ class FairnessRegularizer:
     def is_bounded(self) -> bool:
         """Whether the classifiers see t = c·tanh(z/c) instead of z."""
         if self.score_map == "auto":
-            return self.classifier == "logistic"
+            return self.classifier == "logistic" or self.kappa == "auto"
         return self.score_map == "tanh"
 
     def penalty(self, n_rows: int) -> float:
@@ -212,7 +219,9 @@ class BoundRegularizer:
 
         def term(n_variables: int) -> Any:
             basis = get_basis(regularizer.basis, n_variables)
-            return CLASSIFIERS[regularizer.classifier](basis, self.kappa)
+            if regularizer.classifier == "lspc":
+                return LSPCTerm(basis, self.kappa, free=regularizer.kappa == "auto")
+            return LogisticTerm(basis, self.kappa)
 
         known_y = None if y is None else np.ascontiguousarray(groups.take_known(y))
         alone, both = make_rows(groups), make_rows(groups, known_y)
@@ -279,6 +288,8 @@ class BoundRegularizer:
     def value(self, y_pred: Any) -> float:
         """Ĩ of the scores."""
         scores = self._read(check_column(y_pred, "y_pred", self.groups.n_rows))
+        if scores.constant and self.criterion.given != ("s",):
+            return 0.0
         total = self._offset
         for sign, condition, term in self._terms:
             if condition != ("s",) or not scores.constant:

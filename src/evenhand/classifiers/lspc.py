@@ -82,19 +82,22 @@ def kernels_for(rows: Rows) -> ModuleType:
     return get_kernels() if rows.s.ndim == 1 else reference
 
 
-def solve(rows: Rows, basis: Basis, kappa: float):
-    """W, (K, D), and the Cholesky factor of G = ΦᵀΩΦ + κI."""
+def solve(rows: Rows, basis: Basis, kappa: float, free: bool = False):
+    """W, (K, D), and the Cholesky factor of G = ΦᵀΩΦ + κI, intercepts without κ if `free`."""
     moments, cross = kernels_for(rows).gram(rows, basis)
-    return _solve(moments, cross, basis, kappa)
+    return _solve(moments, cross, basis, kappa, free)
 
 
-def _solve(moments, cross, basis: Basis, kappa: float):
+def _solve(moments, cross, basis: Basis, kappa: float, free: bool = False):
     if not kappa >= 0:
         raise ValueError(f"`kappa` must be nonnegative, got {kappa}.")
     g = basis.gram(moments)
     # A constant column makes G singular at κ = 0; a ridge at the level of rounding settles it.
     floor = np.finfo(float).eps * np.trace(g)
-    factor, failed = dpotrf(g + max(kappa, floor) * np.eye(basis.n_terms))
+    penalty = np.full(basis.n_terms, max(kappa, floor))
+    if free:
+        penalty[0] = floor
+    factor, failed = dpotrf(g + np.diag(penalty))
     if failed:
         raise np.linalg.LinAlgError("the moments of the basis are not positive definite")
     return dpotrs(factor, cross.T)[0].T, factor
@@ -106,16 +109,19 @@ class LSPCTerm:
     With R = ∂L/∂F and V = G⁻¹ΦᵀR the gradient is
     ∂L/∂φᵢ = W Rᵢ + ωᵢ V onehot(aᵢ) − ωᵢ (V Wᵀ + W Vᵀ) φᵢ, chained through φ(u) and through
     u = (s − mean)/spread.
+
+    With penalized intercepts Σ_k φ·w_k is a curve instead of 1 where κ is large, and training finds
+    scores that make use of it; hence the choice to leave intercepts `free`.
     """
 
-    def __init__(self, basis: Basis, kappa: float = KAPPA, beta: float = BETA):
-        self.basis, self.kappa, self.beta = basis, kappa, beta
+    def __init__(self, basis: Basis, kappa: float = KAPPA, beta: float = BETA, free: bool = False):
+        self.basis, self.kappa, self.beta, self.free = basis, kappa, beta, free
 
     def warm_start(self, other: LSPCTerm) -> None:
         """Nothing to carry over: the solve is direct."""
 
     def value(self, rows: Rows) -> float:
-        weights, _ = solve(rows, self.basis, self.kappa)
+        weights, _ = solve(rows, self.basis, self.kappa, self.free)
         loss, _, _ = get_kernels().lspc_pass(rows, self.basis, weights, self.beta, False)
         return -loss / len(rows.s)
 
@@ -125,7 +131,7 @@ class LSPCTerm:
         """L and scale·∂L/∂s, which are exact whether or not a `rough` answer would do."""
         kernels, basis, n = get_kernels(), self.basis, len(rows.s)
         moments, cross = kernels.gram(rows, basis)
-        weights, factor = _solve(moments, cross, basis, self.kappa)
+        weights, factor = _solve(moments, cross, basis, self.kappa, self.free)
         loss, residual, gradient = kernels.lspc_pass(rows, basis, weights, self.beta, True)
         v = dpotrs(factor, residual.T)[0].T
         form = v.T @ weights
