@@ -44,6 +44,8 @@ CRITERIA = ("independence", "separation")
 BOUNDS = (0.5, 0.2, 0.1)
 # Where plain ridge has less there is nothing to remove, and a tenth of it is below what shows.
 LEAST = 0.01
+# Averages tried around each bound, and how near to it is near enough.
+N_HALVINGS, CLOSE = 3, 0.03
 LEVELS = (0.7, 0.45, 0.28, 0.17, 0.1, 0.06, 0.03)
 
 
@@ -186,12 +188,14 @@ def choose(curves: Sequence[Any], level: float) -> tuple[int, int, float]:
     return found
 
 
-def curve_of(
+def outer_curve(
     dataset: str, quick: bool, repeat: int, method: str, criterion: str, base: float, cache: Path
 ) -> dict[str, Any]:
     """Places of a method on outer folds, from unfair to fair, and its influences at each.
 
     One variant: its strengths. Several: levels asked for, variant and strength chosen inside.
+    Around each bound scores of neighboring places are averaged and measured: R² is not straight in
+    between, and a coarse sweep would be at a disadvantage.
     """
     data = load_atlas(dataset, quick)
     how = METHODS.get(method)
@@ -216,9 +220,30 @@ def curve_of(
                 grid = cached(cache, outer_scores, (*where, variants[v].name))["s"]
                 s[i, test] = (1 - t) * grid[j] + (t * grid[j + 1] if t > 0 else 0.0)
                 chosen.append(variants[v].name)
-    places = [place(dataset, quick, criterion, row) for row in s]
+    rows = list(s)
+    places = [place(dataset, quick, criterion, row) for row in rows]
+    for share in BOUNDS:
+        for _ in range(N_HALVINGS):
+            j, t = crossing(places, share * base)
+            close = min(abs(p["u"] - share * base) for p in places) <= CLOSE * share * base
+            if j is None or close:
+                break
+            rows.insert(j + 1, (1 - t) * rows[j] + t * rows[j + 1])
+            places.insert(j + 1, place(dataset, quick, criterion, rows[j + 1]))
     out = {key: np.array([p[key] for p in places]) for key in places[0]}
     return {**out, "chosen": np.array(chosen, dtype=np.str_)}
+
+
+def crossing(places: Sequence[Any], bound: float) -> tuple[int | None, float]:
+    """Where the line through the places crosses a bound at the highest R²: after which, how far."""
+    best, found = -np.inf, (None, 0.0)
+    for j in range(len(places) - 1):
+        u, r2 = ([places[i][key] for i in (j, j + 1)] for key in ("u", "r2"))
+        if (u[0] <= bound) != (u[1] <= bound):
+            t = (u[0] - bound) / (u[0] - u[1])
+            if (1 - t) * r2[0] + t * r2[1] > best:
+                best, found = (1 - t) * r2[0] + t * r2[1], (j, float(np.clip(t, 0.1, 0.9)))
+    return found
 
 
 def at_bound(curve: Any, bound: float) -> tuple[float, Any] | None:
@@ -306,7 +331,7 @@ def run(setting: Setting, datasets: Sequence[str]) -> dict[tuple[Any, ...], Any]
                 (dataset, quick, r, m, c, base[dataset, c, league_of(m)], cache) for r, m, c in keys
             ]
             for key, curve in zip(
-                keys, run_all(setting, curve_of, units, f"{what}: measures"), strict=True
+                keys, run_all(setting, outer_curve, units, f"{what}: measures"), strict=True
             ):
                 curves[dataset, *key] = curve
     return curves
