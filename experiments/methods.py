@@ -82,10 +82,8 @@ def fair(criterion: str, **options: Any) -> Callable[[float], Any]:
 
 
 def lspc(criterion: str, **options: Any) -> Callable[[float], Any]:
-    """fairness_weight → the published method."""
-    # Its objective has several minima; held out, those near the ridge solution are the better ones,
-    # and a comparison should show a rival at its best.
-    return fair(criterion, classifier="lspc", start="ridge", **options)
+    """fairness_weight → the published method, with its own penalty unless another is given."""
+    return fair(criterion, classifier="lspc", **{"kappa": "published", **options})
 
 
 def _nested(criterion: str) -> Callable[[float], Any]:
@@ -142,6 +140,17 @@ PAPER = [
     Method("LSPC-sep-quad", lspc("separation"), WEIGHTS, RED, "^"),
     Method("CVX-group", _berk("group"), PAIR_WEIGHTS, GREEN, "s", "--"),
     Method("CVX-indiv", _berk("individual"), PAIR_WEIGHTS, GRAY, "D", "--"),
+]  # fmt: skip
+# The same with other penalties of the classifier inside: those of the published method depend on
+# units, and a comparison should show a rival at its best. "auto" is this package's own default,
+# with bounded scores.
+PENALTIES = [
+    Method(f"LSPC-{short}-quad, {words}", lspc(criterion, kappa=kappa), WEIGHTS, color, marker,
+           dash)
+    for kappa, words, dash in ((1e-3, "penalty 0.001", ":"), (300.0, "penalty 300", "--"),
+                               ("auto", "auto", "-."))
+    for criterion, short, color, marker in (("independence", "ind", BLUE, "v"),
+                                            ("separation", "sep", RED, "^"))
 ]  # fmt: skip
 NESTED = [
     Method("LR-ind-quad (nested)", _nested("independence"), FEW_WEIGHTS, SKY, "P", "",
@@ -229,7 +238,17 @@ SUFFICIENCY = [
 ]  # fmt: skip
 # One of each kind, for a run that only shows that all of it works.
 QUICK = [PAPER[3], OURS[1], OURS[3], NEEDING[1], NEEDING[2], TRANSPORT[1]]
-COMPARED = [*PAPER, *NESTED, *OURS, *CUBIC, *PEERS, *NEEDING, *TRANSPORT, *POSTPROCESSED]
+COMPARED = [
+    *PAPER,
+    *PENALTIES,
+    *NESTED,
+    *OURS,
+    *CUBIC,
+    *PEERS,
+    *NEEDING,
+    *TRANSPORT,
+    *POSTPROCESSED,
+]
 METHODS = {m.name: m for m in [*COMPARED, *SUFFICIENCY]}
 
 

@@ -31,13 +31,14 @@ STARTS = ("auto", "ridge", "shrunk")
 # Share of the ridge solution that a shrunk start keeps.
 SHRUNK = 0.2
 # Beyond this fairness weight a fit starts from that at a weight smaller by a factor.
-LARGE_WEIGHT = 100.0
+LEAP = 10.0
 LARGE_STEP = 20.0
 # From this tolerance on the classifiers inside need not be exact either.
 ROUGH_TOL = 3e-4
 # Along a path R² and the criterion may move by a tenth of their sampling error, within limits.
 PATH_NOISE = 0.1
 PATH_TOL = (5e-4, 2.4e-3)
+LARGE_WEIGHT = 100.0
 
 
 def path_tolerance(tol: float, n_rows: int, fairness_weight: float) -> float:
@@ -265,7 +266,7 @@ class Prepared:
         """
         assert self.bound is not None
         small = max(self.solved, default=0.0) < fairness_weight / LARGE_STEP
-        if fairness_weight > LARGE_WEIGHT and small:
+        if fairness_weight > LEAP and small:
             # Far from the ridge solution the term alone decides, and its valleys are found step
             # by step rather than in one leap.
             self.solve(fairness_weight / LARGE_STEP, max_iter, max(tol, PATH_TOL[0]))

@@ -87,7 +87,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         The minimized objective.
     n_iter_, n_evaluations_ : int
         L-BFGS iterations, and evaluations of the fairness term; those of the last step where a
-        weight beyond 100 is reached from smaller ones.
+        weight beyond 10 is reached from smaller ones.
     n_features_in_, feature_names_in_
 
     Examples
