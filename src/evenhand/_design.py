@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import qr
+from scipy.linalg import block_diag, qr
 
 from ._kernels.threads import one_blas_thread
 
@@ -41,7 +41,8 @@ class Design:
         """One BLAS thread where the matrix is too small for two to pay."""
         return one_blas_thread() if self.n * self.d < THREADED_SIZE else nullcontext()
 
-    def _blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    def blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Rows of [X, E] in float64, some at a time."""
         for start in range(0, self.n, self._rows):
             rows = slice(start, min(start + self._rows, self.n))
             block = self.X[rows]
@@ -101,16 +102,18 @@ class Design:
         return np.asarray(column.toarray() if self._sparse else column)
 
     def rotated(
-        self, weight: Vector | None, center: bool
+        self, weight: Vector | None, center: bool, n_kept: int = 0
     ) -> tuple[Design, NDArray[np.float64], Vector]:
         """Z (n, m), Q (d, m) with orthonormal columns and the means: [X, E] − mean = Z Qᵀ.
+
+        The last `n_kept` columns are in Z as they are, for penalties of their own.
 
         Where d > n. A penalty on ‖θ‖² leaves θ no part outside the span of the rows, so θ = Qw
         with ‖θ‖ = ‖w‖: a problem in w with the design Z. By the QR factors of the transpose:
         X Xᵀ would lose half of the digits.
         """
         rows = np.empty((self.n, self.d))
-        for block, values in self._blocks():
+        for block, values in self.blocks():
             rows[block] = values
         mean = np.zeros(self.d)
         if center:
@@ -126,16 +129,18 @@ class Design:
             if center:
                 # A spread at the level of rounding in the column is a constant.
                 rows[:, squares <= self.rounding * mean**2] = 0.0
+        k = self.d - n_kept
         q, r, order = qr(
-            rows.T, mode="economic", overwrite_a=True, check_finite=False, pivoting=True
+            rows[:, :k].T, mode="economic", overwrite_a=True, check_finite=False, pivoting=True
         )
         # Pivots fall, so what is left of the last ones is rounding where rows depend on each other.
         size = np.abs(np.diag(r))
         # Features that are all constant leave one direction, along which nothing happens.
         rank = max(1, int((size > self.d * np.finfo(float).eps * size[0]).sum()))
-        z = np.empty((self.n, rank))
-        z[order] = r[:rank].T
-        return Design(z), q[:, :rank], mean
+        z = np.empty((self.n, rank + n_kept))
+        z[order, :rank] = r[:rank].T
+        z[:, rank:] = rows[:, k:]
+        return Design(z), block_diag(q[:, :rank], np.eye(n_kept)), mean
 
     def moments(
         self, y: Vector, weight: Vector | None, center: bool
@@ -155,7 +160,7 @@ class Design:
             gram = np.asarray((self.X.T @ self.X.multiply(w[:, None]).tocsr()).todense()) / self.n
             cross = self.X.T @ (w * y) / self.n
         else:
-            for rows, block in self._blocks():
+            for rows, block in self.blocks():
                 if center:
                     if rows.start == 0:
                         shift = np.ones(len(block)) @ block / len(block)

@@ -1,6 +1,6 @@
 """The ridge part of a fair fit: whitened coordinates, and the solve along a path of weights.
 
-In coordinates whitened by the Cholesky factor of XᵀΩX/n + αI the ridge objective is ‖v‖², so that
+In coordinates whitened by the Cholesky factor of XᵀΩX/n + P the ridge objective is ‖v‖², so that
 only the fairness term is left for the optimizer to learn.
 """
 
@@ -56,8 +56,9 @@ def path_tolerance(tol: float, n_rows: int, fairness_weight: float) -> float:
 class Problem:
     """The ridge part in whitened coordinates: objective = c + ‖v‖², θ = θ_ridge + T v.
 
-    C = XᵀΩX/n + αI = L Lᵀ (X centered when there is an intercept), T = √Var(y)·L⁻ᵀ. With more
-    features than rows θ is the w of `Design.rotated`, and `coefficients` are Qw.
+    C = XᵀΩX/n + P = L Lᵀ (X centered when there is an intercept), T = √Var(y)·L⁻ᵀ, P the penalty,
+    αI and what `penalized` added. With more features than rows θ is the w of `Design.rotated`, and
+    `coefficients` are Qw.
     """
 
     features: Design
@@ -71,7 +72,8 @@ class Problem:
     gram: NDArray[np.float64]
     cross: Vector
     second_y: float
-    alpha: float
+    penalty: NDArray[np.float64]
+    centered: bool
     rotation: NDArray[np.float64] | None = None
 
     @property
@@ -114,26 +116,37 @@ class Problem:
     def intercept(self, theta: Vector) -> float:
         return self.mean_y - float(self.mean_x @ self.coefficients(theta))
 
+    def penalized(self, penalty: NDArray[np.float64]) -> Problem:
+        """The same rows under another penalty matrix, which must leave rotated θ alone."""
+        theta, transform, triangular = whiten(self.gram, self.cross, penalty, self.variance)
+        return replace(
+            self, theta=theta, transform=transform, triangular=triangular, penalty=penalty
+        )
+
     def best_scale(self, theta: Vector) -> Vector:
-        """c·θ with the c of least ridge objective, θᵀXᵀΩy / θᵀ(XᵀΩX + nαI)θ.
+        """c·θ with the c of least ridge objective, θᵀXᵀΩy / θᵀ(XᵀΩX + nP)θ.
 
         Scores are standardized in the fairness term, which therefore does not see c. Where its
         weight is large the search ends before the other part has found it.
         """
-        size = float(theta @ self.gram @ theta + self.alpha * theta @ theta)
+        size = float(theta @ (self.gram + self.penalty) @ theta)
         return theta * (float(self.cross @ theta) / size) if size > 0 else theta
 
     def ridge_objective(self, theta: Vector) -> float:
-        """[mean ω(y − s)² + α‖θ‖²] / Var(y)."""
-        fit = self.second_y - 2.0 * self.cross @ theta + theta @ self.gram @ theta
-        size = float(fit + self.alpha * theta @ theta)
+        """[mean ω(y − s)² + θᵀPθ] / Var(y)."""
+        quadratic = theta @ (self.gram + self.penalty) @ theta
+        size = float(self.second_y - 2.0 * self.cross @ theta + quadratic)
         return size / self.variance if self.variance > 0 else 0.0
 
 
 def prepare(
-    design: Design, y: Vector, weight: Vector | None, alpha: float, fit_intercept: bool
-) -> Problem:
-    """Moments, ridge solution and whitening, once per data set."""
+    design: Design, y: Vector, weight: Vector | None, alpha: float, fit_intercept: bool,
+    n_kept: int = 0,
+) -> Problem:  # fmt: skip
+    """Moments, ridge solution and whitening, once per data set.
+
+    The last `n_kept` coefficients stay what they are where others are rotated.
+    """
     mean_y = float(y.mean() if weight is None else weight @ y / len(y))
     centered = y - mean_y
     with np.errstate(over="ignore", invalid="ignore"):
@@ -147,7 +160,7 @@ def prepare(
     target = centered if fit_intercept else y
     features, rotation = design, None
     if _is_wide(design):
-        design, rotation, mean_x = features.rotated(weight, fit_intercept)
+        design, rotation, mean_x = features.rotated(weight, fit_intercept, n_kept)
         _, gram, cross = design.moments(target, weight, False)
     else:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -160,10 +173,11 @@ def prepare(
     if not fit_intercept:
         mean_x, mean_y = np.zeros(features.d), 0.0
     second_y = spread if fit_intercept else second
-    theta, transform, triangular = _whiten(gram, cross, alpha, variance)
+    penalty = alpha * np.eye(len(gram))
+    theta, transform, triangular = whiten(gram, cross, penalty, variance)
     return Problem(
         features, design, theta, transform, triangular, mean_x, mean_y, variance, gram, cross,
-        second_y, alpha, rotation,
+        second_y, penalty, fit_intercept, rotation,
     )  # fmt: skip
 
 
@@ -175,9 +189,11 @@ def _mean_square(values: Vector, weight: Vector | None) -> float:
     return float((values if weight is None else weight * values) @ values) / len(values)
 
 
-def _whiten(gram, cross, alpha: float, variance: float):
-    """θ_ridge and the map from whitened coordinates."""
-    c = gram + alpha * np.eye(len(gram))
+def whiten(
+    gram: NDArray[np.float64], cross: Vector, penalty: NDArray[np.float64], variance: float
+) -> tuple[Vector, NDArray[np.float64], bool]:
+    """θ_ridge and the map from whitened coordinates: L (and True), or T itself."""
+    c = gram + penalty
     size = np.diag(c)
     try:
         factor = np.asfortranarray(cholesky(c, lower=True))

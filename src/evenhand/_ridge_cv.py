@@ -26,7 +26,8 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
         What the score must not reveal.
     max_unfairness : float
         Largest held-out normalized information allowed, in [0, 1].
-    alpha, classifier, basis, kappa, score_map, group_features, fit_intercept, max_iter, tol
+    alpha, classifier, basis, kappa, score_map, group_features, group_alpha, fit_intercept,
+    max_iter, tol
         As in :class:`FairRidge`.
     fairness_weights, cv, n_points, measure_with, n_jobs, random_state
         As in :func:`fairness_path`.
@@ -71,6 +72,7 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
         kappa: float | str = "auto",
         score_map: str = "auto",
         group_features: str | None = None,
+        group_alpha: float | str = "auto",
         fit_intercept: bool = True,
         max_iter: int = 200,
         tol: float = 1e-6,
@@ -92,6 +94,7 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
         self.kappa = kappa
         self.score_map = score_map
         self.group_features = group_features
+        self.group_alpha = group_alpha
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol

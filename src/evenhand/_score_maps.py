@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ._slopes import Slopes
 from ._transport import Transport
 
 Vector = NDArray[np.float64]
@@ -50,6 +51,10 @@ class ScoreMaps:
         if self.transport is not None:
             shift = (self.transport(z) * p).sum(axis=1, keepdims=True)
         return np.hstack([columns, shift, *(p[:, [k]] * columns for k in range(1, p.shape[1]))])
+
+    def slopes(self) -> Slopes | None:
+        """The columns of `features` whose coefficients are slopes by group; None for one map."""
+        return None if self.n_groups == 1 else Slopes(self.n_groups, 1 + len(self.bends))
 
     def simple_columns(self) -> list[int] | None:
         """Columns of `features` for maps that never fall in places; None where all are such.

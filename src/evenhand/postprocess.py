@@ -82,6 +82,9 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         "affine" otherwise.
     alpha : float
         Penalty on the coefficients of the (standardized) features of the maps.
+    group_alpha : "auto" or nonnegative float
+        Penalty γ on the differences of the groups' slopes, γ·Σ_k ‖slope_k − mean slope‖², chosen by
+        leave-one-out under "auto"; see :class:`FairRidge`.
     classifier, basis, kappa, score_map, max_iter, tol
         As in :class:`FairRidge`.
     group_classifier : classifier, optional
@@ -142,6 +145,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         group_features: str | None = "posterior",
         map: str = "auto",
         alpha: float = 1e-6,
+        group_alpha: float | str = "auto",
         classifier: str = "logistic",
         basis: str = "quadratic",
         kappa: float | str = "auto",
@@ -159,6 +163,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         self.group_features = group_features
         self.map = map
         self.alpha = alpha
+        self.group_alpha = group_alpha
         self.classifier = classifier
         self.basis = basis
         self.kappa = kappa
@@ -215,7 +220,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
         model, columns = self._ridge(self._felt(self.fairness_weight)), self._maps.simple_columns()
         simple = None if columns is None else clone(model).fit(Z[:, columns], y, **extra)
-        return self._finish(model.fit(Z, y, **extra), simple)
+        start = model._start(Z, y, sensitive_features, sample_weight, self._maps.slopes())
+        return self._finish(model._finish(start), simple)
 
     def _path_fitter(
         self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None,
@@ -228,7 +234,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         Z, y = model._start(X, y, sensitive_features, sample_weight, cluster)
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
         ridge, columns = model._ridge(0.0), model._maps.simple_columns()
-        fitter, simple = ridge._path_fitter(Z, y, **extra), None
+        fitter, simple = ridge._path_fitter(Z, y, **extra, slopes=model._maps.slopes()), None
         if columns is not None:
             simple = ridge._path_fitter(Z[:, columns], y, **extra)
 
@@ -246,8 +252,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     def _ridge(self, fairness_weight: float) -> FairRidge:
         return FairRidge(
             self.criterion, fairness_weight, self.alpha, classifier=self.classifier,
-            basis=self.basis, kappa=self.kappa, score_map=self.score_map, max_iter=self.max_iter,
-            tol=self.tol,
+            basis=self.basis, group_alpha=self.group_alpha, kappa=self.kappa,
+            score_map=self.score_map, max_iter=self.max_iter, tol=self.tol,
         )  # fmt: skip
 
     def _start(
