@@ -54,8 +54,8 @@ paper's, and "auto", this package's. *Strengths:* every method is swept over its
 {len(WEIGHTS)} strengths for most, and then tuned by bisection to just meet each bound of the table
 at the end, by knn and by auto.
 
-LSPC here is `FairRidge(classifier="lspc", kappa="published")`, started from the ridge solution: this
-package's implementation of the published equations and penalty, not the authors' code. The convex penalties ("CVX") are
+LSPC here is `FairRidge(classifier="lspc")`, started from the ridge solution, and is this package's
+implementation of the published equations, not the authors' code. The convex penalties ("CVX") are
 exact, in linear time.
 
 All fits and measures took {total / 60:.0f} minutes of one process on two cores that other work kept

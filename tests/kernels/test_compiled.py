@@ -297,3 +297,26 @@ class TestStandardizer:
         w = np.ones(1000)
         w[0], x[0] = 0.0, far
         assert standardizer(x, w)[1] == pytest.approx(1 / x[1:].std(), rel=1e-12)
+
+
+class TestBoundedScores:
+    @pytest.mark.parametrize("size", [1e-6, 1.0, 1e3])
+    def test_map(self, size):
+        """From scores so small that 1 − e^−2x has lost its digits to those at the bound."""
+        s = size * np.random.default_rng(0).standard_normal(20_000) + 0.3 * size
+        found = compiled.bound_scores(s, 0.25 * size, 1.0, 1.5)
+        expected = reference.bound_scores(s, 0.25 * size, 1.0, 1.5)
+        np.testing.assert_allclose(found, expected, rtol=2e-12, atol=1e-300)
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_gradient(self, weighted):
+        rng = np.random.default_rng(0)
+        s, gradient = rng.standard_cauchy(20_000), rng.standard_normal(20_000)
+        weight = rng.exponential(size=20_000) if weighted else np.empty(0)
+        mean, inverse = standardizer(s, weight)
+        t = reference.bound_scores(s, mean, inverse, 1.5)
+        found, expected = gradient.copy(), gradient.copy()
+        compiled.unbound_gradient(s, t, weight, mean, inverse, 1.5, found)
+        reference.unbound_gradient(s, t, weight, mean, inverse, 1.5, expected)
+        size = np.abs(expected).max()
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-13 * size)
