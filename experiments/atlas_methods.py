@@ -133,7 +133,7 @@ OURS = [
 ]  # fmt: skip
 LSPC = tuple(
     variant
-    for kappa in ("published", "auto", 1e-3)
+    for kappa in ("published", "auto", 300.0)
     for variant in _both(f"LSPC, penalty {kappa}", classifier="lspc", kappa=kappa)
 ) + _both("LSPC, linear basis", classifier="lspc", basis="linear", kappa="published")
 RIVALS = [
