@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -667,6 +668,21 @@ def test_a_failed_run_leaves_the_earlier_one_alone(training, tmp_path):
     assert (out / "model.json").read_text() == "earlier"
     error("frontier", training, "-y", "nothing", "-a", "race", "-o", tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_links_and_pipes_are_left_alone(training, scores, tmp_path):
+    out = tmp_path / "fair"
+    out.mkdir()
+    (out / "model.json").symlink_to(tmp_path / "nowhere")
+    arguments = ("frontier", training, "-y", "y", "-a", "race", "-o", out, *QUICK)
+    for force in ((), ("--force",)):
+        message = error(*arguments, *force)
+        assert message.startswith("Error: The file to write must be a regular file or a new name")
+        assert "is a symbolic link" in message
+    os.mkfifo(tmp_path / "pipe")
+    message = error("audit", scores, *BASIC, "--html", tmp_path / "pipe", "--force")
+    assert "is a named pipe" in message
+    assert [p.name for p in out.iterdir()] == ["model.json"]
 
 
 def test_new_levels_are_counted(training, tmp_path):

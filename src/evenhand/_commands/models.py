@@ -32,7 +32,7 @@ def check_folder(out: Path, force: bool) -> dict[str, Path]:
     if out.exists() and not out.is_dir():
         raise TableError(f"--out must be a folder, and {str(out)!r} is a file.")
     paths = {name: out / name for name in OUTPUTS}
-    taken = [name for name, path in paths.items() if path.exists()]
+    taken = [name for name, path in paths.items() if _files.check_regular(path)]
     if taken and not force:
         raise TableError(
             f"{str(out)!r} already holds {', '.join(taken)}. Hint: choose another folder, or "
