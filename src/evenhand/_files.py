@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-
 # What a path may lead to that is no file to overwrite, by the test that finds it out.
 _SPECIAL = {
     stat.S_ISLNK: "a symbolic link",
