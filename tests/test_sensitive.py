@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import evenhand as eh
 from evenhand import Proxy
 from evenhand.sensitive import GroupWarning, check_weight, count_rows, resolve_groups
 
@@ -331,14 +332,10 @@ def test_proxy_refusals(make, message):
         (np.array([[1], {2: 3}], dtype=object), 2, "must hold labels .* element of type list"),
         (pd.Series([[1], [2]]), 2, "must hold labels .* element of type list"),
         (np.fromiter([np.zeros(2), 1], dtype=object), 2, "element of type ndarray"),
-        (np.arange(30.0), 30, r"float column with 30 distinct.*Hint: bin it first, .*digitize"),
-        (pl.Series(np.arange(30.0)), 30, "float column with 30 distinct values"),
-        ([float(v) for v in range(30)] + [None], 31, "float column with 30 distinct values"),
-        (pd.DataFrame({"sex": [0, 1] * 15, "age": np.arange(30.0)}), 30, r"\(column 'age'\)"),
-        (np.arange(500) % 250, 500, "integers with 250 distinct values, from 0 to 249.*as text"),
-        (np.arange(500) % 250 * 1000, 500, "integers with 250 distinct values, from 0 to 249000"),
-        (pd.Series(np.arange(500) % 250, dtype="category"), 500, "integers with 250 distinct"),
-        ([*range(201), None], 202, "integers with 201 distinct"),
+        (np.arange(30) + 0.5, 30, r"fractions with 30 distinct values.* Hint: cut it into bands"),
+        (pl.Series(np.arange(30) / 7), 30, "fractions with 30 distinct values, from 0 to 4.14286"),
+        ([v / 2 for v in range(30)] + [None], 31, "fractions with 30 distinct values"),
+        (pd.DataFrame({"sex": [0, 1] * 15, "age": np.arange(30) / 2}), 30, r"\(column 'age'\)"),
         ([f"id{i}" for i in range(40)], 40, "40 distinct values in 40 rows, .* an identifier"),
         (pl.Series([f"id{i}" for i in range(40)]), 40, "looks like an identifier"),
         (np.arange(40), 40, "looks like an identifier"),
@@ -353,8 +350,52 @@ def test_single_group_is_allowed_on_request():
     assert resolve(["a", "a"], require_two=False).labels == ("a",)
 
 
-def test_many_integer_groups_are_allowed():
-    assert resolve(np.repeat(np.arange(150), 4)).n_groups == 150
+AGES = np.arange(670) % 67 + 18
+DAYS = np.datetime64("2020-01-01") + np.arange(1400) % 700
+
+
+@pytest.mark.parametrize(
+    "ages",
+    [
+        AGES, AGES.astype(np.int8), AGES * 1.0, AGES.tolist(), [*AGES.tolist(), None],
+        AGES.astype(object), pd.Series(AGES), pd.Series([*AGES, None]), pl.Series(AGES),
+        pd.Series([*AGES, None], dtype="Int64"), pl.Series([*AGES.tolist(), None]), pa.array(AGES),
+    ],
+)  # fmt: skip
+def test_an_age_is_refused_with_the_way_to_band_it(ages):
+    words = (
+        r"must be categories, got whole numbers with 67 distinct values, from 18 to 84; more than "
+        r"50 are taken for a measurement\. Hint: cut it into bands, such as "
+        r"evenhand\.bands\(values, \[40, 62\]\); .* codes of true groups as text or categories"
+    )
+    with pytest.raises(ValueError, match=words):
+        resolve_groups(ages, n_rows=len(ages))
+    assert resolve_groups(eh.bands(ages, [40, 62]), n_rows=len(ages)).n_groups == 3
+
+
+@pytest.mark.parametrize(
+    "days",
+    [
+        DAYS, DAYS.tolist(), pd.Series(DAYS), pd.Series(DAYS.tolist()), pl.Series(DAYS),
+        pl.Series(DAYS.astype("datetime64[us]")), pa.array(DAYS),
+    ],
+)  # fmt: skip
+def test_a_date_is_refused_with_the_way_to_band_it(days):
+    words = r"got dates with 700 .*, from 2020-01-01 to 2021-11-30;.*\[\"2020-08-21\", \"2021-"
+    with pytest.raises(ValueError, match=words):
+        resolve_groups(days, n_rows=len(days))
+    assert resolve_groups(eh.bands(days, ["2020-08-21"]), n_rows=len(days)).n_groups == 2
+
+
+def test_codes_of_true_groups_pass():
+    codes = np.repeat(np.arange(50) * 17 + 100, 4)
+    assert resolve(codes).n_groups == 50
+    assert resolve(pd.Series([*codes, None])).n_groups == 50  # pandas makes floats of them
+    many = np.repeat(np.arange(150), 4)
+    assert resolve(many.astype(str)).n_groups == 150
+    assert resolve(pd.Series(many, dtype="category")).n_groups == 150
+    months = np.repeat(np.arange("2020-01", "2024-01", dtype="datetime64[M]"), 4)
+    assert resolve(months).n_groups == 48
 
 
 @pytest.mark.parametrize(

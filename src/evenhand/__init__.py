@@ -23,6 +23,7 @@ _HOME = {
     "Adaptive": "classifiers.adaptive",
     "Audit": "auditing",
     "audit": "auditing",
+    "bands": "banding",
     "fairness_path": "frontier",
     "independence": "information",
     "separation": "information",

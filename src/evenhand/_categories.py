@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import date
 from numbers import Integral, Number
 from typing import Any
 
@@ -12,10 +13,11 @@ from numpy.typing import NDArray
 
 from .validation import frame_columns, read_native
 
-# A float column with more distinct values than this is taken for a measurement, not a category.
-MAX_FLOAT_CATEGORIES = 20
-# Integer codes may be many (40 regions), but an age in days or an identifier is not a group.
-MAX_INTEGER_CATEGORIES = 200
+# A column of fractions with more distinct values than this is a measurement, not a category.
+MAX_FRACTIONS = 20
+# Whole numbers may be codes of groups (40 regions), and dates may be months or years; with more
+# distinct values than this they are an age, an amount or a day, whose groups are a few rows each.
+MAX_NUMBERS = 50
 # Up to here one comparison of all rows for each label is faster than sorting the rows.
 FEW_LABELS = 32
 # NumPy does not count its booleans among the numbers.
@@ -77,7 +79,7 @@ def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
         return _encode_series(column, name)
     if column.dtype.kind in "iu" and len(column):
         low, high = int(column.min()), int(column.max())
-        if high - low <= 4 * MAX_INTEGER_CATEGORIES:
+        if high - low <= 16 * MAX_NUMBERS:
             # Small integers are the usual coding: count instead of sorting.
             # Narrow types would overflow in the difference of their extremes.
             wide = column.astype(np.int64) if column.dtype.itemsize < 8 else column
@@ -94,7 +96,8 @@ def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
         missing = np.isnan(column)
         values, inverse = np.unique(column[~missing], return_inverse=True)
         labels = [int(v) if float(v).is_integer() else float(v) for v in values]
-        _check_count(labels, len(column), "float", name)
+        whole = all(isinstance(v, int) for v in labels)  # integers with gaps, in pandas
+        _check_count(labels, len(column), "integer" if whole else "float", name)
         codes = np.full(len(column), -1, dtype=np.intp)
         codes[~missing] = inverse
         return codes, labels
@@ -124,7 +127,7 @@ def _encode_dates(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.in
         if (coarse == values).all():
             labels = coarse.tolist()
             break
-    _check_count(labels, len(column), "text", name)
+    _check_count(labels, len(column), "date", name)
     codes = np.full(len(column), -1, dtype=np.intp)
     codes[~missing] = inverse
     return codes, labels
@@ -160,7 +163,9 @@ def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.
     numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in labels)
     kind = "text"
     if numeric and labels:
-        kind = "float" if any(isinstance(v, float) for v in labels) else "integer"
+        kind = "integer" if all(float(v).is_integer() for v in labels) else "float"
+    elif labels and all(isinstance(v, date) for v in labels):
+        kind = "date"
     _check_count(labels, len(column), kind, name)
     return _sort_labels(codes, labels)
 
@@ -209,14 +214,14 @@ def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[NDArray[np
         return codes, labels
     categories: list[Any] | None = None
     if isinstance(dtype, nw.Categorical | nw.Enum) or dtype in (nw.Categorical, nw.Enum):
+        # Declared as categories by the user: numbers are groups here, however many.
         categories = column.cat.get_categories().to_list()
-        if len(set(map(type, categories))) == 1 and isinstance(categories[0], int | float):
-            _check_count(categories, len(column), "integer", name)
     # Null tests differ between backends; unique() and the dictionary below settle it once.
     uniques = [v for v in column.unique().to_list() if not _is_missing(v)]
     labels = uniques if categories is None else categories
     if categories is None:
-        _check_count(labels, len(column), "text", name)
+        kind = "date" if dtype.is_temporal() else "text"
+        _check_count(labels, len(column), kind, name)
         labels = _sorted(labels)
     position = {label: k for k, label in enumerate(labels)}
     if dtype == nw.String and uniques:
@@ -279,22 +284,33 @@ def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) ->
     """Refuse a measurement or an identifier where a category is meant."""
     count = len(labels)
     where = f" (column {name!r})" if name else ""
-    if kind == "float":
-        if count > MAX_FLOAT_CATEGORIES:
-            raise ValueError(
-                f"`sensitive_features`{where} must be categories, got a float column with {count} "
-                "distinct values. Hint: bin it first, for example numpy.digitize(age, [30, 45, "
-                "60]) or pandas.qcut(age, 4)."
-            )
-    elif kind == "integer" and count > MAX_INTEGER_CATEGORIES:
+    limit = {"float": MAX_FRACTIONS, "integer": MAX_NUMBERS, "date": MAX_NUMBERS}.get(kind)
+    if limit is not None and count > limit:
+        what = {"float": "fractions", "integer": "whole numbers", "date": "dates"}[kind]
+        ordered = sorted(labels)
         raise ValueError(
-            f"`sensitive_features`{where} must be categories, got integers with {count} "
-            f"distinct values, from {min(labels)} to {max(labels)}. Hint: bin a measurement "
-            "(numpy.digitize, pandas.qcut); drop an identifier; if these truly are groups, "
-            "pass them as text."
+            f"`sensitive_features`{where} must be categories, got {what} with {count} distinct "
+            f"values, from {_plain(ordered[0])} to {_plain(ordered[-1])}; more than {limit} are "
+            "taken for a measurement. Hint: cut it into bands, such as "
+            f"evenhand.bands({name or 'values'}, [{_example(ordered)}]); drop an identifier; pass "
+            "codes of true groups as text or categories."
         )
     if kind != "float" and n_rows > 20 and count > n_rows / 2:
         raise ValueError(
             f"`sensitive_features`{where} must be categories, got {count} distinct values in "
             f"{n_rows} rows, which looks like an identifier."
         )
+
+
+def suggest_edges(ordered: list[Any]) -> list[str]:
+    """Two edges that cut the distinct values into thirds, to show what edges are."""
+    return [_plain(ordered[len(ordered) // 3]), _plain(ordered[2 * len(ordered) // 3])]
+
+
+def _example(ordered: list[Any]) -> str:
+    quote = "" if isinstance(ordered[0], int | float) else '"'
+    return ", ".join(f"{quote}{edge}{quote}" for edge in suggest_edges(ordered))
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).removesuffix(" 00:00:00")

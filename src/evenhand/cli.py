@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
         "Hint: pip install 'evenhand[cli]'."
     )
 
-from ._commands import audits, models, rows
+from ._commands import audits, levels, models, rows
 
 app = typer.Typer(
     name="evenhand",
@@ -72,6 +72,15 @@ Sensitive = Annotated[
         "-a",
         help="Column with the group of each row; empty cells mean 'not known'. Give it several "
         "times to compare the groups formed by several columns together.",
+    ),
+]
+Band = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--band",
+        metavar="COLUMN:EDGES",
+        help="Cut a --sensitive column of numbers or dates into bands, such as age:25,65 for under "
+        "25, 25 to 64, 65 and over. May be given several times.",
     ),
 ]
 Weight = Annotated[
@@ -158,6 +167,7 @@ def audit(
     target: MaybeTarget = None,
     weight: Weight = None,
     cluster: Cluster = None,
+    band: Band = None,
     html: Html = None,
     json_: Json = False,
     fail_above: FailAbove = None,
@@ -188,8 +198,9 @@ def audit(
     limits = audits.parse_limits(fail_above or [], target is not None)
     models.check_free(html, force)
     data = rows.load_scores(
-        file, [prediction], target, sensitive, weight, cluster, separator, drop_missing
-    )
+        file, [prediction], target, sensitive, weight, cluster, separator, drop_missing,
+        levels.parse_bands(band or [], sensitive),
+    )  # fmt: skip
     found = audits.run_audit(data, prediction, each, estimator, confidence, seed)
     checks = audits.check_limits(found, limits, judge_by.value)
     if html is not None:
@@ -221,6 +232,7 @@ def compare(
     target: MaybeTarget = None,
     weight: Weight = None,
     cluster: Cluster = None,
+    band: Band = None,
     key: Annotated[
         str | None,
         typer.Option("--id", help="Column that names the rows, where files differ in order."),
@@ -245,8 +257,9 @@ def compare(
     """
     models.check_free(html, force)
     data, scores = rows.load_models(
-        files, prediction, target, sensitive, weight, cluster, key, separator, drop_missing
-    )
+        files, prediction, target, sensitive, weight, cluster, key, separator, drop_missing,
+        levels.parse_bands(band or [], sensitive),
+    )  # fmt: skip
     found = audits.run_compare(data, scores, estimator, confidence, seed)
     if html is not None:
         audits.write_audit(found, html, data.source_facts(), force)
@@ -288,6 +301,7 @@ def frontier(
     ] = None,
     weight: Weight = None,
     cluster: Cluster = None,
+    band: Band = None,
     group_features: Annotated[
         GroupFeatures,
         typer.Option(
@@ -320,8 +334,9 @@ def frontier(
     wanted = {"max_unfairness": max_unfairness, "min_r2": min_r2, "certify": certify}
     models.check_wanted(wanted)
     data = rows.load_training(
-        file, target, sensitive, weight, cluster, drop or [], separator, drop_missing
-    )
+        file, target, sensitive, weight, cluster, drop or [], separator, drop_missing,
+        levels.parse_bands(band or [], sensitive),
+    )  # fmt: skip
     kind = None if group_features is GroupFeatures.none else group_features.value
     out.mkdir(parents=True, exist_ok=True)
     path = models.run_path(data, criterion.value, alpha, kind, points, folds, confidence, seed)

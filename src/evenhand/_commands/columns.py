@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,8 +80,11 @@ def _not_numbers(values: list[str | None], what: str, where: str) -> str:
     )
 
 
-def plain_text(table: pa.Table) -> pa.Table:
-    """Dictionary columns as plain text, whose groups come in alphabetical order."""
+def plain_text(table: pa.Table, keep: Container[str] = ()) -> pa.Table:
+    """Dictionary columns as plain text, whose groups come in alphabetical order.
+
+    Those named in `keep` stay: bands have an order of their own.
+    """
     import pyarrow as pa
 
     columns = {}
@@ -88,7 +92,7 @@ def plain_text(table: pa.Table) -> pa.Table:
         column = table.column(name)
         kind = _value_type(column.type)
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        if number or pa.types.is_boolean(kind):
+        if number or pa.types.is_boolean(kind) or name in keep:
             columns[name] = column
             continue
         try:

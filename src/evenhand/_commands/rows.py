@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..banding import Bands
 from ..encoding import Column, encode, fit_columns
 from ..report.curves import clean, short_names
 from ..tabular import Source, TableError, open_table, read_table
 from .columns import numbers, plain_text
+from .levels import Edges, check_levels, cut
 from .terminal import note
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ class Rows:
     cluster : (n,) array of labels or None
     dropped : int
         Rows left out because a number was missing.
+    bands : dict of name → Bands
+        Of the sensitive columns that are cut.
     table : pyarrow Table or None
         The features, for training.
     """
@@ -53,6 +57,7 @@ class Rows:
     columns: list[Column] = field(default_factory=list)
     X: Vector | None = None
     cluster: NDArray[np.object_] | None = None
+    bands: dict[str, Bands] = field(default_factory=dict)
 
     def source_facts(self) -> dict[str, Any]:
         """For the report."""
@@ -64,6 +69,8 @@ class Rows:
             facts["Prediction"] = ", ".join(short_names(list(self.scores), 60))
         if self.weight is not None:
             facts["Weights"] = "given"
+        for name, found in self.bands.items():
+            facts[f"Bands of {clean(name)[:60]}"] = "; ".join(found.labels)
         if self.dropped:
             missing = "target, score, weight or cluster"
             facts["Rows left out"] = f"{self.dropped:,} for lack of a {missing}"
@@ -73,16 +80,19 @@ class Rows:
 def load_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
     weight: str | None, cluster: str | None, separator: str | None, drop_missing: bool,
+    bands: Mapping[str, Edges] | None = None,
 ) -> Rows:  # fmt: skip
     """The columns an audit needs, and nothing else."""
-    arguments = (predictions, target, sensitive, weight, cluster, separator, drop_missing, None)
+    arguments = (
+        predictions, target, sensitive, weight, cluster, separator, drop_missing, None, bands
+    )  # fmt: skip
     return _without_gaps(_all_scores(file, *arguments))
 
 
 def _all_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
     weight: str | None, cluster: str | None, separator: str | None, drop_missing: bool,
-    key: str | None,
+    key: str | None, bands: Mapping[str, Edges] | None,
 ) -> Rows:  # fmt: skip
     source = open_table(file, separator)
     roles = {"--target": target, "--weight": weight, "--id": key}
@@ -91,9 +101,11 @@ def _all_scores(
     sensitive = list(dict.fromkeys(source.resolve(name, "--sensitive") for name in sensitive))
     labels = [*sensitive, *_cluster_column(source, cluster)]
     # Groups named 1 and 01 are two, unless the column is also read for its numbers.
-    names = [name for name in labels if name not in wanted]
+    names = [name for name in labels if name not in wanted and name not in (bands or {})]
     table = read_table(source, list(dict.fromkeys([*wanted, *labels])), text=names)
-    return _rows(source, table, target, weight, predictions, sensitive, drop_missing, cluster)
+    return _rows(
+        source, table, target, weight, predictions, sensitive, drop_missing, cluster, bands
+    )  # fmt: skip
 
 
 def _cluster_column(source: Source, cluster: str | None) -> list[str]:
@@ -103,7 +115,7 @@ def _cluster_column(source: Source, cluster: str | None) -> list[str]:
 def _rows(
     source: Source, table: pa.Table, target: str | None, weight: str | None,
     predictions: Sequence[str], sensitive: list[str], drop_missing: bool,
-    cluster: str | None = None,
+    cluster: str | None = None, bands: Mapping[str, Edges] | None = None,
 ) -> Rows:  # fmt: skip
     used = {}
     if target is not None:
@@ -130,10 +142,12 @@ def _rows(
                 f"--sensitive {clean(name)[:60]!r} has no values at all, so there are no groups."
             )
     found = {what: values for what, (_, values) in used.items()}
+    groups, made = cut(table.select(sensitive), bands or {})
+    check_levels(groups, as_written=source.kind == "csv")
     return Rows(
-        source, found.get("target"), found.get("weight"), plain_text(table.select(sensitive)),
+        source, found.get("target"), found.get("weight"), plain_text(groups, keep=made),
         target, sensitive, {name: found[f"prediction {name}"] for name in predictions}, table=table,
-        cluster=clusters,
+        cluster=clusters, bands=made,
     )  # fmt: skip
 
 
@@ -170,7 +184,7 @@ def _without_gaps(rows: Rows) -> Rows:
 def load_models(
     files: Sequence[Path], predictions: Sequence[str], target: str | None,
     sensitive: Sequence[str], weight: str | None, cluster: str | None, key: str | None,
-    separator: str | None, drop_missing: bool,
+    separator: str | None, drop_missing: bool, bands: Mapping[str, Edges] | None = None,
 ) -> tuple[Rows, dict[str, Vector]]:  # fmt: skip
     """Scores of each model on the rows of the first file."""
     if len(files) > 1 and len(predictions) > 1:
@@ -184,7 +198,7 @@ def load_models(
         )
     _check_distinct([str(path) for path in files], [str(path.resolve()) for path in files])
     _check_distinct([f"--prediction {clean(name)[:60]}" for name in predictions], predictions)
-    arguments = (target, sensitive, weight, cluster, separator, drop_missing, key)
+    arguments = (target, sensitive, weight, cluster, separator, drop_missing, key, bands)
     first = _all_scores(files[0], predictions, *arguments)
     if len(files) > 1:
         name = predictions[0]
@@ -266,6 +280,7 @@ def _matched(
 def load_training(
     file: Path, target: str, sensitive: Sequence[str], weight: str | None, cluster: str | None,
     drop: Sequence[str], separator: str | None, drop_missing: bool,
+    bands: Mapping[str, Edges] | None = None,
 ) -> Rows:  # fmt: skip
     """Target, groups and every other column as a feature."""
     source = open_table(file, separator)
@@ -292,7 +307,7 @@ def load_training(
     wanted = list(dict.fromkeys([target, *sensitive, *others, *features]))
     text = [name for name in labels if name not in (target, weight, *sensitive)]
     table = read_table(source, wanted, text=text)
-    rows = _rows(source, table, target, weight, [], sensitive, drop_missing, cluster)
+    rows = _rows(source, table, target, weight, [], sensitive, drop_missing, cluster, bands)
     rows = _without_gaps(rows)
     assert rows.table is not None
     rows.columns = fit_columns(rows.table, features)

@@ -233,8 +233,9 @@ def gains_of(before: Audit, after: Audit) -> dict[str, list[Any]]:
 
     pair = (before._sample, after._sample)
     if pair[0]["membership"] is None:
-        # Numbers, not labels: two groups may print alike, and an empty label reads as missing.
-        groups: Any = pair[0]["codes"]
+        # Numbers, not labels: two groups may print alike, and an empty label reads as missing. As
+        # text of one length, which sorts like numbers and may be many.
+        groups: Any = np.char.zfill(pair[0]["codes"].astype(str), 4)
     else:
         groups = Proxy(pair[0]["membership"])
     found = gains(pair[0]["s"], pair[1]["s"], groups, pair[0]["weight"])
