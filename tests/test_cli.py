@@ -772,6 +772,26 @@ def test_bad_models(scores, tmp_path, text, words):
     )
 
 
+def test_damaged_models_are_bad_input_not_a_defect(training, tmp_path):
+    out = tmp_path / "fair"
+    options = ("-y", "y", "-a", "race", "-m", "0.9", "--group-features", "attribute")
+    assert run("frontier", training, *options, "-o", out, *QUICK).exit_code == 0
+    path = out / "model.json"
+    data = json.loads(path.read_text())
+    arguments = ("predict", out, training, "-o", tmp_path / "o.csv")
+    for name in ("center", "scale"):
+        column = {k: v for k, v in data["columns"][0].items() if k != name}
+        path.write_text(json.dumps({**data, "columns": [column, *data["columns"][1:]]}))
+        assert f"`columns[0].{name}` is missing" in error(*arguments)
+    path.write_text(json.dumps({**data, "groups": None}))
+    assert "`groups` must be attribute, as the field group_features says" in error(*arguments)
+    path.write_text(json.dumps({**data, "groups": {**data["groups"], "center": float("nan")}}))
+    assert "it holds NaN, which is no number" in error(*arguments)
+    path.write_text(json.dumps({**data, "coef": [1e308] * len(data["coef"])}))
+    assert "no finite score" in error(*arguments)
+    assert not (tmp_path / "o.csv").exists()
+
+
 # demo
 
 

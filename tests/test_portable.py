@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -144,18 +145,121 @@ def test_an_unknown_group_is_averaged_and_a_new_one_refused():
         saved.predict(table.set_column(2, "race", pa.array(labels.tolist())))
 
 
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+@pytest.mark.parametrize("kind", ["plain", "posterior", "attribute"])
+def test_models_of_the_first_version_still_load_and_predict_the_same(kind):
+    rows = json.loads((FIXTURES / f"model_v1_{kind}_rows.json").read_text())
+    expected = rows.pop("prediction")
+    found, _ = load_model(FIXTURES / f"model_v1_{kind}.json").predict(pa.table(rows))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"coef": [1.0]}, "1 coefficients for 2 columns"),
-        ({"intercept": float("inf")}, "not finite"),
-        ({"columns": [{"nme": 1, "levels": []}]}, "damaged"),
+        ({"coef": [1.0]}, r"`coef` must have 2 entries \(one for each column of numbers\), got 1"),
+        ({"intercept": float("inf")}, "it holds Infinity, which is no number"),
+        ({"intercept": 10**400}, "`intercept` must be a finite number"),
+        ({"columns": [{"nme": 1, "levels": []}]}, r"`columns\[0\].name` is missing"),
+        ({"groups": None}, "`groups` must be posterior, as the field group_features says"),
+        ({"group_features": None}, "`groups` must be None, as the field group_features says"),
+        ({"more": 1}, "`more` is not a field of a model"),
+        ({"target": "\ud800"}, "`target` must be text, got half a character"),
+        ({"bands": {"sex": {"edges": [1], "labels": ["a", "b"]}}}, "must be one of `sensitive`"),
+        ({"bands": {"race": {"edges": [2, 1], "labels": ["a", "b", "c"]}}}, "must be rising"),
+        ({"bands": {"race": {"edges": ["soon"], "labels": ["a", "b"]}}}, "a number or a date"),
+        ({"bands": {"race": {"edges": [1, "2020-01-01"], "labels": ["a", "b", "c"]}}}, "rising"),
+        ({"bands": {"race": {"edges": [1], "labels": ["a", "a"]}}}, "must be distinct"),
+        ({"bands": {"race": {"edges": [1], "labels": ["a", "b", "c"]}}}, "must have 2 entries"),
+        ({"bands": {"race": {"edges": [], "labels": ["a", "b"]}}}, "must hold at least 1, got 0"),
     ],
 )
-def test_damaged_models_are_refused(tmp_path, change, words):
-    _, _, _, columns, model = training(None)
-    path = from_fair_ridge(model, columns, "y", ["race"], {}).save(tmp_path / "model.json")
-    data = json.loads(path.read_text())
-    path.write_text(json.dumps({**data, **change}))
-    with pytest.raises(TableError, match=words):
+def test_damaged_models_are_refused_with_the_field(tmp_path, change, words):
+    path = save("posterior", tmp_path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(TableError, match=f"is damaged: .*{words}.* Hint: take an undamaged copy"):
         load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[" * 100_000, "is no JSON"),
+        ('{"format": "evenhand.model", "format": "x"}', "`format` is given twice"),
+        ('{"format": "evenhand.model", "version": true}', "has version True of the format"),
+        ('{"format": "evenhand.model", "version": 3}', "reads versions 1 to 2. Hint: upgrade"),
+    ],
+)
+def test_files_that_are_no_models(tmp_path, text, words):
+    (tmp_path / "model.json").write_text(text)
+    with pytest.raises(TableError, match=words):
+        load_model(tmp_path)
+
+
+def save(kind, folder):
+    _, _, _, columns, model = training(kind)
+    found = from_fair_ridge(model, columns, "y", ["race"], {"note": 1})
+    return found.save(folder / "model.json")
+
+
+def fields(data, path=()):
+    """Every place in a model file, by the way to it; what `about` holds is for people."""
+    if path:
+        yield path
+    if isinstance(data, dict):
+        for name, value in data.items():
+            yield from fields(value, (*path, name)) if name != "about" else [(*path, name)]
+    elif isinstance(data, list):
+        for k, value in enumerate(data):
+            yield from fields(value, (*path, k))
+
+
+def damaged(data, path):
+    """The file with one place damaged, in every way that cannot be meant."""
+    value = data
+    for key in path:
+        value = value[key]
+    wrong = [{}, [[]], "∅", True, float("nan"), float("-inf"), 10**400]
+    if value is not None:
+        wrong.append(None)
+    if isinstance(value, str):
+        wrong.remove("∅")
+        if path[-1] in ("kind", "format", "group_features"):
+            wrong.append("other")
+    if isinstance(value, bool):
+        wrong.remove(True)
+    if isinstance(value, dict) and path[-1] in ("about", "bands"):
+        wrong.remove({})
+    if isinstance(value, int | float) and path[-1] in ("scale", "shares"):
+        wrong += [-1.0]
+    if isinstance(value, list) and value:
+        wrong += [value[:-1], [*value, value[-1]]]
+    for other in wrong:
+        yield _with(data, path, lambda parent, key, other=other: parent.__setitem__(key, other))
+    # In a list the others would move up, which lengths find out.
+    yield _with(data, path, lambda parent, key: parent.pop(key))
+
+
+def _with(data, path, change):
+    out = json.loads(json.dumps(data))
+    parent = out
+    for key in path[:-1]:
+        parent = parent[key]
+    change(parent, path[-1])
+    return out
+
+
+@pytest.mark.parametrize("kind", [None, "posterior", "attribute"])
+def test_every_field_is_checked_on_reading(tmp_path, kind):
+    path = save(kind, tmp_path)
+    data = json.loads(path.read_text())
+    count = 0
+    for place in fields(data):
+        for text in {json.dumps(bad) for bad in damaged(data, place)}:
+            path.write_text(text)
+            with pytest.raises(TableError, match="model"):
+                load_model(path)
+            count += 1
+    assert count > 200

@@ -6,8 +6,6 @@ Nothing in the file is code, so opening one from a stranger is safe, and a perso
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +15,14 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from ._files import write_text
+from ._model_schema import FORMAT, VERSION, check_model, read_json
+from .banding import Bands
 from .encoding import Column, encode
 from .tabular import TableError, _quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT, VERSION = "evenhand.model", 1
 Vector = NDArray[np.float64]
 
 
@@ -97,6 +96,8 @@ class PortableModel:
     groups : GroupPart or None
     about : dict
         What it was fitted to and how, for people.
+    bands : dict of name → Bands
+        Of those attributes that are cut into bands before they are groups.
     """
 
     columns: tuple[Column, ...]
@@ -106,6 +107,7 @@ class PortableModel:
     sensitive: tuple[str, ...] = ()
     groups: GroupPart | None = None
     about: dict[str, Any] = field(default_factory=dict)
+    bands: dict[str, Bands] = field(default_factory=dict)
 
     @property
     def feature_names(self) -> list[str]:
@@ -123,7 +125,8 @@ class PortableModel:
     def text(self) -> list[str]:
         """Those of them that hold text, whatever the cells of a new table look like."""
         texts = [c.name for c in self.columns if c.kind == "category"]
-        return [name for name in self.needs if name in {*texts, *self.sensitive}]
+        labels = [name for name in self.sensitive if name not in self.bands]
+        return [name for name in self.needs if name in {*texts, *labels}]
 
     def predict(self, table: pa.Table) -> tuple[Vector, dict[str, int]]:
         """Scores, and how many rows had a level not seen in training, by column."""
@@ -138,7 +141,7 @@ class PortableModel:
 
     def _labels(self, table: pa.Table) -> list[str | None]:
         assert self.groups is not None
-        rows = zip(*(table.column(name).to_pylist() for name in self.sensitive), strict=True)
+        rows = zip(*(self._column(table, name) for name in self.sensitive), strict=True)
         known = {name: name for name in self.groups.labels}
         labels: list[str | None] = []
         for row, values in enumerate(rows, 1):
@@ -157,6 +160,18 @@ class PortableModel:
                 )
         return labels
 
+    def _column(self, table: pa.Table, name: str) -> list[Any]:
+        if name not in self.bands:
+            return table.column(name).to_pylist()
+        try:
+            return self.bands[name].apply(table.column(name))
+        except ValueError as error:
+            kind = "dates" if self.bands[name].dates else "numbers"
+            raise TableError(
+                f"Column {_quote(name)} is cut into bands by the model and must hold {kind}. Hint: "
+                "leave a cell empty where it is not known."
+            ) from error
+
     def save(self, path: Any, force: bool = False) -> Path:
         """Write the model as JSON.
 
@@ -167,7 +182,9 @@ class PortableModel:
         force : bool
             Overwrite an existing file.
         """
-        data = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        # Said twice, so that `groups` cannot get lost unnoticed.
+        kind = None if self.groups is None else self.groups.kind
+        data = {"format": FORMAT, "version": VERSION, "group_features": kind, **asdict(self)}
         text = json.dumps(data, indent=1, ensure_ascii=True, allow_nan=False)
         return write_text(path, text + "\n", force)
 
@@ -198,52 +215,49 @@ def load_model(path: Any) -> PortableModel:
     if not path.exists():
         raise TableError(f"There is no model {str(path)!r}. Hint: evenhand frontier writes one.")
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        data = read_json(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise TableError(
             f"{str(path)!r} is not a model: it is no JSON. Hint: evenhand frontier writes "
             "model.json."
         ) from error
+    except ValueError as error:
+        raise TableError(_damaged(path, error)) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise TableError(f"{str(path)!r} is not a model written by evenhand frontier.")
-    if data.get("version") != VERSION:
+    version = data.get("version")
+    if isinstance(version, bool) or version not in range(1, VERSION + 1):
         raise TableError(
-            f"{str(path)!r} has version {data.get('version')!r} of the format; this evenhand reads "
-            f"version {VERSION}. Hint: upgrade evenhand."
+            f"{str(path)!r} has version {version!r} of the format; this evenhand reads "
+            f"versions 1 to {VERSION}. Hint: upgrade evenhand."
         )
     try:
-        return _build(data)
-    except (KeyError, TypeError, ValueError) as error:
-        raise TableError(f"{str(path)!r} is damaged: {error}.") from error
+        return _build(check_model(data, version))
+    except ValueError as error:
+        raise TableError(_damaged(path, error)) from error
 
 
-def _build(data: Mapping[str, Any]) -> PortableModel:
-    columns = tuple(
-        Column(**{**c, "levels": tuple(map(str, c["levels"]))}) for c in data["columns"]
+def _damaged(path: Path, error: ValueError) -> str:
+    return (
+        f"{str(path)!r} is damaged: {error}. Hint: take an undamaged copy, or write it again with "
+        "evenhand frontier."
     )
-    groups = None
-    if data["groups"] is not None:
-        found = dict(data["groups"])
-        for name in ("labels", "shares", "base_coef", "coef", "posterior_intercept"):
-            found[name] = tuple(found[name])
-        found["posterior_coef"] = tuple(map(tuple, found["posterior_coef"]))
-        groups = GroupPart(**found)
-    model = PortableModel(
-        columns, tuple(float(c) for c in data["coef"]), float(data["intercept"]),
-        str(data["target"]), tuple(map(str, data["sensitive"])), groups, dict(data["about"]),
+
+
+def _build(found: dict[str, Any]) -> PortableModel:
+    columns = tuple(Column(**column) for column in found["columns"])
+    groups = None if found["groups"] is None else GroupPart(**found["groups"])
+    bands = {name: Bands(**band) for name, band in found["bands"].items()}
+    return PortableModel(
+        columns, found["coef"], found["intercept"], found["target"], found["sensitive"], groups,
+        found["about"], bands,
     )  # fmt: skip
-    if len(model.coef) != len(model.feature_names):
-        raise ValueError(
-            f"{len(model.coef)} coefficients for {len(model.feature_names)} columns of numbers"
-        )
-    if not all(map(math.isfinite, (*model.coef, model.intercept))):
-        raise ValueError("a coefficient is not finite")
-    return model
 
 
 def from_fair_ridge(
-    model: Any, columns: list[Column], target: str, sensitive: list[str], about: dict[str, Any]
-) -> PortableModel:
+    model: Any, columns: list[Column], target: str, sensitive: list[str], about: dict[str, Any],
+    bands: dict[str, Bands] | None = None,
+) -> PortableModel:  # fmt: skip
     """A :class:`PortableModel` of a fitted :class:`evenhand.FairRidge`.
 
     Parameters
@@ -258,6 +272,8 @@ def from_fair_ridge(
         The attributes' names.
     about : dict
         What to remember.
+    bands : dict of name → Bands, optional
+        Of the attributes that were cut into bands.
     """
     groups = None
     found = model._group_features
@@ -280,5 +296,5 @@ def from_fair_ridge(
         )  # fmt: skip
     return PortableModel(
         tuple(columns), tuple(model.coef_.tolist()), model.intercept_, target, tuple(sensitive),
-        groups, about,
+        groups, about, bands or {},
     )  # fmt: skip

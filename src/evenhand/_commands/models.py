@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import _files
 from ..criteria import CRITERIA
 from ..portable import from_fair_ridge, load_model
@@ -93,7 +95,7 @@ def write_path(path: FairnessPath, chosen: Any, rows: Rows, outputs: Mapping[str
         outputs["model.json"].unlink(missing_ok=True)
     else:
         model = from_fair_ridge(
-            chosen, rows.columns, str(rows.target), rows.sensitive, _about(path, rows)
+            chosen, rows.columns, str(rows.target), rows.sensitive, _about(path, rows), rows.bands
         )
         model.save(outputs["model.json"], force=True)
     _files.write_text(outputs["path.csv"], csv_text(path._columns()), force=True)
@@ -169,7 +171,14 @@ def score_file(
     for name in model.needs:
         source.resolve(name, "The model")
     typed = read_table(source, model.needs, text=model.text)
-    scores, unseen = model.predict(typed)
+    with np.errstate(all="ignore"):
+        scores, unseen = model.predict(typed)
+    if not np.isfinite(scores).all():
+        row = int(np.flatnonzero(~np.isfinite(scores))[0])
+        raise TableError(
+            f"The model gives row {row + 1} of {str(file)!r} no finite score. Hint: look for "
+            "values far from those it was fitted to; if there are none, the model is damaged."
+        )
     if len(set(source.names)) < len(source.names):
         raise TableError(
             f"{str(file)!r} has columns of the same name, so not all of it could be copied. Hint: "
