@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._scoring import ScoresWithGroups
 from .linear import FairRidge
-from .validation import refuse_unreal
+from .validation import check_index, refuse_unreal
 
 
 class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
@@ -137,6 +137,10 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
         names = FairRidge().get_params()
         shared = {n: v for n, v in self.get_params(deep=False).items() if n in names}
         refuse_unreal(X=X, y=y)
+        check_index(
+            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+            cluster=cluster,
+        )  # fmt: skip
         X, y = validate_data(
             self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32],
             y_numeric=True,
@@ -174,6 +178,7 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         refuse_unreal(X=X)
+        check_index(X=X, sensitive_features=sensitive_features)
         X = validate_data(
             self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
         )

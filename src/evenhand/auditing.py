@@ -28,6 +28,7 @@ from .tables import to_frame
 from .validation import (
     check_column,
     check_confidence_level,
+    check_index,
     check_n_boot,
     check_names,
     check_seed,
@@ -239,7 +240,9 @@ def audit(
         Scores. Several columns give an :class:`AuditSet`, one audit per model.
     sensitive_features : array, series, frame or Proxy
         Group of each row. Several columns are crossed into intersections. Rows with a missing
-        group are left out of the measures and counted in `n_unknown`.
+        group are left out of the measures and counted in `n_unknown`. Rows of all arguments are
+        matched by place; pandas indices that hold the same labels in different places are refused,
+        while a default index (0 to n − 1) may stand beside any other labels.
     sample_weight : (n,) array, optional
         Nonnegative. A row of weight 0 counts as absent, in `n_rows` too. Weights that leave fewer
         than 5 effective rows, (Σw)²/Σw², are refused, and fewer than 100 are warned of.
@@ -274,6 +277,10 @@ def audit(
     confidence_level = check_confidence_level(confidence_level)
     n_boot = check_n_boot(n_boot)
     seed = check_seed(random_state)
+    check_index(
+        y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
+        sample_weight=sample_weight, cluster=cluster,
+    )  # fmt: skip
     models = _models(y_pred)
     attributes: dict[str, Any] = {"": sensitive_features}
     if per_attribute:

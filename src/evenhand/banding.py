@@ -124,8 +124,8 @@ def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 def measurement(values: Any) -> NDArray[Any]:
     """Any column of numbers or dates as float64 or datetime64, NaN or NaT where missing."""
-    column = values
     native = read_native(values, "values")
+    missing: NDArray[np.bool_] | None = None
     if isinstance(native, nw.Series):
         if isinstance(native.dtype, nw.Datetime) and native.dtype.time_zone is not None:
             native = native.dt.replace_time_zone(None)
@@ -133,9 +133,10 @@ def measurement(values: Any) -> NDArray[Any]:
         if native.dtype.is_integer() and missing.any():
             native = native.cast(nw.Float64)
         column = native.to_numpy()
+    elif isinstance(values, np.ma.MaskedArray):
+        missing, column = np.ma.getmaskarray(values), np.ma.getdata(values)
     else:
-        missing = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
-        column = np.asarray(np.ma.getdata(values)) if missing is not None else np.asarray(values)
+        column = np.asarray(values)
     if column.ndim != 1:
         raise ValueError(f"`values` must be 1-D, got shape {column.shape}. Hint: one column.")
     if column.dtype.kind == "O":

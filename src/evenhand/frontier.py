@@ -28,7 +28,7 @@ from .criteria import CRITERIA, get_criterion
 from .effective import check_effective_size
 from .sensitive import check_weight, resolve_groups
 from .tables import to_frame
-from .validation import check_column
+from .validation import check_column, check_index
 
 __all__ = ["FairRidgeCV", "FairnessPath", "PathPoint", "Unreachable", "fairness_path"]
 
@@ -349,7 +349,8 @@ def fairness_path(
     y : (n,) array
         Target.
     sensitive_features : array, series, frame or Proxy
-        Group of each row. Rows with a missing group count for accuracy and not for fairness.
+        Group of each row. Rows with a missing group count for accuracy and not for fairness. Rows
+        are matched by place, and pandas indices that contradict each other are refused.
     fairness_weights : "auto" or sequence of float
         "auto" finds `n_points` weights that spread evenly along the frontier, from 0 to where
         a larger weight no longer helps. To given weights 0 is added.
@@ -395,6 +396,10 @@ def fairness_path(
     handle = Handle.find(estimator)
     name = check_criterion(criterion, handle)
     check_options(n_points, confidence_level)
+    check_index(
+        X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+        cluster=cluster,
+    )  # fmt: skip
     y = check_column(y, "y")
     check_rows(X, len(y))
     weight = check_weight(sample_weight, len(y))

@@ -20,7 +20,7 @@ from .criteria import INDEPENDENCE, NOTHING, SEPARATION, SUFFICIENCY, Condition,
 from .effective import check_effective_size, warn_shared_values
 from .estimation import EntropyEstimator, RowLosses
 from .sensitive import Groups, check_weight, resolve_groups, weighted_rows
-from .validation import check_column
+from .validation import check_column, check_index
 
 ESTIMATORS = ("auto", "lspc", "logistic", "fourier", "knn")
 # Smallest normalized value. Chance takes an estimate slightly below zero; what is further below is
@@ -185,6 +185,11 @@ def _measure(
     estimator: Any,
     normalize: bool,
 ) -> float:
+    used = {"y_true": y_true} if criterion.needs_target else {}
+    check_index(
+        **used, y_pred=y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight,
+        cluster=cluster,
+    )  # fmt: skip
     s = check_column(y_pred, "y_pred")
     y = None
     if criterion.needs_target:
@@ -225,7 +230,8 @@ def independence(
     y_pred : (n,) array
         Scores.
     sensitive_features : array, series, frame or Proxy
-        Group of each row; a frame of several columns is crossed.
+        Group of each row; a frame of several columns is crossed. Rows are matched by place; pandas
+        indices that hold the same labels in another order are refused.
     sample_weight : (n,) array, optional
         Weights that leave fewer than 5 effective rows, (Σw)²/Σw², are refused, and fewer than 100
         are warned of.

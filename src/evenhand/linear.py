@@ -24,7 +24,7 @@ from ._slopes import Slopes, check_group_alpha
 from .group_features import GroupFeatures, check_kind
 from .regularizer import FairnessRegularizer
 from .sensitive import Groups, check_weight, resolve_groups
-from .validation import refuse_unreal
+from .validation import check_index, refuse_unreal
 
 Vector = NDArray[np.float64]
 
@@ -157,7 +157,8 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         y : (n,) array
         sensitive_features : array, series, frame or Proxy
             Group of each row. Required unless ``fairness_weight=0``. Rows with a missing group
-            count for accuracy and not for fairness.
+            count for accuracy and not for fairness. Rows are matched by place, and pandas indices
+            that contradict each other are refused.
         sample_weight : (n,) array, optional
 
         Returns
@@ -173,6 +174,9 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         """Everything that does not depend on `fairness_weight`; `slopes` are among X already."""
         self._check_parameters()
         refuse_unreal(X=X, y=y)
+        check_index(
+            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight
+        )  # fmt: skip
         X, y = validate_data(
             self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32],
             y_numeric=True,
@@ -323,6 +327,7 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         refuse_unreal(X=X)
+        check_index(X=X, sensitive_features=sensitive_features)
         X = validate_data(
             self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
         )

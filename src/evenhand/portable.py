@@ -225,7 +225,7 @@ def load_model(path: Any) -> PortableModel:
         raise TableError(_damaged(path, error)) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise TableError(f"{str(path)!r} is not a model written by evenhand frontier.")
-    version = data.get("version")
+    version: Any = data.get("version")
     if isinstance(version, bool) or version not in range(1, VERSION + 1):
         raise TableError(
             f"{str(path)!r} has version {version!r} of the format; this evenhand reads "

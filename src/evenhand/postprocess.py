@@ -34,7 +34,7 @@ from .criteria import INDEPENDENCE, get_criterion
 from .group_features import GroupFeatures, check_kind
 from .linear import FairRidge
 from .sensitive import Groups, check_weight, resolve_groups
-from .validation import check_column, refuse_masked
+from .validation import check_column, check_index, refuse_masked
 
 Vector = NDArray[np.float64]
 # Quantiles of the base score where a spline map may bend.
@@ -261,6 +261,10 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     ) -> tuple[Vector, Vector]:
         """Base scores and group probabilities; the features of the maps, and the target."""
         self._check_parameters()
+        check_index(
+            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+            cluster=cluster,
+        )  # fmt: skip
         y = check_column(y, "y")
         refuse_masked(X, "X")
         (X,) = indexable(X)  # folds are rows, which not every sparse format can give
@@ -388,6 +392,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         (n,) array
         """
         check_is_fitted(self, "regressor_")
+        check_index(X=X, sensitive_features=sensitive_features)
         score = _predict(self.estimator_, X)
         p = np.ones((len(score), 1))
         if self._membership is not None:

@@ -24,7 +24,7 @@ from .classifiers.logistic import KAPPA, LogisticTerm
 from .classifiers.lspc import LSPCTerm
 from .criteria import Criterion, get_criterion
 from .sensitive import Groups, count_rows, resolve_groups
-from .validation import check_column
+from .validation import check_column, check_index
 
 CLASSIFIERS = ("logistic", "lspc")
 SCORE_MAPS = ("auto", "tanh", "raw")
@@ -155,6 +155,9 @@ class FairnessRegularizer:
                 )
             groups = sensitive_features
         else:
+            check_index(
+                y_true=y_true, sensitive_features=sensitive_features, sample_weight=sample_weight
+            )
             if y_true is None:
                 n = count_rows(sensitive_features)
             else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from narwhals.dependencies import is_pandas_like_dataframe, is_pandas_like_series
 from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
@@ -125,6 +126,62 @@ def refuse_unreal(**arguments: Any) -> None:
     for name, values in arguments.items():
         refuse_masked(values, name)
         refuse_dates(values, name)
+
+
+def check_index(**columns: Any) -> None:
+    """Refuse pandas columns whose indices say that their rows do not belong together.
+
+    Rows are matched by place, as scikit-learn does. That is wrong without a word where two indices
+    hold the same labels in another order, or where labels are shared in part. A default index (0 to
+    n − 1) beside any other set of labels is a column that has been renumbered or predicted anew,
+    and labels that have nothing in common cannot contradict each other: both pass.
+
+    Parameters
+    ----------
+    **columns : Any
+        By the names of the arguments, for messages; those without an index are not looked at.
+    """
+    seen: list[tuple[str, Any]] = []
+    for name, values in columns.items():
+        for index in _indices(values):
+            for other, before in seen:
+                if not _agree(before, index):
+                    raise ValueError(
+                        f"`{name}` must have its rows in the order of `{other}`: their pandas "
+                        "indices hold the same labels in different places. Hint: bring them into "
+                        f"one order with {name}.loc[{other}.index]; if the rows do belong together "
+                        f"as they stand, drop the index with {name}.to_numpy()."
+                    )
+            if all(index is not before for _, before in seen):
+                seen.append((name, index))
+
+
+def _indices(values: Any) -> list[Any]:
+    """Indices of a pandas-like column, or of several in a dict or a Proxy."""
+    if isinstance(values, dict):
+        return [index for column in values.values() for index in _indices(column)]
+    inner = getattr(values, "probabilities", None)  # a Proxy
+    values = values if inner is None else inner
+    if is_pandas_like_series(values) or is_pandas_like_dataframe(values):
+        return [values.index]
+    return []
+
+
+def _agree(a: Any, b: Any) -> bool:
+    if len(a) != len(b) or a is b or a.equals(b):
+        return True  # lengths have messages of their own
+    if getattr(a, "nlevels", 1) != getattr(b, "nlevels", 1):
+        return True
+    if any(_is_default(index) for index in (a, b)):
+        return not (a.isin(b).all() and b.isin(a).all())
+    return not a.isin(b).any()
+
+
+def _is_default(index: Any) -> bool:
+    """Whether an index is 0 … n − 1, however it is stored."""
+    if getattr(index, "nlevels", 1) > 1 or getattr(index.dtype, "kind", "") not in "iu":
+        return False
+    return bool((np.asarray(index) == np.arange(len(index))).all())
 
 
 def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[np.float64]:

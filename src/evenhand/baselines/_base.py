@@ -20,7 +20,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from ..sensitive import Groups, check_weight, resolve_groups
-from ..validation import check_column, refuse_unreal
+from ..validation import check_column, check_index, refuse_unreal
 
 Array = NDArray[np.float64]
 
@@ -91,6 +91,9 @@ class LinearBaseline(RegressorMixin, BaseEstimator):
     ) -> Problem:
         check_nonnegative(self.alpha, "alpha")
         refuse_unreal(X=X, y=y)
+        check_index(
+            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight
+        )  # fmt: skip
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True, multi_output=False
         )

@@ -9,7 +9,7 @@ from scipy import linalg, optimize
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._scoring import ScoresWithGroups
-from ..validation import refuse_unreal
+from ..validation import check_index, refuse_unreal
 from ._base import (
     Array,
     LinearBaseline,
@@ -156,6 +156,7 @@ class KomiyamaRegressor(ScoresWithGroups, LinearBaseline):
         """
         check_is_fitted(self)
         refuse_unreal(X=X)
+        check_index(X=X, sensitive_features=sensitive_features)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         membership, _ = membership_at_prediction(
             sensitive_features, n_rows=X.shape[0], labels=self.labels_, estimator=self

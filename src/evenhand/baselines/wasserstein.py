@@ -14,7 +14,7 @@ from .._path_fit import make_folds
 from .._scoring import ScoresWithGroups
 from .._transport import barycenter, distribution
 from ..sensitive import check_weight, resolve_groups
-from ..validation import check_column
+from ..validation import check_column, check_index
 from ._base import (
     Array,
     check_nonnegative,
@@ -128,6 +128,9 @@ class WassersteinBarycenter(ScoresWithGroups, MetaEstimatorMixin, RegressorMixin
         """
         check_share(self.interpolation, "interpolation")
         check_nonnegative(self.jitter, "jitter")
+        check_index(
+            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight
+        )  # fmt: skip
         y = check_column(y, "y")
         check_consistent_length(X, y)
         weight = check_weight(sample_weight, len(y))
@@ -185,6 +188,7 @@ class WassersteinBarycenter(ScoresWithGroups, MetaEstimatorMixin, RegressorMixin
         (n,) array
         """
         check_is_fitted(self, "_distributions")
+        check_index(X=X, sensitive_features=sensitive_features)
         return self.transform_scores(
             self.estimator_.predict(X), sensitive_features=sensitive_features
         )
@@ -204,6 +208,7 @@ class WassersteinBarycenter(ScoresWithGroups, MetaEstimatorMixin, RegressorMixin
         (n,) array
         """
         check_is_fitted(self, "_distributions")
+        check_index(scores=scores, sensitive_features=sensitive_features)
         scores = check_column(scores, "scores")
         membership, known = membership_at_prediction(
             sensitive_features, n_rows=len(scores), labels=self.labels_, estimator=self

@@ -153,8 +153,12 @@ def gains(
 ) -> dict[str, list[Any]]:
     """Columns group, n, mean, q05, q25, q50, q75, q95 of the change, and shares up and down."""
     from ..sensitive import resolve_groups
-    from ..validation import check_column
+    from ..validation import check_column, check_index
 
+    check_index(
+        before=before, after=after, sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+    )  # fmt: skip
     first = check_column(before, "before")
     change = check_column(after, "after", len(first)) - first
     groups = resolve_groups(
@@ -204,8 +208,9 @@ def feature_information(
     import narwhals.stable.v2 as nw
 
     from ..information import independence
-    from ..validation import read_native
+    from ..validation import check_index, read_native
 
+    check_index(X=X, sensitive_features=sensitive_features, sample_weight=sample_weight)
     frame = read_native(X, "X")
     if isinstance(frame, nw.DataFrame):
         names = frame.columns if names is None else names
