@@ -37,7 +37,7 @@ CALLS = {
         eh.FairRidge(), X, Y, sensitive_features=a, n_points=2, measure_with="lspc"
     ),
     "bind": lambda a: eh.FairnessRegularizer().bind(Y, sensitive_features=a),
-    "BerkRegressor": lambda a: baselines.BerkRegression().fit(X, Y, sensitive_features=a),
+    "BerkRegressor": lambda a: baselines.BerkRegressor().fit(X, Y, sensitive_features=a),
     "WassersteinBarycenter": lambda a: baselines.WassersteinBarycenter(LinearRegression()).fit(
         X, Y, sensitive_features=a
     ),

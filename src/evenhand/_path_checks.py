@@ -42,6 +42,25 @@ def check_criterion(criterion: str | None, handle: Handle) -> str:
     return get_criterion(handle.criterion).name
 
 
+def check_refits(estimator: Any) -> bool:
+    """Whether a model inside was fitted before, on other rows as its user says; else it is refused.
+
+    Folds cannot undo a fit that survives `clone`: rows it has seen would pass for held out.
+    """
+    parts = [estimator, *estimator.get_params().values()]
+    found = [part for part in parts if getattr(part, "_fitted_before", bool)()]
+    for part in found:
+        if part.prefit is not True:
+            base = type(part.estimator).__name__
+            raise ValueError(
+                f"`estimator` must be fitted anew in every fold, and the {base} inside "
+                f"{type(part).__name__} is fitted already: rows that it has seen would be called "
+                "held out. Hint: hand in an unfitted copy, sklearn.base.clone(model); if none of "
+                "these rows took part in its fit, say so with prefit=True."
+            )
+    return bool(found)
+
+
 def check_options(n_points: Any, confidence_level: Any) -> None:
     """Numbers of `fairness_path`."""
     if not isinstance(n_points, Integral) or n_points < 2:

@@ -15,6 +15,7 @@ from ._clusters import check_cluster
 from ._path_checks import (
     check_criterion,
     check_options,
+    check_refits,
     check_request,
     check_rows,
     check_varies,
@@ -72,6 +73,9 @@ class FairnessPath:
         Rows, those of unknown group among them, and folds.
     n_clusters : int or None
         Clusters, where rows are not independent.
+    fitted_before : bool
+        Whether a model inside was fitted before, on other rows (``prefit=True``), so that folds
+        hold out only what is fitted around it.
     sensitive_name, labels
     """
 
@@ -86,6 +90,7 @@ class FairnessPath:
     labels: tuple[str, ...]
     selected: PathPoint | None = None
     n_clusters: int | None = None
+    fitted_before: bool = False
     _correlation: dict[str, NDArray[np.float64]] = field(repr=False, default_factory=dict)
     _handle: Handle | None = field(repr=False, default=None)
     _data: Data | None = field(repr=False, default=None)
@@ -294,6 +299,7 @@ class FairnessPath:
             f"Frontier of R² and {self.criterion} ({self.sensitive_name}: "
             f"{', '.join(self.labels)}), {len(self)} points, {self.n_rows} {rows}{unknown}, "
             f"held out in {self.n_splits} folds"
+            + (", around a model that was fitted before" if self.fitted_before else "")
         )
 
     def __str__(self) -> str:
@@ -343,7 +349,8 @@ def fairness_path(
     ----------
     estimator : estimator
         Anything with a `fairness_weight` parameter and ``fit(X, y, *, sensitive_features)``, or
-        a pipeline with such a step.
+        a pipeline with such a step. A post-processor around a fitted model is refused unless it
+        says, with ``prefit=True``, that the model has seen none of these rows.
     X : (n, d) array, frame or sparse matrix
         Features.
     y : (n,) array
@@ -395,6 +402,7 @@ def fairness_path(
     """
     handle = Handle.find(estimator)
     name = check_criterion(criterion, handle)
+    fitted_before = check_refits(estimator)
     check_options(n_points, confidence_level)
     check_index(
         X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
@@ -444,5 +452,6 @@ def fairness_path(
         tuple(r.point for r in readings), name, confidence_level, gauge.name, len(y),
         groups.n_unknown, len(folds), groups.name, groups.label_names,
         n_clusters=None if clusters is None else int(clusters.max()) + 1,
+        fitted_before=fitted_before,
         _correlation=correlations(readings), _handle=handle, _data=data,
     )  # fmt: skip

@@ -14,8 +14,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import (
+    BaseEstimator,
+    MetaEstimatorMixin,
+    RegressorMixin,
+    clone,
+    is_regressor,
+)
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import (
     _num_samples,
@@ -93,7 +100,9 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     cv : int, splitter or list of (train, test)
         Folds for out-of-fold scores and group probabilities.
     prefit : bool or "auto"
-        Whether `estimator` is fitted; "auto" finds out. A fitted one survives `clone`.
+        Whether `estimator` is fitted; "auto" finds out. A fitted one survives `clone`, so that no
+        fold refits it. True also says that it has not seen the rows handed in here; without that
+        word :func:`fairness_path` refuses a fitted one, as it could not call its numbers held out.
     random_state : int, optional
         For the folds.
 
@@ -421,6 +430,15 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         except (NotFittedError, TypeError):
             return False
         return True
+
+    def _fitted_before(self) -> bool:
+        """Whether the base keeps a fit that folds do not undo."""
+        frozen = [self.estimator]
+        if hasattr(self.estimator, "get_params"):
+            frozen += self.estimator.get_params().values()
+        return self._is_prefit() or any(
+            isinstance(part, FrozenEstimator) and is_regressor(part) for part in frozen
+        )
 
     def _check_parameters(self) -> None:
         if isinstance(self.estimator, type) or not hasattr(self.estimator, "predict"):

@@ -401,10 +401,19 @@ def _path_method(path: FairnessPath) -> Html:
         element(
             "p",
             f"The rows were split into {path.n_splits} parts. Each part was scored by models "
-            "fitted to the others, so that no row is judged by a model that has seen it. The "
-            f"fairness weight sets how much one point of {path.criterion} counts against one "
-            "point of R².",
+            "fitted to the others, so that no row is judged by a model that has seen it"
+            f"{_except(path)}. The fairness weight sets how much one point of {path.criterion} "
+            "counts against one point of R².",
         ),
+    )
+
+
+def _except(path: FairnessPath) -> str:
+    if not path.fitted_before:
+        return ""
+    return (
+        ". The model inside was fitted before, once for all parts; that it has seen none of these "
+        "rows is what its user says (prefit=True)"
     )
 
 
