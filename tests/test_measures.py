@@ -1,6 +1,7 @@
 """What a measure says of itself: found or not, and whom to believe."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -38,6 +39,24 @@ def test_found_and_conflict(value, stderr, interval, p, found, conflict, level):
     assert m.found is found
     assert m.conflict == conflict
     assert grade(m) == level
+
+
+def test_what_is_shown_lies_in_its_interval():
+    """Chance takes an estimate below zero; the interval is cut off there, and what is said too."""
+    low = replace(BASE, value=-0.0031, stderr=0.001, interval=(0.0, 0.0004), p_value=0.8)
+    assert low.shown == 0.0
+    assert BASE.shown == BASE.value
+    rng = np.random.default_rng(0)
+    audit = eh.audit(
+        *rng.normal(size=(2, 300)), sensitive_features=np.arange(300) % 2, estimator="logistic"
+    )
+    audit = replace(audit, independence=replace(low, criterion="independence"), separation=low)
+    for text in (str(audit), audit_page(audit), audit._repr_html_()):
+        seen = re.sub(r'href="[^"]*"', "", text.split("evenhand-data")[0])  # tables to download
+        assert "-0.003" not in seen
+    assert "separation    0.0000  0.0000 to 0.0004" in str(audit)
+    # For programs the number is what it is.
+    assert audit.to_dict()["measures"]["separation"]["value"] == -0.0031
 
 
 def test_words_say_what_to_do():

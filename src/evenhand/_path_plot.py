@@ -43,10 +43,9 @@ def _panel(panel: Any, path: FairnessPath, name: str) -> None:
     faded = path.dominated(name)
     r2 = np.array([p.r2 for p in path.points])
     measures = [p.measure(name) for p in path.points]
-    u = np.array([m.value for m in measures])
-    # Error bars end where the interval does: it is cut off at 0, a negative estimate is not.
-    low = np.array([max(m.value - m.interval[0], 0.0) for m in measures])
-    high = np.array([max(m.interval[1] - m.value, 0.0) for m in measures])
+    u = np.array([m.shown for m in measures])
+    low = np.array([max(m.shown - m.interval[0], 0.0) for m in measures])
+    high = np.array([max(m.interval[1] - m.shown, 0.0) for m in measures])
     half = np.array([p.r2_interval[1] - p.r2 for p in path.points])
     order = np.flatnonzero(~faded)[np.argsort(u[~faded])]
     panel.plot(u[order], r2[order], color=LINE, linewidth=1.2, alpha=0.6, zorder=2)

@@ -206,7 +206,8 @@ def audit(
     if html is not None:
         audits.write_audit(found, html, data.source_facts(), force)
     if json_:
-        print(json.dumps({**found.to_dict(), "checks": checks}, indent=2, allow_nan=False))
+        whole = {**found.to_dict(), "checks": checks, "provenance": data.provenance()}
+        print(json.dumps(whole, indent=2, allow_nan=False))
     else:
         audits.show_found(found, str(file))
         audits.show_checks(checks)
@@ -264,7 +265,8 @@ def compare(
     if html is not None:
         audits.write_audit(found, html, data.source_facts(), force)
     if json_:
-        print(json.dumps(found.to_dict(), indent=2, allow_nan=False))
+        whole = {**found.to_dict(), "provenance": data.provenance()}
+        print(json.dumps(whole, indent=2, allow_nan=False))
         return
     audits.show_compare(found)
     if html is not None:

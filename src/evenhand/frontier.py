@@ -24,6 +24,7 @@ from ._path_checks import (
 from ._path_fit import Data, Handle, HeldOut, make_folds, progress
 from ._path_measure import Gauge, PathPoint, Reading, correlations, critical
 from ._path_search import spread_weights
+from ._path_select import Request
 from ._ridge_cv import FairRidgeCV
 from .criteria import CRITERIA, get_criterion
 from .effective import check_effective_size
@@ -64,7 +65,9 @@ class FairnessPath:
     criterion : str
         The one that `select` and dominance refer to unless told otherwise.
     selected : PathPoint or None
-        The held-out measures of the model that `select` returned last.
+        The held-out measures of the model that `select` returned last; None where it raised.
+    request : Request or None
+        What `select` was asked for last, for the report.
     confidence_level : float
         Of all intervals, and of `select(certify=True)`.
     measured_with : str
@@ -89,6 +92,7 @@ class FairnessPath:
     sensitive_name: str
     labels: tuple[str, ...]
     selected: PathPoint | None = None
+    request: Request | None = None
     n_clusters: int | None = None
     fitted_before: bool = False
     _correlation: dict[str, NDArray[np.float64]] = field(repr=False, default_factory=dict)
@@ -155,17 +159,11 @@ class FairnessPath:
         name = self._criterion(criterion)
         check_request(max_unfairness, min_r2, on_unreachable)
         u, r2 = self._judged(name, certify)
-        meets = np.ones(len(self.points), dtype=bool)
-        if max_unfairness is not None:
-            meets &= u <= max_unfairness
-        if min_r2 is not None:
-            meets &= r2 >= min_r2
-        if meets.any():
-            wanted = u if max_unfairness is None else -r2
-            best = int(np.flatnonzero(meets)[np.argmin(wanted[meets])])
-        else:
-            best = self._closest(u, r2, max_unfairness, min_r2)
-            message = self._explain(name, u, r2, best, max_unfairness, min_r2, certify)
+        self.request = Request(name, max_unfairness, min_r2, bool(certify), self.confidence_level)
+        best, met = self.request.choose(u, r2)
+        self.selected = None
+        if not met:
+            message = self.request.explain(self.points[best], u[best], r2[best])
             if on_unreachable == "raise":
                 raise Unreachable(message, self.points[best])
             warnings.warn(message, UserWarning, stacklevel=2)
@@ -197,33 +195,6 @@ class FairnessPath:
             u = u + critical(self._correlation[name], level, clusters) * u_error
             r2 = r2 - critical(self._correlation["r2"], level, self.n_clusters) * r2_error
         return u, r2
-
-    @staticmethod
-    def _closest(u: Vector, r2: Vector, max_unfairness: float | None, min_r2: float | None) -> int:
-        if min_r2 is None:
-            return int(np.argmin(u))
-        if max_unfairness is None:
-            return int(np.argmax(r2))
-        miss = np.maximum(u - max_unfairness, 0.0) + np.maximum(min_r2 - r2, 0.0)
-        return int(np.argmin(miss))
-
-    def _explain(
-        self, name: str, u: Vector, r2: Vector, best: int,
-        max_unfairness: float | None, min_r2: float | None, certify: bool,
-    ) -> str:  # fmt: skip
-        wanted = []
-        if max_unfairness is not None:
-            wanted.append(f"{name} ≤ {max_unfairness:g}")
-        if min_r2 is not None:
-            wanted.append(f"R² ≥ {min_r2:g}")
-        how = f" (bounds at {self.confidence_level:.0%} confidence)" if certify else ""
-        point = self.points[best]
-        return (
-            f"No point of the path has held-out {' and '.join(wanted)}{how}. The closest has "
-            f"{name} {u[best]:.4f} at R² {r2[best]:.4f} (fairness_weight="
-            f"{point.fairness_weight:g}). Hint: relax the request, gather more rows, or try "
-            "group_features; on_unreachable='best' returns this point with a warning."
-        )
 
     def _criterion(self, criterion: str | None) -> str:
         return self.criterion if criterion is None else get_criterion(criterion).name
@@ -287,7 +258,7 @@ class FairnessPath:
             rows.append([
                 f"{point.fairness_weight:.4g}",
                 f"{point.r2:.4f} ± {point.r2_stderr:.4f}",
-                *(f"{m.value:.4f} ± {m.stderr:.4f}" for m in map(point.measure, CRITERIA)),
+                *(f"{m.shown:.4f} ± {m.stderr:.4f}" for m in map(point.measure, CRITERIA)),
                 note,
             ])  # fmt: skip
         return rows

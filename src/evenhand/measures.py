@@ -20,6 +20,13 @@ Vector = NDArray[np.float64]
 # A test is sure below this p-value, and an estimate beyond as many standard errors from zero.
 SURE_P, SURE_ERRORS = 0.001, 3.29
 SIGNIFICANT_P = 0.05
+# `Measure.found` in words.
+RULE = (
+    f"p is the chance of data at least this uneven if the criterion held exactly; below "
+    f"{SIGNIFICANT_P} the criterion is called violated. So it is where a value lies more than "
+    f"{SURE_ERRORS} standard errors above zero and the test sees nothing, as the test does not "
+    "look for every pattern, and where there is no test and the interval lies above 0."
+)
 UNSIZED = (
     "The test sees a difference that this estimate is too coarse to size: believe the test that "
     "there is one, and treat its size as unknown"
@@ -73,14 +80,19 @@ class Measure:
         return self.value
 
     @property
+    def shown(self) -> float:
+        """The value for people: no less than 0, so that it lies in its interval."""
+        return max(self.value, 0.0)
+
+    @property
     def meaning(self) -> str:
         """The value in words."""
-        percent = f"{100 * max(self.value, 0.0):.{1 if self.value < 0.1 else 0}f}%"
+        percent = f"{100 * self.shown:.{1 if self.value < 0.1 else 0}f}%"
         return CRITERIA[self.criterion].meaning.format(percent=percent)
 
     @property
     def found(self) -> bool:
-        """Whether the criterion is violated, as far as chance can be ruled out.
+        """Whether the criterion is violated: the one rule of audits, frontiers and reports (RULE).
 
         That is p < 0.05, or a value so many standard errors above zero that a test which sees
         nothing must be blind to it; without a test, an interval above zero.

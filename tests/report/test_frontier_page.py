@@ -3,7 +3,9 @@ import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
+from evenhand.measures import RULE
 from evenhand.report.frontier_page import audits_of, path_page
+from evenhand.report.html import audit_page
 from evenhand.report.interactive import plotly_frontier
 
 
@@ -47,6 +49,24 @@ def test_numbers_are_the_path(path):
     at = rows[0].index("independence")
     assert [float(r[at]) for r in rows[1:]] == [p.independence.value for p in path.points]
     assert f"{path.selected.r2:.4f}" in text
+
+
+def test_violated_means_the_same_on_both_pages(path):
+    """The selected model is tested like any score, and not judged by its interval alone."""
+    data = path._data
+    audit = eh.audit(
+        data.y, path.selected.scores, sensitive_features=data.sensitive_features,
+        estimator="logistic",
+    )  # fmt: skip
+    at = path.points.index(path.selected)
+    found = audits_of(path)[at]
+    for mine, theirs in zip(found.measures, audit.measures, strict=True):
+        assert mine.p_value == theirs.p_value
+        assert mine.found == theirs.found
+    text = path_page(path)
+    for page in (text, audit_page(audit)):
+        assert RULE in "".join(Reader(page).text)
+    assert path.points[0].independence.found  # without a test, by the interval
 
 
 def test_the_request_named_for_a_point_returns_it(path):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _files
+from .._provenance import stamp
 from ..criteria import CRITERIA
 from ..portable import from_fair_ridge, load_model
 from ..tabular import TableError, open_table, read_table
@@ -120,15 +121,15 @@ def _features(path: FairnessPath, chosen: Any, rows: Rows) -> dict[str, list[Any
 
 
 def _about(path: FairnessPath, rows: Rows) -> dict[str, Any]:
-    from .. import __version__
-
-    point = path.selected
+    point, request = path.selected, path.request
     assert point is not None
+    assert request is not None
     return {
-        "evenhand": __version__,
-        "file": rows.source.path.name,
+        **stamp(),
+        "file": rows.files[0],
         "rows": path.n_rows,
         "criterion": path.criterion,
+        "asked": request.to_dict(),
         "fairness_weight": point.fairness_weight,
         "held_out": {"r2": point.r2, **{name: point.measure(name).value for name in CRITERIA}},
     }
@@ -145,10 +146,12 @@ def show_frontier(
         m = point.measure(path.criterion)
         say(
             f"\nChosen: fairness weight {point.fairness_weight:.4g}, R² {point.r2:.4f} (without "
-            f"fairness {path.points[0].r2:.4f}), {path.criterion} {m.value:.4f} "
+            f"fairness {path.points[0].r2:.4f}), {path.criterion} {m.shown:.4f} "
             f"({m.interval[0]:.4f} to {m.interval[1]:.4f})",
             "bold",
         )
+        assert path.request is not None
+        say(f"Asked for: {path.request.limits()}, {path.request.judge()}")
     elif problem is None:
         say("\nNo model was chosen. Hint: choose one with --max-unfairness or --min-r2.")
     for name, path_ in outputs.items():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._provenance import file_facts, stamp
 from ..banding import Bands
 from ..encoding import Column, encode, fit_columns
 from ..report.curves import clean, short_names
@@ -41,6 +43,8 @@ class Rows:
         Rows left out because a number was missing.
     bands : dict of name → Bands
         Of the sensitive columns that are cut.
+    others : list of Path
+        Further files that scores were read from.
     table : pyarrow Table or None
         The features, for training.
     """
@@ -58,11 +62,30 @@ class Rows:
     X: Vector | None = None
     cluster: NDArray[np.object_] | None = None
     bands: dict[str, Bands] = field(default_factory=dict)
+    others: list[Path] = field(default_factory=list)
+
+    @property
+    def paths(self) -> list[Path]:
+        return [self.source.path, *self.others]
+
+    @cached_property
+    def files(self) -> list[dict[str, Any]]:
+        """Name, size and hash of every file that was read."""
+        return [file_facts(path) for path in self.paths]
+
+    def provenance(self) -> dict[str, Any]:
+        """For JSON: version, time and files."""
+        return {**stamp(), "files": self.files}
 
     def source_facts(self) -> dict[str, Any]:
         """For the report."""
         facts: dict[str, Any] = {
             "File": f"{self.source.path.name} ({self.source.describe()})",
+            **{
+                f"SHA-256 of {clean(f['name'])[:60]}": f["sha256"]
+                for f in self.files
+                if f["sha256"]
+            },
             "Target": clean(self.target) if self.target else "none",
         }
         if self.scores:
@@ -208,7 +231,7 @@ def load_models(
                 scores[label] = first.scores[name]
             else:
                 scores[label] = _matched(first, path, name, target, key, separator, drop_missing)
-        first.scores = scores
+        first = replace(first, scores=scores, others=list(files[1:]))
     first = _without_gaps(first)
     return first, first.scores
 

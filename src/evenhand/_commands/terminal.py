@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -158,7 +159,7 @@ def show_audit(audit: Audit, title: str) -> None:
     rows = [
         [
             m.criterion,
-            fixed(m.value),
+            fixed(m.shown),
             f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
             p_text(m.p_value),
         ]
@@ -198,27 +199,52 @@ def show_set(audits: AuditSet) -> None:
     rows = []
     for name, audit in zip(short_names(list(audits), 40), audits.values(), strict=True):
         cells = [
-            f"{fixed(m.value)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})" for m in audit.measures
+            f"{fixed(m.shown)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})" for m in audit.measures
         ]
         rows.append([name, number(audit.r2), *cells])
     show_table([audits.kind, "R²", *criteria], rows)
 
 
 def show_path(path: FairnessPath) -> None:
-    """One line a point."""
+    """One line a point, with marks where words would not fit beside the numbers."""
     head, *rows = path._table()
-    show_table(["fairness weight", *head[1:]], rows)
+    marks = {"selected": "→", "dominated": "·"}
+    rows = [[f"{marks.get(row[-1], ' ')} {row[0]}", *row[1:-1]] for row in rows]
+    show_table(["  weight", *head[1:-1]], rows)
+    say("→ selected   · another is better in both   weight: of fairness against R²", "dim")
 
 
 def show_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table with the first column to the left and the others to the right."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for j, name in enumerate(header):
-        table.add_column(
-            Text(name), justify="left" if j == 0 else "right", overflow="fold", no_wrap=j > 0
-        )
-    for row in rows:
-        table.add_row(*(Text(clean(cell)) for cell in row))
+    """A table with the first column to the left and the others to the right.
+
+    Where it is wider than the terminal it goes on below, with the first column once more, so that
+    no column is lost or cut.
+    """
     out = console()
-    out.print()
-    out.print(table)
+    cells = [[_printable(" ".join(cell.split("\n"))) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(header, *cells, strict=True)]
+    first = min(widths[0], max(out.width // 3, 12))
+    for columns in _blocks([first, *widths[1:]], out.width):
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+        for j in (0, *columns):
+            table.add_column(
+                Text(header[j]), justify="left" if j == 0 else "right", overflow="fold",
+                no_wrap=j > 0, max_width=first if j == 0 else None,
+            )  # fmt: skip
+        for row in cells:
+            table.add_row(*(Text(row[j]) for j in (0, *columns)))
+        out.print()
+        out.print(table)
+
+
+def _blocks(widths: Sequence[int], room: int) -> list[list[int]]:
+    """The columns but the first, as many together as fit beside it; two spaces between."""
+    blocks: list[list[int]] = [[]]
+    used = widths[0]
+    for j in range(1, len(widths)):
+        if blocks[-1] and used + 2 + widths[j] > room:
+            blocks.append([])
+            used = widths[0]
+        blocks[-1].append(j)
+        used += 2 + widths[j]
+    return blocks

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._provenance import stamp
 from ..criteria import CRITERIA
 from .curves import Sample, grid_over, number, sample_of, with_margin
 from .markup import Html, asset, csv_link, element, json_block, label, page, table
 from .notes import limits, method
+from .path_audits import audits_of, weight_name
 from .sections import (
     cards,
     density_chart,
@@ -92,45 +94,15 @@ def path_page(
             _chosen_sections(path, audits, samples, grid, chosen),
             feature_table(features) if features else None,
             preparation(notes) if notes else None,
-            method(path.confidence_level, tested=False),
+            method(path.confidence_level),
             _path_method(path),
             limits(audits[0], _limits(path)),
             _facts(path, source or {}),
         ),
         footer(),
-        json_block(_data(path), "evenhand-data"),
+        json_block(_data(path, source or {}), "evenhand-data"),
     ]  # fmt: skip
     return page(title, body, asset("script.js"))
-
-
-def audits_of(path: FairnessPath) -> list[Audit]:
-    """One audit per point, of its held-out scores."""
-    from ..auditing import Audit, _sample
-    from ..disparities import summarize_groups
-    from ..sensitive import resolve_groups
-
-    data = path._data
-    assert data is not None
-    groups = resolve_groups(
-        data.sensitive_features,
-        n_rows=len(data.y),
-        sample_weight=data.sample_weight,
-        cluster=data.cluster,
-        warn=False,
-    )
-    y = groups.take_known(data.y)
-    out = []
-    for point in path.points:
-        s = groups.take_known(point.scores)
-        rows, gaps = summarize_groups(y, s, groups, path.confidence_level)
-        out.append(
-            Audit(
-                point.independence, point.separation, point.sufficiency, gaps, groups.name,
-                groups.label_names, groups.n_rows, groups.n_unknown, path.confidence_level,
-                _weight_name(point.fairness_weight), point.r2, rows, _sample(y, s, groups),
-            )
-        )  # fmt: skip
-    return out
 
 
 def chosen_index(path: FairnessPath) -> int:
@@ -141,32 +113,36 @@ def chosen_index(path: FairnessPath) -> int:
     return int(np.argmax([p.r2 for p in path.points]))
 
 
-def _weight_name(weight: float) -> str:
-    return f"fairness weight {weight:.3g}" if weight else "no fairness term"
-
-
 def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> Html:
     name = path.criterion
     first = path.points[0]
     fairest = min(path.points, key=lambda p: p.measure(name).value)
     start = (
         f"Without any regard to fairness the model explains {100 * first.r2:.1f}% of the variance "
-        f"of the outcome (R² {first.r2:.3f}) at {name} {first.measure(name).value:.3f}. The "
-        f"fairest model found reaches {name} {max(fairest.measure(name).value, 0.0):.3f} at R² "
+        f"of the outcome (R² {first.r2:.3f}) at {name} {first.measure(name).shown:.3f}. The "
+        f"fairest model found reaches {name} {fairest.measure(name).shown:.3f} at R² "
         f"{fairest.r2:.3f}."
     )
     if path.selected is None:
+        asked = f" No model meets what was asked, {_asked(path)}." if path.request else ""
         text = " No model has been selected; choose a point below to see what it would mean."
-        return _in_short(start + text, None)
+        return _in_short(start + asked + text, None)
     point = path.points[chosen]
     cost = 100 * (first.r2 - point.r2)
     found = point.measure(name)
     price = f"costs {cost:.1f} points of R²" if cost >= 0.05 else "costs next to no accuracy"
     text = (
-        f" The selected model has {name} {max(found.value, 0.0):.3f} (interval "
+        f" The selected model has {name} {found.shown:.3f} (interval "
         f"{found.interval[0]:.3f} to {found.interval[1]:.3f}) at R² {point.r2:.3f}: it {price}."
     )
+    if path.request is not None:
+        text += f" It was chosen for {_asked(path)}."
     return _in_short(start + text, audits[chosen])
+
+
+def _asked(path: FairnessPath) -> str:
+    assert path.request is not None
+    return f"{path.request.limits()} ({path.request.judge()})"
 
 
 def _in_short(text: str, audit: Audit | None) -> Html:
@@ -214,7 +190,7 @@ def _frontier(path: FairnessPath, chosen: int) -> Html:
 
 def _frontier_chart(path: FairnessPath, name: str, chosen: int, width: int, height: int) -> Html:
     measures = [p.measure(name) for p in path.points]
-    u = np.array([m.value for m in measures])
+    u = np.array([m.shown for m in measures])
     ends = np.array([m.interval for m in measures])
     r2 = np.array([p.r2 for p in path.points])
     r2_ends = np.array([p.r2_interval for p in path.points])
@@ -270,11 +246,11 @@ def _axis(values: Any, ends: Any, least: float) -> tuple[float, float]:
 
 def _point_words(path: FairnessPath, k: int, name: str) -> str:
     point = path.points[k]
-    text = _weight_name(point.fairness_weight)
+    text = weight_name(point.fairness_weight)
     selected = ", selected" if point is path.selected else ""
     return (
         f"Model {k + 1} of {len(path)}, {text}{selected}: R² {point.r2:.3f}, {name} "
-        f"{point.measure(name).value:.3f}"
+        f"{point.measure(name).shown:.3f}"
     )
 
 
@@ -299,9 +275,9 @@ def _panel(
     found: list[tuple[str, Any]] = [("R²", with_margin(point.r2, half))]
     for m in audit.measures:
         ends = f"{m.interval[0]:.3f} to {m.interval[1]:.3f}"
-        found.append((m.criterion.capitalize(), f"{fixed(m.value, 3)} ({ends})"))
+        found.append((m.criterion.capitalize(), f"{fixed(m.shown, 3)} ({ends})"))
     found.append(("Largest gap in mean score", number(audit.disparities.mean_score_gap, 3)))
-    heading = f"Model {k + 1} of {len(path)}: {_weight_name(point.fairness_weight)}"
+    heading = f"Model {k + 1} of {len(path)}: {weight_name(point.fairness_weight)}"
     chart = density_chart(sample, grid, height=240, title=f"Scores by group, model {k + 1}")
     return element(
         "article",
@@ -343,7 +319,7 @@ def _points_table(path: FairnessPath, audits: Sequence[Audit]) -> Html:
             f"{point.fairness_weight:.4g}",
             f"{point.r2:.4f} ± {point.r2_interval[1] - point.r2:.4f}",
             *(
-                f"{fixed(m.value)} ({m.interval[0]:.4f} to {m.interval[1]:.4f})"
+                f"{fixed(m.shown)} ({m.interval[0]:.4f} to {m.interval[1]:.4f})"
                 for m in map(point.measure, CRITERIA)
             ),
             note,
@@ -420,7 +396,8 @@ def _except(path: FairnessPath) -> str:
 def _limits(path: FairnessPath) -> tuple[str, ...]:
     return (
         f"{len(path)} models were compared on the same rows. The one that looks best among many "
-        "looks a little better than it is; selection with certify=True allows for that.",
+        "looks a little better than it is; selection with certify=True (--certify) allows for "
+        "that.",
         "The numbers are those of models fitted to part of the rows; the final model is fitted to "
         "all of them.",
     )
@@ -433,6 +410,7 @@ def _facts(path: FairnessPath, source: Mapping[str, Any]) -> Html:
         ("Rows", f"{path.n_rows:,}, of which {path.n_unknown:,} without a known group"),
         *([] if path.n_clusters is None else [("Clusters", f"{path.n_clusters:,}")]),
         ("Criterion", path.criterion),
+        ("Asked for", _asked(path) if path.request is not None else "nothing; no model chosen"),
         ("Model", str(path._handle.estimator) if path._handle is not None else ""),
         ("Measured with", path.measured_with),
         ("Confidence level", f"{100 * path.confidence_level:g}%"),
@@ -440,13 +418,15 @@ def _facts(path: FairnessPath, source: Mapping[str, Any]) -> Html:
     return element("section", element("h2", "Data and software"), facts(rows + software()))
 
 
-def _data(path: FairnessPath) -> dict[str, Any]:
+def _data(path: FairnessPath, source: Mapping[str, Any]) -> dict[str, Any]:
     from ..auditing import _json_safe
 
     return _json_safe(
         {
             "format": "evenhand.path",
             "version": 1,
+            **stamp(),
+            "source": {str(k): str(v) for k, v in source.items()},
             "criterion": path.criterion,
             "confidence_level": path.confidence_level,
             "sensitive": path.sensitive_name,
@@ -454,6 +434,8 @@ def _data(path: FairnessPath) -> dict[str, Any]:
             "n_rows": path.n_rows,
             "n_clusters": path.n_clusters,
             "n_unknown": path.n_unknown,
+            "fitted_before": path.fitted_before,
+            "request": None if path.request is None else path.request.to_dict(),
             "points": path._columns(),
         }
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import write_text
+from .._provenance import stamp
 from .curves import grid_over, number, sample_of
 from .markup import Html, csv_link, element, join, json_block, label, page, table
 from .notes import GRADES, limits, method
@@ -54,7 +55,7 @@ def audit_page(
         element("main", *_audit_sections(audit), method(audit.confidence_level), limits(audit),
                 provenance(audit, source or {})),
         footer(),
-        json_block(audit.to_dict(), "evenhand-data"),
+        json_block(_data(audit, source), "evenhand-data"),
     ]  # fmt: skip
     return page(title, body)
 
@@ -86,9 +87,17 @@ def audit_set_page(
         element("main", *parts, method(first.confidence_level), limits(first),
                 provenance(first, source or {})),
         footer(),
-        json_block(audits.to_dict(), "evenhand-data"),
+        json_block(_data(audits, source), "evenhand-data"),
     ]  # fmt: skip
     return page(title, body)
+
+
+def _data(found: Audit | AuditSet, source: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        **found.to_dict(),
+        **stamp(),
+        "source": {str(k): str(v) for k, v in (source or {}).items()},
+    }
 
 
 def _header(title: str, audit: Audit) -> Html:
@@ -139,7 +148,7 @@ def _side_by_side(audits: AuditSet) -> list[list[Any]]:
             label(name, 80),
             number(audit.r2),
             *(
-                f"{fixed(m.value)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
+                f"{fixed(m.shown)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
                 for m in audit.measures
             ),
         ]
@@ -204,7 +213,7 @@ def compact(audit: Audit) -> Html:
     rows = [
         [
             m.criterion,
-            fixed(m.value),
+            fixed(m.shown),
             f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
             GRADES[grade(m)],
         ]

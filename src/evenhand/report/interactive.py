@@ -40,7 +40,7 @@ def plotly_frontier(path: FairnessPath) -> Any:
     for column, name in enumerate(CRITERIA, 1):
         measures = [p.measure(name) for p in path.points]
         faded = path.dominated(name)
-        value = [m.value for m in measures]
+        value = [m.shown for m in measures]
         figure.add_scatter(
             x=value, y=r2, mode="lines+markers", row=1, col=column, showlegend=False,
             line={"color": PALETTE[0], "width": 1},
@@ -51,8 +51,8 @@ def plotly_frontier(path: FairnessPath) -> Any:
                 "opacity": [0.35 if f else 1.0 for f in faded],
             },
             error_x={
-                "array": [max(m.interval[1] - m.value, 0.0) for m in measures],
-                "arrayminus": [max(m.value - m.interval[0], 0.0) for m in measures],
+                "array": [max(m.interval[1] - m.shown, 0.0) for m in measures],
+                "arrayminus": [max(m.shown - m.interval[0], 0.0) for m in measures],
                 "symmetric": False, "thickness": 0.7, "width": 0, "type": "data",
             },
             error_y={"array": half, "thickness": 0.7, "width": 0, "type": "data"},
@@ -71,7 +71,7 @@ def plotly_frontier(path: FairnessPath) -> Any:
 def _hover(path: FairnessPath, k: int) -> str:
     point = path.points[k]
     lines = [f"fairness weight {point.fairness_weight:.4g}", f"R² {point.r2:.4f}"]
-    lines += [f"{m.criterion} {m.value:.4f}" for m in map(point.measure, CRITERIA)]
+    lines += [f"{m.criterion} {m.shown:.4f}" for m in map(point.measure, CRITERIA)]
     if point is path.selected:
         lines.append("selected")
     # Plotly reads a little HTML in its texts.

@@ -41,14 +41,6 @@ _USE = {
 }
 
 
-_TESTED = (
-    "p is the chance of data at least this uneven if the criterion held exactly; below 0.05 the "
-    "report says “violated”. It also does where a value lies more than 3.29 standard errors above "
-    "zero and the test sees nothing: the test does not look for every pattern."
-)
-_UNTESTED = "Where an interval lies above 0 the report says “violated”."
-
-
 def _math(body: str) -> Html:
     return Html(f'<math display="inline">{body}</math>')
 
@@ -90,9 +82,10 @@ _LOG_LOSS = _math(
 )
 
 
-def method(confidence_level: float, tested: bool = True) -> Html:
-    """What was computed, with the formulas; `tested` where there are p-values."""
+def method(confidence_level: float) -> Html:
+    """What was computed, with the formulas."""
     from ..criteria import CRITERIA
+    from ..measures import RULE
 
     rows = [
         [name.capitalize(), c.statement, FORMULAS[name], QUESTIONS[name], _USE[name]]
@@ -114,14 +107,14 @@ def method(confidence_level: float, tested: bool = True) -> Html:
             "p",
             "Each entropy is the mean log loss of a probabilistic classifier ρ of the group: ",
             _LOG_LOSS,
-            ". The classifier used stands in the table of measures. Values are estimates; a true "
-            "zero may come out slightly below zero.",
+            ". The classifier used stands in the table of measures. Values are estimates; one that "
+            "comes out slightly below zero is shown as 0.",
         ),
         element(
             "p",
             f"Intervals cover the true value in about {100 * confidence_level:g}% of repeated "
             "samples. ",
-            _TESTED if tested else _UNTESTED,
+            RULE,
             " The measure says how much: slightly (under 0.01), clearly (under 0.10) or strongly. "
             "These words are a convention of this report, not limits set by any law.",
         ),

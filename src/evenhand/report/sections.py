@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._provenance import now
 from .curves import Sample, calibration, density, grid_over, number, sample_of, with_margin
 from .markup import Html, csv_link, element, escape, join, label, table
 from .notes import GRADES, PHRASES, QUESTIONS
@@ -44,7 +43,7 @@ def headline(audit: Audit) -> str:
 
 def cards(audit: Audit) -> Html:
     """One card a criterion: the question, the answer, the number with its interval."""
-    top = max([0.05, *(m.interval[1] for m in audit.measures), *(m.value for m in audit.measures)])
+    top = max([0.05, *(m.interval[1] for m in audit.measures), *(m.shown for m in audit.measures)])
     return element("div", *(_card(m, top, audit) for m in audit.measures), class_="cards")
 
 
@@ -56,10 +55,10 @@ def _card(measure: Measure, top: float, audit: Audit) -> Html:
         element("h3", name),
         element("p", QUESTIONS[measure.criterion], class_="soft"),
         element("p", GRADES[level], class_=f"badge {level}"),
-        gauge(measure.value, measure.interval, top),
+        gauge(measure.shown, measure.interval, top),
         element(
             "p",
-            element("b", fixed(measure.value, 3)),
+            element("b", fixed(measure.shown, 3)),
             f" ({100 * audit.confidence_level:g}% interval {measure.interval[0]:.3f} to "
             f"{measure.interval[1]:.3f})",
         ),
@@ -162,7 +161,7 @@ def measure_table(audit: Audit, filename: str = "measures.csv") -> Html:
     rows = [
         [
             m.criterion,
-            fixed(m.value),
+            fixed(m.shown),
             f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
             f"{m.stderr:.4f}",
             p_text(m.p_value),
@@ -344,10 +343,7 @@ def software() -> list[tuple[str, Any]]:
             found.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             continue
-    # Fixed by those who need byte-identical builds.
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    now = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
     return [
         ("Software", ", ".join(found) + f", Python {platform.python_version()}"),
-        ("Written", now.strftime("%Y-%m-%d %H:%M UTC")),
+        ("Written", now().strftime("%Y-%m-%d %H:%M UTC")),
     ]

@@ -101,7 +101,7 @@ def describe(audit: Audit) -> str:
         [
             [
                 m.criterion,
-                fixed(m.value),
+                fixed(m.shown),
                 f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
                 p_text(m.p_value),
                 m.chosen,
@@ -137,7 +137,7 @@ def describe_set(audits: AuditSet) -> str:
     rows = []
     for name, audit in zip(short_names(list(audits), 40), audits.values(), strict=True):
         cells = [
-            f"{fixed(m.value)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})" for m in audit.measures
+            f"{fixed(m.shown)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})" for m in audit.measures
         ]
         rows.append([name, f"{audit.r2:.4f}", *cells])
     percent = f"{100 * next(iter(audits.values())).confidence_level:g}%"

@@ -1,0 +1,66 @@
+"""The points of a path as audits, for pages that show them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..criteria import CRITERIA
+
+if TYPE_CHECKING:
+    from ..auditing import Audit
+    from ..frontier import FairnessPath, PathPoint
+    from ..measures import Measure
+
+
+def audits_of(path: FairnessPath) -> list[Audit]:
+    """One audit per point, of its held-out scores."""
+    from ..auditing import Audit, _sample
+    from ..disparities import summarize_groups
+    from ..sensitive import Groups, resolve_groups, weighted_rows
+    from ..significance import exact_fairness_p_values
+
+    data = path._data
+    assert data is not None
+    groups = resolve_groups(
+        data.sensitive_features,
+        n_rows=len(data.y),
+        sample_weight=data.sample_weight,
+        cluster=data.cluster,
+        warn=False,
+    )
+
+    def tested(point: PathPoint) -> tuple[Measure, ...]:
+        """The measures with p-values: what is called violated is so by the rule of an audit."""
+        rows = weighted_rows(data.sample_weight)
+        used: Groups = groups if rows is None else groups.take(rows)
+        columns = {"s": point.scores, "y": data.y}
+        variables = {
+            name: used.take_known(values if rows is None else values[rows])
+            for name, values in columns.items()
+        }
+        found = exact_fairness_p_values(CRITERIA, variables, used, random_state=0)
+        measures = map(point.measure, CRITERIA)
+        return tuple(replace(m, p_value=found[m.criterion].p_value) for m in measures)
+
+    y = groups.take_known(data.y)
+    out = []
+    for point in path.points:
+        # Only the selected model is judged in words.
+        judged = tested(point) if point is path.selected else tuple(map(point.measure, CRITERIA))
+        independence, separation, sufficiency = judged
+        s = groups.take_known(point.scores)
+        rows, gaps = summarize_groups(y, s, groups, path.confidence_level)
+        out.append(
+            Audit(
+                independence, separation, sufficiency, gaps, groups.name,
+                groups.label_names, groups.n_rows, groups.n_unknown, path.confidence_level,
+                weight_name(point.fairness_weight), point.r2, rows, _sample(y, s, groups),
+            )
+        )  # fmt: skip
+    return out
+
+
+def weight_name(weight: float) -> str:
+    """What a point is called."""
+    return f"fairness weight {weight:.3g}" if weight else "no fairness term"
