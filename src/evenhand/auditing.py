@@ -5,35 +5,34 @@ Not named `audit`: a submodule of that name would hide the function `evenhand.au
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from ._audit_input import attributes_of, models_of
+from ._audit_sample import r2_of, sample_rows
 from ._kernels.threads import n_threads
+from ._one_against_rest import OneAgainstRest, worst_against_rest
 from ._ranks import EXACT_RANK_ROWS, rank_all
-from .criteria import CRITERIA
+from .criteria import CRITERIA, get_criterion
 from .disparities import Disparities, GroupTable, summarize_groups
 from .effective import check_effective_size, warn_shared_values
+from .estimation import EntropyEstimator
 from .information import estimate_entropies, get_estimator
 from .measures import Measure, measure, measure_columns
-from .sensitive import Groups, Proxy, check_weight, resolve_groups, weighted_rows
+from .sensitive import Groups, check_weight, resolve_groups, weighted_rows
 from .significance import exact_fairness_p_values
-from .tables import to_frame
+from .tables import json_safe, to_frame
 from .validation import (
     check_column,
     check_confidence_level,
     check_index,
     check_n_boot,
-    check_names,
     check_seed,
-    frame_columns,
-    read_native,
 )
 
 Vector = NDArray[np.float64]
@@ -53,6 +52,11 @@ class Audit:
     sensitive_name, n_rows, n_unknown, confidence_level
     name : str
         The model's name, when several are compared.
+    attributes : dict of str → Audit
+        Of crossed attributes, each by itself; empty for a single one. A crossing has more groups
+        than its attributes and so a larger normalizer: it can look fair where one of them is not.
+    one_against_rest : dict of str → OneAgainstRest
+        Of crossed attributes, by criterion: the group or level that differs most from all others.
     """
 
     independence: Measure
@@ -66,6 +70,8 @@ class Audit:
     confidence_level: float
     name: str = ""
     r2: float = float("nan")
+    attributes: dict[str, Audit] = field(default_factory=dict)
+    one_against_rest: dict[str, OneAgainstRest] = field(default_factory=dict)
     _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
     _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
 
@@ -74,6 +80,27 @@ class Audit:
         """The measures that could be computed, in the order of the criteria."""
         found = (self.independence, self.separation, self.sufficiency)
         return tuple(m for m in found if m is not None)
+
+    def parts(self, criterion: str) -> dict[str, Measure]:
+        """All there is on one criterion, by what it is on; a verdict is the worst of them.
+
+        The audit's own measure comes first; of crossed attributes each one follows, and the worst
+        group against the rest.
+
+        Parameters
+        ----------
+        criterion : str
+        """
+        name = get_criterion(criterion).name
+        own = getattr(self, name)
+        if own is None:
+            return {}
+        found = {self.sensitive_name: own}
+        found |= {part: getattr(audit, name) for part, audit in self.attributes.items()}
+        if name in self.one_against_rest:
+            worst = self.one_against_rest[name]
+            found[f"{worst.group} against the rest"] = worst.measure
+        return found
 
     @property
     def n_clusters(self) -> int | None:
@@ -96,7 +123,7 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold (undefined numbers are None)."""
-        return _json_safe(
+        return json_safe(
             {
                 "format": "evenhand.audit",
                 "version": FORMAT_VERSION,
@@ -107,9 +134,18 @@ class Audit:
                 "n_clusters": self.n_clusters,
                 "confidence_level": self.confidence_level,
                 "r2": self.r2,
-                "measures": {
-                    m.criterion: {**_fields(m), "found": m.found, "conflict": m.conflict}
-                    for m in self.measures
+                "measures": {m.criterion: _measure_fields(m) for m in self.measures},
+                "attributes": {
+                    name: {m.criterion: _measure_fields(m) for m in audit.measures}
+                    for name, audit in self.attributes.items()
+                },
+                "one_against_rest": {
+                    name: {
+                        "group": worst.group,
+                        "n_compared": worst.n_compared,
+                        **_measure_fields(worst.measure),
+                    }
+                    for name, worst in self.one_against_rest.items()
                 },
                 "groups": self._groups.columns,
                 "disparities": _fields(self.disparities),
@@ -239,7 +275,9 @@ def audit(
     y_pred : (n,) array, or a dict or frame of such columns
         Scores. Several columns give an :class:`AuditSet`, one audit per model.
     sensitive_features : array, series, frame or Proxy
-        Group of each row. Several columns are crossed into intersections. Rows with a missing
+        Group of each row. Several columns are crossed into intersections, and then each of them
+        is measured by itself as well (`Audit.attributes`), and the worst group against the rest
+        (`Audit.one_against_rest`), so that a column cannot dilute another. Rows with a missing
         group are left out of the measures and counted in `n_unknown`. Rows of all arguments are
         matched by place; pandas indices that hold the same labels in different places are refused,
         while a default index (0 to n − 1) may stand beside any other labels.
@@ -260,7 +298,8 @@ def audit(
         Replace the standard errors by those of this many bootstrap draws over rows or clusters, at
         least 2 (with the fitted classifiers held fixed); 0 uses the influence function.
     per_attribute : bool
-        With several attributes, audit each by itself as well as their intersection.
+        With several attributes, return an :class:`AuditSet` of each by itself and of their
+        intersection, rather than the intersection that holds the others.
 
     Returns
     -------
@@ -281,11 +320,15 @@ def audit(
         y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
         sample_weight=sample_weight, cluster=cluster,
     )  # fmt: skip
-    models = _models(y_pred)
-    attributes: dict[str, Any] = {"": sensitive_features}
-    if per_attribute:
-        attributes = _attributes(sensitive_features)
-    if len(models) > 1 and len(attributes) > 1:
+    models = models_of(y_pred)
+    attributes = attributes_of(sensitive_features)
+    if per_attribute and attributes is None:
+        raise ValueError(
+            "`per_attribute` must be used with several attributes: `sensitive_features` has one. "
+            "Hint: pass a frame or a dict of columns."
+        )
+    attributes = attributes or {}
+    if len(models) > 1 and per_attribute and len(attributes) > 1:
         raise ValueError(
             "`per_attribute` must not be combined with several models: audit one model at a time."
         )
@@ -301,154 +344,111 @@ def audit(
     if rows is not None:
         scores = {name: column[rows] for name, column in scores.items()}
         y = None if y is None else y[rows]
-    results: dict[str, Audit] = {}
-    for attribute, labels in attributes.items():
-        groups = resolve_groups(labels, n_rows=n, sample_weight=weight, cluster=cluster)
-        if rows is not None:
-            groups = groups.take(rows)
-        check_effective_size(groups)
-        for name, s in scores.items():
-            results[attribute or name] = _audit_one(
-                y, s, groups, get_estimator(estimator, seed), _name_of(estimator),
-                confidence_level, seed, n_boot, name,
-            )  # fmt: skip
+
+    def read_groups(labels: Any, aside: bool) -> Groups:
+        """`aside`: beside a crossing that has been warned of already."""
+        groups = resolve_groups(
+            labels, n_rows=n, sample_weight=weight, cluster=cluster, warn=not aside,
+            require_two=not aside,
+        )  # fmt: skip
+        return groups if rows is None else groups.take(rows)
+
+    groups = read_groups(sensitive_features, aside=False)
+    check_effective_size(groups)
+    alone = {}
     if len(attributes) > 1:
-        return AuditSet(results, "attribute")
+        alone = {name: read_groups(a, aside=not per_attribute) for name, a in attributes.items()}
+    run = _Run(
+        get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, n_boot
+    )  # fmt: skip
+    results: dict[str, Audit] = {}
+    for name, s in scores.items():
+        parts = {
+            part: run.audit(y, s, of, name, warn=per_attribute)
+            for part, of in alone.items()
+            if of.n_groups > 1
+        }
+        results[name] = run.audit(y, s, groups, name, parts, tuple(alone))
+    if per_attribute and len(alone) > 1:
+        (crossed,) = results.values()
+        return AuditSet({**crossed.attributes, " × ".join(alone): crossed}, "attribute")
     if isinstance(y_pred, dict) or len(models) > 1:
         return AuditSet(results, "model")
     return next(iter(results.values()))
 
 
-def _audit_one(
-    y: Vector | None, s: Vector, groups: Groups, estimator, estimator_name: str,
-    confidence_level: float, seed: int, n_boot: int, name: str,
-) -> Audit:  # fmt: skip
-    criteria = [c for c in CRITERIA.values() if y is not None or not c.needs_target]
-    variables = {"s": groups.take_known(s)}
-    if y is not None:
-        variables["y"] = groups.take_known(y)
-    known_y = variables.get("y")
+@dataclass(frozen=True)
+class _Run:
+    """How audits are made, whatever they are of."""
 
-    def tests_and_tables():
-        ranks = rank_all(variables)
-        tests = exact_fairness_p_values(criteria, variables, groups, random_state=seed, ranks=ranks)
-        return tests, *summarize_groups(
-            known_y, variables["s"], groups, confidence_level, ranks["s"]
-        )
+    estimator: EntropyEstimator
+    estimator_name: str
+    confidence_level: float
+    seed: int
+    n_boot: int
 
-    if groups.n_known > EXACT_RANK_ROWS and n_threads() > 1:
-        # The long loops release the interpreter lock.
-        with ThreadPoolExecutor(1) as pool:
-            other = pool.submit(tests_and_tables)
-            entropies = estimate_entropies(criteria, y, s, groups, estimator)
-            tests, table, gaps = other.result()
-    else:
-        entropies = estimate_entropies(criteria, y, s, groups, estimator)
-        tests, table, gaps = tests_and_tables()
-    left = {c[0]: value for c, value in entropies.mean.items() if len(c) == 1}
-    warn_shared_values(variables, left, groups, stacklevel=4)
-    measures: dict[str, Measure | None] = dict.fromkeys(CRITERIA)
-    for criterion in criteria:
-        measures[criterion.name] = measure(
-            criterion, entropies, confidence_level, tests[criterion.name].p_value,
-            estimator_name, n_boot, seed,
-        )  # fmt: skip
-    independent = measures["independence"]
-    assert independent is not None
-    return Audit(
-        independent, measures["separation"], measures["sufficiency"], gaps, groups.name,
-        groups.label_names, groups.n_rows, groups.n_unknown, confidence_level, name,
-        _r2(known_y, variables["s"], groups), table, _sample(known_y, variables["s"], groups),
-    )  # fmt: skip
+    def audit(
+        self, y: Vector | None, s: Vector, groups: Groups, name: str,
+        attributes: dict[str, Audit] | None = None, crossed: tuple[str, ...] = (),
+        warn: bool = True,
+    ) -> Audit:  # fmt: skip
+        """One audit; that of a crossing is given those of its attributes, and their names."""
+        criteria = [c for c in CRITERIA.values() if y is not None or not c.needs_target]
+        variables = {"s": groups.take_known(s)}
+        if y is not None:
+            variables["y"] = groups.take_known(y)
+        known_y = variables.get("y")
 
-
-def _models(y_pred: Any) -> dict[str, Any]:
-    """Prediction columns by name; a single column has the name ""."""
-    if isinstance(y_pred, dict):
-        if not y_pred:
-            raise ValueError("`y_pred` must hold at least one model, got an empty dict.")
-        check_names(list(y_pred), "y_pred")
-        return {str(name): column for name, column in y_pred.items()}
-    native = read_native(y_pred, "y_pred")
-    if isinstance(native, nw.DataFrame) and len(native.columns) > 1:
-        check_names([column.name for column in native.iter_columns()], "y_pred")
-        return {name: column.to_numpy() for name, column in frame_columns(native)}
-    return {"": y_pred}
-
-
-def _attributes(sensitive_features: Any) -> dict[str, Any]:
-    native = read_native(sensitive_features, "sensitive_features")
-    if isinstance(sensitive_features, dict):
-        check_names(list(sensitive_features), "sensitive_features")
-        columns = {str(name): column for name, column in sensitive_features.items()}
-    elif isinstance(native, nw.DataFrame):
-        check_names([column.name for column in native.iter_columns()], "sensitive_features")
-        columns = {name: column.to_native() for name, column in frame_columns(native)}
-    else:
-        array = np.asarray(sensitive_features)
-        if isinstance(sensitive_features, Proxy) or array.ndim != 2:
-            raise ValueError(
-                "`per_attribute` must be used with several attributes: `sensitive_features` has "
-                "one. Hint: pass a frame or a dict of columns."
+        def tests_and_tables():
+            ranks = rank_all(variables)
+            tests = exact_fairness_p_values(
+                criteria, variables, groups, random_state=self.seed, ranks=ranks
             )
-        columns = {f"attribute {j}": array[:, j] for j in range(array.shape[1])}
-    # An Arrow column or an array does not know its name; a dict of one keeps it.
-    alone: dict[str, Any] = {name: {name: column} for name, column in columns.items()}
-    if len(alone) == 1:
-        return alone
-    return {**alone, " × ".join(columns): sensitive_features}
+            return tests, *summarize_groups(
+                known_y, variables["s"], groups, self.confidence_level, ranks["s"]
+            )
+
+        if groups.n_known > EXACT_RANK_ROWS and n_threads() > 1:
+            # The long loops release the interpreter lock.
+            with ThreadPoolExecutor(1) as pool:
+                other = pool.submit(tests_and_tables)
+                entropies = estimate_entropies(criteria, y, s, groups, self.estimator)
+                tests, table, gaps = other.result()
+        else:
+            entropies = estimate_entropies(criteria, y, s, groups, self.estimator)
+            tests, table, gaps = tests_and_tables()
+        if warn:
+            left = {c[0]: value for c, value in entropies.mean.items() if len(c) == 1}
+            warn_shared_values(variables, left, groups, stacklevel=4)
+        measures: dict[str, Measure | None] = dict.fromkeys(CRITERIA)
+        for criterion in criteria:
+            measures[criterion.name] = measure(
+                criterion, entropies, self.confidence_level, tests[criterion.name].p_value,
+                self.estimator_name, self.n_boot, self.seed,
+            )  # fmt: skip
+        worst = {}
+        if crossed and groups.n_groups > 2:
+            worst = worst_against_rest(
+                criteria, variables, groups, crossed, self.estimator,
+                self.estimator_name, self.confidence_level, self.seed, self.n_boot,
+            )  # fmt: skip
+        independent = measures["independence"]
+        assert independent is not None
+        return Audit(
+            independent, measures["separation"], measures["sufficiency"], gaps, groups.name,
+            groups.label_names, groups.n_rows, groups.n_unknown, self.confidence_level, name,
+            r2_of(known_y, variables["s"], groups), attributes or {}, worst, table,
+            sample_rows(known_y, variables["s"], groups),
+        )  # fmt: skip
 
 
 def _name_of(estimator: Any) -> str:
     return estimator if isinstance(estimator, str) else type(estimator).__name__
 
 
-def _r2(y: Vector | None, s: Vector, groups: Groups) -> float:
-    if y is None:
-        return float("nan")
-    with np.errstate(over="ignore", invalid="ignore"):  # squares beyond the largest float
-        mean = np.average(y, weights=groups.weight)
-        spread = np.average((y - mean) ** 2, weights=groups.weight)
-        error = np.average((y - s) ** 2, weights=groups.weight)
-        defined = spread > 0 and math.isfinite(spread) and math.isfinite(error)
-        return float(1.0 - error / spread) if defined else float("nan")
-
-
-def _sample(y: Vector | None, s: Vector, groups: Groups, limit: int = 6000) -> dict[str, Any]:
-    """Rows for the figures, evenly spaced within each group so that small groups keep theirs."""
-    n = len(s)
-    if n <= limit:
-        rows = np.arange(n)
-    elif groups.codes is None or groups.n_groups > limit // 50:
-        rows = np.linspace(0, n - 1, limit).astype(int)
-    else:
-        # A stable sort of 16-bit integers is a radix sort: linear in n.
-        order = np.argsort(groups.codes.astype(np.int16), kind="stable")
-        ends = np.cumsum(groups.counts).astype(int)
-        each = limit // groups.n_groups
-        picked = [
-            order[np.unique(np.linspace(start, end - 1, min(end - start, each)).astype(int))]
-            for start, end in zip(np.append(0, ends[:-1]), ends, strict=True)
-        ]
-        rows = np.sort(np.concatenate(picked))
-    sample: dict[str, Any] = {"y": None if y is None else y[rows], "s": s[rows]}
-    sample["weight"] = None if groups.weight is None else groups.weight[rows]
-    sample["codes"] = None if groups.codes is None else groups.codes[rows]
-    sample["membership"] = None if groups.probabilities is None else groups.probabilities[rows]
-    return sample
+def _measure_fields(m: Measure) -> dict[str, Any]:
+    return {**_fields(m), "found": m.found, "conflict": m.conflict}
 
 
 def _fields(item: Any) -> dict[str, Any]:
     return dict(vars(item))
-
-
-def _json_safe(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _json_safe(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json_safe(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -125,8 +125,9 @@ FailAbove = Annotated[
     typer.Option(
         "--fail-above",
         metavar="CRITERION=LIMIT",
-        help="Exit with code 1 if the criterion exceeds the limit, such as separation=0.05. May "
-        "be given several times.",
+        help="Exit with code 1 if the criterion exceeds the limit, such as separation=0.05. Of "
+        "several --sensitive columns each is judged by itself too, and the worst group against the "
+        "rest. May be given several times.",
     ),
 ]
 JudgeBy = Annotated[

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, cast
+
+import numpy as np
 
 BACKENDS = ("pandas", "polars", "pyarrow")
 
@@ -35,3 +38,16 @@ def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None) -
 
     data = {name: list(values) for name, values in columns.items()}
     return nw.from_dict(data, backend=cast(Any, backend)).to_native()
+
+
+def json_safe(value: Any) -> Any:
+    """Plain values that JSON can hold: lists for tuples, None for what is not finite."""
+    if isinstance(value, dict):
+        return {str(k): json_safe(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_safe(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -10,7 +10,7 @@ from ..criteria import CRITERIA
 from ..report.curves import number, short_names
 from ..tabular import TableError
 from .rows import Rows, Vector
-from .terminal import say, show_audit, show_set, show_table
+from .terminal import say, show_audit, show_parts, show_set, show_table
 
 if TYPE_CHECKING:
     from ..auditing import Audit, AuditSet
@@ -43,22 +43,27 @@ def parse_limits(options: Sequence[str], has_target: bool) -> dict[str, float]:
 def check_limits(
     found: Audit | AuditSet, limits: Mapping[str, float], judge_by: str
 ) -> list[dict[str, Any]]:
-    """One entry per limit and audit."""
+    """One entry per limit, audit and part of it: a crossing must not hide what it is made of."""
+    audits = _audits(found)
     checks = []
-    for name, audit in _audits(found).items():
+    for name, audit in audits.items():
         for criterion, limit in limits.items():
-            m = getattr(audit, criterion)
-            judged = {"value": m.value, "lower": m.interval[0], "upper": m.interval[1]}[judge_by]
-            checks.append(
-                {
-                    "audit": name,
-                    "criterion": criterion,
-                    "limit": limit,
-                    "judged_by": judge_by,
-                    "judged": judged,
-                    "passed": bool(judged <= limit),
-                }
-            )
+            for part, m in audit.parts(criterion).items():
+                whole = part == audit.sensitive_name
+                if not whole and part in audits:
+                    continue  # an audit of its own
+                ends = {"value": m.value, "lower": m.interval[0], "upper": m.interval[1]}
+                checks.append(
+                    {
+                        "audit": name,
+                        "part": None if whole else part,
+                        "criterion": criterion,
+                        "limit": limit,
+                        "judged_by": judge_by,
+                        "judged": ends[judge_by],
+                        "passed": bool(ends[judge_by] <= limit),
+                    }
+                )
     return checks
 
 
@@ -102,7 +107,8 @@ def show_checks(checks: Sequence[Mapping[str, Any]]) -> None:
     """Print which limits are met."""
     for check in checks:
         sign = "✓ within" if check["passed"] else "✕ above"
-        where = f" ({check['audit']})" if check["audit"] else ""
+        named = [check[key] for key in ("audit", "part") if check[key]]
+        where = f" ({', '.join(named)})" if named else ""
         say(
             f"{check['criterion']}{where}: {check['judged_by']} {check['judged']:.4f} {sign} the "
             f"limit {check['limit']:g}",
@@ -128,6 +134,10 @@ def show_compare(found: AuditSet) -> None:
 
     first = next(iter(found))
     show_set(found)
+    for name, audit in found.items():
+        if audit.attributes:
+            say(f"\n{name}:", "bold")
+            show_parts(audit)
     for name in list(found)[1:]:
         table = gains_of(found[first], found[name])
         say(f"\nChange of scores from {first} to {name}:", "bold")

@@ -16,7 +16,17 @@ from rich.table import Table
 from rich.text import Text
 
 from ..report.curves import clean, number, short_names, with_margin
-from ..report.text import accuracy, fixed, grade, p_text, row_count, verdict
+from ..report.text import (
+    PARTS,
+    accuracy,
+    fixed,
+    grade,
+    judgment,
+    p_text,
+    part_rows,
+    row_count,
+    worst_part,
+)
 from ..tabular import TableError
 
 if TYPE_CHECKING:
@@ -153,8 +163,9 @@ def show_audit(audit: Audit, title: str) -> None:
         say(accuracy(audit.r2))
     say("")
     for m in audit.measures:
-        start = Text(m.criterion.capitalize() + " ", style=f"bold {_COLORS[grade(m)]}")
-        _print(start + Text(verdict(m)))
+        level = grade(worst_part(audit, m.criterion)[1])
+        start = Text(m.criterion.capitalize() + " ", style=f"bold {_COLORS[level]}")
+        _print(start + Text(judgment(audit, m.criterion)))
     percent = f"{100 * audit.confidence_level:g}%"
     rows = [
         [
@@ -166,7 +177,18 @@ def show_audit(audit: Audit, title: str) -> None:
         for m in audit.measures
     ]
     show_table(["criterion", "value", f"{percent} interval", "p (exactly fair)"], rows)
+    show_parts(audit)
     show_groups(audit)
+
+
+def show_parts(audit: Audit) -> None:
+    """A crossing beside its attributes and its worst group, where there is one."""
+    rows = part_rows(audit)
+    if rows:
+        say(f"\n{PARTS}")
+        names = short_names([row[0] for row in rows], 60)
+        cells = [[name, *row[1:]] for name, row in zip(names, rows, strict=True)]
+        show_table(["", *(m.criterion for m in audit.measures)], cells)
 
 
 _GROUP_HEADS = {

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._provenance import stamp
 from ..criteria import CRITERIA
+from ..tables import json_safe
 from .curves import Sample, grid_over, number, sample_of, with_margin
 from .markup import Html, asset, csv_link, element, json_block, label, page, table
 from .notes import limits, method
@@ -419,9 +420,7 @@ def _facts(path: FairnessPath, source: Mapping[str, Any]) -> Html:
 
 
 def _data(path: FairnessPath, source: Mapping[str, Any]) -> dict[str, Any]:
-    from ..auditing import _json_safe
-
-    return _json_safe(
+    return json_safe(
         {
             "format": "evenhand.path",
             "version": 1,

@@ -21,10 +21,11 @@ from .sections import (
     group_table,
     headline,
     measure_table,
+    parts_table,
     provenance,
 )
 from .svg import legend
-from .text import accuracy, fixed, grade, row_count
+from .text import PARTS, accuracy, fixed, grade, part_rows, row_count
 
 if TYPE_CHECKING:
     from ..auditing import Audit, AuditSet
@@ -135,6 +136,7 @@ def _audit_sections(audit: Audit, level: str = "h2", prefix: str = "") -> list[H
             "section",
             element(level, "Numbers"),
             measure_table(audit, f"{prefix}measures.csv"),
+            parts_table(audit, f"{prefix}parts.csv"),
             group_table(audit, f"{prefix}groups.csv"),
             gaps(audit),
         ),
@@ -219,6 +221,7 @@ def compact(audit: Audit) -> Html:
         ]
         for m in audit.measures
     ]
+    parts = part_rows(audit)
     percent = f"{100 * audit.confidence_level:g}%"
     known = audit.n_rows - audit.n_unknown
     unknown = f", {audit.n_unknown:,} rows without one" if audit.n_unknown else ""
@@ -229,6 +232,8 @@ def compact(audit: Audit) -> Html:
                 _group_count(audit), unknown, ". ",
                 headline(audit)),
         _compact_table(["criterion", "value", f"{percent} interval", "verdict"], rows),
+        element("p", PARTS) if parts else None,
+        _compact_table(["", *(m.criterion for m in audit.measures)], parts) if parts else None,
     )  # fmt: skip
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def audits_of(path: FairnessPath) -> list[Audit]:
     """One audit per point, of its held-out scores."""
-    from ..auditing import Audit, _sample
+    from .._audit_sample import sample_rows
+    from ..auditing import Audit
     from ..disparities import summarize_groups
     from ..sensitive import Groups, resolve_groups, weighted_rows
     from ..significance import exact_fairness_p_values
@@ -55,7 +56,8 @@ def audits_of(path: FairnessPath) -> list[Audit]:
             Audit(
                 independence, separation, sufficiency, gaps, groups.name,
                 groups.label_names, groups.n_rows, groups.n_unknown, path.confidence_level,
-                weight_name(point.fairness_weight), point.r2, rows, _sample(y, s, groups),
+                weight_name(point.fairness_weight), point.r2, _groups=rows,
+                _sample=sample_rows(y, s, groups),
             )
         )  # fmt: skip
     return out

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._provenance import now
+from ..measures import measure_columns
 from .curves import Sample, calibration, density, grid_over, number, sample_of, with_margin
 from .markup import Html, csv_link, element, escape, join, label, table
 from .notes import GRADES, PHRASES, QUESTIONS
 from .svg import Chart, legend
-from .text import fixed, grade, p_text, verdict
+from .text import PARTS, fixed, grade, judgment, p_text, part_rows, worst_part
 
 if TYPE_CHECKING:
     from ..auditing import Audit
@@ -33,7 +34,8 @@ _PACKAGES = ("evenhand", "numpy", "scipy", "scikit-learn", "numba")
 def headline(audit: Audit) -> str:
     """All criteria in one sentence, the worst first."""
     order = list(GRADES)
-    found = sorted(audit.measures, key=lambda m: -order.index(grade(m)))
+    worst = [worst_part(audit, m.criterion)[1] for m in audit.measures]
+    found = sorted(worst, key=lambda m: -order.index(grade(m)))
     if all(grade(m) == "holds" for m in found):
         return "No sign of unfairness, in any of the senses measured."
     parts = [f"{m.criterion} {PHRASES[grade(m)]}" for m in found]
@@ -48,7 +50,7 @@ def cards(audit: Audit) -> Html:
 
 
 def _card(measure: Measure, top: float, audit: Audit) -> Html:
-    level = grade(measure)
+    level = grade(worst_part(audit, measure.criterion)[1])
     name = measure.criterion.capitalize()
     return element(
         "article",
@@ -62,7 +64,7 @@ def _card(measure: Measure, top: float, audit: Audit) -> Html:
             f" ({100 * audit.confidence_level:g}% interval {measure.interval[0]:.3f} to "
             f"{measure.interval[1]:.3f})",
         ),
-        element("p", f"{name} {verdict(measure)}"),
+        element("p", f"{name} {judgment(audit, measure.criterion)}"),
         class_="card",
     )
 
@@ -170,12 +172,38 @@ def measure_table(audit: Audit, filename: str = "measures.csv") -> Html:
         ]
         for m in audit.measures
     ]
-    from ..measures import measure_columns
-
     columns = measure_columns(audit.measures)
     return join(
         [table(header, rows, caption="The measures (0 fair, 1 not)"), csv_link(columns, filename)]
     )
+
+
+def parts_table(audit: Audit, filename: str = "parts.csv") -> Html | None:
+    """A crossing beside its attributes and its worst group; None where nothing was crossed."""
+    rows = part_rows(audit)
+    if not rows:
+        return None
+    columns: dict[str, list[Any]] = {"criterion": [], "part": []}
+    for m in audit.measures:
+        parts = audit.parts(m.criterion)
+        columns["criterion"] += [m.criterion] * len(parts)
+        columns["part"] += list(parts)
+        for key, values in measure_columns(tuple(parts.values())).items():
+            columns.setdefault(key, [])
+            if key != "criterion":
+                columns[key] += values
+    header = ["Groups", *(m.criterion.capitalize() for m in audit.measures)]
+    return join(
+        [
+            element("p", PARTS, class_="note"),
+            table(
+                header, [[label(row[0], 80), *row[1:]] for row in rows],
+                caption="Each attribute by itself, and the worst group against the rest "
+                "(value ± standard error)",
+            ),
+            csv_link(columns, filename),
+        ]
+    )  # fmt: skip
 
 
 def group_table(audit: Audit, filename: str = "groups.csv") -> Html:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .curves import short_names
+from .curves import clean, short_names
 
 if TYPE_CHECKING:
     from ..auditing import Audit, AuditSet
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Where words change; shares of the uncertainty about the group. Not thresholds of any law.
 SMALL, LARGE = 0.01, 0.10
+_GRADES = ("holds", "unclear", "slight", "unsized", "clear", "strong")
 _NAMES = {
     "independence": "Independence",
     "separation": "Separation",
@@ -58,6 +59,43 @@ def verdict(measure: Measure) -> str:
     return f"is {size} violated: {found}{p}.{advice}"
 
 
+def worst_part(audit: Audit, criterion: str) -> tuple[str, Measure]:
+    """Which part of an audit decides on a criterion: the one violated most."""
+    parts = audit.parts(criterion)
+    order = list(_GRADES)
+    return max(parts.items(), key=lambda part: (order.index(grade(part[1])), part[1].value))
+
+
+def judgment(audit: Audit, criterion: str) -> str:
+    """One sentence on one criterion, the worst of a crossing and its parts."""
+    own = getattr(audit, criterion)
+    name, found = worst_part(audit, criterion)
+    if found is own:
+        return verdict(own)
+    return (
+        f"{verdict(found)} This is of {clean(name)}; crossed into {len(audit.labels)} groups the "
+        f"value is {fixed(own.shown)}, as more groups leave more to tell."
+    )
+
+
+def part_rows(audit: Audit) -> list[list[str]]:
+    """A crossing and its parts, one row each: the name, and value ± standard error by criterion.
+
+    Empty where nothing was crossed.
+    """
+    if not audit.attributes and not audit.one_against_rest:
+        return []
+    rows: dict[str, list[str]] = {}
+    for j, m in enumerate(audit.measures):
+        for name, found in audit.parts(m.criterion).items():
+            row = rows.setdefault(name, [""] * len(audit.measures))
+            row[j] = f"{found.shown:.4f} ± {found.stderr:.4f}"
+    return [[name, *cells] for name, cells in rows.items()]
+
+
+PARTS = "Crossing spreads a difference over more groups; the verdict is the worst of these:"
+
+
 def accuracy(r2: float) -> str:
     """R² in a sentence."""
     if r2 <= 0:
@@ -93,7 +131,7 @@ def describe(audit: Audit) -> str:
     if not math.isnan(audit.r2):
         lines.append(accuracy(audit.r2))
     lines.append("")
-    lines += [f"{_NAMES[m.criterion]} {verdict(m)}" for m in audit.measures]
+    lines += [f"{_NAMES[m.criterion]} {judgment(audit, m.criterion)}" for m in audit.measures]
     lines.append("")
     percent = f"{100 * audit.confidence_level:g}%"
     lines += _table(
@@ -110,6 +148,11 @@ def describe(audit: Audit) -> str:
         ],
     )
     lines.append("")
+    parts = part_rows(audit)
+    if parts:
+        short = short_names([row[0] for row in parts], 29)
+        cells = [[name, *row[1:]] for name, row in zip(short, parts, strict=True)]
+        lines += [PARTS, *_table(["", *(m.criterion for m in audit.measures)], cells), ""]
     wanted = {
         "group": "group", "n": "rows", "n_clusters": "clusters", "share": "share",
         "mean_score": "mean score",
