@@ -41,6 +41,9 @@ CALLS = {
     "WassersteinBarycenter": lambda a: baselines.WassersteinBarycenter(LinearRegression()).fit(
         X, Y, sensitive_features=a
     ),
+    "EntropicUnaware": lambda a: baselines.EntropicUnaware(LinearRegression()).fit(
+        X, Y, sensitive_features=a
+    ),
     "feature_information": lambda a: report.feature_information(X, sensitive_features=a),
 }
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from .._group_classifier import classifier_input, fit_group_classifier
 from .._path_fit import make_folds
 from ..sensitive import Groups, check_weight, resolve_groups
-from ..validation import check_column
+from ..validation import check_column, check_index
 from ._base import (
     Array,
     check_choice,
@@ -169,6 +169,9 @@ class EntropicUnaware(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             Rows without target and group to find u from, instead of the training rows.
         """
         self._check_parameters()
+        check_index(
+            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight
+        )  # fmt: skip
         y = check_column(y, "y")
         (X,) = indexable(X)
         check_consistent_length(X, y)
