@@ -30,6 +30,9 @@ CALLS = {
     "FairRidgeCV": lambda a: eh.FairRidgeCV(
         max_unfairness=0.9, n_points=2, measure_with="lspc"
     ).fit(X, Y, sensitive_features=a),
+    "FairRegressor": lambda a: eh.FairRegressor(fairness_weight=1.0).fit(
+        X, Y, sensitive_features=a
+    ),
     "FairPostprocessor": lambda a: eh.FairPostprocessor(LinearRegression()).fit(
         X, Y, sensitive_features=a
     ),

@@ -32,7 +32,7 @@ from .linear import FairRidge
 from .measures import Measure
 from .sensitive import Groups, check_weight, resolve_groups
 from .tables import to_frame
-from .validation import check_column, refuse_unreal
+from .validation import check_column, check_index, refuse_unreal
 
 # Rows that the choice is made on; the chosen model is fitted on all of them.
 CHOICE_ROWS = 20_000
@@ -195,6 +195,10 @@ class FairRegressor(ScoresWithGroups, RegressorMixin, BaseEstimator):
         """All that does not depend on the bound or the weight asked for."""
         criterion = self._check_parameters()
         refuse_unreal(X=X, y=y)
+        check_index(
+            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+            cluster=cluster,
+        )  # fmt: skip
         X, y = validate_data(
             self, X, y, accept_sparse=["csr"], dtype=[np.float64, np.float32], y_numeric=True
         )
@@ -331,6 +335,7 @@ class FairRegressor(ScoresWithGroups, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         refuse_unreal(X=X)
+        check_index(X=X, sensitive_features=sensitive_features)
         X = validate_data(
             self, X, accept_sparse=["csr"], dtype=[np.float64, np.float32], reset=False
         )
