@@ -1,3 +1,4 @@
+import os
 from importlib import metadata
 
 import pytest
@@ -21,12 +22,15 @@ def reference_score():
 
 @pytest.fixture
 def needs_package():
-    """Skip a test of a file that an optional package ships."""
+    """Skip a test of a file that an optional package ships; in CI, which must have it, fail."""
 
     def check(name):
         try:
             metadata.distribution(name)
         except metadata.PackageNotFoundError:
-            pytest.skip(f"the package {name}, which ships the file, is not installed")
+            reason = f"the package {name}, which ships the file, is not installed"
+            if os.environ.get("CI"):
+                pytest.fail(f"{reason}, and in CI it must be")
+            pytest.skip(reason)
 
     return check
