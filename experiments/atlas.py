@@ -38,7 +38,7 @@ from evenhand.sensitive import resolve_groups
 
 N_OUTER, N_INNER = 5, 3
 # Chance in the folds weighs most where rows are few, and there a repeat costs least.
-SMALL_ROWS, REPEATS_SMALL, REPEATS = 1_500, 3, 1
+SMALL_ROWS, REPEATS_SMALL, REPEATS = 1_500, 2, 1
 CRITERIA = ("independence", "separation")
 # Of the unfairness of plain ridge: the bounds, and the levels that inner folds are asked for.
 BOUNDS = (0.5, 0.2, 0.1)

@@ -1,4 +1,4 @@
-"""The dozen data sets of the atlas: at most 3,000 random rows of each, without and with the group.
+"""The dozen data sets of the atlas: at most 2,000 random rows of each, without and with the group.
 
 In the league of methods that do not need the attribute it is not among the features; in the other
 one it is, for all methods alike.
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evenhand import datasets
 
-MOST_ROWS = 3_000
+MOST_ROWS = 2_000
 
 
 @dataclass(frozen=True)
