@@ -145,7 +145,7 @@ def test_plain_fit_is_ridge_on_the_appended_columns(data, kind, weighted):
     features = GroupFeatures.fit(kind, X, base.predict(X), groups, w)
     wide = np.hstack([X, features.transform(X, base.predict(X), a)])
     expected = Ridge(alpha=alpha).fit(wide, y, w)
-    model = FairRidge(fairness_weight=0, group_features=kind)
+    model = FairRidge(fairness_weight=0, group_features=kind, group_alpha=0)
     model.fit(X, y, sensitive_features=a, sample_weight=w)
     np.testing.assert_allclose(model.coef_, expected.coef_[:6], rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(model.group_coef_, expected.coef_[6:], rtol=1e-5, atol=1e-7)
@@ -166,6 +166,8 @@ def test_they_buy_accuracy_at_the_same_price(data, kind, form):
     predicted = model.predict(given, **(fit if kind == "attribute" else {}))
     loss = np.mean((y - predicted) ** 2)
     penalty = 1e-3 * (np.sum(model.coef_**2) + np.sum(model.group_coef_**2))
+    slopes = np.append(0.0, model.group_coef_[len(model.group_coef_) // 2 :])
+    penalty += model.group_alpha_ * np.sum((slopes - slopes.mean()) ** 2)
     expected = (loss + penalty) / y.var() + 2.0 * model.unfairness_
     assert model.objective_ == pytest.approx(expected, rel=1e-9)
 

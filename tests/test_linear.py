@@ -415,8 +415,11 @@ def test_the_scale_of_the_scores_is_the_best_one(fairness_weight, group_features
     model = FairRidge("independence", fairness_weight, group_features=group_features)
     model.fit(X, y, sensitive_features=a)
     s = model.predict(X) - y.mean()
-    size = model.coef_ @ model.coef_ + model.group_coef_ @ model.group_coef_
-    best = (s @ y) / (s @ s + len(y) * model.alpha * size)
+    size = model.alpha * (model.coef_ @ model.coef_ + model.group_coef_ @ model.group_coef_)
+    if group_features is not None:
+        slopes = np.append(0.0, model.group_coef_[-2:])
+        size += model.group_alpha_ * np.sum((slopes - slopes.mean()) ** 2)
+    best = (s @ y) / (s @ s + len(y) * size)
     assert best == pytest.approx(1.0, abs=1e-9)
     assert model.score(X, y) > 0
 

@@ -124,9 +124,9 @@ def test_ten_thousand_features_never_form_a_square_of_them(monkeypatch):
     X = rng.normal(size=(60, 10_000))
     y, a = X[:, :5].sum(axis=1), np.arange(60) % 2
     sizes = []
-    whiten = _ridge._whiten
+    whiten = _ridge.whiten
     monkeypatch.setattr(
-        _ridge, "_whiten", lambda g, *rest: sizes.append(g.shape) or whiten(g, *rest)
+        _ridge, "whiten", lambda g, *rest: sizes.append(g.shape) or whiten(g, *rest)
     )
     model = eh.FairRidge(fairness_weight=5).fit(X, y, sensitive_features=a)
     assert sizes == [(59, 59)]  # one direction less for the mean

@@ -32,7 +32,7 @@ STARTS = ("auto", "ridge", "shrunk")
 SHRUNK = 0.2
 # Beyond this fairness weight a fit starts from that at a weight smaller by a factor.
 LEAP = 10.0
-LARGE_STEP = 20.0
+LARGE_STEP = 4.0
 # From this tolerance on the classifiers inside need not be exact either.
 ROUGH_TOL = 3e-4
 # Along a path R² and the criterion may move by a tenth of their sampling error, within limits.

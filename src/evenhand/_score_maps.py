@@ -54,7 +54,11 @@ class ScoreMaps:
 
     def slopes(self) -> Slopes | None:
         """The columns of `features` whose coefficients are slopes by group; None for one map."""
-        return None if self.n_groups == 1 else Slopes(self.n_groups, 1 + len(self.bends))
+        if self.n_groups == 1:
+            return None
+        # Offsets apart, slopes are all that such a map can be fair by; held out, a larger penalty
+        # cost more where groups differ in spread than it saved where rows are few.
+        return Slopes(self.n_groups, 1 + len(self.bends), most=1.0)
 
     def simple_columns(self) -> list[int] | None:
         """Columns of `features` for maps that never fall in places; None where all are such.

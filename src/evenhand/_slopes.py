@@ -1,4 +1,4 @@
-"""Slopes that differ by group, drawn together: γ·Σ_k (b_k − b̄)², γ by leaving out one row at a time.
+"""Slopes that differ by group, drawn together: γ·Σ_k (b_k − b̄)² with γ by leave-one-out.
 
 b_k is the slope of group k and b̄ their plain mean, so that it does not matter which group the
 columns leave out. In a ridge regression on free columns f (penalty α) and slope columns q,
@@ -27,9 +27,8 @@ Table = NDArray[np.float64]
 # Rows per extra slope up to which "auto" looks. A slope costs a share 1/n of the unexplained
 # variance, which beyond is less than anybody could measure.
 MAX_ROWS = 20_000
-# γ as a multiple of what the rows say of a slope on average. The largest leaves a twentieth of a
-# slope in the ridge solution, and the fairness term free to ask for one at a price.
-GRID = (0.0, *(2.0**k for k in range(-7, 5)))
+# γ as a multiple of what the rows say of a slope on average, up to `Slopes.most`.
+GRID = (0.0, *(2.0**k for k in range(-7, 3)))
 # A row that the rest cannot predict at all (alone in its group) says nothing about slopes.
 ALONE = 1e-6
 
@@ -39,7 +38,10 @@ def check_group_alpha(value: Any) -> None:
     if isinstance(value, str) and value == "auto":
         return
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-        raise ValueError(f"`group_alpha` must be 'auto' or a nonnegative number, got {value!r}.")
+        raise ValueError(
+            f"`group_alpha` must be 'auto' or a nonnegative number, got {value!r}. Hint: 0 leaves "
+            "every group its own slope."
+        )
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,14 @@ class Slopes:
         K.
     width : int
         Slopes of each group; those of one group are next to each other.
+    most : float
+        Largest γ of "auto", as a multiple of what the rows say of a slope on average. Fairness may
+        need slopes that accuracy does not, and pays γ for them too.
     """
 
     n_groups: int
     width: int = 1
+    most: float = 4.0
 
     @property
     def size(self) -> int:
@@ -65,7 +71,8 @@ class Slopes:
     def penalty(self) -> Table:
         """R with bᵀRb = Σ_k (b_k − b̄)², the first group's slope being zero in these columns."""
         k = self.n_groups
-        return np.kron(np.eye(k - 1) - 1.0 / k, np.eye(self.width))
+        alike: Table = np.eye(k - 1) - 1.0 / k
+        return np.kron(alike, np.eye(self.width)).astype(np.float64, copy=False)
 
     def shrink(
         self, problem: Problem, y: Vector, weight: Vector | None, group_alpha: float | str
@@ -88,8 +95,8 @@ class Slopes:
         typical = float(values.clip(0.0).mean())
         if typical == 0.0:
             return 0.0
-        errors = found.errors(values, vectors, typical * np.array(GRID))
-        return typical * GRID[int(errors.argmin())]
+        grid = typical * np.array([step for step in GRID if step <= self.most])
+        return float(grid[found.errors(values, vectors, grid).argmin()])
 
 
 @dataclass(frozen=True)
@@ -108,10 +115,8 @@ class _Left:
         gram, cross, design = problem.gram, problem.cross, problem.design
         n, k = design.n, design.d - size
         omega = np.ones(n) if weight is None else weight
-        theta, transform, triangular = whiten(
-            gram[:k, :k], cross[:k], problem.penalty[:k, :k], 1.0
-        )
-        # Columns that turn free columns into ones with CᵀC the inverse of their moments.
+        theta, transform, triangular = whiten(gram[:k, :k], cross[:k], problem.penalty[:k, :k], 1.0)
+        # W with W Wᵀ = C⁻¹.
         whitened = np.linalg.inv(transform).T if triangular else transform
         said = whitened @ (whitened.T @ gram[:k, k:])
         # With an intercept all is about the means; it then costs 1/n of every row's weight.

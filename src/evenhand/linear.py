@@ -67,8 +67,9 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
     group_alpha : "auto" or nonnegative float
         γ of a penalty ``γ·Σ_k (b_k − b̄)²`` besides `alpha`, with b_k the slope of group k in the
         ridge prediction and b̄ their mean: small groups say little about slopes of their own. "auto"
-        takes the γ of least leave-one-out error (closed form, at ``fairness_weight=0``), and 0
-        beyond 20,000 rows per extra slope, where it no longer matters. Only with `group_features`.
+        takes the γ of least leave-one-out error (closed form, at ``fairness_weight=0``), up to the
+        γ that leaves a fifth of a typical slope, as fairness may need slopes that accuracy does
+        not; and 0 beyond 20,000 rows per extra slope. Only with `group_features`.
     fit_intercept : bool
     max_iter : int
         Limit on L-BFGS iterations.

@@ -90,8 +90,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     alpha : float
         Penalty on the coefficients of the (standardized) features of the maps.
     group_alpha : "auto" or nonnegative float
-        Penalty γ on the differences of the groups' slopes, γ·Σ_k ‖slope_k − mean slope‖², chosen by
-        leave-one-out under "auto"; see :class:`FairRidge`.
+        γ of a penalty γ·Σ_k ‖slope_k − mean slope‖², see :class:`FairRidge`.
     classifier, basis, kappa, score_map, max_iter, tol
         As in :class:`FairRidge`.
     group_classifier : classifier, optional
