@@ -20,7 +20,7 @@ from ._one_against_rest import OneAgainstRest, worst_against_rest
 from ._ranks import EXACT_RANK_ROWS, rank_all
 from .criteria import CRITERIA, get_criterion
 from .disparities import Disparities, GroupTable, summarize_groups
-from .effective import check_effective_size, warn_shared_values
+from .effective import check_effective_size, take_weighted, warn_shared_values
 from .estimation import EntropyEstimator
 from .information import estimate_entropies, get_estimator
 from .measures import Measure, measure, measure_columns
@@ -283,7 +283,7 @@ def audit(
         while a default index (0 to n − 1) may stand beside any other labels.
     sample_weight : (n,) array, optional
         Nonnegative. A row of weight 0 counts as absent, in `n_rows` too. Weights that leave fewer
-        than 5 effective rows, (Σw)²/Σw², are refused, and fewer than 100 are warned of.
+        than 5 rows, or 5 effective ones, (Σw)²/Σw², are refused, and fewer than 100 are warned of.
     cluster : (n,) array, optional
         Label of the person, place or school that each row belongs to, where rows of one are not
         independent. Clusters are then left out whole, standard errors sum over them and intervals
@@ -351,7 +351,7 @@ def audit(
             labels, n_rows=n, sample_weight=weight, cluster=cluster, warn=not aside,
             require_two=not aside,
         )  # fmt: skip
-        return groups if rows is None else groups.take(rows)
+        return take_weighted(groups, rows)
 
     groups = read_groups(sensitive_features, aside=False)
     check_effective_size(groups)

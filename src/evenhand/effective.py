@@ -80,6 +80,28 @@ def check_effective_size(groups: Groups, stacklevel: int = 3) -> None:
         )
 
 
+def take_weighted(groups: Groups, rows: NDArray[np.intp] | None) -> Groups:
+    """The groups of the `rows` of positive weight, or as they are where `rows` is None.
+
+    Fewer than 5 are refused: what is left out by a weight of zero nobody sees.
+    """
+    if rows is None:
+        return groups
+    kept = groups.take(rows)
+    refuse_few_weighted(kept.n_known, groups.n_rows)
+    return kept
+
+
+def refuse_few_weighted(kept: int, n_rows: int) -> None:
+    """Refuse fewer than 5 rows of positive weight among others without."""
+    if kept < LEAST:
+        raise ValueError(
+            f"`sample_weight` must be positive in at least {LEAST:g} rows with a known group, got "
+            f"{kept} of {n_rows:,}: from so few nothing can be said. Hint: a row of weight 0 "
+            "counts as absent; look for weights that are zero and should not be."
+        )
+
+
 class SharedValuesWarning(GroupWarning):
     """Rows that share a value are all of one group, as the rows of one person or place are."""
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ._design_effect import independent_rows
 from .criteria import INDEPENDENCE, NOTHING, SEPARATION, SUFFICIENCY, Condition, Criterion
-from .effective import check_effective_size, warn_shared_values
+from .effective import check_effective_size, take_weighted, warn_shared_values
 from .estimation import EntropyEstimator, RowLosses
 from .sensitive import Groups, check_weight, resolve_groups, weighted_rows
 from .validation import check_column, check_index
@@ -200,7 +200,8 @@ def _measure(
     )
     rows = weighted_rows(weight)
     if rows is not None:
-        groups, s, y = groups.take(rows), s[rows], None if y is None else y[rows]
+        s, y = s[rows], None if y is None else y[rows]
+    groups = take_weighted(groups, rows)
     check_effective_size(groups, stacklevel=4)
     found = estimate_entropies([criterion], y, s, groups, get_estimator(estimator))
     variables = {"s": groups.take_known(s)}
@@ -233,8 +234,8 @@ def independence(
         Group of each row; a frame of several columns is crossed. Rows are matched by place; pandas
         indices that hold the same labels in another order are refused.
     sample_weight : (n,) array, optional
-        Weights that leave fewer than 5 effective rows, (Σw)²/Σw², are refused, and fewer than 100
-        are warned of.
+        Weights that leave fewer than 5 rows, or 5 effective ones, (Σw)²/Σw², are refused, and fewer
+        than 100 are warned of.
     cluster : (n,) array, optional
         Label of the person, place or school that each row belongs to, where rows of one are not
         independent. Estimators then leave whole clusters out; fewer than 5 are refused.
