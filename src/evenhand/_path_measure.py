@@ -18,8 +18,9 @@ from .criteria import CRITERIA, get_criterion
 from .effective import take_weighted
 from .information import estimate_entropies, get_estimator
 from .measures import Measure, critical_value, measure, standard_error
-from .sensitive import Groups, weighted_rows
+from .sensitive import Groups
 from .validation import check_column
+from .weights import weighted_rows
 
 Vector = NDArray[np.float64]
 # Rows that the correlation between points is estimated from, and draws of their joint law.

@@ -24,7 +24,7 @@ from .effective import check_effective_size, take_weighted, warn_shared_values
 from .estimation import EntropyEstimator
 from .information import estimate_entropies, get_estimator
 from .measures import Measure, measure, measure_columns
-from .sensitive import Groups, check_weight, resolve_groups, weighted_rows
+from .sensitive import Groups, resolve_groups
 from .significance import exact_fairness_p_values
 from .tables import json_safe, to_frame
 from .validation import (
@@ -34,6 +34,7 @@ from .validation import (
     check_n_boot,
     check_seed,
 )
+from .weights import check_weight, weighted_rows
 
 Vector = NDArray[np.float64]
 FORMAT_VERSION = 1

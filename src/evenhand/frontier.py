@@ -28,9 +28,10 @@ from ._path_select import Request
 from ._ridge_cv import FairRidgeCV
 from .criteria import CRITERIA, get_criterion
 from .effective import check_effective_size
-from .sensitive import check_weight, resolve_groups
+from .sensitive import resolve_groups
 from .tables import to_frame
 from .validation import check_column, check_index
+from .weights import check_weight
 
 __all__ = ["FairRidgeCV", "FairnessPath", "PathPoint", "Unreachable", "fairness_path"]
 

@@ -19,8 +19,9 @@ from ._design_effect import independent_rows
 from .criteria import INDEPENDENCE, NOTHING, SEPARATION, SUFFICIENCY, Condition, Criterion
 from .effective import check_effective_size, take_weighted, warn_shared_values
 from .estimation import EntropyEstimator, RowLosses
-from .sensitive import Groups, check_weight, resolve_groups, weighted_rows
+from .sensitive import Groups, resolve_groups
 from .validation import check_column, check_index
+from .weights import check_weight, weighted_rows
 
 ESTIMATORS = ("auto", "lspc", "logistic", "fourier", "knn")
 # Smallest normalized value. Chance takes an estimate slightly below zero; what is further below is

@@ -23,7 +23,8 @@ from evenhand.datasets.synthetic import null_scenario, random_scenario
 from evenhand.estimation import EntropyEstimator
 from evenhand.information import estimate_entropies
 from evenhand.measures import measure
-from evenhand.sensitive import GroupWarning, Proxy, resolve_groups
+from evenhand.proxy import Proxy
+from evenhand.sensitive import GroupWarning, resolve_groups
 
 ALL = (SCORE, TARGET, BOTH)
 

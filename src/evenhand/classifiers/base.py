@@ -16,7 +16,8 @@ from .._kernels import Rows, make_rows, with_score
 from ..basis import Basis, get_basis
 from ..criteria import Condition
 from ..estimation import RowLosses, largest_loss
-from ..sensitive import Groups, check_weight
+from ..sensitive import Groups
+from ..weights import check_weight
 
 LOSSES = ("in-sample", "leave-one-out", "balanced")
 

@@ -255,7 +255,7 @@ def gaps(audit: Audit) -> Html:
 
 def gains_of(before: Audit, after: Audit) -> dict[str, list[Any]]:
     """Change of each person's score between two audits of the same rows, by group."""
-    from ..sensitive import Proxy
+    from ..proxy import Proxy
     from .plots import gains
 
     pair = (before._sample, after._sample)
