@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._clusters import cluster_groups
+from .criteria import word_for
 from .sensitive import Groups, GroupWarning
 
 # Below the first nothing can be said, below the second not much, below the others not of a group.
@@ -136,12 +137,11 @@ def warn_shared_values(
         table = np.pad(table, (0, len(distinct) * groups.n_groups - len(table)))
         pure = table.reshape(-1, groups.n_groups).max(axis=1).sum() / len(values)
         if pure > 0.99:
-            word = {"s": "score", "y": "target"}.get(name, name)
             warnings.warn(
-                f"The {word} has {len(distinct):,} values in {len(values):,} rows, and nearly all "
-                "rows of a value are of one group, so the value gives the group away. Hint: if "
-                "rows of a value belong together (a person, a ZIP code), pass what they have in "
-                "common as `cluster`.",
+                f"The {word_for(name)} has {len(distinct):,} values in {len(values):,} rows, and "
+                "nearly all rows of a value are of one group, so the value gives the group away. "
+                "Hint: if rows of a value belong together (a person, a ZIP code), pass what they "
+                "have in common as `cluster`.",
                 SharedValuesWarning,
                 stacklevel=stacklevel,
             )

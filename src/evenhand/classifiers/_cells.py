@@ -26,8 +26,6 @@ _ATOM_SHARE = 0.02
 # Equal rows are copies where at most this share of the cells they make up hold several groups.
 _MIXED_SHARE = 0.02
 _MAX_ATOMS = 25
-# Clusters are left out in at most this many folds.
-_FOLDS = 50
 
 
 @dataclass(frozen=True)
@@ -223,23 +221,6 @@ def merge_copies(
         groups, codes=codes, probabilities=soft, weight=weight, known=None, n_rows=count
     )
     return {name: variables[name][first] for name in names}, merged, place
-
-
-def deal_clusters(groups: Groups) -> Index | None:
-    """Fold of each row: clusters dealt out to at most `_FOLDS`, largest first, to the emptiest."""
-    if groups.cluster is None:
-        return None
-    count = groups.n_units
-    if count <= _FOLDS:
-        return groups.cluster
-    size = sums(groups.cluster, np.ones(groups.n_known), count)
-    order = np.argsort(-size, kind="stable")
-    # Back and forth over the folds, so that none gets all the large ones.
-    turn = np.arange(count)
-    lap, step = turn // _FOLDS, turn % _FOLDS
-    fold = np.empty(count, dtype=np.intp)
-    fold[order] = np.where(lap % 2 == 0, step, _FOLDS - 1 - step)
-    return fold[groups.cluster]
 
 
 def gather_one(level: Levels, weight: Array, groups: Groups, folds: Index | None = None) -> Cells:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..criteria import Condition
+from ..criteria import Condition, word_for
 from ._cells import Cells, rescore
 from ._spline_basis import N_SPLINES, cubic, product_terms, smooth, splines
 
@@ -19,7 +19,6 @@ Index = NDArray[np.intp]
 _MAX_PARAMETERS = 420
 # Rows beyond which products of higher degree and rougher fits are worth their time.
 LARGE_ROWS = 1500
-_WORDS = {"s": "score", "y": "target"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Design:
 
 def designs(cells: Cells, names: Condition) -> list[Callable[[], Design]]:
     """The bases for one or two variables, each made when it is called for."""
-    words = [_WORDS.get(name, name) for name in names]
+    words = [word_for(name) for name in names]
     if len(names) == 1:
         (u,), (atom,) = cells.coordinates, cells.atoms
         degree = np.arange(N_SPLINES)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..criteria import Condition
 from ._cells import Cells, sums
 from ._designs import LARGE_ROWS, Design, designs, trim
-from ._folds import losses_without_fold
+from ._leave_out import losses_without_fold
 from ._multinomial import fit
 
 Array = NDArray[np.float64]

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.threads import one_blas_thread
-from ..criteria import Condition
+from ..criteria import Condition, word_for
 from ..estimation import RowLosses
 from ..sensitive import Groups
 from ._cells import (
@@ -46,7 +46,7 @@ from ._cells import (
     merge_copies,
     sums,
 )
-from ._dyadic import Grown, Plane, deepest, grow, screen
+from ._dyadic import LEAST_ROWS, Grown, Plane, deepest, grow, screen
 from ._ladder import climb, refit
 from ._pooling import HANDICAP, LEAST_SHARE, Data, Estimate, combine, prepare, prior_bias, weigh
 from ._residual import residuals, standardized
@@ -62,12 +62,10 @@ _COARSE_ROWS, _COARSE_BINS = 4096, 64
 _FINE_ROWS, _FINE_BINS = 16384, 128
 # Nats over all rows that a partition must save before it is looked at closely, and how many are.
 _LEAST_GAIN, _MOST_PLANES = 4.0, 2
-_LEAST_ROWS = 200
 # Values of discrete data that are told by their numbers.
 _MOST_VALUES = 512
 # By how much a first look may fall short of a share that counts: a closer one finds more.
 _LEEWAY = 12.0
-_WORDS = {"s": "score", "y": "target"}
 
 
 class Adaptive:
@@ -161,13 +159,15 @@ class Adaptive:
         cells = gather_one(level, data.weight, data.groups, data.folds)
         rungs = climb(cells, (name,), self.temperature / data.effective)
         depth = min(int(np.ceil(np.log2(max(len(level.rank), 2)))), 11)
-        words = f"partitions of {_WORDS.get(name, name)}"
+        words = f"partitions of {word_for(name)}"
         planes = [Plane(words, (level,), (depth, 0))]
         if is_heaped(level):
             words += " by how common values are"
             planes.append(Plane(words, (by_frequency(level),), (depth, 0)))
         best = min(cells.mean(rung.outside) for rung in rungs)
-        grown = self._look_closer(planes, planes, best, data) if _enough(data) else []
+        grown: list[Grown] = []
+        if data.effective >= LEAST_ROWS:
+            grown = self._look_closer(planes, planes, best, data)
         found = combine([(cells, rungs)], grown, [], data, self.temperature)
         return replace(found, prior_bias=prior_bias(cells, rungs[0]))
 
@@ -210,7 +210,7 @@ class Adaptive:
         losses = [cells.mean(rung.outside) for rung in rungs]
         best = min(losses + [e.mean_outside for e in alone])
         grown: list[Grown] = []
-        if _enough(data):
+        if data.effective >= LEAST_ROWS:
             grown = self._look_closer(*self._planes(names, variables, levels, data), best, data)
         least = min([best] + [g.mean_outside for g in grown])
         if coarse and min(losses) <= least + self._reach(data):
@@ -238,7 +238,7 @@ class Adaptive:
     ) -> tuple[list[Plane], list[Plane]]:
         """Grids to look at first, and the finer ones to be used where they show something."""
         s, y = (levels[name] for name in names)
-        words = [_WORDS.get(name, name) for name in names]
+        words = [word_for(name) for name in names]
         most = deepest(data.effective, data.groups.n_groups)
         rough = min(most, 6 if data.effective <= 20_000 else 7)
 
@@ -305,11 +305,6 @@ class Adaptive:
             for place, j in enumerate(order)
             if looks[j] <= most
         ]  # fmt: skip
-
-
-def _enough(data: Data) -> bool:
-    """Whether there are rows for partitions to say what smooth rungs and the table do not."""
-    return data.effective >= _LEAST_ROWS
 
 
 def _depths(first: Levels, second: Levels, one: int, other: int) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..criteria import CRITERIA, word_for
 from .curves import clean, short_names
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def grade(measure: Measure) -> str:
 def verdict(measure: Measure) -> str:
     """One sentence on one criterion, to follow its name."""
     if measure.interval == (0.0, 0.0):  # every other value has a width: this one is 0/0
-        given = "score" if measure.criterion == "sufficiency" else "target"
+        given = word_for(CRITERIA[measure.criterion].given[0])
         return f"has nothing to measure here: the {given} by itself gives the group away."
     low, high = (100 * v for v in measure.interval)
     found = f"{measure.meaning} (between {low:.1f}% and {high:.1f}%)"
