@@ -124,7 +124,10 @@ class Entropies:
             return np.zeros(self.groups.n_known)
         given, joint = self.mean[criterion.given], self.mean[criterion.joint]
         l_given, l_joint = (self.rows[c].influence for c in (criterion.given, criterion.joint))
-        return (l_given * (joint / given) - l_joint) / given
+        out = l_given * (joint / given)
+        out -= l_joint
+        out /= given
+        return out
 
 
 def estimate_entropies(
