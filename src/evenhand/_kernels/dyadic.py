@@ -159,12 +159,24 @@ def _places(rows, columns):
 
 
 @njit(cache=True, nogil=True)
-def _parts_around(share, bottom, right, at):
+def _live_rows(share):
+    """Whether any rectangle of a node of the first side has a share; few have."""
+    out = np.zeros(len(share), np.bool_)
+    for i in range(len(share)):
+        for j in range(share.shape[1]):
+            if share[i, j] > _LEAST:
+                out[i] = True
+                break
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _parts_around(share, live, bottom, right, at):
     """Fill `at` with the rectangles around a cell that have a share, and count them."""
     found = 0
     i = bottom
     while i > 0:
-        j = right
+        j = right if live[i] else 0
         while j > 0:
             if share[i, j] > _LEAST:
                 at[found, 0] = i
@@ -188,7 +200,7 @@ def cell_probabilities(counts, share, prior, single):
     outside = np.ones((rows, columns, k))
     total_prior = prior.sum()
     p, q, own = np.empty(k), np.empty(k), np.empty(k)
-    at = _places(rows, columns)
+    at, live = _places(rows, columns), _live_rows(share)
     for row in range(rows):
         for column in range(columns):
             some = 0.0
@@ -202,7 +214,7 @@ def cell_probabilities(counts, share, prior, single):
             if some == 0.0:
                 continue
             mass = 0.0
-            for a in range(_parts_around(share, rows + row, columns + column, at)):
+            for a in range(_parts_around(share, live, rows + row, columns + column, at)):
                 i, j = at[a]
                 part = share[i, j]
                 n = total_prior
@@ -225,10 +237,10 @@ def left_out(counts, share, prior, row, column):
     rows, columns, k = counts.shape[0] // 2, counts.shape[1] // 2, counts.shape[2]
     out = np.zeros((len(row), k))
     total_prior = prior.sum()
-    at = _places(rows, columns)
+    at, live = _places(rows, columns), _live_rows(share)
     for e in range(len(row)):
         mass = 0.0
-        for a in range(_parts_around(share, rows + row[e], columns + column[e], at)):
+        for a in range(_parts_around(share, live, rows + row[e], columns + column[e], at)):
             i, j = at[a]
             part = share[i, j]
             n = total_prior

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,9 +91,29 @@ class Cells:
     exact: bool = True
     fold: Index | None = None
 
+    @cached_property
+    def mass(self) -> float:
+        """Weight of all rows."""
+        return float(self.weight.sum())
+
+    @cached_property
+    def totals(self) -> Array:
+        """Weight of all groups in each cell, (C,)."""
+        return self.counts.sum(axis=1)
+
+    @cached_property
+    def group_totals(self) -> Array:
+        """Weight of each group, (K,)."""
+        return self.counts.sum(axis=0)
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether the entries come cell by cell."""
+        return not (self.cell[1:] < self.cell[:-1]).any()
+
     def mean(self, losses: Array) -> float:
         """Weighted mean over rows of a loss given by entry."""
-        return float(self.weight @ losses / self.weight.sum())
+        return float(self.weight @ losses) / self.mass
 
 
 def cut(values: Array, weight: Array) -> Levels:

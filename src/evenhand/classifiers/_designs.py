@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,15 @@ class Design:
     columns: Array
     roughness: Array
     degree: Index
+    _last: list[tuple[NDArray[np.bool_], Array]] = field(default_factory=list, repr=False)
+
+    def take(self, keep: NDArray[np.bool_]) -> Array:
+        """Some of the columns, contiguous; the same ones as last time are not copied again."""
+        if keep.all():
+            return self.columns
+        if not self._last or not np.array_equal(self._last[0][0], keep):
+            self._last[:] = [(keep, np.compress(keep, self.columns, axis=1))]
+        return self._last[0][1]
 
 
 def designs(cells: Cells, names: Condition) -> list[Callable[[], Design]]:
