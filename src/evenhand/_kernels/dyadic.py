@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from ._numba import njit
+from .mathfun import exp_nonpositive, log1p_unit
 
 # Posterior share below which a rectangle no longer counts.
 _LEAST = 1e-9
@@ -51,7 +52,10 @@ def rectangle_sums(cells):
 def _log_sum(a, b):
     if a < b:
         a, b = b, a
-    return a if a - b > 40.0 else a + math.log1p(math.exp(b - a))
+    if a - b > 40.0:
+        return a
+    e = exp_nonpositive(b - a)
+    return a + log1p_unit(e, 1.0 / (2.0 + e))
 
 
 @njit(cache=True, nogil=True)
@@ -221,9 +225,10 @@ def cell_probabilities(counts, share, prior, single):
                 for g in range(k):
                     n += counts[i, j, g]
                 mass += part
+                each = part / n
                 for g in range(k):
                     c = counts[i, j, g]
-                    p[g] += part * (c + prior[g]) / n
+                    p[g] += each * (c + prior[g])
                     q[g] += part * (n - own[g]) / (max(c - own[g], 0.0) + prior[g])
             for g in range(k):
                 inside[row, column, g] = p[g] / mass
