@@ -115,7 +115,7 @@ def scan_p_value(
     order = np.argsort(cell.astype(np.int16) if len(size) < 2**15 else cell, kind="stable")
     first = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
     shares = [_shares(cell, members, size, groups) for groups in _few_groups(members.n_groups)]
-    found = []
+    found: list[NDArray[np.float64]] = []
     for x in coordinates:
         used = ~np.isnan(x)
         bins = np.zeros(n, dtype=np.int64)

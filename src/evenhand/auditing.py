@@ -135,16 +135,16 @@ class Audit:
                 "n_clusters": self.n_clusters,
                 "confidence_level": self.confidence_level,
                 "r2": self.r2,
-                "measures": {m.criterion: _measure_fields(m) for m in self.measures},
+                "measures": {m.criterion: m.to_dict() for m in self.measures},
                 "attributes": {
-                    name: {m.criterion: _measure_fields(m) for m in audit.measures}
+                    name: {m.criterion: m.to_dict() for m in audit.measures}
                     for name, audit in self.attributes.items()
                 },
                 "one_against_rest": {
                     name: {
                         "group": worst.group,
                         "n_compared": worst.n_compared,
-                        **_measure_fields(worst.measure),
+                        **worst.measure.to_dict(),
                     }
                     for name, worst in self.one_against_rest.items()
                 },
@@ -445,10 +445,6 @@ class _Run:
 
 def _name_of(estimator: Any) -> str:
     return estimator if isinstance(estimator, str) else type(estimator).__name__
-
-
-def _measure_fields(m: Measure) -> dict[str, Any]:
-    return {**_fields(m), "found": m.found, "conflict": m.conflict}
 
 
 def _fields(item: Any) -> dict[str, Any]:

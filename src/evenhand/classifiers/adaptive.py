@@ -125,13 +125,15 @@ class Adaptive:
             fewer = self._row_losses(variables, conditions, groups)
             return {
                 condition: replace(
-                    found, value=found.value[place], influence=found.influence[place]
+                    found, value=found.value[place], influence=found.influence[place],
+                    merged=found.merged + len(place) - groups.n_known,
                 )
                 for condition, found in fewer.items()
-            }
+            }  # fmt: skip
         # No row is a copy of another, but people can share their score or their target. Rows that
         # share one and are all of one group are taken for the rows of one person.
         single, person = {}, None
+        alike: dict[Condition, int] = {}
         for name in names:
             merged = merge_copies({name: variables[name]}, levels, groups)
             if merged is None:
@@ -141,6 +143,7 @@ class Adaptive:
             own = prepare(merged_groups)
             found = self._one(name, cut(reduced[name], own.weight), own)
             single[name] = replace(found, row_entry=found.row_entry[place])
+            alike[(name,)] = len(place) - merged_groups.n_known
             person = place if person is None or place.max() < person.max() else person
         if person is not None:
             data = prepare(replace(groups, cluster=person))
@@ -152,7 +155,12 @@ class Adaptive:
                 found = self._two(condition, variables, levels, single, data)
             rows = found.rows()
             spread = found.between + found.doubt**2
-            out[condition] = RowLosses(rows, rows, found.chosen, found.terms, spread)
+            merged_rows = alike.get(condition, 0)
+            if len(condition) == 2 and person is not None:
+                merged_rows = len(person) - int(person.max()) - 1
+            out[condition] = RowLosses(
+                rows, rows, found.chosen, found.terms, spread, merged_rows
+            )  # fmt: skip
         return out
 
     def _one(self, name: str, level: Levels, data: Data) -> Estimate:
