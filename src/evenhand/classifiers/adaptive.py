@@ -46,10 +46,11 @@ from ._cells import (
     merge_copies,
     sums,
 )
+from ._cuts import WORTHWHILE
 from ._dyadic import LEAST_ROWS, Grown, Plane, deepest, grow, screen
 from ._ladder import climb, refit
 from ._pooling import HANDICAP, LEAST_SHARE, Data, Estimate, combine, prepare, prior_bias, weigh
-from ._residual import residuals, standardized
+from ._residual import falls, residuals, standardized
 from ._spline_basis import smooth
 
 Array = NDArray[np.float64]
@@ -145,6 +146,11 @@ class Adaptive:
             single[name] = replace(found, row_entry=found.row_entry[place])
             alike[(name,)] = len(place) - merged_groups.n_known
             person = place if person is None or place.max() < person.max() else person
+        if len(names) == 2 and falls(
+            variables[names[0]], variables[names[1]], levels[names[0]], levels[names[1]]
+        ):
+            # What one says the other does. Cut from the other end, estimates would differ a little.
+            single[names[1]] = single[names[0]]
         if person is not None:
             data = prepare(replace(groups, cluster=person))
         out = {}
@@ -189,9 +195,8 @@ class Adaptive:
     ) -> Estimate:
         first, second = (levels[name] for name in names)
         groups, weight = data.groups, data.weight
-        mirrored = len(second.rank) - 1 - second.codes
-        if any(np.array_equal(first.codes, codes) for codes in (second.codes, mirrored)):
-            return single[names[0]]  # one is a monotone map of the other
+        if np.array_equal(first.codes, second.codes) or single[names[0]] is single[names[1]]:
+            return self._monotone(names, variables, levels, single[names[0]], data)
         n = groups.n_known
         # The (C, K−1, K−1) leverages are the largest array; many groups mean fewer cells.
         room = max(512, int(4e6 / max(groups.n_groups - 1, 1) ** 2))
@@ -232,6 +237,30 @@ class Adaptive:
                 ladders = [(again, repeated)]
         found = combine(ladders, grown, alone, data, self.temperature)
         return replace(found, prior_bias=bias)
+
+    def _monotone(
+        self,
+        names: Condition,
+        variables: Mapping[str, Array],
+        levels: Mapping[str, Levels],
+        either: Estimate,
+        data: Data,
+    ) -> Estimate:
+        """One variable is a monotone map of the other, as far as the order of the rows can tell.
+
+        Then either says as much as both, save where the map has steps that give the group away: a
+        cent more for one group changes no rank.
+        """
+        if data.effective < LEAST_ROWS:
+            return either
+        least = either.mean_outside - (WORTHWHILE + _LEEWAY - HANDICAP) / data.effective
+        if least <= 0:
+            return either
+        grown = self._look_closer(*self._planes(names, variables, levels, data), least, data)
+        if not grown:
+            return either
+        found = combine([], grown, [either], data, self.temperature)
+        return replace(found, prior_bias=either.prior_bias)
 
     def _reach(self, data: Data) -> float:
         """A loss so far above the least one has no share in the average."""
