@@ -108,7 +108,9 @@ class _Left:
         gram, cross, design = problem.gram, problem.cross, problem.design
         n, k = design.n, design.d - size
         omega = np.ones(n) if weight is None else weight
-        theta, transform, triangular = whiten(gram[:k, :k], cross[:k], problem.penalty[:k, :k], 1.0)
+        theta, transform, triangular = whiten(
+            gram[:k, :k], cross[:k], problem.penalty[:k, :k], 1.0
+        )
         # Columns that turn free columns into ones with CᵀC the inverse of their moments.
         whitened = np.linalg.inv(transform).T if triangular else transform
         said = whitened @ (whitened.T @ gram[:k, k:])
