@@ -116,6 +116,15 @@ def test_audit_json_is_json_alone(scores):
     assert data["checks"] == []
 
 
+def test_audit_of_too_few_weighted_rows(table, tmp_path):
+    weight = np.zeros(400)
+    weight[[0, 1, 100, 101]] = 1.0
+    path = tmp_path / "few.csv"
+    arrow_csv.write_csv(table.set_column(table.column_names.index("w"), "w", [weight]), path)
+    found = error("audit", path, *BASIC, "--weight", "w")
+    assert "--weight must be positive in at least 5 rows with a known group, got 4 of 400" in found
+
+
 def test_audit_without_target_measures_independence(scores):
     data = json.loads(run("audit", scores, "-s", "s", "-a", "race", "--json").stdout)
     assert list(data["measures"]) == ["independence"]

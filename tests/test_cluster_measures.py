@@ -23,7 +23,8 @@ from evenhand.disparities import summarize_groups
 from evenhand.effective import EffectiveSizeWarning, SharedValuesWarning
 from evenhand.measures import _bootstrap_error, critical_value, standard_error
 from evenhand.neighbors import _one_of_each
-from evenhand.sensitive import Proxy, resolve_groups
+from evenhand.proxy import Proxy
+from evenhand.sensitive import resolve_groups
 
 ESTIMATORS = ("logistic", "lspc", "fourier", "knn")
 

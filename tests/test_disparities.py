@@ -10,7 +10,8 @@ from scipy import stats
 from evenhand import disparities
 from evenhand._ranks import EXACT_RANK_ROWS, Ranks
 from evenhand.disparities import summarize_groups
-from evenhand.sensitive import Proxy, resolve_groups
+from evenhand.proxy import Proxy
+from evenhand.sensitive import resolve_groups
 
 
 @pytest.fixture

@@ -13,7 +13,9 @@ from evenhand.effective import (
     check_effective_size,
     group_sizes,
 )
-from evenhand.sensitive import GroupWarning, Proxy, resolve_groups
+from evenhand.proxy import Proxy
+from evenhand.sensitive import GroupWarning, resolve_groups
+from evenhand.significance import exact_fairness_p_value
 
 MEASURES = (eh.independence, eh.separation, eh.sufficiency)
 ESTIMATORS = ("logistic", "lspc", "fourier", "knn")
@@ -48,6 +50,61 @@ def test_one_dominant_weight_is_refused(call):
     )
     with pytest.raises(ValueError, match=message):
         call(y, s, sensitive_features=a, sample_weight=weight, estimator="logistic")
+
+
+def _few_weighted(count):
+    weight = np.zeros(400)
+    weight[np.arange(count) * 90 + np.arange(count) % 2] = 2.0
+    return weight
+
+
+FEW_WEIGHTED = (
+    r"`sample_weight` must be positive in at least 5 rows with a known group, got 4 of 400: .* "
+    "Hint: a row of weight 0"
+)
+
+
+@pytest.mark.parametrize("call", [*MEASURES, eh.audit])
+@pytest.mark.filterwarnings("ignore::evenhand.sensitive.GroupWarning")
+@pytest.mark.parametrize("groups", ["two", "an empty third", "unknown", "proxy"])
+def test_fewer_than_five_weighted_rows_are_refused(call, groups):
+    y, s, _ = _rows()
+    weight, kinds = _few_weighted(4), np.arange(400) % 2
+    a: object = kinds
+    if groups == "an empty third":
+        a = np.where(weight > 0, kinds, 2)
+    elif groups == "unknown":
+        weight[300:350] = 1.0
+        a = np.where((np.arange(400) < 300) | (weight == 0), kinds, np.nan)
+    elif groups == "proxy":
+        a = Proxy(0.2 + 0.6 * kinds, [0, 1])
+    with pytest.raises(ValueError, match=FEW_WEIGHTED):
+        call(y, s, sensitive_features=a, sample_weight=weight, estimator="logistic")
+
+
+def test_five_weighted_rows_count_as_five():
+    y, s, _ = _rows()
+    a, weight = np.arange(400) % 2, _few_weighted(5)
+    rows = np.flatnonzero(weight)
+    left = eh.audit(y, s, sensitive_features=a, sample_weight=weight, estimator="logistic")
+    alone = eh.audit(y[rows], s[rows], sensitive_features=a[rows], estimator="logistic")
+    assert left.n_rows == 5
+    assert left.separation.value == pytest.approx(alone.separation.value, abs=1e-12)
+
+
+def test_tests_of_exact_fairness_refuse_fewer_than_five_weighted_rows():
+    y, s, _ = _rows()
+    a = np.arange(400) % 2
+    groups = resolve_groups(a, n_rows=400, sample_weight=_few_weighted(4), warn=False)
+    with pytest.raises(ValueError, match=FEW_WEIGHTED):
+        exact_fairness_p_value("independence", {"s": s, "y": y}, groups)
+
+
+def test_a_path_refuses_fewer_than_five_weighted_rows():
+    y, s, _ = _rows()
+    options = {"sensitive_features": np.arange(400) % 2, "sample_weight": _few_weighted(4)}
+    with pytest.raises(ValueError, match=FEW_WEIGHTED):
+        eh.fairness_path(eh.FairRidge(), s[:, None], y, n_points=3, **options)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -65,35 +65,43 @@ def test_contrasts_have_the_variance_of_permutations():
     block = (np.arange(n_cells) * 4 // n_cells).astype(np.int64)
     spread = share * (1 - share) * size / (size - 1)
     fourth = spread * (1 - 6 * share * (1 - share))
-    found = scan_levels(
-        start, bins, np.ones(len(a)), a, share, spread, fourth, block, depth, height, 1e9, 1.0
-    )
+    # Two groups at once, each the mirror image of the other.
+    soft, shares = np.column_stack([a, 1.0 - a]), np.column_stack([share, 1.0 - share])
+    moments = [np.column_stack([v, v]) for v in (spread, fourth)]
+    rows = np.arange(len(a)), start, bins
+    grid = shares, *moments, block, depth, height
+    none = np.empty(0, dtype=np.intp)
+    found, mirrored = scan_levels(*rows, none, 0, soft, *grid, np.full(2, 1e9), 1.0)
+    np.testing.assert_allclose(mirrored, found, rtol=1e-10)
     for j in range(1, depth + 1):
         for k in range(height + 1):
             expected = by_loop(cell, bins, a, block, depth, j, k, height)
             np.testing.assert_allclose(found[j - 1, k, :3], expected, rtol=1e-10)
     # Levels of more rectangles than allowed are left out, and no others.
-    few = scan_levels(
-        start, bins, np.ones(len(a)), a, share, spread, fourth, block, depth, height, 4, 1.0
-    )
+    codes = 3 - a.astype(np.intp)
+    few, many = scan_levels(*rows, codes, 2, np.empty((0, 0)), *grid, np.array([4.0, 1e9]), 1.0)
     allowed = np.array([[2 ** (j + k) <= 4 for k in range(3)] for j in range(4)])
     np.testing.assert_allclose(few[allowed], found[allowed], rtol=1e-12)
     assert not few[~allowed].any()
+    np.testing.assert_allclose(many, found, rtol=1e-12)
 
 
-def test_counts_and_sorted_rows_agree(monkeypatch):
+def test_codes_and_certain_probabilities_agree(monkeypatch):
     rng = np.random.default_rng(1)
     n = 3000
     x, a = rng.random(n), rng.integers(3, size=n)
     x = np.where(rng.random(n) < 0.1, (x + 0.1 * a) / 1.2, x)
     cell = np.sort(rng.integers(100, size=n)).astype(np.int32)
     members = Members(a.astype(np.intp), None, 3)
-    by_rows = scan_p_value([x], cell, members)
-    assert 1e-12 < by_rows < 0.5
-    monkeypatch.setattr(_fine_structure, "MAX_SORTED", 100)
-    assert scan_p_value([x], cell, members) == pytest.approx(by_rows, rel=1e-9)
+    at_once = scan_p_value([x], cell, members)
+    assert 1e-12 < at_once < 0.5
+    monkeypatch.setattr(_fine_structure, "GROUPS_AT_A_TIME", 2)
+    assert scan_p_value([x], cell, members) == pytest.approx(at_once, rel=1e-9)
     certain = Members(None, np.eye(3)[a][:, :2], 3)
-    assert scan_p_value([x], cell, certain) == pytest.approx(by_rows, rel=0.3)
+    assert scan_p_value([x], cell, certain) == pytest.approx(at_once, rel=0.3)
+    order = np.random.default_rng(2).permutation(n)
+    shuffled = Members(a[order].astype(np.intp), None, 3)
+    assert scan_p_value([x[order]], cell[order], shuffled) == pytest.approx(at_once, rel=1e-9)
 
 
 def rough(kind, rng, n):

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from dataclasses import replace
 from functools import partial
 
 import joblib
@@ -447,6 +448,16 @@ def test_simultaneous_bound_against_closed_forms():
     assert critical(np.ones((5, 5)), 0.95) == pytest.approx(1.645, abs=0.02)
     # Independent: Φ(c)^5 = 0.95.
     assert critical(np.eye(5), 0.95) == pytest.approx(2.319, abs=0.03)
+
+
+def test_what_is_not_defined_cannot_be_certified(path):
+    first = path.points[0]
+    empty = replace(first.independence, value=0.0, stderr=np.nan, interval=(0.0, 1.0))
+    other = replace(path, points=(replace(first, independence=empty), *path.points[1:]))
+    upper, _ = other.bounds()
+    assert upper[0] == 1.0
+    np.testing.assert_allclose(upper[1:], path.bounds()[0][1:])
+    assert "not defined" in str(other)
 
 
 def test_certificates_hold_on_fresh_data():

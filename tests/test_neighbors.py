@@ -8,7 +8,8 @@ from evenhand import neighbors
 from evenhand.criteria import BOTH, SCORE, TARGET
 from evenhand.estimation import EntropyEstimator
 from evenhand.neighbors import KNN, neighbor_counts
-from evenhand.sensitive import GroupWarning, Proxy, resolve_groups
+from evenhand.proxy import Proxy
+from evenhand.sensitive import GroupWarning, resolve_groups
 
 TOLERANCE = 8 * np.finfo(float).eps
 CONDITIONS = (SCORE, TARGET, BOTH)

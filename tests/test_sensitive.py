@@ -13,7 +13,8 @@ import pytest
 
 import evenhand as eh
 from evenhand import Proxy
-from evenhand.sensitive import GroupWarning, check_weight, count_rows, resolve_groups
+from evenhand.sensitive import GroupWarning, count_rows, resolve_groups
+from evenhand.weights import check_weight
 
 TEXT = ["f", "m", "f", "m", "m"] * 3
 CODES = [0, 1, 0, 1, 1] * 3
@@ -279,6 +280,17 @@ def test_proxy_is_an_array_of_its_probabilities():
     found = np.asarray(Proxy(table))
     np.testing.assert_array_equal(found, table)
     assert np.asarray(Proxy(table), dtype=np.float32).dtype == np.float32
+
+
+def test_pickles_of_proxies_from_before_they_had_a_file_of_their_own():
+    proxy = Proxy([[0.25, 0.75], [1.0, 0.0]], classes=["a", "b"])
+    new = pickle.dumps(proxy, protocol=0)  # which names modules in plain text
+    old = new.replace(b"evenhand.proxy\n", b"evenhand.sensitive\n")
+    assert old != new
+    again = pickle.loads(old)
+    assert type(again) is Proxy
+    assert np.asarray(again).tolist() == np.asarray(proxy).tolist()
+    assert again.classes == ["a", "b"]
 
 
 def test_proxy_is_indexed_copied_and_pickled():

@@ -10,7 +10,8 @@ from sklearn.linear_model import LinearRegression
 
 import evenhand as eh
 from evenhand.baselines import BerkRegressor, KomiyamaRegressor, ReductionRegressor
-from evenhand.sensitive import Proxy, resolve_groups
+from evenhand.proxy import Proxy
+from evenhand.sensitive import resolve_groups
 from evenhand.validation import check_column
 
 N = 60

@@ -19,7 +19,7 @@ _HOME = {
     "KNN": "neighbors",
     "LSPC": "classifiers",
     "Logistic": "classifiers",
-    "Proxy": "sensitive",
+    "Proxy": "proxy",
     "Adaptive": "classifiers.adaptive",
     "Audit": "auditing",
     "audit": "auditing",

@@ -7,7 +7,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from .sensitive import Proxy
+from .proxy import Proxy
 from .validation import check_names, frame_columns, read_native
 
 

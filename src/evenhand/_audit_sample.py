@@ -33,15 +33,15 @@ def sample_rows(y: Vector | None, s: Vector, groups: Groups, limit: int = 6000) 
     elif groups.codes is None or groups.n_groups > limit // 50:
         rows = np.linspace(0, n - 1, limit).astype(int)
     else:
-        # A stable sort of 16-bit integers is a radix sort: linear in n.
-        order = np.argsort(groups.codes.astype(np.int16), kind="stable")
-        ends = np.cumsum(groups.counts).astype(int)
+        from ._kernels.groups import pick_rows
+
         each = limit // groups.n_groups
-        picked = [
-            order[np.unique(np.linspace(start, end - 1, min(end - start, each)).astype(int))]
-            for start, end in zip(np.append(0, ends[:-1]), ends, strict=True)
+        wanted = [
+            np.unique(np.linspace(0, count - 1, min(count, each)).astype(int))
+            for count in groups.counts.astype(int).tolist()
         ]
-        rows = np.sort(np.concatenate(picked))
+        ends = np.cumsum([len(places) for places in wanted])
+        rows = pick_rows(groups.codes, np.concatenate(wanted), np.append(0, ends))
     sample: dict[str, Any] = {"y": None if y is None else y[rows], "s": s[rows]}
     sample["weight"] = None if groups.weight is None else groups.weight[rows]
     sample["codes"] = None if groups.codes is None else groups.codes[rows]

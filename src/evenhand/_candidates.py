@@ -21,8 +21,9 @@ from .information import estimate_entropies
 from .linear import FairRidge
 from .measures import Measure, measure, standard_error
 from .postprocess import FairPostprocessor
-from .sensitive import Groups, weighted_rows
+from .sensitive import Groups
 from .validation import check_column
+from .weights import weighted_rows
 
 Vector = NDArray[np.float64]
 

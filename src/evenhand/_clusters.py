@@ -132,6 +132,32 @@ def cluster_folds(
     return deal_clusters(counts / counts.sum(axis=0), order, n_folds)[cluster]
 
 
+def deal_by_size(cluster: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """Fold of each row: clusters dealt out to at most `most` folds, largest first."""
+    size = np.bincount(cluster)
+    if len(size) <= most:
+        return cluster
+    # Back and forth over the folds, so that none gets all the large ones.
+    lap, step = np.divmod(np.arange(len(size)), most)
+    fold = np.where(lap % 2, most - 1 - step, step)
+    return _deal(cluster, np.argsort(-size, kind="stable"), fold)
+
+
+def deal_by_first_row(cluster: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """Fold of each row: clusters dealt out to at most `most` folds in turn, as their rows come."""
+    order = by_first_row(cluster)
+    return _deal(cluster, order, np.arange(len(order)) % most)
+
+
+def _deal(
+    cluster: NDArray[np.intp], order: NDArray[np.intp], fold: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Fold of each row, from those of the clusters in some order."""
+    out = np.empty_like(order)
+    out[order] = fold
+    return out[cluster]
+
+
 def by_first_row(cluster: NDArray[np.intp]) -> NDArray[np.intp]:
     """The clusters in the order in which their first rows come."""
     first = np.full(int(cluster.max()) + 1, len(cluster))

@@ -26,13 +26,14 @@ BIN_ROWS = 8
 LEAST_VARIANCE = 1.0
 # Beyond this many rows a scattered sample of them is scanned.
 MAX_ROWS = 100_000
-# Beyond this many rows a group they are counted by cell and bin instead of sorted.
-MAX_SORTED = 2_500
+# Groups scanned at a time.
+GROUPS_AT_A_TIME = 8
 # Share of a function's variance within a cell that its slope along the conditioning variable may
 # make up; the groups may have a slope there, too, and the two would be taken for dependence.
 MAX_SLOPE = 0.05
 # A function that is level in fewer of the rows is not used.
 LEAST_LEVEL = 0.5
+_NO_CODES, _NO_COLUMNS = np.empty(0, dtype=np.intp), np.empty((0, 0))
 
 
 def scan_rows(n: int, n_groups: int) -> NDArray[np.intp] | slice:
@@ -78,18 +79,6 @@ def difference(s: NDArray[np.float64], y: NDArray[np.float64]) -> Ranks | None:
     return Ranks(gap)
 
 
-class Entries(NamedTuple):
-    """Rows, or counts of them, in the order of cells and bins, for one group; see `scan_levels`."""
-
-    start: NDArray[np.int64]
-    bins: NDArray[np.int64]
-    rows: NDArray[np.float64]
-    member: NDArray[np.float64]
-    share: NDArray[np.float64]
-    variance: NDArray[np.float64]
-    fourth: NDArray[np.float64]
-
-
 def scan_p_value(
     coordinates: Sequence[NDArray[np.float64]],
     cell: NDArray[np.int32],
@@ -113,6 +102,8 @@ def scan_p_value(
     members : Members
         Every group is compared with all others.
     """
+    from ._kernels.scan import scan_levels
+
     n = len(cell)
     size = np.bincount(cell).astype(float)
     depth = int(min(MAX_DEPTH, np.log2(max(n / BIN_ROWS, 2.0))))
@@ -120,14 +111,27 @@ def scan_p_value(
     # Cells by the middle of their share of the rows, so that blocks are equally filled.
     middle = (np.cumsum(size) - 0.5 * size) / n
     block = np.minimum((middle * 2**height).astype(np.int64), 2**height - 1)
-    found = []
+    # A stable sort of 16-bit integers is a radix sort: linear in n.
+    order = np.argsort(cell.astype(np.int16) if len(size) < 2**15 else cell, kind="stable")
+    first = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    shares = [_shares(cell, members, size, groups) for groups in _few_groups(members.n_groups)]
+    found: list[NDArray[np.float64]] = []
     for x in coordinates:
         used = ~np.isnan(x)
         bins = np.zeros(n, dtype=np.int64)
         np.multiply(x, 2.0**depth, out=bins, where=used, casting="unsafe")
         np.minimum(bins, 2**depth - 1, out=bins)
-        for entry in _entries(bins, used, cell, size, members, depth):
-            found.append(_levels(entry, size, block, depth, height))
+        allowed = np.bincount(cell, used, len(size)) > 0.5 * size
+        scale = (allowed * size / np.maximum(size - 1.0, 1.0))[:, None]
+        for own in shares:
+            # A contrast of two equal halves has a quarter of the variance of its rows.
+            most = 0.25 * (size @ (scale * own.variance)) / LEAST_VARIANCE
+            found += _p_values(
+                scan_levels(
+                    order, first, bins, *own[:3], own.share, scale * own.variance,
+                    scale * own.fourth, block, depth, height, most, LEAST_VARIANCE,
+                )
+            )  # fmt: skip
     p = np.concatenate(found) if found else np.empty(0)
     if not len(p):
         return float("nan")
@@ -135,60 +139,48 @@ def scan_p_value(
     return float(np.arctan2(1.0, np.mean(1.0 / np.tan(np.pi * np.minimum(p, 0.5)))) / np.pi)
 
 
-def _levels(
-    entry: Entries,
-    size: NDArray[np.float64],
-    block: NDArray[np.int64],
-    depth: int,
-    height: int,
-) -> NDArray[np.float64]:
-    from ._kernels.scan import scan_levels
-
-    # A contrast of two equal halves has a quarter of the variance of its rows.
-    most = 0.25 * float(entry.variance @ size) / LEAST_VARIANCE
-    found = scan_levels(*entry, block, depth, height, most, LEAST_VARIANCE)
-    q, m, extra, bound = found[found[:, :, 1] > 0].T
-    # Scaled gamma with mean m and variance 2m + Σ κ₄/V²; the latter may be negative near p = ½.
-    scale = np.maximum(2.0 * m + extra, m) / m
-    sums = gammaincc(m / scale, q / scale)
-    largest = np.minimum(2.0 * m * np.exp(bound), 1.0)
-    return np.maximum(np.concatenate([sums, largest]), 1e-300)
+def _p_values(levels: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+    """p-values of all levels, group by group."""
+    for found in levels:
+        q, m, extra, bound = found[found[:, :, 1] > 0].T
+        # Scaled gamma with mean m and variance 2m + Σ κ₄/V²; the latter may be negative near p = ½.
+        scale = np.maximum(2.0 * m + extra, m) / m
+        sums = gammaincc(m / scale, q / scale)
+        largest = np.minimum(2.0 * m * np.exp(bound), 1.0)
+        yield np.maximum(np.concatenate([sums, largest]), 1e-300)
 
 
-def _entries(
-    bins: NDArray[np.int64],
-    used: NDArray[np.bool_],
-    cell: NDArray[np.int32],
-    size: NDArray[np.float64],
-    members: Members,
-    depth: int,
-) -> Iterator[Entries]:
-    """One for each group, or for one of two."""
-    n_cells, n_bins, n_groups = len(size), 2**depth, members.n_groups
-    wanted = range(n_groups if n_groups > 2 else 1)
-    allowed = np.bincount(cell, used, n_cells) > 0.5 * size
-    scale = allowed * size / np.maximum(size - 1.0, 1.0)
-    held = np.maximum(size, 1.0)  # a sample may miss a cell
-    if members.codes is not None and len(cell) > MAX_SORTED * n_groups:
-        from ._kernels.scan import count_entries
+class _Shares(NamedTuple):
+    """Some groups: membership by row, and its mean, variance and fourth cumulant by cell."""
 
-        counted = count_entries(cell, bins, members.codes, n_cells, n_bins, n_groups)
-        start, number, rows, columns = counted
-        for k in wanted:
-            share = np.bincount(cell, members.codes == k, n_cells) / held
-            yield Entries(start, number, rows, columns[k], share, *_bernoulli(share, scale))
-        return
-    order = np.argsort(cell.astype(np.int64) * n_bins + bins, kind="stable")
-    cell, number = cell[order], bins[order]
-    start = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    rows = np.ones(len(cell))
-    for k in wanted:
-        a = _column(members, k)[order]
-        share = np.bincount(cell, a, n_cells) / held
-        variance, fourth = _bernoulli(share, scale)
-        if members.codes is None:
-            variance = scale * np.bincount(cell, np.square(a - share[cell]), n_cells) / held
-        yield Entries(start, number, rows, a, share, variance, fourth)
+    codes: NDArray[np.intp]
+    low: int
+    soft: NDArray[np.float64]
+    share: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    fourth: NDArray[np.float64]
+
+
+def _few_groups(n_groups: int) -> Iterator[range]:
+    """Groups a few at a time; of two only one, as the other mirrors it."""
+    wanted = n_groups if n_groups > 2 else 1
+    for low in range(0, wanted, GROUPS_AT_A_TIME):
+        yield range(low, min(low + GROUPS_AT_A_TIME, wanted))
+
+
+def _shares(
+    cell: NDArray[np.int32], members: Members, size: NDArray[np.float64], groups: range
+) -> _Shares:
+    held = np.maximum(size, 1.0)[:, None]  # a sample may miss a cell
+    columns = [_column(members, k) for k in groups]
+    share = np.stack([np.bincount(cell, a, len(size)) for a in columns], axis=1) / held
+    spread = share * (1.0 - share)
+    fourth = spread * (1.0 - 6.0 * spread)
+    if members.codes is not None:
+        return _Shares(members.codes, groups[0], _NO_COLUMNS, share, spread, fourth)
+    squares = [np.square(a - m[cell]) for a, m in zip(columns, share.T, strict=True)]
+    variance = np.stack([np.bincount(cell, v, len(size)) for v in squares], axis=1) / held
+    return _Shares(_NO_CODES, 0, np.stack(columns, axis=1), share, variance, fourth)
 
 
 def _column(members: Members, k: int) -> NDArray[np.float64]:
@@ -198,11 +190,3 @@ def _column(members: Members, k: int) -> NDArray[np.float64]:
     assert members.soft is not None
     soft = members.soft
     return soft[:, k] if k < soft.shape[1] else 1.0 - soft.sum(axis=1)
-
-
-def _bernoulli(
-    share: NDArray[np.float64], scale: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Variance and fourth cumulant of a row's membership, by cell."""
-    variance = share * (1.0 - share)
-    return scale * variance, scale * variance * (1.0 - 6.0 * variance)

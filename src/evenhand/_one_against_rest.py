@@ -107,7 +107,7 @@ def worst_against_rest(
 
 def _certain(value: Measure) -> float:
     """What a value is worth less one standard error, so that noise does not win."""
-    return value.value - value.stderr
+    return value.value - value.stderr if value.defined else -math.inf
 
 
 def _candidates(groups: Groups, names: Sequence[str]) -> list[tuple[str, list[bool]]]:

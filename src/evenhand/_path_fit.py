@@ -22,7 +22,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
 from ._clusters import cluster_folds
-from .sensitive import Groups, Proxy
+from .proxy import Proxy
+from .sensitive import Groups
 
 Rows = NDArray[np.intp]
 Vector = NDArray[np.float64]

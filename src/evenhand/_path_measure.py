@@ -15,10 +15,12 @@ from scipy.special import ndtri, stdtrit
 
 from ._clusters import cluster_sums, renumber
 from .criteria import CRITERIA, get_criterion
+from .effective import take_weighted
 from .information import estimate_entropies, get_estimator
 from .measures import Measure, critical_value, measure, standard_error
-from .sensitive import Groups, weighted_rows
+from .sensitive import Groups
 from .validation import check_column
+from .weights import weighted_rows
 
 Vector = NDArray[np.float64]
 # Rows that the correlation between points is estimated from, and draws of their joint law.
@@ -73,7 +75,7 @@ class Gauge:
     ):  # fmt: skip
         self.n_rows, self.rows = len(y), weighted_rows(weight)
         if self.rows is not None and weight is not None:
-            y, weight, groups = y[self.rows], weight[self.rows], groups.take(self.rows)
+            y, weight, groups = y[self.rows], weight[self.rows], take_weighted(groups, self.rows)
             cluster = None if cluster is None else renumber(cluster[self.rows])
         self.y, self.weight, self.groups, self.cluster = y, weight, groups, cluster
         # R² counts rows of unknown group, too: to it, all rows are of one.

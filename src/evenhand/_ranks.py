@@ -107,8 +107,10 @@ class Ranks:
 
     def slices(self, wanted: int) -> tuple[NDArray[np.int32], int]:
         """Number of the slice each row is in, of about `wanted` equally filled ones."""
-        raw = np.minimum((self.rank * wanted).astype(np.int32), np.int32(wanted - 1))
-        present = np.bincount(raw, minlength=wanted) > 0
+        from ._kernels.significance import slice_numbers
+
+        raw, rows = slice_numbers(self.rank, wanted)
+        present = rows > 0
         if present.all():
             return raw, wanted
         return (np.cumsum(present) - 1).astype(np.int32)[raw], int(present.sum())

@@ -20,11 +20,11 @@ from ._one_against_rest import OneAgainstRest, worst_against_rest
 from ._ranks import EXACT_RANK_ROWS, rank_all
 from .criteria import CRITERIA, get_criterion
 from .disparities import Disparities, GroupTable, summarize_groups
-from .effective import check_effective_size, warn_shared_values
+from .effective import check_effective_size, take_weighted, warn_shared_values
 from .estimation import EntropyEstimator
 from .information import estimate_entropies, get_estimator
 from .measures import Measure, measure, measure_columns
-from .sensitive import Groups, check_weight, resolve_groups, weighted_rows
+from .sensitive import Groups, resolve_groups
 from .significance import exact_fairness_p_values
 from .tables import json_safe, to_frame
 from .validation import (
@@ -34,6 +34,7 @@ from .validation import (
     check_n_boot,
     check_seed,
 )
+from .weights import check_weight, weighted_rows
 
 Vector = NDArray[np.float64]
 FORMAT_VERSION = 1
@@ -134,16 +135,16 @@ class Audit:
                 "n_clusters": self.n_clusters,
                 "confidence_level": self.confidence_level,
                 "r2": self.r2,
-                "measures": {m.criterion: _measure_fields(m) for m in self.measures},
+                "measures": {m.criterion: m.to_dict() for m in self.measures},
                 "attributes": {
-                    name: {m.criterion: _measure_fields(m) for m in audit.measures}
+                    name: {m.criterion: m.to_dict() for m in audit.measures}
                     for name, audit in self.attributes.items()
                 },
                 "one_against_rest": {
                     name: {
                         "group": worst.group,
                         "n_compared": worst.n_compared,
-                        **_measure_fields(worst.measure),
+                        **worst.measure.to_dict(),
                     }
                     for name, worst in self.one_against_rest.items()
                 },
@@ -283,7 +284,7 @@ def audit(
         while a default index (0 to n − 1) may stand beside any other labels.
     sample_weight : (n,) array, optional
         Nonnegative. A row of weight 0 counts as absent, in `n_rows` too. Weights that leave fewer
-        than 5 effective rows, (Σw)²/Σw², are refused, and fewer than 100 are warned of.
+        than 5 rows, or 5 effective ones, (Σw)²/Σw², are refused, and fewer than 100 are warned of.
     cluster : (n,) array, optional
         Label of the person, place or school that each row belongs to, where rows of one are not
         independent. Clusters are then left out whole, standard errors sum over them and intervals
@@ -351,7 +352,7 @@ def audit(
             labels, n_rows=n, sample_weight=weight, cluster=cluster, warn=not aside,
             require_two=not aside,
         )  # fmt: skip
-        return groups if rows is None else groups.take(rows)
+        return take_weighted(groups, rows)
 
     groups = read_groups(sensitive_features, aside=False)
     check_effective_size(groups)
@@ -444,10 +445,6 @@ class _Run:
 
 def _name_of(estimator: Any) -> str:
     return estimator if isinstance(estimator, str) else type(estimator).__name__
-
-
-def _measure_fields(m: Measure) -> dict[str, Any]:
-    return {**_fields(m), "found": m.found, "conflict": m.conflict}
 
 
 def _fields(item: Any) -> dict[str, Any]:

@@ -75,6 +75,14 @@ SUFFICIENCY = Criterion(
 CRITERIA: dict[str, Criterion] = {c.name: c for c in (INDEPENDENCE, SEPARATION, SUFFICIENCY)}
 
 
+_WORDS = {"s": "score", "y": "target"}
+
+
+def word_for(variable: str) -> str:
+    """What a variable is called in sentences; others than the two keep their names."""
+    return _WORDS.get(variable, variable)
+
+
 def get_criterion(name: str | Criterion) -> Criterion:
     """Look a criterion up by name."""
     if isinstance(name, Criterion):

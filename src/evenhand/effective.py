@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._clusters import cluster_groups
+from .criteria import word_for
 from .sensitive import Groups, GroupWarning
 
 # Below the first nothing can be said, below the second not much, below the others not of a group.
@@ -80,6 +81,28 @@ def check_effective_size(groups: Groups, stacklevel: int = 3) -> None:
         )
 
 
+def take_weighted(groups: Groups, rows: NDArray[np.intp] | None) -> Groups:
+    """The groups of the `rows` of positive weight, or as they are where `rows` is None.
+
+    Fewer than 5 are refused: what is left out by a weight of zero nobody sees.
+    """
+    if rows is None:
+        return groups
+    kept = groups.take(rows)
+    refuse_few_weighted(kept.n_known, groups.n_rows)
+    return kept
+
+
+def refuse_few_weighted(kept: int, n_rows: int) -> None:
+    """Refuse fewer than 5 rows of positive weight among others without."""
+    if kept < LEAST:
+        raise ValueError(
+            f"`sample_weight` must be positive in at least {LEAST:g} rows with a known group, got "
+            f"{kept} of {n_rows:,}: from so few nothing can be said. Hint: a row of weight 0 "
+            "counts as absent; look for weights that are zero and should not be."
+        )
+
+
 class SharedValuesWarning(GroupWarning):
     """Rows that share a value are all of one group, as the rows of one person or place are."""
 
@@ -114,12 +137,11 @@ def warn_shared_values(
         table = np.pad(table, (0, len(distinct) * groups.n_groups - len(table)))
         pure = table.reshape(-1, groups.n_groups).max(axis=1).sum() / len(values)
         if pure > 0.99:
-            word = {"s": "score", "y": "target"}.get(name, name)
             warnings.warn(
-                f"The {word} has {len(distinct):,} values in {len(values):,} rows, and nearly all "
-                "rows of a value are of one group, so the value gives the group away. Hint: if "
-                "rows of a value belong together (a person, a ZIP code), pass what they have in "
-                "common as `cluster`.",
+                f"The {word_for(name)} has {len(distinct):,} values in {len(values):,} rows, and "
+                "nearly all rows of a value are of one group, so the value gives the group away. "
+                "Hint: if rows of a value belong together (a person, a ZIP code), pass what they "
+                "have in common as `cluster`.",
                 SharedValuesWarning,
                 stacklevel=stacklevel,
             )

@@ -36,6 +36,8 @@ class RowLosses:
     between : float
         Variance, in nats², of the estimates by the different bases that this one averages, and of a
         correction for what none of them resolves; 0 where there is one basis and no correction.
+    merged : int
+        Rows taken for copies of others.
     """
 
     value: NDArray[np.float64]
@@ -43,6 +45,7 @@ class RowLosses:
     chosen: str
     terms: float = 0.0
     between: float = 0.0
+    merged: int = 0
 
 
 def largest_loss(groups: Groups) -> float:

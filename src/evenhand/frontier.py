@@ -28,9 +28,10 @@ from ._path_select import Request
 from ._ridge_cv import FairRidgeCV
 from .criteria import CRITERIA, get_criterion
 from .effective import check_effective_size
-from .sensitive import check_weight, resolve_groups
+from .sensitive import resolve_groups
 from .tables import to_frame
 from .validation import check_column, check_index
+from .weights import check_weight
 
 __all__ = ["FairRidgeCV", "FairnessPath", "PathPoint", "Unreachable", "fairness_path"]
 
@@ -193,6 +194,7 @@ class FairnessPath:
             r2_error = np.array([p.r2_stderr for p in self.points])
             clusters = measures[0].n_clusters
             u = u + critical(self._correlation[name], level, clusters) * u_error
+            u = np.where([m.defined for m in measures], u, 1.0)  # nothing is certain about a 0/0
             r2 = r2 - critical(self._correlation["r2"], level, self.n_clusters) * r2_error
         return u, r2
 
@@ -258,7 +260,10 @@ class FairnessPath:
             rows.append([
                 f"{point.fairness_weight:.4g}",
                 f"{point.r2:.4f} ± {point.r2_stderr:.4f}",
-                *(f"{m.shown:.4f} ± {m.stderr:.4f}" for m in map(point.measure, CRITERIA)),
+                *(
+                    f"{m.shown:.4f} ± {m.stderr:.4f}" if m.defined else "not defined"
+                    for m in map(point.measure, CRITERIA)
+                ),
                 note,
             ])  # fmt: skip
         return rows

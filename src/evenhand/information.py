@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from ._design_effect import independent_rows
 from .criteria import INDEPENDENCE, NOTHING, SEPARATION, SUFFICIENCY, Condition, Criterion
-from .effective import check_effective_size, warn_shared_values
+from .effective import check_effective_size, take_weighted, warn_shared_values
 from .estimation import EntropyEstimator, RowLosses
-from .sensitive import Groups, check_weight, resolve_groups, weighted_rows
+from .sensitive import Groups, resolve_groups
 from .validation import check_column, check_index
+from .weights import check_weight, weighted_rows
 
 ESTIMATORS = ("auto", "lspc", "logistic", "fourier", "knn")
 # Smallest normalized value. Chance takes an estimate slightly below zero; what is further below is
@@ -123,7 +124,10 @@ class Entropies:
             return np.zeros(self.groups.n_known)
         given, joint = self.mean[criterion.given], self.mean[criterion.joint]
         l_given, l_joint = (self.rows[c].influence for c in (criterion.given, criterion.joint))
-        return (l_given * (joint / given) - l_joint) / given
+        out = l_given * (joint / given)
+        out -= l_joint
+        out /= given
+        return out
 
 
 def estimate_entropies(
@@ -200,7 +204,8 @@ def _measure(
     )
     rows = weighted_rows(weight)
     if rows is not None:
-        groups, s, y = groups.take(rows), s[rows], None if y is None else y[rows]
+        s, y = s[rows], None if y is None else y[rows]
+    groups = take_weighted(groups, rows)
     check_effective_size(groups, stacklevel=4)
     found = estimate_entropies([criterion], y, s, groups, get_estimator(estimator))
     variables = {"s": groups.take_known(s)}
@@ -233,8 +238,8 @@ def independence(
         Group of each row; a frame of several columns is crossed. Rows are matched by place; pandas
         indices that hold the same labels in another order are refused.
     sample_weight : (n,) array, optional
-        Weights that leave fewer than 5 effective rows, (Σw)²/Σw², are refused, and fewer than 100
-        are warned of.
+        Weights that leave fewer than 5 rows, or 5 effective ones, (Σw)²/Σw², are refused, and fewer
+        than 100 are warned of.
     cluster : (n,) array, optional
         Label of the person, place or school that each row belongs to, where rows of one are not
         independent. Estimators then leave whole clusters out; fewer than 5 are refused.

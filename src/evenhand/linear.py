@@ -23,8 +23,9 @@ from ._scoring import ScoresWithGroups
 from ._slopes import Slopes, check_group_alpha
 from .group_features import GroupFeatures, check_kind
 from .regularizer import FairnessRegularizer
-from .sensitive import Groups, check_weight, resolve_groups
+from .sensitive import Groups, resolve_groups
 from .validation import check_index, refuse_unreal
+from .weights import check_weight
 
 Vector = NDArray[np.float64]
 

@@ -25,7 +25,8 @@ RULE = (
     f"p is the chance of data at least this uneven if the criterion held exactly; below "
     f"{SIGNIFICANT_P} the criterion is called violated. So it is where a value lies more than "
     f"{SURE_ERRORS} standard errors above zero and the test sees nothing, as the test does not "
-    "look for every pattern, and where there is no test and the interval lies above 0."
+    "look for every pattern, and where there is no test and the interval lies above 0. A test that "
+    "counts copies of rows, where the estimate does not, decides only if the interval agrees."
 )
 UNSIZED = (
     "The test sees a difference that this estimate is too coarse to size: believe the test that "
@@ -33,6 +34,11 @@ UNSIZED = (
 )
 UNTESTED = (
     "The estimate sees a pattern that the test does not look for: believe the interval, not the p"
+)
+COPIES = (
+    "Rows alike in value and group, as copies are, count once in this estimate and each time in "
+    "the test, which makes its p too small: believe the interval, and pass what such rows have in "
+    "common as `cluster` to test without them"
 )
 
 
@@ -44,13 +50,16 @@ class Measure:
     ----------
     criterion : str
     value : float
-        Normalized information, a share in [0, 1]; slightly negative means "none was found".
+        Normalized information, a share in [0, 1]; slightly negative means "none was found". 0
+        where it is not `defined`.
     nats : float
         The information itself, and `normalizer`, the entropy it is divided by.
     stderr : float
-        Standard error of `value`, by the delta method through the normalizer.
+        Standard error of `value`, by the delta method through the normalizer; NaN where the value
+        is not defined.
     interval : (float, float)
-        For `value`, at the audit's confidence level, cut off at 0 and 1.
+        For `value`, at the audit's confidence level, cut off at 0 and 1; from 0 to 1 where the
+        value is not defined.
     p_value : float
         Of the hypothesis that the criterion holds exactly; NaN where it cannot be tested.
     estimator, chosen : str
@@ -61,6 +70,8 @@ class Measure:
         Equally weighted rows, or clusters of equal size, that are worth as much.
     n_clusters : int or None
         Clusters, where rows are not independent.
+    n_merged : int
+        Rows that the estimate took for copies of others.
     """
 
     criterion: str
@@ -75,9 +86,15 @@ class Measure:
     n: int
     n_effective: float
     n_clusters: int | None = None
+    n_merged: int = 0
 
     def __float__(self) -> float:
         return self.value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything by name, judgments included."""
+        judged = {name: getattr(self, name) for name in ("defined", "found", "conflict")}
+        return {**vars(self), **judged}
 
     @property
     def shown(self) -> float:
@@ -91,12 +108,24 @@ class Measure:
         return CRITERIA[self.criterion].meaning.format(percent=percent)
 
     @property
+    def defined(self) -> bool:
+        """Whether there is something to measure.
+
+        Not where what is conditioned on gives the group away by itself: nothing is left to tell
+        about it then, and the value is 0/0.
+        """
+        return not math.isnan(self.stderr)
+
+    @property
     def found(self) -> bool:
         """Whether the criterion is violated: the one rule of audits, frontiers and reports (RULE).
 
         That is p < 0.05, or a value so many standard errors above zero that a test which sees
-        nothing must be blind to it; without a test, an interval above zero.
+        nothing must be blind to it; without a test, or with one that counts copies, an interval
+        above zero. False where the value is not defined.
         """
+        if not self.defined or self._copied:
+            return False
         if math.isnan(self.p_value):
             return self.interval[0] > 0
         return self.p_value < SIGNIFICANT_P or self._sure
@@ -104,14 +133,23 @@ class Measure:
     @property
     def unsized(self) -> bool:
         """Whether a test is sure of a difference where the interval still holds zero."""
-        return self.p_value < SURE_P and self.interval[0] <= 0.0 < self.interval[1]
+        doubtful = self._copied or not self.defined
+        return not doubtful and self.p_value < SURE_P and self.interval[0] <= 0.0 < self.interval[1]
 
     @property
     def conflict(self) -> str:
         """Which of test and estimate to believe where they contradict one another, else ""."""
+        if self._copied:
+            return COPIES
         if self.unsized:
             return UNSIZED
         return UNTESTED if self.p_value >= SIGNIFICANT_P and self._sure else ""
+
+    @property
+    def _copied(self) -> bool:
+        """Whether a test that counts copies finds what an estimate that does not leaves open."""
+        small = self.p_value < SIGNIFICANT_P and self.interval[0] <= 0.0
+        return self.defined and self.n_merged > 0 and small
 
     @property
     def _sure(self) -> bool:
@@ -153,7 +191,7 @@ def measure(
     given = entropies.mean[criterion.given]
     quantile = float(ndtri(0.5 + confidence_level / 2))
     if entropies.exhausted(criterion):
-        stderr = 0.0
+        stderr = float("nan")
     else:
         psi = entropies.influence(criterion)
         added = abs(entropies.rows[criterion.joint].terms - entropies.rows[criterion.given].terms)
@@ -169,10 +207,11 @@ def measure(
         stderr = math.hypot(spread, noise, between)
         quantile = critical_value(confidence_level, psi, groups)
     interval = _interval(value, stderr, quantile)
-    chosen = entropies.rows[criterion.joint].chosen
+    joint = entropies.rows[criterion.joint]
     return Measure(
-        criterion.name, value, nats, given, stderr, interval, p_value, estimator, chosen,
+        criterion.name, value, nats, given, stderr, interval, p_value, estimator, joint.chosen,
         groups.n_known, groups.n_effective, None if groups.cluster is None else groups.n_units,
+        joint.merged,
     )  # fmt: skip
 
 

@@ -40,8 +40,9 @@ from ._transport import Transport
 from .criteria import INDEPENDENCE, get_criterion
 from .group_features import GroupFeatures, check_kind
 from .linear import FairRidge
-from .sensitive import Groups, check_weight, resolve_groups
+from .sensitive import Groups, resolve_groups
 from .validation import check_column, check_index, refuse_masked
+from .weights import check_weight
 
 Vector = NDArray[np.float64]
 # Quantiles of the base score where a spline map may bend.

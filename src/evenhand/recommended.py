@@ -30,9 +30,10 @@ from .effective import check_effective_size
 from .information import get_estimator
 from .linear import FairRidge
 from .measures import Measure
-from .sensitive import Groups, check_weight, resolve_groups
+from .sensitive import Groups, resolve_groups
 from .tables import to_frame
 from .validation import check_column, check_index, refuse_unreal
+from .weights import check_weight
 
 # Rows that the choice is made on; the chosen model is fitted on all of them.
 CHOICE_ROWS = 20_000

@@ -1,4 +1,4 @@
-"""Who belongs to which group: codes, crossed attributes, proxies and missing values.
+"""Who belongs to which group: codes, crossed attributes and missing values.
 
 Every other module sees group membership only as a :class:`Groups`.
 """
@@ -6,18 +6,17 @@ Every other module sees group membership only as a :class:`Groups`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._categories import cross, encode, split_columns
 from ._clusters import check_cluster, renumber
-from .validation import as_floats, read_native, refuse_masked
+from .proxy import Proxy
+from .weights import check_weight, mean_one
 
 # More groups than this are refused: every estimate would rest on a handful of rows of each, and
 # classifiers of them need time and memory that grow with their square.
@@ -145,7 +144,7 @@ class Groups:
             known = self.known[rows]
             keep = (np.cumsum(self.known) - 1)[rows[known]]
             known = None if known.all() else known
-        weight = None if self.weight is None else _mean_one(self.weight[keep])
+        weight = None if self.weight is None else mean_one(self.weight[keep])
         codes = None if self.codes is None else self.codes[keep]
         table = None if self.probabilities is None else self.probabilities[keep]
         cluster = None if self.cluster is None else renumber(self.cluster[keep])
@@ -162,98 +161,6 @@ class Groups:
         out = np.zeros(self.n_rows, dtype=values.dtype)
         out[self.known] = values
         return out
-
-
-@dataclass(frozen=True)
-class Proxy:
-    """Membership probabilities, where the group itself is not recorded.
-
-    Parameters
-    ----------
-    probabilities : (n, K) array or frame
-        P(A = k) for each row, nonnegative, each row summing to one. A row that holds a missing or
-        masked value is a row whose group is not known. With exactly two `classes` a 1-D array is
-        read as the probability of the second one.
-    classes : sequence of length K, optional
-        The groups. Column names of a frame are used when left out.
-
-    Notes
-    -----
-    Imputed membership (surname and address, say) measures *the imputed group*: information about
-    the true group that the proxy does not carry is not seen.
-    """
-
-    probabilities: Any
-    classes: Sequence[Any] | None = None
-    _table: NDArray[np.float64] = field(init=False, repr=False, compare=False)
-    _labels: tuple[Any, ...] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        labels: Sequence[Any] | None = self.classes
-        frame = read_native(self.probabilities, "probabilities")
-        if isinstance(frame, nw.DataFrame):
-            labels = frame.columns if labels is None else labels
-            table = frame.to_numpy()
-        else:
-            table = np.asarray(self.probabilities)
-        try:
-            table = as_floats(table)
-        except (TypeError, ValueError):
-            raise ValueError(
-                "`probabilities` of a Proxy must be numbers, got an array of dtype "
-                f"{table.dtype}. Hint: for known groups pass the labels themselves."
-            ) from None
-        if isinstance(self.probabilities, np.ma.MaskedArray):
-            table[np.ma.getmaskarray(self.probabilities)] = np.nan
-        if table.ndim == 1 and labels is not None and len(labels) == 2:
-            table = np.column_stack([1.0 - table, table])
-        if table.ndim != 2:
-            raise ValueError(
-                "`probabilities` of a Proxy must be 2-D, one column per class, got shape "
-                f"{table.shape}."
-            )
-        if labels is None:
-            labels = range(table.shape[1])
-        if len(labels) != table.shape[1]:
-            raise ValueError(
-                f"`classes` of a Proxy must name every column of `probabilities`: got "
-                f"{len(labels)} classes for {table.shape[1]} columns."
-            )
-        if len(set(labels)) != len(labels):
-            raise ValueError(f"`classes` of a Proxy must be distinct, got {list(labels)!r}.")
-        known = ~np.isnan(table).any(axis=1)
-        rows = table[known]
-        off = np.abs(rows.sum(axis=1) - 1.0) > 1e-3
-        negative = (rows < -1e-9).any(axis=1) | ~np.isfinite(rows).all(axis=1)
-        if negative.any() or off.any():
-            bad = int(np.flatnonzero(known)[np.flatnonzero(negative | off)[0]])
-            raise ValueError(
-                "`probabilities` of a Proxy must be nonnegative and sum to 1 in each row; row "
-                f"{bad} is {table[bad].tolist()}. Hint: use NaN in a row whose group is unknown."
-            )
-        rows = np.clip(rows, 0.0, None)
-        table[known] = rows / rows.sum(axis=1, keepdims=True)
-        object.__setattr__(self, "_table", table)
-        object.__setattr__(self, "_labels", tuple(labels))
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __getitem__(self, rows: Any) -> Proxy:
-        """Rows of the proxy, so that cross-validation can split it."""
-        return Proxy(self._table[rows], self._labels)
-
-    # scikit-learn's splitter takes `shape`, `__len__` and integer indexing for an array.
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._table.shape
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        # Without this NumPy would take `__getitem__` for a sequence of proxies without end.
-        return np.array(self._table, dtype=dtype)
-
-    def _find(self) -> tuple[NDArray[np.float64], tuple[Any, ...]]:
-        return self._table, self._labels
 
 
 def resolve_groups(
@@ -322,54 +229,6 @@ def count_rows(sensitive_features: Any) -> int:
     return 0 if sensitive_features is None else len(sensitive_features)
 
 
-def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64] | None:
-    """Validate sample weights; None stays None.
-
-    They keep their scale unless it is one at which sums of them or of their squares leave the range
-    of floats; then the largest is made 1.
-    """
-    if sample_weight is None:
-        return None
-    # A masked weight could mean none, or one; so it is refused rather than guessed.
-    refuse_masked(sample_weight, "sample_weight")
-    weight = np.asarray(sample_weight)
-    try:
-        weight = as_floats(weight)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"`sample_weight` must be numbers, got dtype {weight.dtype}. Hint: one nonnegative "
-            "number per row."
-        ) from None
-    if weight.ndim == 0:
-        weight = np.full(n_rows, weight)
-    if weight.ndim != 1:
-        # scikit-learn's common checks expect this wording.
-        raise ValueError(f"Sample weights must be 1D array or scalar, got shape {weight.shape}.")
-    if len(weight) != n_rows:
-        raise ValueError(
-            f"`sample_weight` must have one entry per row: got {len(weight)} for {n_rows} rows."
-        )
-    if not np.isfinite(weight).all():
-        raise ValueError("`sample_weight` must be finite: it holds NaN or infinity.")
-    if (weight < 0).any():
-        raise ValueError(f"`sample_weight` must be nonnegative, got {weight.min()}.")
-    if not weight.any():
-        raise ValueError("`sample_weight` must not be zero in every row.")
-    largest = weight.max()
-    return weight if 1e-100 < largest < 1e100 else weight / largest
-
-
-def weighted_rows(weight: NDArray[np.float64] | None) -> NDArray[np.intp] | None:
-    """The rows to measure: those of positive weight, or None where that is every row.
-
-    A row without weight must count for nothing, and ranks, neighbors and folds see rows, not
-    weights.
-    """
-    if weight is None or weight.all():
-        return None
-    return np.flatnonzero(weight)
-
-
 def _check_length(found: int, n_rows: int) -> None:
     if found != n_rows:
         raise ValueError(
@@ -392,7 +251,7 @@ def _from_proxy(
             _warn_empty([label for label, k in zip(labels, keep, strict=True) if not k])
         rows = np.ascontiguousarray(rows[:, keep])
         labels = tuple(label for label, k in zip(labels, keep, strict=True) if k)
-    return Groups(labels, None, rows, _mean_one(w), None if known.all() else known, n_rows)
+    return Groups(labels, None, rows, mean_one(w), None if known.all() else known, n_rows)
 
 
 def _from_labels(
@@ -432,7 +291,7 @@ def _from_labels(
         tuple(labels),
         np.ascontiguousarray(codes, dtype=np.intp),
         None,
-        _mean_one(w),
+        mean_one(w),
         None if known.all() else known,
         n_rows,
         " × ".join(names),
@@ -459,10 +318,3 @@ def _warn_small(groups: Groups) -> None:
             GroupWarning,
             stacklevel=3,
         )
-
-
-def _mean_one(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
-    if weight is None or not len(weight):
-        return None
-    weight = weight / weight.max()  # a sum of very small ones has no reciprocal
-    return weight * (len(weight) / weight.sum())

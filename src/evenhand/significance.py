@@ -36,6 +36,7 @@ from ._unit_covariance import (
     weights_tied,
 )
 from .criteria import CRITERIA, Criterion, get_criterion
+from .effective import refuse_few_weighted
 from .sensitive import Groups
 
 # A group with fewer rows is merged with others of its kind.
@@ -195,6 +196,8 @@ def _usable(groups: Groups) -> tuple[NDArray[np.bool_] | None, Members]:
     if groups.weight is not None:
         positive = groups.weight > LEAST_WEIGHT * groups.weight.mean()
         rows = None if positive.all() else positive
+        if rows is not None:
+            refuse_few_weighted(int(positive.sum()), len(positive))
     if groups.codes is None:
         assert groups.probabilities is not None
         table = groups.probabilities if rows is None else groups.probabilities[rows]

@@ -23,7 +23,8 @@ from evenhand.datasets.synthetic import null_scenario, random_scenario
 from evenhand.estimation import EntropyEstimator
 from evenhand.information import estimate_entropies
 from evenhand.measures import measure
-from evenhand.sensitive import GroupWarning, Proxy, resolve_groups
+from evenhand.proxy import Proxy
+from evenhand.sensitive import GroupWarning, resolve_groups
 
 ALL = (SCORE, TARGET, BOTH)
 
@@ -523,3 +524,33 @@ def test_errors_with_membership_probabilities_are_those_of_rows():
     for one, other in zip(*found, strict=True):
         assert one.value == pytest.approx(other.value, abs=other.stderr)
         assert one.stderr == pytest.approx(other.stderr, rel=0.25)
+
+
+@pytest.mark.parametrize("n", [300, 3000, 5001, 120_001])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_falling_map_says_nothing_more(n, weighted):
+    rng = np.random.default_rng(n)
+    y = rng.normal(size=n)
+    a = (rng.random(n) < np.where(np.sin(9 * y) > 0, 0.9, 0.2)).astype(int)
+    weight = rng.exponential(size=n) + 0.1 if weighted else None
+    for s in (-y, np.exp(-y), -np.round(y, 1)):
+        target = np.round(y, 1) if len(np.unique(s)) < n else y
+        for call in (eh.separation, eh.sufficiency):
+            value = call(target, s, sensitive_features=a, sample_weight=weight)
+            assert value == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [400, 2000, 5001])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_steps_too_small_for_ranks_give_the_group_away(n, sign):
+    """A cent more for one group changes the order of no two rows, and still tells the group."""
+    rng = np.random.default_rng(n)
+    y, a = np.cumsum(rng.exponential(size=n) + 1e-3), rng.integers(0, 2, n)
+    order = rng.permutation(n)
+    s = sign * (3.0 * y + 1e-5 * a)
+    assert np.array_equal(np.argsort(sign * s), np.argsort(y))
+    for call in (eh.separation, eh.sufficiency):
+        assert call(y[order], s[order], sensitive_features=a[order]) > 0.95
+    # Steps that go with something else tell nothing about this group.
+    other = rng.integers(0, 2, n)
+    assert eh.separation(y[order], s[order], sensitive_features=other[order]) == pytest.approx(0.0)

@@ -14,8 +14,8 @@ from evenhand.classifiers import _pooling
 from evenhand.classifiers._cells import by_frequency, cut, gather_one, is_heaped
 from evenhand.classifiers._cuts import ROOTS, Prior, bins_of, move_cuts
 from evenhand.classifiers._dyadic import Plane, _count, grow, screen
-from evenhand.classifiers._folds import losses_without_fold
 from evenhand.classifiers._ladder import _table
+from evenhand.classifiers._leave_out import losses_without_fold
 from evenhand.classifiers._multinomial import fit
 from evenhand.classifiers._residual import residuals
 from evenhand.classifiers.adaptive import Adaptive

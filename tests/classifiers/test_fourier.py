@@ -8,7 +8,8 @@ from evenhand.classifiers import fourier
 from evenhand.classifiers.fourier import Fourier
 from evenhand.criteria import BOTH, SCORE, TARGET
 from evenhand.estimation import EntropyEstimator
-from evenhand.sensitive import GroupWarning, Proxy, resolve_groups
+from evenhand.proxy import Proxy
+from evenhand.sensitive import GroupWarning, resolve_groups
 
 CONDITIONS = (SCORE, TARGET, BOTH)
 

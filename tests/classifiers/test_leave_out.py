@@ -8,7 +8,8 @@ from evenhand import LSPC, Logistic
 from evenhand.basis import get_basis
 from evenhand.classifiers import _leave_out
 from evenhand.estimation import largest_loss
-from evenhand.sensitive import Proxy, resolve_groups
+from evenhand.proxy import Proxy
+from evenhand.sensitive import resolve_groups
 
 CONDITIONS = [("s",), ("s", "y")]
 

@@ -4,7 +4,8 @@ import pytest
 from evenhand.criteria import CRITERIA
 from evenhand.datasets import FAMILIES, Scenario, null_scenario, random_scenario
 from evenhand.datasets._laws import Link, NormalMixture
-from evenhand.sensitive import Proxy, resolve_groups
+from evenhand.proxy import Proxy
+from evenhand.sensitive import resolve_groups
 
 CONDITIONS = [("s",), ("y",), ("s", "y")]
 NULLS = [f"null_{name}" for name in CRITERIA]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 # Exit codes, as --help lists them.
 LIMIT_MISSED, BAD_INPUT, BUG = 1, 2, 3
 _COLORS = {
+    "undefined": "yellow",
     "holds": "green",
     "unclear": "yellow",
     "slight": "yellow",

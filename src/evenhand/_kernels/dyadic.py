@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from ._numba import njit
+from .mathfun import exp_nonpositive, log1p_unit
 
 # Posterior share below which a rectangle no longer counts.
 _LEAST = 1e-9
@@ -51,7 +52,10 @@ def rectangle_sums(cells):
 def _log_sum(a, b):
     if a < b:
         a, b = b, a
-    return a if a - b > 40.0 else a + math.log1p(math.exp(b - a))
+    if a - b > 40.0:
+        return a
+    e = exp_nonpositive(b - a)
+    return a + log1p_unit(e, 1.0 / (2.0 + e))
 
 
 @njit(cache=True, nogil=True)
@@ -151,6 +155,43 @@ def leaf_shares(log_p, log_stop):
 
 
 @njit(cache=True, nogil=True)
+def _places(rows, columns):
+    """Room for the rectangles around a cell."""
+    high = int(math.log2(rows)) + 2
+    wide = int(math.log2(columns)) + 2
+    return np.empty((high * wide, 2), np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _live_rows(share):
+    """Whether any rectangle of a node of the first side has a share; few have."""
+    out = np.zeros(len(share), np.bool_)
+    for i in range(len(share)):
+        for j in range(share.shape[1]):
+            if share[i, j] > _LEAST:
+                out[i] = True
+                break
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _parts_around(share, live, bottom, right, at):
+    """Fill `at` with the rectangles around a cell that have a share, and count them."""
+    found = 0
+    i = bottom
+    while i > 0:
+        j = right if live[i] else 0
+        while j > 0:
+            if share[i, j] > _LEAST:
+                at[found, 0] = i
+                at[found, 1] = j
+                found += 1
+            j >>= 1
+        i >>= 1
+    return found
+
+
+@njit(cache=True, nogil=True)
 def cell_probabilities(counts, share, prior, single):
     """In-sample and leave-one-out probability of each group in each cell, (rows, columns, K) each.
 
@@ -163,6 +204,7 @@ def cell_probabilities(counts, share, prior, single):
     outside = np.ones((rows, columns, k))
     total_prior = prior.sum()
     p, q, own = np.empty(k), np.empty(k), np.empty(k)
+    at, live = _places(rows, columns), _live_rows(share)
     for row in range(rows):
         for column in range(columns):
             some = 0.0
@@ -176,22 +218,18 @@ def cell_probabilities(counts, share, prior, single):
             if some == 0.0:
                 continue
             mass = 0.0
-            i = rows + row
-            while i > 0:
-                j = columns + column
-                while j > 0:
-                    part = share[i, j]
-                    if part > _LEAST:
-                        n = total_prior
-                        for g in range(k):
-                            n += counts[i, j, g]
-                        mass += part
-                        for g in range(k):
-                            c = counts[i, j, g]
-                            p[g] += part * (c + prior[g]) / n
-                            q[g] += part * (n - own[g]) / (max(c - own[g], 0.0) + prior[g])
-                    j >>= 1
-                i >>= 1
+            for a in range(_parts_around(share, live, rows + row, columns + column, at)):
+                i, j = at[a]
+                part = share[i, j]
+                n = total_prior
+                for g in range(k):
+                    n += counts[i, j, g]
+                mass += part
+                each = part / n
+                for g in range(k):
+                    c = counts[i, j, g]
+                    p[g] += each * (c + prior[g])
+                    q[g] += part * (n - own[g]) / (max(c - own[g], 0.0) + prior[g])
             for g in range(k):
                 inside[row, column, g] = p[g] / mass
                 outside[row, column, g] = mass / q[g]
@@ -204,22 +242,18 @@ def left_out(counts, share, prior, row, column):
     rows, columns, k = counts.shape[0] // 2, counts.shape[1] // 2, counts.shape[2]
     out = np.zeros((len(row), k))
     total_prior = prior.sum()
+    at, live = _places(rows, columns), _live_rows(share)
     for e in range(len(row)):
         mass = 0.0
-        i = rows + row[e]
-        while i > 0:
-            j = columns + column[e]
-            while j > 0:
-                part = share[i, j]
-                if part > _LEAST:
-                    n = total_prior
-                    for g in range(k):
-                        n += counts[i, j, g]
-                    mass += part
-                    for g in range(k):
-                        out[e, g] += part * (counts[i, j, g] + prior[g]) / n
-                j >>= 1
-            i >>= 1
+        for a in range(_parts_around(share, live, rows + row[e], columns + column[e], at)):
+            i, j = at[a]
+            part = share[i, j]
+            n = total_prior
+            for g in range(k):
+                n += counts[i, j, g]
+            mass += part
+            for g in range(k):
+                out[e, g] += part * (counts[i, j, g] + prior[g]) / n
         for g in range(k):
             out[e, g] /= mass
     return out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ._numba import njit
 
 # Mass and squared mass, then first and second moments of score, target, residual, its size and its
@@ -80,3 +82,19 @@ def mass_by_cell(cell, codes, probabilities, weight, first, out):
         else:
             for k in range(some):
                 out[cell[i], k] += w * probabilities[i, first + k]
+
+
+@njit(cache=True, nogil=True)
+def pick_rows(codes, wanted, ends):
+    """Rows, ascending, that are the wanted[j]-th of their group k, ends[k] ≤ j < ends[k + 1]."""
+    seen, at = np.zeros(len(ends) - 1, np.int64), ends[:-1].copy()
+    out = np.empty(len(wanted), np.int64)
+    found = 0
+    for i in range(len(codes)):
+        k = codes[i]
+        if at[k] < ends[k + 1] and wanted[at[k]] == seen[k]:
+            out[found] = i
+            found += 1
+            at[k] += 1
+        seen[k] += 1
+    return out[:found]

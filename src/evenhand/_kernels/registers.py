@@ -116,6 +116,61 @@ def accumulate(typing_context, sums, r, columns):
     return sums(sums, types.float64, columns), generate
 
 
+# Doubles of a row that are added up at once, and numbers of their products with one another: of the
+# first half of the columns with that half, then of the others but the last with all.
+LANES = 8
+PRODUCTS = LANES * LANES // 4 + (LANES // 2 - 1) * LANES
+
+
+def _vector_at(context, builder, array, value, row, width, shift=0, lanes=LANES):
+    """Where numbers of a row of a C-contiguous (n, width) array lie, as one vector."""
+    data = context.make_array(array)(context, builder, value).data
+    place = builder.mul(row, ir.Constant(ir.IntType(64), width))
+    place = builder.gep(data, [builder.add(place, ir.Constant(ir.IntType(64), shift))])
+    return builder.bitcast(place, ir.VectorType(ir.DoubleType(), lanes).as_pointer())
+
+
+def _add_vector(builder, place, step):
+    total = builder.fadd(builder.load(place, align=8), step, flags=("contract",))
+    builder.store(total, place, align=8)
+
+
+@intrinsic
+def add_row(typing_context, columns, i, out, to):
+    """out[to] += columns[i]; both have LANES columns."""
+
+    def generate(context, builder, signature, args):
+        step = builder.load(_vector_at(context, builder, columns, *args[:2], LANES), align=8)
+        _add_vector(builder, _vector_at(context, builder, out, *args[2:], LANES), step)
+        return context.get_dummy_value()
+
+    return types.none(columns, types.intp, out, types.intp), generate
+
+
+@intrinsic
+def add_products(typing_context, columns, i, out, to):
+    """out[to] += products of the LANES numbers columns[i] with one another, PRODUCTS of them."""
+
+    def generate(context, builder, signature, args):
+        def numbers(lanes):
+            return ir.VectorType(ir.IntType(32), lanes)
+
+        row = builder.load(_vector_at(context, builder, columns, *args[:2], LANES), align=8)
+        shift, half = 0, LANES // 2
+        for j in range(LANES - 1):
+            lanes = half if j < half else LANES
+            with_all = ir.Constant(numbers(lanes), list(range(lanes)))
+            others = builder.shuffle_vector(row, row, with_all)
+            own = builder.shuffle_vector(row, row, ir.Constant(numbers(lanes), [j] * lanes))
+            step = builder.fmul(own, others, flags=("contract",))
+            place = _vector_at(context, builder, out, *args[2:], PRODUCTS, shift, lanes)
+            _add_vector(builder, place, step)
+            shift += lanes
+        return context.get_dummy_value()
+
+    return types.none(columns, types.intp, out, types.intp), generate
+
+
 @njit(error_model="numpy", fastmath={"reassoc"})
 def plus(total, x):
     """A sum that may be reordered."""

@@ -6,9 +6,9 @@ import numpy as np
 
 from ._numba import njit
 
-# Sums of a rectangle: rows and residuals on the left and right, the three parts of the variance of
-# a contrast, and fourth cumulants on the left and right.
-_WIDTH = 9
+# Sums over the rows of some bins: how many, residuals of membership a − ā, their variances and
+# fourth cumulants; and over the cells, variance·rows²/size.
+_ROWS, _RESIDUAL, _VARIANCE, _SQUARES, _FOURTH, _WIDTH = 0, 1, 2, 3, 4, 5
 
 
 @njit(cache=True, nogil=True)
@@ -26,113 +26,146 @@ def cell_lines(z, t, cell, n_cells):
 
 
 @njit(cache=True, nogil=True)
-def count_entries(cell, bins, codes, n_cells, n_bins, n_groups):
-    """Rows by cell, bin and group: where cells start, bins, rows, and rows by group, if any."""
-    table = np.zeros((n_cells * n_bins, n_groups), dtype=np.int32)
-    for i in range(cell.shape[0]):
-        table[np.int64(cell[i]) * n_bins + bins[i], codes[i]] += 1
-    start = np.zeros(n_cells + 1, dtype=np.int64)
-    number = np.empty(min(n_cells * n_bins, cell.shape[0]), dtype=np.int64)
-    rows = np.empty(number.shape[0])
-    members = np.empty((n_groups, number.shape[0]))
-    e = 0
-    for c in range(n_cells):
-        for b in range(n_bins):
-            total = 0
-            for k in range(n_groups):
-                total += table[c * n_bins + b, k]
-            if total > 0:
-                number[e] = b
-                rows[e] = total
-                for k in range(n_groups):
-                    members[k, e] = table[c * n_bins + b, k]
-                e += 1
-        start[c + 1] = e
-    return start, number[:e], rows[:e], members[:, :e].copy()
-
-
-@njit(cache=True, nogil=True)
 def scan_levels(
-    start, bins, rows, member, share, variance, fourth, block, depth, height, most, least
+    order, first, bins, codes, low, soft, share, variance, fourth, block, depth, height, most, least
 ):
-    """Σ D²/V, how many, Σ κ₄/V² and the least log of a bound on P(|D|) for each (j, k).
+    """Σ D²/V, how many, Σ κ₄/V² and the least log of a bound on P(|D|), by group and (j, k).
 
     Level j = 1 … depth halves each of 2^(j−1) bins of the tested variable, level k = 0 … height
     takes 2^k blocks of the conditioning one. D = Σ (h − h̄_c)(a − ā_c) over the rows of such a
-    rectangle, h = 1 − π on the left, −π on the right and π the share of rows on the left. Entries
-    of cell c are start[c] … start[c + 1] − 1: bins (of 2^depth) in ascending order, rows, and
-    members of the group among them. By cell: `share` ā_c, null `variance` and `fourth` cumulant of
-    a row's membership, `block` at the finest level; cells without variance are left out. So are
-    rectangles with V < least, and levels of more than `most` rectangles.
+    rectangle, h = 1 − π on the left, −π on the right and π the share of rows on the left. The rows
+    of cell c are order[first[c]] … order[first[c + 1] − 1]; `bins` (of 2^depth) and `codes` or
+    memberships `soft`, (n, G), are by row. The G groups have codes from `low` on. By cell: `share`
+    ā_c, null `variance` and `fourth` cumulant of a row's membership, (C, G) each, and `block` at
+    the finest level; cells in which a group has no variance are left out for it. So are rectangles
+    with V < least, and levels of more rectangles than `most`, (G,).
     """
-    n_cells = start.shape[0] - 1
-    out = np.zeros((depth, height + 1, 4))
-    # Entries are merged in place, level by level.
-    bins, rows, member = bins.copy(), rows.copy(), member.copy()
-    begin, end = start[:-1].copy(), start[1:].copy()
-    size = np.zeros(n_cells)
-    for c in range(n_cells):
-        for e in range(begin[c], end[c]):
-            size[c] += rows[e]
+    n_groups = share.shape[1]
+    out = np.zeros((n_groups, depth, height + 1, 4))
+    sums = np.zeros((1 << height, n_groups, _WIDTH, 1 << depth))
+    # Numbered as in a heap: bin p at level j is 2^j + p.
+    cross = np.zeros((1 << height, n_groups, 1 << depth))
+    _add_cells(order, first, bins, codes, low, soft, share, variance, fourth, block, sums, cross)
     for j in range(depth - 1, -1, -1):
         n_parents = 1 << j
         finest = height
-        while finest >= 0 and (n_parents << finest) > most:
+        while finest >= 0 and (n_parents << finest) > most.max():
             finest -= 1
-        used = finest >= 0
-        table = np.zeros((1 << max(finest, 0), n_parents if used else 1, _WIDTH))
-        for c in range(n_cells):
-            if variance[c] <= 0.0:
-                continue
-            e = begin[c]
-            to = e
-            while e < end[c]:
-                parent = bins[e] >> 1
-                left = right = left_members = right_members = 0.0
-                while e < end[c] and bins[e] >> 1 == parent:
-                    if bins[e] & 1:
-                        right += rows[e]
-                        right_members += member[e]
-                    else:
-                        left += rows[e]
-                        left_members += member[e]
-                    e += 1
-                bins[to] = parent
-                rows[to] = left + right
-                member[to] = left_members + right_members
-                to += 1
-                if used:
-                    t = table[block[c] >> (height - finest), parent]
-                    t[0] += left
-                    t[1] += right
-                    t[2] += left_members - share[c] * left
-                    t[3] += right_members - share[c] * right
-                    t[4] += variance[c] * left * (1.0 - left / size[c])
-                    t[5] += variance[c] * right * (1.0 - right / size[c])
-                    t[6] += variance[c] * left * right / size[c]
-                    t[7] += fourth[c] * left
-                    t[8] += fourth[c] * right
-            end[c] = to
+        own, between = _pool(sums, max(finest, 0)), _pool(cross, max(finest, 0))
         for k in range(finest, -1, -1):
-            n_blocks = 1 << k
-            for b in range(n_blocks):
-                for p in range(n_parents):
-                    t = table[b, p]
-                    if t[0] <= 0.0 or t[1] <= 0.0:
-                        continue
-                    on_left = t[0] / (t[0] + t[1])
-                    rest = 1.0 - on_left
-                    v = rest * rest * t[4] + on_left * on_left * t[5]
-                    v += 2.0 * on_left * rest * t[6]
-                    if v < least:
-                        continue
-                    d = abs(rest * t[2] - on_left * t[3])
-                    out[j, k, 0] += d * d / v
-                    out[j, k, 1] += 1.0
-                    out[j, k, 2] += (rest**4 * t[7] + on_left**4 * t[8]) / (v * v)
-                    # Bennett's inequality, for sums of terms of at most 1.
-                    x = d / v
-                    out[j, k, 3] = min(out[j, k, 3], -v * ((1.0 + x) * np.log1p(x) - x))
-            for b in range(n_blocks >> 1):
-                table[b] = table[2 * b] + table[2 * b + 1]
+            own, between = _pool(own, k), _pool(between, k)
+            for b in range(1 << k):
+                for g in range(n_groups):
+                    if (n_parents << k) <= most[g]:
+                        _add_contrasts(own[b, g], between[b, g], n_parents, least, out[g, j, k])
+        _halve(sums, cross, n_parents)
     return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_cells(order, first, bins, codes, low, soft, share, variance, fourth, block, sums, cross):
+    """Sums by block and group: of single bins, and of products of neighbors at all levels."""
+    n_groups, n_bins = share.shape[1], sums.shape[3]
+    rows, members = np.empty(n_bins), np.empty((n_groups, n_bins))
+    for c in range(len(share)):
+        size = first[c + 1] - first[c]
+        if size == 0:
+            continue
+        rows[:] = 0.0
+        members[:] = 0.0
+        for place in range(first[c], first[c + 1]):
+            i = order[place]
+            rows[bins[i]] += 1.0
+            if len(codes):
+                g = codes[i] - low
+                if 0 <= g < n_groups:
+                    members[g, bins[i]] += 1.0
+            else:
+                for g in range(n_groups):
+                    members[g, bins[i]] += soft[i, g]
+        for g in range(n_groups):
+            v = variance[c, g]
+            if v > 0.0:
+                into, own = sums[block[c], g], members[g]
+                _add_bins(into, rows, own, share[c, g], v, v / size, fourth[c, g])
+        half = n_bins >> 1
+        while half > 0:
+            for g in range(n_groups):
+                v = variance[c, g]
+                if v > 0.0:
+                    _add_neighbors(cross[block[c], g, half:], rows, half, v / size)
+            for p in range(half):
+                rows[p] = rows[2 * p] + rows[2 * p + 1]
+            half >>= 1
+
+
+@njit(cache=True, nogil=True)
+def _add_bins(into, rows, members, share, variance, part, fourth):
+    for b in range(len(rows)):
+        into[_ROWS, b] += rows[b]
+        into[_RESIDUAL, b] += members[b] - share * rows[b]
+        into[_VARIANCE, b] += variance * rows[b]
+        into[_SQUARES, b] += part * rows[b] * rows[b]
+        into[_FOURTH, b] += fourth * rows[b]
+
+
+@njit(cache=True, nogil=True)
+def _add_neighbors(into, rows, half, part):
+    for p in range(half):
+        into[p] += part * rows[2 * p] * rows[2 * p + 1]
+
+
+@njit(cache=True, nogil=True)
+def _pool(sums, height):
+    """Sums over blocks that lie next to one another, until there are 2^height."""
+    many = sums.reshape(sums.shape[0], -1)
+    each = len(many) >> height
+    if each == 1:
+        return sums
+    out = np.zeros((1 << height, many.shape[1]))
+    for b in range(len(many)):
+        into, own = out[b // each], many[b]
+        for a in range(len(own)):
+            into[a] += own[a]
+    return out.reshape((1 << height, *sums.shape[1:]))
+
+
+@njit(cache=True, nogil=True)
+def _halve(sums, cross, n_parents):
+    """Merge bins two by two, in place."""
+    for b in range(sums.shape[0]):
+        for g in range(sums.shape[1]):
+            for a in range(_WIDTH):
+                own = sums[b, g, a]
+                for p in range(n_parents):
+                    own[p] = own[2 * p] + own[2 * p + 1]
+            for p in range(n_parents):
+                sums[b, g, _SQUARES, p] += 2.0 * cross[b, g, n_parents + p]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_contrasts(sums, cross, n_parents, least, out):
+    """Add the contrasts of bins two by two to the sums of their level."""
+    for p in range(n_parents):
+        left, right = 2 * p, 2 * p + 1
+        if sums[_ROWS, left] <= 0.0 or sums[_ROWS, right] <= 0.0:
+            continue
+        share = sums[_ROWS, left] / (sums[_ROWS, left] + sums[_ROWS, right])
+        rest = 1.0 - share
+        rest2, share2 = rest * rest, share * share
+        v = rest2 * (sums[_VARIANCE, left] - sums[_SQUARES, left])
+        v += share2 * (sums[_VARIANCE, right] - sums[_SQUARES, right])
+        v += 2.0 * share * rest * cross[n_parents + p]
+        if v < least:
+            continue
+        d = abs(rest * sums[_RESIDUAL, left] - share * sums[_RESIDUAL, right])
+        term = d * d / v
+        out[0] += term
+        out[1] += 1.0
+        out[2] += (rest2 * rest2 * sums[_FOURTH, left] + share2 * share2 * sums[_FOURTH, right]) / (
+            v * v
+        )
+        # Bennett's inequality, for sums of terms of at most 1; d²/2v bounds it without a logarithm.
+        if -0.5 * term < out[3]:
+            x = d / v
+            out[3] = min(out[3], -v * ((1.0 + x) * np.log1p(x) - x))

@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from ._numba import njit
+from .registers import LANES, PRODUCTS, add_products, add_row
 
 # The conditional rank is read off a histogram of the standardized residual on ±RANGE.
 BINS = 4096
 RANGE = 8.0
+# Test functions of a variable given another.
+_CONDITIONAL = 6
+# Rows whose test functions are computed before they are summed.
+_BATCH = 128
 
 
 @njit(cache=True, nogil=True)
@@ -33,6 +38,15 @@ def mid_ranks(values, order):
     return rank, atom, count
 
 
+# Buckets of equal width in which edges are looked up; most hold none of them or one.
+_BUCKETS = 1 << 17
+# Share of the edges at either end that the buckets leave out, as tails would make them wide.
+_TAIL = 1 / 64
+# Edges that a bucket may hold to be gone through one by one, and the share of edges in fuller ones
+# from which on rows are searched for among all edges, one level of the search at a time.
+_FEW, _CROWDED = 4, 0.25
+
+
 @njit(cache=True, nogil=True)
 def find_slots(values, edges):
     """Slot of each row: 2j + 1 is edge j itself, 2j lies between edges j − 1 and j; counts.
@@ -42,19 +56,40 @@ def find_slots(values, edges):
     n = values.shape[0]
     slot = np.empty(n, dtype=np.int32)
     counts = np.zeros(2 * edges.shape[0] + 1)
+    m = edges.shape[0]
+    while m > 0 and edges[m - 1] == np.inf:
+        m -= 1
+    first, base, scale = _bucket_edges(edges, m)
+    in_order = len(first) == 0
     low, high = values[0], values[0]
-    # One level of the search for a batch of rows at a time: no branch to mispredict.
     batch = 256
     position = np.empty(batch, dtype=np.int64)
     for start in range(0, n, batch):
         size = min(batch, n - start)
-        for i in range(size):
-            position[i] = 0
-        half = edges.shape[0] >> 1
-        while half > 0:
+        if in_order:
+            # One level of the search for a batch of rows at a time: no branch to mispredict.
             for i in range(size):
-                position[i] += half * np.int64(edges[position[i] + half - 1] < values[start + i])
-            half >>= 1
+                position[i] = 0
+            half = edges.shape[0] >> 1
+            while half > 0:
+                for i in range(size):
+                    below = edges[position[i] + half - 1] < values[start + i]
+                    position[i] += half * np.int64(below)
+                half >>= 1
+        else:
+            for i in range(size):
+                x = values[start + i]
+                bucket = _bucket(x, base, scale)
+                j, stop = np.int64(first[bucket]), np.int64(first[bucket + 1])
+                while stop - j > _FEW:
+                    middle = (j + stop) >> 1
+                    if edges[middle] < x:
+                        j = middle + 1
+                    else:
+                        stop = middle
+                while j < stop and edges[j] < x:
+                    j += 1
+                position[i] = j
         for i in range(size):
             x = values[start + i]
             low, high = min(low, x), max(high, x)
@@ -63,6 +98,51 @@ def find_slots(values, edges):
             slot[start + i] = k
             counts[k] += 1.0
     return slot, counts, low, high
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _bucket(x, base, scale):
+    """Bucket of a value, which never falls as the value grows; the first and last hold tails."""
+    return np.int64(min(max((x - base) * scale, -1.0), float(_BUCKETS)) + 1.0)
+
+
+@njit(cache=True, nogil=True)
+def _bucket_edges(edges, m):
+    """Number of edges below each bucket, where buckets begin and 1/width; none if they are no help.
+
+    An edge of a lower bucket is below the value, and one of a higher bucket above it.
+    """
+    nothing = np.empty(0, np.int32)
+    tail = int(_TAIL * m)
+    if m < 2:
+        return nothing, 0.0, 0.0
+    base, width = edges[tail], edges[m - 1 - tail] - edges[tail]
+    scale = _BUCKETS / width if width > 0.0 else np.inf
+    if not (0.0 < scale < np.inf):
+        return nothing, 0.0, 0.0
+    first = np.zeros(_BUCKETS + 3, np.int32)
+    for j in range(m):
+        first[_bucket(edges[j], base, scale) + 1] += 1
+    crowded = 0
+    for b in range(1, _BUCKETS + 3):
+        if first[b] > _FEW and 1 < b < _BUCKETS + 2:
+            crowded += first[b]
+        first[b] += first[b - 1]
+    if crowded > _CROWDED * m:
+        return nothing, 0.0, 0.0
+    return first, base, scale
+
+
+@njit(cache=True, nogil=True)
+def slice_numbers(rank, wanted):
+    """Slice of each row, of `wanted` ones of equal width in rank, and how many rows each has."""
+    out = np.empty(rank.shape[0], np.int32)
+    counts = np.zeros(wanted, np.int64)
+    for i in range(rank.shape[0]):
+        k = min(int(rank[i] * wanted), wanted - 1)
+        out[i] = k
+        counts[k] += 1
+    return out, counts
 
 
 @njit(cache=True, nogil=True)
@@ -188,22 +268,19 @@ def _features(u, v, conditional, out):
 @njit(cache=True, nogil=True)
 def cell_means(u, v, z, cell, n_cells):
     """Means of z and of the test functions by cell."""
-    counts = np.zeros(n_cells)
-    center = np.zeros(n_cells)
-    means = np.zeros((n_cells, 6))
-    f = np.empty(6)
+    # One after the other, so that they are added up together.
+    sums = np.zeros((n_cells, 8))
+    own = np.ones(8)
     for i in range(u.shape[0]):
-        c = cell[i]
-        _features(u[i], v[i], True, f)
-        counts[c] += 1.0
-        center[c] += z[i]
-        for a in range(6):
-            means[c, a] += f[a]
+        own[1] = z[i]
+        _features(u[i], v[i], True, own[2:])
+        into = sums[cell[i]]
+        for a in range(8):
+            into[a] += own[a]
     for c in range(n_cells):
-        center[c] /= counts[c]
-        for a in range(6):
-            means[c, a] /= counts[c]
-    return center, means
+        for a in range(1, 8):
+            sums[c, a] /= sums[c, 0]
+    return sums[:, 1].copy(), sums[:, 2:].copy()
 
 
 @njit(cache=True, nogil=True)
@@ -233,54 +310,67 @@ def cell_moments(u, v, z, cell, center, slope, weight, rest, codes, n_groups):
     conditional = z.shape[0] > 0
     weighted = weight.shape[0] > 0
     coded = codes.shape[0] > 0
-    mass = np.zeros((n_cells, 4))
-    first = np.zeros((n_cells, width))
-    first1 = np.zeros((n_cells if weighted else 1, width))
-    first2 = np.zeros((n_cells if weighted else 1, width))
-    second = np.zeros((n_cells, width, width))
+    # Vectors (f, 1), whose products with themselves hold Σffᵀ, Σf and the number of rows: `square`
+    # those of g(f, 1), `plain` sums of g(f, 1) and of w(f, 1), the latter with a 1 behind.
+    last, half = LANES - 2, LANES // 2
+    square = np.zeros((n_cells, PRODUCTS))
+    plain = np.zeros((2 * n_cells if weighted else 1, LANES))
+    by_group = np.zeros((4 * n_groups, LANES))
     counts = np.zeros((n_cells, n_groups))
     members = np.zeros((n_cells if weighted else 1, n_groups))
-    totals = np.zeros((n_groups, width))
-    f = np.empty(width)
-    w = 1.0
-    w2 = 1.0
-    for i in range(u.shape[0]):
-        c = cell[i]
-        _features(u[i], v[i], conditional, f)
-        if conditional:
-            along = z[i] - center[c]
-            for a in range(width):
-                f[a] -= slope[c, a] * along
-        mass[c, 0] += 1.0
+    f = np.zeros((_BATCH, LANES))
+    scaled = np.zeros((_BATCH if weighted else 0, LANES))
+    for start in range(0, u.shape[0], _BATCH):
+        size = min(_BATCH, u.shape[0] - start)
+        for i in range(size):
+            row = f[i]
+            _features(u[start + i], v[start + i], conditional, row)
+            row[last] = 1.0
+            if conditional:
+                c = cell[start + i]
+                along = z[start + i] - center[c]
+                for a in range(_CONDITIONAL):
+                    row[a] -= slope[c, a] * along
         if weighted:
-            w = weight[i]
-            w1 = rest[i]
-            w2 = w1 * w1
-            mass[c, 1] += w
-            mass[c, 2] += w1
-            mass[c, 3] += w2
-            for a in range(width):
-                first1[c, a] += w1 * f[a]
-                first2[c, a] += w2 * f[a]
-        for a in range(width):
-            first[c, a] += w * f[a]
-            for b in range(a + 1):
-                second[c, a, b] += w2 * f[a] * f[b]
+            for i in range(size):
+                for a in range(last + 1):
+                    scaled[i, a] = rest[start + i] * f[i, a]
+                    f[i, a] *= weight[start + i]
+                f[i, last + 1] = 1.0
+            for i in range(size):
+                c = cell[start + i]
+                add_products(scaled, i, square, c)
+                add_row(scaled, i, plain, 2 * c)
+                add_row(f, i, plain, 2 * c + 1)
+        else:
+            for i in range(size):
+                add_products(f, i, square, cell[start + i])
         if coded:
-            k = codes[i]
-            counts[c, k] += 1.0
+            for i in range(size):
+                # Four sums of each group take turns, so that none waits for the last one.
+                add_row(f, i, by_group, 4 * codes[start + i] + (i & 3))
+                counts[cell[start + i], codes[start + i]] += 1.0
             if weighted:
-                members[c, k] += w
-            for a in range(width):
-                totals[k, a] += w * f[a]
-    if not weighted:
-        mass[:, 1] = mass[:, 0]
-        mass[:, 2] = mass[:, 0]
-        mass[:, 3] = mass[:, 0]
-        first1 = first
-        first2 = first
-        members = counts
-    for a in range(width):
-        for b in range(a):
-            second[:, b, a] = second[:, a, b]
-    return mass, first, first1, first2, second, counts, members, totals
+                for i in range(size):
+                    members[cell[start + i], codes[start + i]] += weight[start + i]
+    second = np.empty((n_cells, width, width))
+    mass = np.empty((n_cells, 4))
+    first, first1, first2 = np.empty((3, n_cells, width))
+    for c in range(n_cells):
+        for a in range(last + 1):
+            at = a * half if a < half else half * half + (a - half) * LANES
+            for b in range(a + 1 if a < last else width):
+                if a < width:
+                    second[c, a, b] = second[c, b, a] = square[c, at + b]
+                elif a == last:
+                    first2[c, b] = square[c, at + b]
+        mass[c, 3] = square[c, PRODUCTS - 2]
+        if weighted:
+            first[c], first1[c] = plain[2 * c + 1, :width], plain[2 * c, :width]
+            mass[c, 0], mass[c, 1] = plain[2 * c + 1, last + 1], plain[2 * c + 1, last]
+            mass[c, 2] = plain[2 * c, last]
+        else:
+            first[c] = first1[c] = first2[c]
+            mass[c, :3] = mass[c, 3]
+    totals = by_group.reshape(n_groups, 4, LANES).sum(axis=1)[:, :width].copy()
+    return mass, first, first1, first2, second, counts, members if weighted else counts, totals

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ._numba import njit
@@ -121,6 +123,17 @@ def softmax_loss(eta, counts, total, prob, residual):
             r[k] = total[i] * p[k + 1] - count[k + 1]
         loss += total[i] * (top + np.log(mass)) - linear
     return loss
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def scale_rows(columns, prob, total, i, j, out):
+    """columns·√(total·p_i·p_j) for groups i ≠ j, and with 1 − p_i in place of p_j for i = j."""
+    for c in range(len(total)):
+        p = prob[c, i]
+        root = out.dtype.type(math.sqrt(total[c] * p * ((1.0 - p) if i == j else prob[c, j])))
+        row, to = columns[c], out[c]
+        for d in range(columns.shape[1]):
+            to[d] = row[d] * root
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -18,8 +18,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._group_classifier import classifier_input, fit_group_classifier
 from .._path_fit import make_folds
-from ..sensitive import Groups, check_weight, resolve_groups
+from ..sensitive import Groups, resolve_groups
 from ..validation import check_column, check_index
+from ..weights import check_weight
 from ._base import (
     Array,
     check_choice,

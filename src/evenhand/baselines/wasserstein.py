@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from .._path_fit import make_folds
 from .._scoring import ScoresWithGroups
 from .._transport import barycenter, distribution
-from ..sensitive import check_weight, resolve_groups
+from ..sensitive import resolve_groups
 from ..validation import check_column, check_index
+from ..weights import check_weight
 from ._base import (
     Array,
     check_nonnegative,

@@ -56,8 +56,12 @@ def leave_out(rows: Rows, basis: Basis, settled: Settled, inside: Array) -> tupl
     outside = np.empty(n)
     arguments = (grid.number, rows.codes, rows.weight, grid.single, extra, inside)
     run_chunks(leave_out_chunk, n, 0, arguments, (outside,))
-    weight = rows.weight if len(rows.weight) else 1.0
-    large = np.flatnonzero((norm / grid.single)[grid.number] * weight > _SMALL)
+    norm = norm / grid.single
+    heaviest = float(rows.weight.max()) if len(rows.weight) else 1.0
+    large = np.empty(0, dtype=np.intp)
+    if float(norm.max()) * heaviest > _SMALL:
+        weight = rows.weight if len(rows.weight) else 1.0
+        large = np.flatnonzero(norm[grid.number] * weight > _SMALL)
     if len(large):
         some = rows._replace(
             s=rows.s[large],

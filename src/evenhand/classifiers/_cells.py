@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,6 @@ _ATOM_SHARE = 0.02
 # Equal rows are copies where at most this share of the cells they make up hold several groups.
 _MIXED_SHARE = 0.02
 _MAX_ATOMS = 25
-# Clusters are left out in at most this many folds.
-_FOLDS = 50
 
 
 @dataclass(frozen=True)
@@ -92,9 +91,29 @@ class Cells:
     exact: bool = True
     fold: Index | None = None
 
+    @cached_property
+    def mass(self) -> float:
+        """Weight of all rows."""
+        return float(self.weight.sum())
+
+    @cached_property
+    def totals(self) -> Array:
+        """Weight of all groups in each cell, (C,)."""
+        return self.counts.sum(axis=1)
+
+    @cached_property
+    def group_totals(self) -> Array:
+        """Weight of each group, (K,)."""
+        return self.counts.sum(axis=0)
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether the entries come cell by cell."""
+        return not (self.cell[1:] < self.cell[:-1]).any()
+
     def mean(self, losses: Array) -> float:
         """Weighted mean over rows of a loss given by entry."""
-        return float(self.weight @ losses / self.weight.sum())
+        return float(self.weight @ losses) / self.mass
 
 
 def cut(values: Array, weight: Array) -> Levels:
@@ -223,23 +242,6 @@ def merge_copies(
         groups, codes=codes, probabilities=soft, weight=weight, known=None, n_rows=count
     )
     return {name: variables[name][first] for name in names}, merged, place
-
-
-def deal_clusters(groups: Groups) -> Index | None:
-    """Fold of each row: clusters dealt out to at most `_FOLDS`, largest first, to the emptiest."""
-    if groups.cluster is None:
-        return None
-    count = groups.n_units
-    if count <= _FOLDS:
-        return groups.cluster
-    size = sums(groups.cluster, np.ones(groups.n_known), count)
-    order = np.argsort(-size, kind="stable")
-    # Back and forth over the folds, so that none gets all the large ones.
-    turn = np.arange(count)
-    lap, step = turn // _FOLDS, turn % _FOLDS
-    fold = np.empty(count, dtype=np.intp)
-    fold[order] = np.where(lap % 2 == 0, step, _FOLDS - 1 - step)
-    return fold[groups.cluster]
 
 
 def gather_one(level: Levels, weight: Array, groups: Groups, folds: Index | None = None) -> Cells:

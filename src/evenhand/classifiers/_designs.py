@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..criteria import Condition
+from ..criteria import Condition, word_for
 from ._cells import Cells, rescore
 from ._spline_basis import N_SPLINES, cubic, product_terms, smooth, splines
 
@@ -19,7 +19,6 @@ Index = NDArray[np.intp]
 _MAX_PARAMETERS = 420
 # Rows beyond which products of higher degree and rougher fits are worth their time.
 LARGE_ROWS = 1500
-_WORDS = {"s": "score", "y": "target"}
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,20 @@ class Design:
     columns: Array
     roughness: Array
     degree: Index
+    _last: list[tuple[NDArray[np.bool_], Array]] = field(default_factory=list, repr=False)
+
+    def take(self, keep: NDArray[np.bool_]) -> Array:
+        """Some of the columns, contiguous; the same ones as last time are not copied again."""
+        if keep.all():
+            return self.columns
+        if not self._last or not np.array_equal(self._last[0][0], keep):
+            self._last[:] = [(keep, np.compress(keep, self.columns, axis=1))]
+        return self._last[0][1]
 
 
 def designs(cells: Cells, names: Condition) -> list[Callable[[], Design]]:
     """The bases for one or two variables, each made when it is called for."""
-    words = [_WORDS.get(name, name) for name in names]
+    words = [word_for(name) for name in names]
     if len(names) == 1:
         (u,), (atom,) = cells.coordinates, cells.atoms
         degree = np.arange(N_SPLINES)

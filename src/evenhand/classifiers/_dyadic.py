@@ -50,8 +50,9 @@ _DOUBT = 0.4
 # How much less is taken off where it is much of what was found: at a few thousand rows errors fall
 # faster than they do later.
 _CAUTION = 3.0
-# Rows below which quarters say nothing.
-_LEAST_ROWS = 200
+# Effective rows below which partitions say nothing that smooth rungs and tables do not, and
+# quarters of the rows nothing at all.
+LEAST_ROWS = 200
 # Clusters are left out in so many folds: a mixture has to be made for each.
 _FOLDS = 10
 _NO_CUBE = np.empty((0, 0, 0))
@@ -142,7 +143,7 @@ def grow(
 
     found = fitted(None)
     mean_inside, mean_outside = means(found)
-    if counts.fold is None and effective >= _LEAST_ROWS:
+    if counts.fold is None and effective >= LEAST_ROWS:
         shift = _resolution(counts, plane, prior, effective, (mean_inside, mean_outside), None)
         doubt = _DOUBT * shift
     else:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..criteria import Condition
 from ._cells import Cells, sums
 from ._designs import LARGE_ROWS, Design, designs, trim
-from ._folds import losses_without_fold
+from ._leave_out import losses_without_fold
 from ._multinomial import fit
 
 Array = NDArray[np.float64]
@@ -53,7 +53,7 @@ class Rung:
 def climb(cells: Cells, names: Condition, slack: float) -> list[Rung]:
     """Fit the rungs, up each basis while the leave-one-out loss rises by no more than `slack`."""
     penalties: tuple[float, ...] = _PENALTIES
-    if cells.weight.sum() > LARGE_ROWS:
+    if cells.mass > LARGE_ROWS:
         penalties += _ROUGH_PENALTIES
     makers = designs(cells, names)
     design = trim(makers[0](), cells.counts.shape[1])
@@ -105,10 +105,10 @@ def _fit_rung(
 ) -> Rung:
     """Fit the columns of degree up to `top` that the penalty leaves something of."""
     keep = design.degree <= top
-    keep &= penalty * design.roughness <= _NEGLIGIBLE * cells.weight.sum()
+    keep &= penalty * design.roughness <= _NEGLIGIBLE * cells.mass
     shrink = np.where(design.roughness > 0, penalty * design.roughness, ridge)
     shrink[0] = 0.0
-    columns = design.columns if keep.all() else np.ascontiguousarray(design.columns[:, keep])
+    columns = design.take(keep)
     found = fit(columns, cells, shrink[keep], None if theta is None else theta[:, keep])
     full = np.zeros((len(found.theta), len(keep)))
     full[:, keep] = found.theta
@@ -145,7 +145,7 @@ def _table(cells: Cells) -> list[Rung]:
     """
     if not cells.exact:
         return []
-    most = min(_MAX_TABLE, 0.25 * cells.weight.sum())
+    most = min(_MAX_TABLE, 0.25 * cells.mass)
     values = [np.unique(np.round(v, 12), return_inverse=True) for v in cells.coordinates]
     if max(len(distinct) for distinct, _ in values) > most:
         return []
@@ -160,7 +160,7 @@ def _table(cells: Cells) -> list[Rung]:
     # Cells of one row each are a continuous variable, not a table: with the row in, they know its
     # group, and without it nothing, and the truth is not halfway between the two.
     amount = counts.sum(axis=1)
-    alone = amount < 1.5 * float(cells.weight @ cells.single) / float(cells.weight.sum())
+    alone = amount < 1.5 * float(cells.weight @ cells.single) / cells.mass
     if amount[alone].sum() > _MAX_ALONE * amount.sum():
         return []
     share = counts.sum(axis=0) / counts.sum()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from ._cells import Cells
 
@@ -60,16 +61,17 @@ def fit(columns: Array, cells: Cells, penalty: Array, theta: Array | None = None
     counts = cells.counts
     c, d = columns.shape
     q = counts.shape[1] - 1
-    total = counts.sum(axis=1)
-    mass = float(total.sum())
+    total = cells.totals
     constant = np.zeros((q, d))
-    share = counts.sum(axis=0) + 1e-9
+    share = cells.group_totals + 1e-9
+    mass = float(share.sum())
     constant[:, 0] = np.log(share[1:] / share[0])
     here, there = _Point(c, q), _Point(c, q)
+    penalties = np.tile(penalty, q)
 
     def look(th: Array, at: _Point) -> None:
         at.theta, at.eta = th, columns @ th.T
-        shrink = 0.5 * float((_between(th) * th * penalty).sum())
+        shrink = 0.5 * float((_between(th) * th).ravel() @ penalties)
         at.value = shrink + softmax_loss(at.eta, counts, total, at.prob, at.residual)
 
     look(constant if theta is None else theta, here)
@@ -79,7 +81,7 @@ def fit(columns: Array, cells: Cells, penalty: Array, theta: Array | None = None
     # Most of the time goes into Hessians. One serves for as long as steps with it shrink fast, and
     # a last one, for the last step and the leverages, is found where those steps have led.
     rough = columns.astype(np.float32) if c * (q * d) ** 2 > _LARGE and d > 4 else None
-    factor: tuple[Array, bool] | None = None
+    factor: Array | None = None
     last, gain = rough is None, np.inf
     for _ in range(60):
         slope = here.residual.T @ columns + _between(here.theta) * penalty
@@ -89,7 +91,7 @@ def fit(columns: Array, cells: Cells, penalty: Array, theta: Array | None = None
                 precise = rough is None or (last and not _single_will_do(mass, here.value))
                 basis = columns if precise or rough is None else rough
                 factor = _factor(_hessian(basis, total, here.prob, penalty))
-            step = scipy.linalg.cho_solve(factor, slope.ravel(), check_finite=False)
+            step = dpotrs(factor, slope.ravel(), lower=True)[0]
             gain = float(slope.ravel() @ step)
             # What a Newton step leaves is of the order of its gain squared, over the rows. Stopping
             # sooner would leave the leverages those of a smoother fit, and rough ones looking good.
@@ -117,7 +119,8 @@ def fit(columns: Array, cells: Cells, penalty: Array, theta: Array | None = None
             factor = None
     if factor is None or not last:  # out of steps
         factor = _factor(_hessian(columns, total, here.prob, penalty))
-    inverse = scipy.linalg.cho_solve(factor, np.eye(q * d), check_finite=False)
+    inverse = dpotri(factor, lower=True)[0]
+    inverse = np.where(np.tri(q * d, dtype=bool), inverse, inverse.T)
     # S = I − L with L = H⁻¹P, so that tr S = dim − tr L and tr S² = dim − 2 tr L + tr L².
     blocks = inverse.reshape(q * d, q, d)
     lost = ((blocks - blocks.sum(axis=1, keepdims=True) / (q + 1)) * penalty).reshape(q * d, -1)
@@ -150,14 +153,22 @@ class _Point:
 
 def _between(theta: Array) -> Array:
     """(I − 11ᵀ/K)θ."""
+    if len(theta) == 1:
+        return 0.5 * theta
     return theta - theta.sum(axis=0) / (len(theta) + 1)
 
 
 def _hessian(columns: NDArray[Any], total: Array, prob: Array, penalty: Array) -> Array:
     """Hessian of the penalized loss, (qD, qD); its sums in the precision of the columns."""
-    from .._kernels.splines import pair_products, pair_weights
+    from .._kernels.splines import pair_products, pair_weights, scale_rows
 
     d, q = columns.shape[1], prob.shape[1] - 1
+    if q == 1:
+        scaled = np.empty_like(columns)
+        scale_rows(columns, prob, total, 1, 1, scaled)
+        alone = (scaled.T @ scaled).astype(np.float64, copy=False)
+        alone.ravel()[:: d + 1] += 0.5 * penalty
+        return alone
     out = np.empty((q, q, d, d))
     if _few(q, d):
         # All blocks in one product: with few columns their pairwise products are a small table.
@@ -177,17 +188,20 @@ def _hessian(columns: NDArray[Any], total: Array, prob: Array, penalty: Array) -
         out[blocks] = small
         out[blocks[1], blocks[0]] = small
     else:
+        scaled = np.empty_like(columns)
         for i in range(q):
             for j in range(i + 1):
-                p = prob[:, i + 1]
-                w = total * p * ((1.0 - p) if i == j else prob[:, j + 1])
-                scaled = columns * np.sqrt(w).astype(columns.dtype)[:, None]
+                scale_rows(columns, prob, total, i + 1, j + 1, scaled)
                 block = scaled.T @ scaled
                 out[i, j] = out[j, i] = block if i == j else -block
-    diagonal = np.arange(d)
     between = np.eye(q) - 1.0 / (q + 1)
-    out[:, :, diagonal, diagonal] += between[:, :, None] * penalty
+    np.einsum("ijdd->ijd", out)[:] += between[:, :, None] * penalty
     return out.transpose(0, 2, 1, 3).reshape(q * d, q * d)
+
+
+@lru_cache(maxsize=8)
+def _lower(q: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return np.tril_indices(q)
 
 
 def _few(q: int, d: int) -> bool:
@@ -201,14 +215,17 @@ def _parts(c: int, width: int) -> list[slice]:
     return [slice(start, start + size) for start in range(0, c, size)]
 
 
-def _factor(hessian: Array) -> tuple[Array, bool]:
-    jitter = 1e-10 * float(np.trace(hessian)) / len(hessian) + 1e-12
+def _factor(hessian: Array) -> Array:
+    """Its Cholesky factor, in the lower triangle; of slightly more where rounding calls for it."""
+    diagonal = np.einsum("ii->i", hessian)
+    jitter = 1e-10 * float(diagonal.sum()) / len(hessian) + 1e-12
     while True:
-        hessian[np.diag_indices(len(hessian))] += jitter
-        try:
-            return scipy.linalg.cho_factor(hessian, lower=True, check_finite=False)
-        except scipy.linalg.LinAlgError:
-            jitter *= 100.0
+        diagonal += jitter
+        # LAPACK itself: SciPy's wrappers check for longer than small systems take to solve.
+        factor, failed = dpotrf(hessian, lower=True, clean=False)
+        if not failed:
+            return factor
+        jitter *= 100.0
 
 
 def _losses(columns: NDArray[Any], inverse: Array, at: _Point, cells: Cells) -> tuple[Array, Array]:
@@ -221,7 +238,7 @@ def _losses(columns: NDArray[Any], inverse: Array, at: _Point, cells: Cells) -> 
 
     c, d = columns.shape
     q = len(inverse)
-    k, other = np.tril_indices(q)
+    k, other = _lower(q)
     blocks = inverse.transpose(0, 2, 1, 3)[k, other]
     place = np.empty((q, q), dtype=np.intp)
     place[k, other] = place[other, k] = np.arange(len(k))
@@ -234,12 +251,13 @@ def _losses(columns: NDArray[Any], inverse: Array, at: _Point, cells: Cells) -> 
         table = np.ascontiguousarray(blocks.transpose(1, 0, 2).reshape(d, -1))
     table = table.astype(columns.dtype, copy=False)
     cell, order = cells.cell, None
-    if (cell[1:] < cell[:-1]).any():
+    if not cells.in_order:
         order = np.argsort(cell, kind="stable")
         cell = cell[order]
     inside, outside = np.empty(len(cell)), np.empty(len(cell))
-    for part in _parts(c, table.shape[1]):
-        own = slice(*np.searchsorted(cell, (part.start, part.stop)).tolist())
+    parts = _parts(c, table.shape[1])
+    bounds = np.searchsorted(cell, [0, *(part.stop for part in parts)]).tolist()
+    for part, own in zip(parts, map(slice, bounds[:-1], bounds[1:]), strict=True):
         rows = columns[part]
         if _few(q, d):
             pairs = np.empty((len(rows), len(table)), dtype=rows.dtype)
@@ -248,7 +266,7 @@ def _losses(columns: NDArray[Any], inverse: Array, at: _Point, cells: Cells) -> 
         else:
             forms = np.empty((len(rows), len(k)))
             row_forms((rows @ table).reshape(-1, len(k), d), rows, forms)
-            leverage = forms[:, place.ravel()]
+            leverage = forms if q == 1 else forms[:, place.ravel()]
         leverage = leverage.reshape(-1, q, q).astype(np.float64, copy=False)
         entry = own if order is None else order[own]
         inside[entry], outside[entry] = entry_losses(

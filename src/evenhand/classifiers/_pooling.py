@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._clusters import deal_by_size
 from ..sensitive import Groups
-from ._cells import Cells, deal_clusters, sums
+from ._cells import Cells, sums
 from ._dyadic import Grown, Prior
 from ._ladder import Rung
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+# Clusters are left out in at most this many folds.
+_FOLDS = 50
 # Shares of the average below which a rung does not count.
 LEAST_SHARE = 1e-3
 # Nats over all rows by which a partition must predict better than a smooth rung to weigh the same:
@@ -43,7 +46,8 @@ def prepare(groups: Groups) -> Data:
     effective = groups.n_effective if groups.cluster is None else _worth_of_rows(groups, weight)
     if groups.weight is not None or groups.cluster is not None:
         weight = weight * (effective / weight.sum())
-    return Data(weight, groups, deal_clusters(groups), Prior(groups), effective)
+    folds = None if groups.cluster is None else deal_by_size(groups.cluster, _FOLDS)
+    return Data(weight, groups, folds, Prior(groups), effective)
 
 
 def _worth_of_rows(groups: Groups, weight: Array) -> float:

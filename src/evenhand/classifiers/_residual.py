@@ -59,6 +59,19 @@ def residuals(
     return out
 
 
+def falls(values: Array, others: Array, level: Levels, other: Levels) -> bool:
+    """Whether one variable is a falling map of the other in all rows, ties included."""
+    # Levels are cut from below: of a falling map they need not be the mirror image, but nearly.
+    apart = np.abs(level.rank[level.codes] + other.rank[other.codes] - 1.0)
+    if float(apart.max()) > 3.0 * float(
+        max(np.diff(v.rank, prepend=0.0).max() for v in (level, other))
+    ):
+        return False
+    order = np.argsort(values)
+    steps, drops = np.diff(values[order]), -np.diff(others[order])
+    return bool((drops[steps > 0] > 0).all() and (drops[steps == 0] == 0).all())
+
+
 def standardized(values: Array, weight: Array) -> Array:
     """(t − mean) / spread, whatever the units; zero for a constant."""
     t: Array = values / max(float(np.abs(values).max()), 1e-300)

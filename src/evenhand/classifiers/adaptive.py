@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.threads import one_blas_thread
-from ..criteria import Condition
+from ..criteria import Condition, word_for
 from ..estimation import RowLosses
 from ..sensitive import Groups
 from ._cells import (
@@ -46,10 +46,11 @@ from ._cells import (
     merge_copies,
     sums,
 )
-from ._dyadic import Grown, Plane, deepest, grow, screen
+from ._cuts import WORTHWHILE
+from ._dyadic import LEAST_ROWS, Grown, Plane, deepest, grow, screen
 from ._ladder import climb, refit
 from ._pooling import HANDICAP, LEAST_SHARE, Data, Estimate, combine, prepare, prior_bias, weigh
-from ._residual import residuals, standardized
+from ._residual import falls, residuals, standardized
 from ._spline_basis import smooth
 
 Array = NDArray[np.float64]
@@ -62,12 +63,10 @@ _COARSE_ROWS, _COARSE_BINS = 4096, 64
 _FINE_ROWS, _FINE_BINS = 16384, 128
 # Nats over all rows that a partition must save before it is looked at closely, and how many are.
 _LEAST_GAIN, _MOST_PLANES = 4.0, 2
-_LEAST_ROWS = 200
 # Values of discrete data that are told by their numbers.
 _MOST_VALUES = 512
 # By how much a first look may fall short of a share that counts: a closer one finds more.
 _LEEWAY = 12.0
-_WORDS = {"s": "score", "y": "target"}
 
 
 class Adaptive:
@@ -127,13 +126,15 @@ class Adaptive:
             fewer = self._row_losses(variables, conditions, groups)
             return {
                 condition: replace(
-                    found, value=found.value[place], influence=found.influence[place]
+                    found, value=found.value[place], influence=found.influence[place],
+                    merged=found.merged + len(place) - groups.n_known,
                 )
                 for condition, found in fewer.items()
-            }
+            }  # fmt: skip
         # No row is a copy of another, but people can share their score or their target. Rows that
         # share one and are all of one group are taken for the rows of one person.
         single, person = {}, None
+        alike: dict[Condition, int] = {}
         for name in names:
             merged = merge_copies({name: variables[name]}, levels, groups)
             if merged is None:
@@ -143,7 +144,13 @@ class Adaptive:
             own = prepare(merged_groups)
             found = self._one(name, cut(reduced[name], own.weight), own)
             single[name] = replace(found, row_entry=found.row_entry[place])
+            alike[(name,)] = len(place) - merged_groups.n_known
             person = place if person is None or place.max() < person.max() else person
+        if len(names) == 2 and falls(
+            variables[names[0]], variables[names[1]], levels[names[0]], levels[names[1]]
+        ):
+            # What one says the other does. Cut from the other end, estimates would differ a little.
+            single[names[1]] = single[names[0]]
         if person is not None:
             data = prepare(replace(groups, cluster=person))
         out = {}
@@ -154,20 +161,27 @@ class Adaptive:
                 found = self._two(condition, variables, levels, single, data)
             rows = found.rows()
             spread = found.between + found.doubt**2
-            out[condition] = RowLosses(rows, rows, found.chosen, found.terms, spread)
+            merged_rows = alike.get(condition, 0)
+            if len(condition) == 2 and person is not None:
+                merged_rows = len(person) - int(person.max()) - 1
+            out[condition] = RowLosses(
+                rows, rows, found.chosen, found.terms, spread, merged_rows
+            )  # fmt: skip
         return out
 
     def _one(self, name: str, level: Levels, data: Data) -> Estimate:
         cells = gather_one(level, data.weight, data.groups, data.folds)
         rungs = climb(cells, (name,), self.temperature / data.effective)
         depth = min(int(np.ceil(np.log2(max(len(level.rank), 2)))), 11)
-        words = f"partitions of {_WORDS.get(name, name)}"
+        words = f"partitions of {word_for(name)}"
         planes = [Plane(words, (level,), (depth, 0))]
         if is_heaped(level):
             words += " by how common values are"
             planes.append(Plane(words, (by_frequency(level),), (depth, 0)))
         best = min(cells.mean(rung.outside) for rung in rungs)
-        grown = self._look_closer(planes, planes, best, data) if _enough(data) else []
+        grown: list[Grown] = []
+        if data.effective >= LEAST_ROWS:
+            grown = self._look_closer(planes, planes, best, data)
         found = combine([(cells, rungs)], grown, [], data, self.temperature)
         return replace(found, prior_bias=prior_bias(cells, rungs[0]))
 
@@ -181,9 +195,8 @@ class Adaptive:
     ) -> Estimate:
         first, second = (levels[name] for name in names)
         groups, weight = data.groups, data.weight
-        mirrored = len(second.rank) - 1 - second.codes
-        if any(np.array_equal(first.codes, codes) for codes in (second.codes, mirrored)):
-            return single[names[0]]  # one is a monotone map of the other
+        if np.array_equal(first.codes, second.codes) or single[names[0]] is single[names[1]]:
+            return self._monotone(names, variables, levels, single[names[0]], data)
         n = groups.n_known
         # The (C, K−1, K−1) leverages are the largest array; many groups mean fewer cells.
         room = max(512, int(4e6 / max(groups.n_groups - 1, 1) ** 2))
@@ -210,7 +223,7 @@ class Adaptive:
         losses = [cells.mean(rung.outside) for rung in rungs]
         best = min(losses + [e.mean_outside for e in alone])
         grown: list[Grown] = []
-        if _enough(data):
+        if data.effective >= LEAST_ROWS:
             grown = self._look_closer(*self._planes(names, variables, levels, data), best, data)
         least = min([best] + [g.mean_outside for g in grown])
         if coarse and min(losses) <= least + self._reach(data):
@@ -225,6 +238,30 @@ class Adaptive:
         found = combine(ladders, grown, alone, data, self.temperature)
         return replace(found, prior_bias=bias)
 
+    def _monotone(
+        self,
+        names: Condition,
+        variables: Mapping[str, Array],
+        levels: Mapping[str, Levels],
+        either: Estimate,
+        data: Data,
+    ) -> Estimate:
+        """One variable is a monotone map of the other, as far as the order of the rows can tell.
+
+        Then either says as much as both, save where the map has steps that give the group away: a
+        cent more for one group changes no rank.
+        """
+        if data.effective < LEAST_ROWS:
+            return either
+        least = either.mean_outside - (WORTHWHILE + _LEEWAY - HANDICAP) / data.effective
+        if least <= 0:
+            return either
+        grown = self._look_closer(*self._planes(names, variables, levels, data), least, data)
+        if not grown:
+            return either
+        found = combine([], grown, [either], data, self.temperature)
+        return replace(found, prior_bias=either.prior_bias)
+
     def _reach(self, data: Data) -> float:
         """A loss so far above the least one has no share in the average."""
         return -self.temperature * np.log(LEAST_SHARE) / data.effective
@@ -238,7 +275,7 @@ class Adaptive:
     ) -> tuple[list[Plane], list[Plane]]:
         """Grids to look at first, and the finer ones to be used where they show something."""
         s, y = (levels[name] for name in names)
-        words = [_WORDS.get(name, name) for name in names]
+        words = [word_for(name) for name in names]
         most = deepest(data.effective, data.groups.n_groups)
         rough = min(most, 6 if data.effective <= 20_000 else 7)
 
@@ -305,11 +342,6 @@ class Adaptive:
             for place, j in enumerate(order)
             if looks[j] <= most
         ]  # fmt: skip
-
-
-def _enough(data: Data) -> bool:
-    """Whether there are rows for partitions to say what smooth rungs and the table do not."""
-    return data.effective >= _LEAST_ROWS
 
 
 def _depths(first: Levels, second: Levels, one: int, other: int) -> tuple[int, int]:

@@ -16,7 +16,8 @@ from .._kernels import Rows, make_rows, with_score
 from ..basis import Basis, get_basis
 from ..criteria import Condition
 from ..estimation import RowLosses, largest_loss
-from ..sensitive import Groups, check_weight
+from ..sensitive import Groups
+from ..weights import check_weight
 
 LOSSES = ("in-sample", "leave-one-out", "balanced")
 
@@ -121,14 +122,15 @@ class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
                 inside, outside = self._row_losses(rows, basis)
             else:
                 inside, outside = self._cluster_losses(rows, basis, groups.cluster)
-            outside = np.minimum(outside, most)
+            np.minimum(outside, most, out=outside)
             if self.losses == "in-sample":
                 value = inside
             elif self.losses == "leave-one-out":
                 value = outside
             else:
                 # In-sample is low and leave-one-out high by the same amount to first order.
-                value = 0.5 * (inside + outside)
+                value = np.add(inside, outside, out=inside)
+                value *= 0.5
             name = f"{self.basis} {type(self).__name__}, {basis.n_terms} terms"
             terms = float((groups.n_groups - 1) * basis.n_terms)
             # A few clusters draw the fit to themselves, so that losses in sample spread too little.

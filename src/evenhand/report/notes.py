@@ -16,6 +16,7 @@ QUESTIONS = {
     "sufficiency": "Does the same score mean the same outcome in every group?",
 }
 GRADES = {
+    "undefined": "– Nothing to measure",
     "holds": "✓ Holds as far as these data can tell",
     "unclear": "? Not clearly violated",
     "slight": "! Slightly violated",
@@ -24,6 +25,7 @@ GRADES = {
     "strong": "✕ Strongly violated",
 }
 PHRASES = {
+    "undefined": "has nothing to measure",
     "holds": "holds as far as these data can tell",
     "unclear": "is not clearly violated",
     "slight": "is slightly violated",

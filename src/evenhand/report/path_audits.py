@@ -18,8 +18,9 @@ def audits_of(path: FairnessPath) -> list[Audit]:
     from .._audit_sample import sample_rows
     from ..auditing import Audit
     from ..disparities import summarize_groups
-    from ..sensitive import Groups, resolve_groups, weighted_rows
+    from ..sensitive import Groups, resolve_groups
     from ..significance import exact_fairness_p_values
+    from ..weights import weighted_rows
 
     data = path._data
     assert data is not None

@@ -353,7 +353,8 @@ def _draw_measures(ax: Any, audit: Audit) -> None:
     ax.errorbar(values, rows, xerr=error, fmt="o", color="0.15", capsize=4, lw=1.6)
     ax.set_yticks(rows, [m.criterion for m in measures])
     ax.set_ylim(-0.6, len(measures) - 0.4)
-    top = max(float(ends.max()), float(values.max()), 0.01)
+    sized = [max(m.value, m.interval[1]) for m in measures if m.defined]
+    top = max([0.01, *sized])
     ax.set_xlim(min(float(values.min()), 0.0) - 0.04 * top, 1.12 * top)
     ax.axvline(0.0, color="0.5", lw=1)
     for row, value in zip(rows, values, strict=True):

@@ -45,7 +45,8 @@ def headline(audit: Audit) -> str:
 
 def cards(audit: Audit) -> Html:
     """One card a criterion: the question, the answer, the number with its interval."""
-    top = max([0.05, *(m.interval[1] for m in audit.measures), *(m.shown for m in audit.measures)])
+    sized = [m for m in audit.measures if m.defined]
+    top = max([0.05, *(m.interval[1] for m in sized), *(m.shown for m in sized)])
     return element("div", *(_card(m, top, audit) for m in audit.measures), class_="cards")
 
 
@@ -165,7 +166,7 @@ def measure_table(audit: Audit, filename: str = "measures.csv") -> Html:
             m.criterion,
             fixed(m.shown),
             f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
-            f"{m.stderr:.4f}",
+            f"{m.stderr:.4f}" if m.defined else "not defined",
             p_text(m.p_value),
             f"{m.nats:.5f}",
             m.chosen,
@@ -255,7 +256,7 @@ def gaps(audit: Audit) -> Html:
 
 def gains_of(before: Audit, after: Audit) -> dict[str, list[Any]]:
     """Change of each person's score between two audits of the same rows, by group."""
-    from ..sensitive import Proxy
+    from ..proxy import Proxy
     from .plots import gains
 
     pair = (before._sample, after._sample)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..criteria import CRITERIA, word_for
 from .curves import clean, short_names
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 # Where words change; shares of the uncertainty about the group. Not thresholds of any law.
 SMALL, LARGE = 0.01, 0.10
-_GRADES = ("holds", "unclear", "slight", "unsized", "clear", "strong")
+_GRADES = ("undefined", "holds", "unclear", "slight", "unsized", "clear", "strong")
 _NAMES = {
     "independence": "Independence",
     "separation": "Separation",
@@ -23,7 +24,9 @@ _NAMES = {
 
 
 def grade(measure: Measure) -> str:
-    """How bad it is: "holds", "unclear", "slight", "unsized", "clear" or "strong"."""
+    """How bad it is: "undefined", "holds", "unclear", "slight", "unsized", "clear", "strong"."""
+    if not measure.defined:
+        return "undefined"
     if not measure.found:
         return "holds" if measure.interval[1] <= SMALL else "unclear"
     if measure.unsized:
@@ -35,15 +38,21 @@ def grade(measure: Measure) -> str:
 
 def verdict(measure: Measure) -> str:
     """One sentence on one criterion, to follow its name."""
-    if measure.interval == (0.0, 0.0):  # every other value has a width: this one is 0/0
-        given = "score" if measure.criterion == "sufficiency" else "target"
-        return f"has nothing to measure here: the {given} by itself gives the group away."
+    if not measure.defined:
+        given = word_for(CRITERIA[measure.criterion].given[0])
+        return (
+            f"has nothing to measure here: the {given} by itself gives the group away, so that the "
+            "value is not defined."
+        )
     low, high = (100 * v for v in measure.interval)
     found = f"{measure.meaning} (between {low:.1f}% and {high:.1f}%)"
     level = grade(measure)
     tested = not math.isnan(measure.p_value)
+    advice = f" {measure.conflict}." if measure.conflict else ""
     if level == "holds":
-        return f"holds as far as these data can tell: {found}."
+        return f"holds as far as these data can tell: {found}.{advice}"
+    if level == "unclear" and advice:
+        return f"is not clearly violated: {found}, p {_p_with_sign(measure.p_value)}.{advice}"
     if level == "unclear":
         chance = (
             f", which chance alone could produce (p {_p_with_sign(measure.p_value)})"
@@ -52,7 +61,6 @@ def verdict(measure: Measure) -> str:
         )
         return f"is not clearly violated: {found}{chance}."
     p = f", p {_p_with_sign(measure.p_value)}" if tested else ""
-    advice = f" {measure.conflict}." if measure.conflict else ""
     if level == "unsized":
         return f"is violated, by how much is not known: {found}{p}.{advice}"
     size = {"slight": "slightly", "clear": "clearly", "strong": "strongly"}[level]
