@@ -21,14 +21,14 @@ import numpy as np
 from common import RESULTS, write
 from threadpoolctl import threadpool_limits
 
-from evenhand.classifiers import LSPC, Logistic
-from evenhand.classifiers.adaptive import Adaptive
-from evenhand.classifiers.fourier import Fourier
-from evenhand.criteria import CRITERIA
 from evenhand.datasets.synthetic import FAMILIES, random_scenario
-from evenhand.information import estimate_entropies
-from evenhand.neighbors import KNN
-from evenhand.sensitive import resolve_groups
+from evenhand.groups.sensitive import resolve_groups
+from evenhand.information.classifiers import LSPC, Logistic
+from evenhand.information.classifiers.adaptive import Adaptive
+from evenhand.information.classifiers.fourier import Fourier
+from evenhand.information.criteria import CRITERIA
+from evenhand.information.entropies import estimate_entropies
+from evenhand.information.neighbors import KNN
 
 ESTIMATORS: dict[str, Callable[[], Any]] = {
     "auto": Adaptive,

@@ -27,10 +27,10 @@ from common import RESULTS, write
 from scipy.special import expit
 from scipy.stats import rankdata
 
-from evenhand.criteria import CRITERIA
 from evenhand.datasets.synthetic import null_scenario
-from evenhand.sensitive import resolve_groups
-from evenhand.significance import exact_fairness_p_value
+from evenhand.groups.sensitive import resolve_groups
+from evenhand.information.criteria import CRITERIA
+from evenhand.information.significance import exact_fairness_p_value
 
 LEVEL = 0.05
 

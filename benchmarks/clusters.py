@@ -18,11 +18,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from common import write
 
-from evenhand.criteria import CRITERIA
 from evenhand.datasets import bivariate_normal_scenario
-from evenhand.information import estimate_entropies, get_estimator
-from evenhand.measures import measure
-from evenhand.sensitive import resolve_groups
+from evenhand.groups.sensitive import resolve_groups
+from evenhand.information.criteria import CRITERIA
+from evenhand.information.entropies import estimate_entropies, get_estimator
+from evenhand.information.measures import measure
 
 SHARE, SHIFT, SLOPE, GAP, NOISE = 0.4, 0.5, 0.6, 0.6, 0.8
 KINDS = ("places", "schools")
@@ -102,7 +102,7 @@ def main() -> None:
 
 def eh_estimators() -> tuple[str, ...]:
     """Names that `estimator` takes."""
-    from evenhand.information import ESTIMATORS
+    from evenhand.information.entropies import ESTIMATORS
 
     return ESTIMATORS
 

@@ -15,10 +15,10 @@ import numpy as np
 from common import write
 
 import evenhand as eh
-from evenhand.criteria import CRITERIA
-from evenhand.information import estimate_entropies, get_estimator
-from evenhand.measures import measure
-from evenhand.sensitive import resolve_groups
+from evenhand.groups.sensitive import resolve_groups
+from evenhand.information.criteria import CRITERIA
+from evenhand.information.entropies import estimate_entropies, get_estimator
+from evenhand.information.measures import measure
 
 CASES = [
     ("logistic", "bivariate_normal", 500, 1),

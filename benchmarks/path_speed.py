@@ -28,7 +28,7 @@ import scipy
 import sklearn
 
 import evenhand as eh
-from evenhand._path_search import spread_weights
+from evenhand.frontier.search import spread_weights
 
 POINTS = 20
 CRITERIA = ("independence", "separation", "sufficiency")

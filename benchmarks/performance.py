@@ -165,8 +165,8 @@ def roofline() -> list[dict]:
     from evenhand._kernels import blocks, make_rows, pairs, with_score
     from evenhand._kernels.compiled import _columns_or_none, _zeros
     from evenhand._kernels.threads import CHUNK
-    from evenhand.basis import get_basis
-    from evenhand.sensitive import resolve_groups
+    from evenhand.groups.sensitive import resolve_groups
+    from evenhand.information.basis import get_basis
 
     n = 2 * 10**6 // CHUNK * CHUNK
     _, y, a = make(n, 2)

@@ -31,10 +31,10 @@ from atlas_methods import METHODS, RECOMMENDED, VARIANTS
 from common import SEED, Setting, cached, r_squared, read_arguments, run_all, write_csv
 
 import evenhand as eh
-from evenhand._path_measure import r2_influence
-from evenhand.criteria import get_criterion
-from evenhand.information import estimate_entropies, get_estimator
-from evenhand.sensitive import resolve_groups
+from evenhand.frontier.readings import r2_influence
+from evenhand.groups.sensitive import resolve_groups
+from evenhand.information.criteria import get_criterion
+from evenhand.information.entropies import estimate_entropies, get_estimator
 
 N_OUTER, N_INNER = 5, 3
 # Chance in the folds weighs most where rows are few, and there a repeat costs least.

@@ -29,7 +29,7 @@ from common import (
 )
 
 from evenhand import FairRidge
-from evenhand._ridge import solve
+from evenhand.models.ridge import solve
 
 WEIGHTS = (0.3, 1.0, 3.0, 10.0, 100.0)
 SHRUNK = (1.0, 0.2, 0.05)

@@ -41,7 +41,7 @@ def test_readme(tmp_path, monkeypatch):
     assert {kind for kind, _ in found} == {"evenhand", "python"}
     from typer.testing import CliRunner
 
-    from evenhand.cli import app
+    from evenhand.cli.app import app
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")

@@ -3,33 +3,37 @@
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from . import _moved
+
 __version__ = "0.1.0"
 
 # Public name -> the module that holds it. Names resolve on first use, so that `import evenhand`
 # costs nothing and an extra that is not installed never breaks the core.
 _HOME = {
-    "FairRegressor": "recommended",
-    "FairRidge": "linear",
-    "FairnessRegularizer": "regularizer",
-    "AuditSet": "auditing",
-    "FairPostprocessor": "postprocess",
-    "FairRidgeCV": "frontier",
-    "FairnessPath": "frontier",
-    "Fourier": "classifiers.fourier",
-    "KNN": "neighbors",
-    "LSPC": "classifiers",
-    "Logistic": "classifiers",
-    "Proxy": "proxy",
-    "Adaptive": "classifiers.adaptive",
-    "Audit": "auditing",
-    "audit": "auditing",
-    "bands": "banding",
-    "fairness_path": "frontier",
-    "independence": "information",
-    "separation": "information",
-    "sufficiency": "information",
+    "FairRegressor": "frontier.recommended",
+    "FairRidge": "models.linear",
+    "FairnessRegularizer": "penalty.regularizer",
+    "AuditSet": "auditing.audits",
+    "FairPostprocessor": "models.postprocess",
+    "FairRidgeCV": "frontier.ridge_cv",
+    "FairnessPath": "frontier.path",
+    "Fourier": "information.classifiers.fourier",
+    "KNN": "information.neighbors",
+    "LSPC": "information.classifiers",
+    "Logistic": "information.classifiers",
+    "Proxy": "groups.proxy",
+    "Adaptive": "information.classifiers.adaptive",
+    "Audit": "auditing.audits",
+    "audit": "auditing.audits",
+    "bands": "groups.banding",
+    "fairness_path": "frontier.path",
+    "independence": "information.entropies",
+    "separation": "information.entropies",
+    "sufficiency": "information.entropies",
 }
 _MODULES = ("baselines", "datasets", "report")
+
+_moved.install()
 
 __all__ = ["__version__", *_HOME, *_MODULES]
 

@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from evenhand.baselines import NestedLogisticRegressor
 from evenhand.baselines.nested import NestedRegularizer
-from evenhand.criteria import get_criterion
+from evenhand.information.criteria import get_criterion
 
 CRITERIA = ["independence", "separation", "sufficiency"]
 

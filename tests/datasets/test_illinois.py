@@ -5,7 +5,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.datasets import load_illinois_quotes
-from evenhand.effective import SharedValuesWarning
+from evenhand.information.effective import SharedValuesWarning
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from evenhand.criteria import CRITERIA
 from evenhand.datasets import FAMILIES, Scenario, null_scenario, random_scenario
 from evenhand.datasets._laws import Link, NormalMixture
-from evenhand.proxy import Proxy
-from evenhand.sensitive import resolve_groups
+from evenhand.groups.proxy import Proxy
+from evenhand.groups.sensitive import resolve_groups
+from evenhand.information.criteria import CRITERIA
 
 CONDITIONS = [("s",), ("y",), ("s", "y")]
 NULLS = [f"null_{name}" for name in CRITERIA]
@@ -129,7 +129,7 @@ def test_far_groups_have_finite_truth():
 
 
 def test_oracle_is_an_estimator():
-    from evenhand.estimation import EntropyEstimator
+    from evenhand.information.estimation import EntropyEstimator
 
     scenario = random_scenario("four_groups", 0)
     y, s, a = scenario.sample(400, 0)

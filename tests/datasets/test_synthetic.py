@@ -3,7 +3,6 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from evenhand.criteria import CRITERIA
 from evenhand.datasets import (
     FAMILIES,
     bivariate_normal_scenario,
@@ -11,6 +10,7 @@ from evenhand.datasets import (
     null_scenario,
     random_scenario,
 )
+from evenhand.information.criteria import CRITERIA
 
 CONDITIONS = [("s",), ("y",), ("s", "y")]
 

@@ -3,7 +3,7 @@ import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
-from evenhand.measures import RULE
+from evenhand.information.measures import RULE
 from evenhand.report.frontier_page import audits_of, path_page
 from evenhand.report.html import audit_page
 from evenhand.report.interactive import plotly_frontier

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from ..sensitive import Groups
+    from ..groups.sensitive import Groups
 
 _NO_FLOATS = np.empty(0)
 _NO_CODES = np.empty(0, dtype=np.uint8)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..basis import Basis
+from ..information.basis import Basis
 from . import bounded, many, pairs
 from .blocks import gram_chunk, moments_chunk
 from .logistic import logistic_chunk, logistic_rows_chunk

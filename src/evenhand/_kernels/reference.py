@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from ..basis import Basis
+from ..information.basis import Basis
 
 
 def _monomials(rows, basis: Basis, count: int):

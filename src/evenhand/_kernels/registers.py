@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from ..basis import Basis
+from ..information.basis import Basis
 from ._numba import intrinsic, njit, overload, types
 
 # Rows between two writes of the sums: short enough that sums keep their digits and that products

@@ -19,9 +19,9 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from ..sensitive import Groups, resolve_groups
-from ..validation import check_column, check_index, refuse_unreal
-from ..weights import check_weight
+from ..groups.sensitive import Groups, resolve_groups
+from ..groups.validation import check_column, check_index, refuse_unreal
+from ..groups.weights import check_weight
 
 Array = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..sensitive import Groups
+from ..groups.sensitive import Groups
 from ._base import (
     Array,
     LinearBaseline,

@@ -16,11 +16,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing, check_random_state, indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._group_classifier import classifier_input, fit_group_classifier
-from .._path_fit import make_folds
-from ..sensitive import Groups, resolve_groups
-from ..validation import check_column, check_index
-from ..weights import check_weight
+from ..groups.folds import make_folds
+from ..groups.sensitive import Groups, resolve_groups
+from ..groups.validation import check_column, check_index
+from ..groups.weights import check_weight
+from ..models.group_classifier import classifier_input, fit_group_classifier
 from ._base import (
     Array,
     check_choice,

@@ -8,8 +8,8 @@ import numpy as np
 from scipy import linalg, optimize
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._scoring import ScoresWithGroups
-from ..validation import check_index, refuse_unreal
+from ..groups.validation import check_index, refuse_unreal
+from ..models.scoring import ScoresWithGroups
 from ._base import (
     Array,
     LinearBaseline,

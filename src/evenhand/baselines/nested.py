@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 from sklearn.exceptions import ConvergenceWarning
 
-from ..criteria import SCORE, TARGET, Condition, Criterion, get_criterion
+from ..information.criteria import SCORE, TARGET, Condition, Criterion, get_criterion
 from ._base import Array, LinearBaseline, Problem, check_choice, check_nonnegative, ridge
 
 BASES = ("linear", "quadratic")

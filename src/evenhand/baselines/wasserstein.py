@@ -10,12 +10,12 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils import check_random_state, indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._path_fit import make_folds
-from .._scoring import ScoresWithGroups
-from .._transport import barycenter, distribution
-from ..sensitive import resolve_groups
-from ..validation import check_column, check_index
-from ..weights import check_weight
+from ..groups.folds import make_folds
+from ..groups.sensitive import resolve_groups
+from ..groups.validation import check_column, check_index
+from ..groups.weights import check_weight
+from ..models.scoring import ScoresWithGroups
+from ..models.transport import barycenter, distribution
 from ._base import (
     Array,
     check_nonnegative,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables import to_frame
+from ..groups.tables import to_frame
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, ndtr, ndtri
 
-from ..criteria import BOTH, NOTHING, SCORE, TARGET
+from ..information.criteria import BOTH, NOTHING, SCORE, TARGET
 from ._laws import Array
 from ._scenario import Truth, as_generator
 

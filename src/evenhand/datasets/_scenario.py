@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import CubicSpline
 from scipy.special import logsumexp
 
-from ..criteria import BOTH, NOTHING, SCORE, TARGET, Condition, Criterion, get_criterion
+from ..information.criteria import BOTH, NOTHING, SCORE, TARGET, Condition, Criterion, get_criterion
 from ._laws import Array, Law, Link, gauss_legendre
 
 if TYPE_CHECKING:
-    from ..estimation import RowLosses
-    from ..sensitive import Groups
+    from ..groups.sensitive import Groups
+    from ..information.estimation import RowLosses
 
 _V_NODES = 801
 _NEGLIGIBLE_MASS = 1e-17
@@ -298,7 +298,7 @@ class Oracle:
         conditions: Sequence[Condition],
         groups: Groups,
     ) -> dict[Condition, RowLosses]:
-        from ..estimation import RowLosses
+        from ..information.estimation import RowLosses
 
         if groups.codes is None:
             raise ValueError("The oracle must be given group codes, got a Proxy.")

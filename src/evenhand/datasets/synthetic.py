@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..criteria import get_criterion
+from ..information.criteria import get_criterion
 from ._laws import Array, Atoms, Gamma, Law, Link, NormalMixture, StudentT, ZeroInflated
 from ._scenario import Oracle, Scenario, Truth, as_generator
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._provenance import stamp
-from ..criteria import CRITERIA
-from ..tables import json_safe
+from ..groups.tables import json_safe
+from ..information.criteria import CRITERIA
 from .curves import Sample, grid_over, number, sample_of, with_margin
 from .markup import Html, asset, csv_link, element, json_block, label, page, table
 from .notes import limits, method
 from .path_audits import audits_of, weight_name
+from .provenance import stamp
 from .sections import (
     cards,
     density_chart,
@@ -30,8 +30,8 @@ from .svg import Chart, legend
 from .text import fixed, row_count
 
 if TYPE_CHECKING:
-    from ..auditing import Audit
-    from ..frontier import FairnessPath
+    from ..auditing.audits import Audit
+    from ..frontier.path import FairnessPath
 
 _PANEL_HEADS = {
     "n": "Rows", "mean_score": "Mean score", "sd_score": "Spread of score",

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._files import write_text
-from .._provenance import stamp
 from .curves import grid_over, number, sample_of
 from .markup import Html, csv_link, element, join, json_block, label, page, table
 from .notes import GRADES, limits, method
+from .provenance import stamp
 from .sections import (
     cards,
     density_chart,
@@ -26,9 +25,10 @@ from .sections import (
 )
 from .svg import legend
 from .text import PARTS, accuracy, fixed, grade, part_rows, row_count
+from .writing import write_text
 
 if TYPE_CHECKING:
-    from ..auditing import Audit, AuditSet
+    from ..auditing.audits import Audit, AuditSet
 
 
 def write_page(text: str, path: Any, force: bool = False) -> Path:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ..criteria import CRITERIA
+from ..information.criteria import CRITERIA
 from .curves import PALETTE
 
 if TYPE_CHECKING:
-    from ..frontier import FairnessPath
+    from ..frontier.path import FairnessPath
 
 
 def plotly_frontier(path: FairnessPath) -> Any:

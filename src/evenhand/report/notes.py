@@ -8,7 +8,7 @@ from .markup import Html, element, label, table
 from .text import row_count
 
 if TYPE_CHECKING:
-    from ..auditing import Audit
+    from ..auditing.audits import Audit
 
 QUESTIONS = {
     "independence": "Do scores look the same in every group?",
@@ -86,8 +86,8 @@ _LOG_LOSS = _math(
 
 def method(confidence_level: float) -> Html:
     """What was computed, with the formulas."""
-    from ..criteria import CRITERIA
-    from ..measures import RULE
+    from ..information.criteria import CRITERIA
+    from ..information.measures import RULE
 
     rows = [
         [name.capitalize(), c.statement, FORMULAS[name], QUESTIONS[name], _USE[name]]

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..criteria import CRITERIA
+from ..information.criteria import CRITERIA
 
 if TYPE_CHECKING:
-    from ..auditing import Audit
-    from ..frontier import FairnessPath, PathPoint
-    from ..measures import Measure
+    from ..auditing.audits import Audit
+    from ..frontier.path import FairnessPath, PathPoint
+    from ..information.measures import Measure
 
 
 def audits_of(path: FairnessPath) -> list[Audit]:
     """One audit per point, of its held-out scores."""
-    from .._audit_sample import sample_rows
-    from ..auditing import Audit
-    from ..disparities import summarize_groups
-    from ..sensitive import Groups, resolve_groups
-    from ..significance import exact_fairness_p_values
-    from ..weights import weighted_rows
+    from ..auditing.audits import Audit
+    from ..auditing.disparities import summarize_groups
+    from ..auditing.sample import sample_rows
+    from ..groups.sensitive import Groups, resolve_groups
+    from ..groups.weights import weighted_rows
+    from ..information.significance import exact_fairness_p_values
 
     data = path._data
     assert data is not None

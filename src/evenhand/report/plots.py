@@ -23,7 +23,7 @@ from .curves import (
 from .text import fixed
 
 if TYPE_CHECKING:
-    from ..auditing import Audit
+    from ..auditing.audits import Audit
 
 
 def _pyplot() -> Any:
@@ -152,8 +152,8 @@ def gains(
     before: Any, after: Any, sensitive_features: Any, sample_weight: Any = None
 ) -> dict[str, list[Any]]:
     """Columns group, n, mean, q05, q25, q50, q75, q95 of the change, and shares up and down."""
-    from ..sensitive import resolve_groups
-    from ..validation import check_column, check_index
+    from ..groups.sensitive import resolve_groups
+    from ..groups.validation import check_column, check_index
 
     check_index(
         before=before, after=after, sensitive_features=sensitive_features,
@@ -207,8 +207,8 @@ def feature_information(
     """
     import narwhals.stable.v2 as nw
 
-    from ..information import independence
-    from ..validation import check_index, read_native
+    from ..groups.validation import check_index, read_native
+    from ..information.entropies import independence
 
     check_index(X=X, sensitive_features=sensitive_features, sample_weight=sample_weight)
     frame = read_native(X, "X")

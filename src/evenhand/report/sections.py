@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._provenance import now
-from ..measures import measure_columns
+from ..information.measures import measure_columns
 from .curves import Sample, calibration, density, grid_over, number, sample_of, with_margin
 from .markup import Html, csv_link, element, escape, join, label, table
 from .notes import GRADES, PHRASES, QUESTIONS
+from .provenance import now
 from .svg import Chart, legend
 from .text import PARTS, fixed, grade, judgment, p_text, part_rows, worst_part
 
 if TYPE_CHECKING:
-    from ..auditing import Audit
-    from ..measures import Measure
+    from ..auditing.audits import Audit
+    from ..information.measures import Measure
 
 CLOUD = 800
 _GROUP_HEADS = {
@@ -256,7 +256,7 @@ def gaps(audit: Audit) -> Html:
 
 def gains_of(before: Audit, after: Audit) -> dict[str, list[Any]]:
     """Change of each person's score between two audits of the same rows, by group."""
-    from ..proxy import Proxy
+    from ..groups.proxy import Proxy
     from .plots import gains
 
     pair = (before._sample, after._sample)

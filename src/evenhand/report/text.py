@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..criteria import CRITERIA, word_for
+from ..information.criteria import CRITERIA, word_for
 from .curves import clean, short_names
 
 if TYPE_CHECKING:
-    from ..auditing import Audit, AuditSet
-    from ..measures import Measure
+    from ..auditing.audits import Audit, AuditSet
+    from ..information.measures import Measure
 
 # Where words change; shares of the uncertainty about the group. Not thresholds of any law.
 SMALL, LARGE = 0.01, 0.10

@@ -1,0 +1,451 @@
+"""Everything there is to say about the fairness of a score, with its uncertainty.
+
+Not named `audit`: a submodule of that name would hide the function `evenhand.audit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._kernels.threads import n_threads
+from ..groups.sensitive import Groups, resolve_groups
+from ..groups.tables import json_safe, to_frame
+from ..groups.validation import (
+    check_column,
+    check_confidence_level,
+    check_index,
+    check_n_boot,
+    check_seed,
+)
+from ..groups.weights import check_weight, weighted_rows
+from ..information.criteria import CRITERIA, get_criterion
+from ..information.effective import check_effective_size, take_weighted, warn_shared_values
+from ..information.entropies import estimate_entropies, get_estimator
+from ..information.estimation import EntropyEstimator
+from ..information.measures import Measure, measure, measure_columns
+from ..information.ranks import EXACT_RANK_ROWS, rank_all
+from ..information.significance import exact_fairness_p_values
+from .disparities import Disparities, GroupTable, summarize_groups
+from .input import attributes_of, models_of
+from .one_against_rest import OneAgainstRest, worst_against_rest
+from .sample import r2_of, sample_rows
+
+Vector = NDArray[np.float64]
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result of :func:`audit`.
+
+    Attributes
+    ----------
+    independence, separation, sufficiency : Measure
+        The latter two are None where no target was given.
+    disparities : Disparities
+        Simple gaps between groups, for context.
+    sensitive_name, n_rows, n_unknown, confidence_level
+    name : str
+        The model's name, when several are compared.
+    attributes : dict of str → Audit
+        Of crossed attributes, each by itself; empty for a single one. A crossing has more groups
+        than its attributes and so a larger normalizer: it can look fair where one of them is not.
+    one_against_rest : dict of str → OneAgainstRest
+        Of crossed attributes, by criterion: the group or level that differs most from all others.
+    """
+
+    independence: Measure
+    separation: Measure | None
+    sufficiency: Measure | None
+    disparities: Disparities
+    sensitive_name: str
+    labels: tuple[str, ...]
+    n_rows: int
+    n_unknown: int
+    confidence_level: float
+    name: str = ""
+    r2: float = float("nan")
+    attributes: dict[str, Audit] = field(default_factory=dict)
+    one_against_rest: dict[str, OneAgainstRest] = field(default_factory=dict)
+    _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
+    _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures that could be computed, in the order of the criteria."""
+        found = (self.independence, self.separation, self.sufficiency)
+        return tuple(m for m in found if m is not None)
+
+    def parts(self, criterion: str) -> dict[str, Measure]:
+        """All there is on one criterion, by what it is on; a verdict is the worst of them.
+
+        The audit's own measure comes first; of crossed attributes each one follows, and the worst
+        group against the rest.
+
+        Parameters
+        ----------
+        criterion : str
+        """
+        name = get_criterion(criterion).name
+        own = getattr(self, name)
+        if own is None:
+            return {}
+        found = {self.sensitive_name: own}
+        found |= {part: getattr(audit, name) for part, audit in self.attributes.items()}
+        if name in self.one_against_rest:
+            worst = self.one_against_rest[name]
+            found[f"{worst.group} against the rest"] = worst.measure
+        return found
+
+    @property
+    def n_clusters(self) -> int | None:
+        """Clusters among the rows with a known group; None where rows are independent."""
+        return self.independence.n_clusters
+
+    @property
+    def groups(self) -> Any:
+        """One row per group: size, means, spreads, errors, with intervals (a data frame)."""
+        return to_frame(self._groups.columns)
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """The three measures, one row each.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+        """
+        return to_frame(measure_columns(self.measures), backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values that JSON can hold (undefined numbers are None)."""
+        return json_safe(
+            {
+                "format": "evenhand.audit",
+                "version": FORMAT_VERSION,
+                "name": self.name,
+                "sensitive": self.sensitive_name,
+                "n_rows": self.n_rows,
+                "n_unknown": self.n_unknown,
+                "n_clusters": self.n_clusters,
+                "confidence_level": self.confidence_level,
+                "r2": self.r2,
+                "measures": {m.criterion: m.to_dict() for m in self.measures},
+                "attributes": {
+                    name: {m.criterion: m.to_dict() for m in audit.measures}
+                    for name, audit in self.attributes.items()
+                },
+                "one_against_rest": {
+                    name: {
+                        "group": worst.group,
+                        "n_compared": worst.n_compared,
+                        **worst.measure.to_dict(),
+                    }
+                    for name, worst in self.one_against_rest.items()
+                },
+                "groups": self._groups.columns,
+                "disparities": _fields(self.disparities),
+            }
+        )
+
+    def __str__(self) -> str:
+        from ..report.text import describe
+
+        return describe(self)
+
+    def plot(self) -> Any:
+        """A Matplotlib figure: scores by group, score against target, the three measures."""
+        from ..report.plots import plot_audit
+
+        return plot_audit(self)
+
+    def to_html(self, path: Any, *, force: bool = False) -> Any:
+        """Write the audit as one self-contained page, to mail or to print.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        force : bool
+            Overwrite an existing file.
+
+        Returns
+        -------
+        Path
+        """
+        from ..report.html import audit_page, write_page
+
+        return write_page(audit_page(self), path, force)
+
+    def _repr_html_(self) -> str:
+        from ..report.html import compact
+
+        return compact(self)
+
+
+@dataclass(frozen=True)
+class AuditSet(Mapping[str, Audit]):
+    """Several audits by name: models compared on the same rows, or attributes one by one."""
+
+    audits: dict[str, Audit]
+    kind: str = "model"
+
+    def __getitem__(self, name: str) -> Audit:
+        if name not in self.audits:
+            raise KeyError(f"no audit named {name!r}; there are {', '.join(self.audits)}")
+        return self.audits[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.audits)
+
+    def __len__(self) -> int:
+        return len(self.audits)
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """All measures of all audits, one row each, with the name in the first column."""
+        columns: dict[str, list[Any]] = {self.kind: []}
+        for name, audit in self.audits.items():
+            part = measure_columns(audit.measures)
+            columns[self.kind] += [name] * len(audit.measures)
+            for key, values in part.items():
+                columns.setdefault(key, []).extend(values)
+        return to_frame(columns, backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All audits, by name under "audits", as plain values that JSON can hold."""
+        return {
+            "format": "evenhand.audits",
+            "version": FORMAT_VERSION,
+            "kind": self.kind,
+            "audits": {name: audit.to_dict() for name, audit in self.audits.items()},
+        }
+
+    def __str__(self) -> str:
+        from ..report.text import describe_set
+
+        return describe_set(self)
+
+    def to_html(self, path: Any, *, force: bool = False) -> Any:
+        """Write all audits, side by side and one by one, as one self-contained page.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        force : bool
+            Overwrite an existing file.
+
+        Returns
+        -------
+        Path
+        """
+        from ..report.html import audit_set_page, write_page
+
+        return write_page(audit_set_page(self), path, force)
+
+    def _repr_html_(self) -> str:
+        from ..report.html import compact_set
+
+        return compact_set(self)
+
+
+def audit(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    cluster: Any = None,
+    estimator: Any = "auto",
+    confidence_level: float = 0.95,
+    random_state: Any = None,
+    n_boot: int = 0,
+    per_attribute: bool = False,
+) -> Audit | AuditSet:
+    """Measure the fairness of a score, with uncertainty.
+
+    Parameters
+    ----------
+    y_true : (n,) array or None
+        Targets; without them only independence can be measured.
+    y_pred : (n,) array, or a dict or frame of such columns
+        Scores. Several columns give an :class:`AuditSet`, one audit per model.
+    sensitive_features : array, series, frame or Proxy
+        Group of each row. Several columns are crossed into intersections, and then each of them
+        is measured by itself as well (`Audit.attributes`), and the worst group against the rest
+        (`Audit.one_against_rest`), so that a column cannot dilute another. Rows with a missing
+        group are left out of the measures and counted in `n_unknown`. Rows of all arguments are
+        matched by place; pandas indices that hold the same labels in different places are refused,
+        while a default index (0 to n − 1) may stand beside any other labels.
+    sample_weight : (n,) array, optional
+        Nonnegative. A row of weight 0 counts as absent, in `n_rows` too. Weights that leave fewer
+        than 5 rows, or 5 effective ones, (Σw)²/Σw², are refused, and fewer than 100 are warned of.
+    cluster : (n,) array, optional
+        Label of the person, place or school that each row belongs to, where rows of one are not
+        independent. Clusters are then left out whole, standard errors sum over them and intervals
+        use Student's t. Fewer than 5 are refused, and fewer than 100 are warned of.
+    estimator : str or instance
+        "auto", "logistic", "lspc", "fourier", "knn", or an instance.
+    confidence_level : float
+        Of all intervals.
+    random_state : int, Generator, RandomState or None
+        For estimators, tests and bootstrap draws; None is seed 0.
+    n_boot : int
+        Replace the standard errors by those of this many bootstrap draws over rows or clusters, at
+        least 2 (with the fitted classifiers held fixed); 0 uses the influence function.
+    per_attribute : bool
+        With several attributes, return an :class:`AuditSet` of each by itself and of their
+        intersection, rather than the intersection that holds the others.
+
+    Returns
+    -------
+    Audit, or AuditSet for several models or attributes
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(2000, random_state=0)
+    >>> result = eh.audit(data.y, data.s, sensitive_features=data.a)
+    >>> 0 <= result.separation.interval[0] <= result.separation.interval[1] <= 1
+    True
+    """
+    confidence_level = check_confidence_level(confidence_level)
+    n_boot = check_n_boot(n_boot)
+    seed = check_seed(random_state)
+    check_index(
+        y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
+        sample_weight=sample_weight, cluster=cluster,
+    )  # fmt: skip
+    models = models_of(y_pred)
+    attributes = attributes_of(sensitive_features)
+    if per_attribute and attributes is None:
+        raise ValueError(
+            "`per_attribute` must be used with several attributes: `sensitive_features` has one. "
+            "Hint: pass a frame or a dict of columns."
+        )
+    attributes = attributes or {}
+    if len(models) > 1 and per_attribute and len(attributes) > 1:
+        raise ValueError(
+            "`per_attribute` must not be combined with several models: audit one model at a time."
+        )
+    scores: dict[str, Vector] = {}
+    n: int | None = None
+    for name, column in models.items():
+        scores[name] = check_column(column, f"y_pred[{name!r}]" if name else "y_pred", n)
+        n = len(scores[name])
+    assert n is not None
+    y = None if y_true is None else check_column(y_true, "y_true", n)
+    weight = check_weight(sample_weight, n)
+    rows = weighted_rows(weight)
+    if rows is not None:
+        scores = {name: column[rows] for name, column in scores.items()}
+        y = None if y is None else y[rows]
+
+    def read_groups(labels: Any, aside: bool) -> Groups:
+        """`aside`: beside a crossing that has been warned of already."""
+        groups = resolve_groups(
+            labels, n_rows=n, sample_weight=weight, cluster=cluster, warn=not aside,
+            require_two=not aside,
+        )  # fmt: skip
+        return take_weighted(groups, rows)
+
+    groups = read_groups(sensitive_features, aside=False)
+    check_effective_size(groups)
+    alone = {}
+    if len(attributes) > 1:
+        alone = {name: read_groups(a, aside=not per_attribute) for name, a in attributes.items()}
+    run = _Run(
+        get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, n_boot
+    )  # fmt: skip
+    results: dict[str, Audit] = {}
+    for name, s in scores.items():
+        parts = {
+            part: run.audit(y, s, of, name, warn=per_attribute)
+            for part, of in alone.items()
+            if of.n_groups > 1
+        }
+        results[name] = run.audit(y, s, groups, name, parts, tuple(alone))
+    if per_attribute and len(alone) > 1:
+        (crossed,) = results.values()
+        return AuditSet({**crossed.attributes, " × ".join(alone): crossed}, "attribute")
+    if isinstance(y_pred, dict) or len(models) > 1:
+        return AuditSet(results, "model")
+    return next(iter(results.values()))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """How audits are made, whatever they are of."""
+
+    estimator: EntropyEstimator
+    estimator_name: str
+    confidence_level: float
+    seed: int
+    n_boot: int
+
+    def audit(
+        self, y: Vector | None, s: Vector, groups: Groups, name: str,
+        attributes: dict[str, Audit] | None = None, crossed: tuple[str, ...] = (),
+        warn: bool = True,
+    ) -> Audit:  # fmt: skip
+        """One audit; that of a crossing is given those of its attributes, and their names."""
+        criteria = [c for c in CRITERIA.values() if y is not None or not c.needs_target]
+        variables = {"s": groups.take_known(s)}
+        if y is not None:
+            variables["y"] = groups.take_known(y)
+        known_y = variables.get("y")
+
+        def tests_and_tables():
+            ranks = rank_all(variables)
+            tests = exact_fairness_p_values(
+                criteria, variables, groups, random_state=self.seed, ranks=ranks
+            )
+            return tests, *summarize_groups(
+                known_y, variables["s"], groups, self.confidence_level, ranks["s"]
+            )
+
+        if groups.n_known > EXACT_RANK_ROWS and n_threads() > 1:
+            # The long loops release the interpreter lock.
+            with ThreadPoolExecutor(1) as pool:
+                other = pool.submit(tests_and_tables)
+                entropies = estimate_entropies(criteria, y, s, groups, self.estimator)
+                tests, table, gaps = other.result()
+        else:
+            entropies = estimate_entropies(criteria, y, s, groups, self.estimator)
+            tests, table, gaps = tests_and_tables()
+        if warn:
+            left = {c[0]: value for c, value in entropies.mean.items() if len(c) == 1}
+            warn_shared_values(variables, left, groups, stacklevel=4)
+        measures: dict[str, Measure | None] = dict.fromkeys(CRITERIA)
+        for criterion in criteria:
+            measures[criterion.name] = measure(
+                criterion, entropies, self.confidence_level, tests[criterion.name].p_value,
+                self.estimator_name, self.n_boot, self.seed,
+            )  # fmt: skip
+        worst = {}
+        if crossed and groups.n_groups > 2:
+            worst = worst_against_rest(
+                criteria, variables, groups, crossed, self.estimator,
+                self.estimator_name, self.confidence_level, self.seed, self.n_boot,
+            )  # fmt: skip
+        independent = measures["independence"]
+        assert independent is not None
+        return Audit(
+            independent, measures["separation"], measures["sufficiency"], gaps, groups.name,
+            groups.label_names, groups.n_rows, groups.n_unknown, self.confidence_level, name,
+            r2_of(known_y, variables["s"], groups), attributes or {}, worst, table,
+            sample_rows(known_y, variables["s"], groups),
+        )  # fmt: skip
+
+
+def _name_of(estimator: Any) -> str:
+    return estimator if isinstance(estimator, str) else type(estimator).__name__
+
+
+def _fields(item: Any) -> dict[str, Any]:
+    return dict(vars(item))

@@ -1,0 +1,404 @@
+"""The command line: parse, call, render."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+try:
+    import pyarrow  # noqa: F401
+    import typer
+
+    from .commands.terminal import LIMIT_MISSED, command, fail, note, say
+except ModuleNotFoundError as error:
+    sys.exit(
+        f"Error: the command line needs the package {error.name}, which is not installed. "
+        "Hint: pip install 'evenhand[cli]'."
+    )
+
+from .commands import audits, levels, models, rows
+
+app = typer.Typer(
+    name="evenhand",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help=(
+        "Is this score fair to these groups, what would it cost to make it fairer, and which model "
+        "is that?\n\nStart with 'evenhand demo', then 'evenhand audit' on a table of your own.\n\n"
+        "Exit codes: 0 all is well; 1 a limit that you set is not met; 2 the input or the options "
+        "cannot be used; 3 a defect of evenhand."
+    ),
+)
+
+
+class Criterion(StrEnum):
+    independence = "independence"
+    separation = "separation"
+    sufficiency = "sufficiency"
+
+
+class Judge(StrEnum):
+    by_value = "value"
+    by_upper = "upper"
+    by_lower = "lower"
+
+
+class GroupFeatures(StrEnum):
+    none = "none"
+    posterior = "posterior"
+    attribute = "attribute"
+
+
+Target = Annotated[
+    str, typer.Option("--target", "-y", help="Column with the true outcome (numbers).")
+]
+MaybeTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        "-y",
+        help="Column with the true outcome (numbers). Without it only independence is measured.",
+    ),
+]
+Sensitive = Annotated[
+    list[str],
+    typer.Option(
+        "--sensitive",
+        "-a",
+        help="Column with the group of each row; empty cells mean 'not known'. Give it several "
+        "times to compare the groups formed by several columns together.",
+    ),
+]
+Band = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--band",
+        metavar="COLUMN:EDGES",
+        help="Cut a --sensitive column of numbers or dates into bands, such as age:25,65 for under "
+        "25, 25 to 64, 65 and over. May be given several times.",
+    ),
+]
+Weight = Annotated[
+    str | None, typer.Option("--weight", "-w", help="Column with the weight of each row.")
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="Column that says which rows belong together (a person over years, a ZIP code, a "
+        "school) and so are not independent.",
+    ),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option("--separator", help="Of a CSV file, where it is not found out by itself."),
+]
+DropMissing = Annotated[
+    bool,
+    typer.Option(
+        "--drop-missing",
+        help="Leave out rows without a target, prediction, weight or cluster, and say so.",
+    ),
+]
+Html = Annotated[
+    Path | None, typer.Option("--html", help="Write a report to hand on: one file, no network.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to the output.")]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that exist.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Estimator = Annotated[
+    str,
+    typer.Option("--estimator", help="How to estimate: auto, logistic, lspc, fourier or knn."),
+]
+Confidence = Annotated[float, typer.Option("--confidence", help="Of all intervals.")]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", min=0, max=2**32 - 1, help="The same seed gives the same numbers."),
+]
+FailAbove = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-above",
+        metavar="CRITERION=LIMIT",
+        help="Exit with code 1 if the criterion exceeds the limit, such as separation=0.05. Of "
+        "several --sensitive columns each is judged by itself too, and the worst group against the "
+        "rest. May be given several times.",
+    ),
+]
+JudgeBy = Annotated[
+    Judge,
+    typer.Option(
+        "--judge-by",
+        help="What --fail-above compares with the limit: the value, or an end of its interval.",
+    ),
+]
+
+
+def _version(shown: bool) -> None:
+    if shown:
+        from .. import __version__
+
+        typer.echo(f"evenhand {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print it and exit."),
+    ] = False,
+) -> None:
+    """Leave the work to the commands."""
+
+
+@app.command()
+@command
+def audit(
+    file: Annotated[Path, typer.Argument(help="CSV, TSV, Parquet or Feather, compressed or not.")],
+    sensitive: Sensitive,
+    prediction: Annotated[
+        str, typer.Option("--prediction", "-s", help="Column with the score to be audited.")
+    ],
+    target: MaybeTarget = None,
+    weight: Weight = None,
+    cluster: Cluster = None,
+    band: Band = None,
+    html: Html = None,
+    json_: Json = False,
+    fail_above: FailAbove = None,
+    judge_by: JudgeBy = Judge.by_value,
+    each: Annotated[
+        bool, typer.Option("--each", help="Audit each --sensitive column by itself as well.")
+    ] = False,
+    drop_missing: DropMissing = False,
+    estimator: Estimator = "auto",
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
+    separator: Separator = None,
+    force: Force = False,
+    debug: Debug = False,
+) -> None:
+    """Measure the fairness of the scores in a file, with intervals.
+
+    Three senses of fairness are measured, each from 0 (fair) to 1: independence (scores look the
+    same in every group), separation (people with the same outcome are scored alike) and sufficiency
+    (the same score means the same outcome).
+
+    For example: evenhand audit scores.csv --target y --prediction s --sensitive race --html
+    report.html
+
+    In a pipeline that must stop when a score drifts: evenhand audit scores.csv -y y -s s -a race
+    --fail-above separation=0.05
+    """
+    limits = audits.parse_limits(fail_above or [], target is not None)
+    models.check_free(html, force)
+    data = rows.load_scores(
+        file, [prediction], target, sensitive, weight, cluster, separator, drop_missing,
+        levels.parse_bands(band or [], sensitive),
+    )  # fmt: skip
+    found = audits.run_audit(data, prediction, each, estimator, confidence, seed)
+    checks = audits.check_limits(found, limits, judge_by.value)
+    if html is not None:
+        audits.write_audit(found, html, data.source_facts(), force)
+    if json_:
+        whole = {**found.to_dict(), "checks": checks, "provenance": data.provenance()}
+        print(json.dumps(whole, indent=2, allow_nan=False))
+    else:
+        audits.show_found(found, str(file))
+        audits.show_checks(checks)
+        if html is not None:
+            say(f"Report: {html}")
+    if not all(check["passed"] for check in checks):
+        raise typer.Exit(LIMIT_MISSED)
+
+
+@app.command()
+@command
+def compare(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="One file per model, with the same rows; or one file with several "
+                       "--prediction columns."),
+    ],
+    sensitive: Sensitive,
+    prediction: Annotated[
+        list[str],
+        typer.Option("--prediction", "-s", help="Column with the score; several for one file."),
+    ],
+    target: MaybeTarget = None,
+    weight: Weight = None,
+    cluster: Cluster = None,
+    band: Band = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--id", help="Column that names the rows, where files differ in order."),
+    ] = None,
+    html: Html = None,
+    json_: Json = False,
+    drop_missing: DropMissing = False,
+    estimator: Estimator = "auto",
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
+    separator: Separator = None,
+    force: Force = False,
+    debug: Debug = False,
+) -> None:  # fmt: skip
+    """Compare two or more models on the same rows: measures side by side, who gains, who loses.
+
+    The target, the groups, the weights and the clusters are taken from the first file.
+
+    For example: evenhand compare old.csv new.csv --target y --prediction s --sensitive race
+
+    Or, with both scores in one file: evenhand compare scores.csv -y y -s old -s new -a race
+    """
+    models.check_free(html, force)
+    data, scores = rows.load_models(
+        files, prediction, target, sensitive, weight, cluster, key, separator, drop_missing,
+        levels.parse_bands(band or [], sensitive),
+    )  # fmt: skip
+    found = audits.run_compare(data, scores, estimator, confidence, seed)
+    if html is not None:
+        audits.write_audit(found, html, data.source_facts(), force)
+    if json_:
+        whole = {**found.to_dict(), "provenance": data.provenance()}
+        print(json.dumps(whole, indent=2, allow_nan=False))
+        return
+    audits.show_compare(found)
+    if html is not None:
+        say(f"\nReport: {html}")
+
+
+@app.command()
+@command
+def frontier(
+    file: Annotated[Path, typer.Argument(help="CSV, TSV, Parquet or Feather, compressed or not.")],
+    target: Target,
+    sensitive: Sensitive,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for report.html, path.csv and model.json.")
+    ],
+    criterion: Annotated[
+        Criterion, typer.Option("--criterion", "-c", help="The sense of fairness to train for.")
+    ] = Criterion.independence,
+    max_unfairness: Annotated[
+        float | None,
+        typer.Option("--max-unfairness", "-m", help="Choose the most accurate model below this."),
+    ] = None,
+    min_r2: Annotated[
+        float | None,
+        typer.Option("--min-r2", help="Choose the fairest model at least this accurate."),
+    ] = None,
+    certify: Annotated[
+        bool,
+        typer.Option("--certify", help="Judge by bounds that allow for having picked the best."),
+    ] = False,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option("--drop", help="Column not to be used as a feature. May be repeated."),
+    ] = None,
+    weight: Weight = None,
+    cluster: Cluster = None,
+    band: Band = None,
+    group_features: Annotated[
+        GroupFeatures,
+        typer.Option(
+            "--group-features",
+            help="Let the model treat groups differently where fairness asks for it: by their "
+            "probability given the features, or by the attribute itself (then needed to predict).",
+        ),
+    ] = GroupFeatures.none,
+    alpha: Annotated[float, typer.Option("--alpha", help="Ridge penalty.")] = 1e-3,
+    points: Annotated[int, typer.Option("--points", help="Models on the frontier.")] = 20,
+    folds: Annotated[int, typer.Option("--folds", help="Parts for held-out measures.")] = 5,
+    drop_missing: DropMissing = False,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
+    separator: Separator = None,
+    force: Force = False,
+    debug: Debug = False,
+) -> None:
+    """Fit fair linear models from indifferent to as fair as it gets, and choose one.
+
+    Every other column is a feature, except the sensitive ones and the cluster. Text becomes one
+    column per level. All numbers are measured on rows the models were not fitted to.
+
+    For example: evenhand frontier train.csv --target y --sensitive race --criterion separation
+    --max-unfairness 0.01 --out fair/
+
+    Then: evenhand predict fair/model.json new.csv --out scored.csv
+    """
+    outputs = models.check_folder(out, force)
+    wanted = {"max_unfairness": max_unfairness, "min_r2": min_r2, "certify": certify}
+    models.check_wanted(wanted)
+    data = rows.load_training(
+        file, target, sensitive, weight, cluster, drop or [], separator, drop_missing,
+        levels.parse_bands(band or [], sensitive),
+    )  # fmt: skip
+    kind = None if group_features is GroupFeatures.none else group_features.value
+    out.mkdir(parents=True, exist_ok=True)
+    path = models.run_path(data, criterion.value, alpha, kind, points, folds, confidence, seed)
+    chosen, problem = models.choose(path, wanted)
+    models.write_path(path, chosen, data, outputs)
+    models.show_frontier(path, chosen, problem, outputs)
+    if problem is not None:
+        fail(problem)
+        raise typer.Exit(LIMIT_MISSED)
+
+
+@app.command()
+@command
+def predict(
+    model: Annotated[Path, typer.Argument(help="model.json, or the folder that holds it.")],
+    file: Annotated[Path, typer.Argument(help="Rows to score: CSV, TSV, Parquet or Feather.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Table to write: .csv, .tsv, .parquet, .feather.")
+    ],
+    column: Annotated[
+        str, typer.Option("--column", help="Name of the column with the scores.")
+    ] = "prediction",
+    separator: Separator = None,
+    force: Force = False,
+    debug: Debug = False,
+) -> None:
+    """Score new rows with a model that 'evenhand frontier' chose.
+
+    All columns of the file are copied unchanged and the score is added.
+
+    For example: evenhand predict fair/model.json new.csv --out scored.csv
+    """
+    models.check_free(out, force)
+    count, unseen = models.score_file(model, file, out, column, separator, force)
+    for name, count_ in unseen.items():
+        note(
+            f"{count_:,} rows have a value of {name!r} that was not there in training; they are "
+            "scored like its most frequent one."
+        )
+    say(f"{count:,} rows scored: {out}")
+
+
+@app.command()
+@command
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path(
+        "evenhand-demo"
+    ),
+    force: Force = False,
+    debug: Debug = False,
+) -> None:
+    """Tell the whole story on the grades of 4,137 students, and write a report of it."""
+    models.run_demo(out, force)
+
+
+def main() -> Any:
+    """Entry point of the command."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character gets a question mark, not a crash.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    return app()

@@ -1,0 +1,154 @@
+"""The commands `audit` and `compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...files.tabular import TableError
+from ...information.criteria import CRITERIA
+from ...report.curves import number, short_names
+from .rows import Rows, Vector
+from .terminal import say, show_audit, show_parts, show_set, show_table
+
+if TYPE_CHECKING:
+    from ...auditing.audits import Audit, AuditSet
+
+
+def parse_limits(options: Sequence[str], has_target: bool) -> dict[str, float]:
+    """``separation=0.05`` → {"separation": 0.05}."""
+    limits: dict[str, float] = {}
+    for text in options:
+        name, sign, value = text.partition("=")
+        name = name.strip()
+        if not sign or name not in CRITERIA:
+            raise TableError(
+                f"--fail-above must be CRITERION=LIMIT with one of {', '.join(CRITERIA)}, got "
+                f"{text!r}. Hint: --fail-above separation=0.05"
+            )
+        try:
+            limits[name] = float(value)
+        except ValueError:
+            limits[name] = float("nan")
+        if not 0 <= limits[name] <= 1:
+            raise TableError(
+                f"--fail-above must have a limit between 0 and 1, got {value!r} for {name}."
+            )
+        if CRITERIA[name].needs_target and not has_target:
+            raise TableError(f"--fail-above {name} needs --target: it compares true outcomes.")
+    return limits
+
+
+def check_limits(
+    found: Audit | AuditSet, limits: Mapping[str, float], judge_by: str
+) -> list[dict[str, Any]]:
+    """One entry per limit, audit and part of it: a crossing must not hide what it is made of."""
+    audits = _audits(found)
+    checks = []
+    for name, audit in audits.items():
+        for criterion, limit in limits.items():
+            for part, m in audit.parts(criterion).items():
+                whole = part == audit.sensitive_name
+                if not whole and part in audits:
+                    continue  # an audit of its own
+                ends = {"value": m.value, "lower": m.interval[0], "upper": m.interval[1]}
+                checks.append(
+                    {
+                        "audit": name,
+                        "part": None if whole else part,
+                        "criterion": criterion,
+                        "limit": limit,
+                        "judged_by": judge_by,
+                        "judged": ends[judge_by],
+                        "passed": bool(ends[judge_by] <= limit),
+                    }
+                )
+    return checks
+
+
+def _audits(found: Audit | AuditSet) -> dict[str, Audit]:
+    from ...auditing.audits import AuditSet
+
+    return dict(found) if isinstance(found, AuditSet) else {"": found}
+
+
+def run_audit(
+    rows: Rows, prediction: str, each: bool, estimator: str, confidence: float, seed: int
+) -> Any:
+    """An Audit, or an AuditSet with `each`."""
+    from ...auditing.audits import audit
+
+    return audit(
+        rows.y, rows.scores[prediction], sensitive_features=rows.groups,
+        sample_weight=rows.weight, cluster=rows.cluster, estimator=estimator,
+        confidence_level=confidence, random_state=seed,
+        per_attribute=each and len(rows.sensitive) > 1,
+    )  # fmt: skip
+
+
+def write_audit(found: Any, path: Path, facts: dict[str, Any], force: bool) -> None:
+    """The HTML report of an audit or of several."""
+    from ...auditing.audits import AuditSet
+    from ...report.html import audit_page, audit_set_page, write_page
+
+    make = audit_set_page if isinstance(found, AuditSet) else audit_page
+    write_page(make(found, source=facts), path, force)
+
+
+def show_found(found: Any, title: str) -> None:
+    """Print an audit, or several."""
+    for name, audit in _audits(found).items():
+        show_audit(audit, f"{title}, {name}" if name else title)
+        say("")
+
+
+def show_checks(checks: Sequence[Mapping[str, Any]]) -> None:
+    """Print which limits are met."""
+    for check in checks:
+        sign = "✓ within" if check["passed"] else "✕ above"
+        named = [check[key] for key in ("audit", "part") if check[key]]
+        where = f" ({', '.join(named)})" if named else ""
+        say(
+            f"{check['criterion']}{where}: {check['judged_by']} {check['judged']:.4f} {sign} the "
+            f"limit {check['limit']:g}",
+            "green" if check["passed"] else "bold red",
+        )
+
+
+def run_compare(
+    rows: Rows, scores: Mapping[str, Vector], estimator: str, confidence: float, seed: int
+) -> Any:
+    """An AuditSet, one audit per model."""
+    from ...auditing.audits import audit
+
+    return audit(
+        rows.y, dict(scores), sensitive_features=rows.groups, sample_weight=rows.weight,
+        cluster=rows.cluster, estimator=estimator, confidence_level=confidence, random_state=seed,
+    )  # fmt: skip
+
+
+def show_compare(found: AuditSet) -> None:
+    """Measures side by side, then who gains and who loses."""
+    from ...report.sections import gains_of
+
+    first = next(iter(found))
+    show_set(found)
+    for name, audit in found.items():
+        if audit.attributes:
+            say(f"\n{name}:", "bold")
+            show_parts(audit)
+    for name in list(found)[1:]:
+        table = gains_of(found[first], found[name])
+        say(f"\nChange of scores from {first} to {name}:", "bold")
+        rows = [
+            [
+                group,
+                number(table["mean"][k], 3),
+                f"{number(table['q05'][k], 3)} to {number(table['q95'][k], 3)}",
+                f"{100 * table['gain'][k]:.0f}%",
+                f"{100 * table['loss'][k]:.0f}%",
+            ]
+            for k, group in enumerate(short_names(table["group"], 40))
+        ]
+        show_table(["group", "mean change", "middle 90%", "rises", "falls"], rows)

@@ -1,0 +1,248 @@
+"""The commands `frontier`, `predict` and `demo`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...files.portable import from_fair_ridge, load_model
+from ...files.tabular import TableError, open_table, read_table
+from ...information.criteria import CRITERIA
+from ...report import writing as _files
+from ...report.provenance import stamp
+from .audits import show_compare
+from .columns import is_text, write_table
+from .rows import Rows, load_training
+from .terminal import say, show_audit, show_path
+
+if TYPE_CHECKING:
+    from ...frontier.path import FairnessPath
+
+OUTPUTS = ("report.html", "path.csv", "model.json")
+
+
+def check_free(path: Path | None, force: bool) -> None:
+    """Refuse before the work, not after it."""
+    if path is not None:
+        _files.check_free(path, force)
+
+
+def check_folder(out: Path, force: bool) -> dict[str, Path]:
+    """Paths of the outputs in a folder, which need not exist yet."""
+    if out.exists() and not out.is_dir():
+        raise TableError(f"--out must be a folder, and {str(out)!r} is a file.")
+    paths = {name: out / name for name in OUTPUTS}
+    taken = [name for name, path in paths.items() if _files.check_regular(path)]
+    if taken and not force:
+        raise TableError(
+            f"{str(out)!r} already holds {', '.join(taken)}. Hint: choose another folder, or "
+            "overwrite with --force."
+        )
+    return paths
+
+
+def check_wanted(wanted: Mapping[str, Any]) -> None:
+    """Refuse a request that makes no sense before the work, not after it."""
+    from ...frontier.checks import check_request
+
+    if wanted["max_unfairness"] is not None or wanted["min_r2"] is not None:
+        check_request(wanted["max_unfairness"], wanted["min_r2"], "raise")
+    elif wanted["certify"]:
+        raise TableError("--certify needs --max-unfairness or --min-r2.")
+
+
+def run_path(
+    rows: Rows, criterion: str, alpha: float, group_features: str | None, points: int,
+    folds: int, confidence: float, seed: int,
+) -> FairnessPath:  # fmt: skip
+    """Held-out measures along the frontier."""
+    from ...frontier.path import fairness_path
+    from ...models.linear import FairRidge
+
+    model = FairRidge(criterion, alpha=alpha, group_features=group_features)
+    return fairness_path(
+        model, rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weight,
+        cluster=rows.cluster, n_points=points, cv=folds, confidence_level=confidence,
+        random_state=seed,
+    )  # fmt: skip
+
+
+def choose(path: FairnessPath, wanted: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """The fitted model of the request, or None and why there is none."""
+    from ...frontier.path import Unreachable
+
+    if wanted["max_unfairness"] is None and wanted["min_r2"] is None:
+        return None, None
+    try:
+        return path.select(**wanted), None
+    except Unreachable as error:
+        text = str(error).split(" Hint:")[0]
+        return None, text + " Hint: relax the limit, or try --group-features posterior."
+
+
+def write_path(path: FairnessPath, chosen: Any, rows: Rows, outputs: Mapping[str, Path]) -> None:
+    """Report, CSV of the path and, if one was chosen, the model."""
+    from ...report.frontier_page import path_page
+    from ...report.markup import csv_text
+
+    features = None if chosen is None else _features(path, chosen, rows)
+    notes = [c.describe() for c in rows.columns]
+    page = path_page(path, source=rows.source_facts(), features=features, notes=notes)
+    if chosen is None:
+        # A model of an earlier run must not stand beside the report of this one.
+        outputs["model.json"].unlink(missing_ok=True)
+    else:
+        model = from_fair_ridge(
+            chosen, rows.columns, str(rows.target), rows.sensitive, _about(path, rows), rows.bands
+        )
+        model.save(outputs["model.json"], force=True)
+    _files.write_text(outputs["path.csv"], csv_text(path._columns()), force=True)
+    _files.write_text(outputs["report.html"], page, force=True)
+
+
+def _features(path: FairnessPath, chosen: Any, rows: Rows) -> dict[str, list[Any]]:
+    from ...report.plots import feature_information
+
+    assert path._handle is not None
+    assert path._data is not None
+    assert rows.X is not None
+    plain = path._handle.fit(0.0, path._data)
+    names = [name for column in rows.columns for name in column.features]
+    found = feature_information(
+        rows.X, sensitive_features=rows.groups, sample_weight=rows.weight, names=names
+    )
+    spread = rows.X.std(axis=0)
+    found["before"] = (plain.coef_ * spread).tolist()
+    found["after"] = (chosen.coef_ * spread).tolist()
+    return found
+
+
+def _about(path: FairnessPath, rows: Rows) -> dict[str, Any]:
+    point, request = path.selected, path.request
+    assert point is not None
+    assert request is not None
+    return {
+        **stamp(),
+        "file": rows.files[0],
+        "rows": path.n_rows,
+        "criterion": path.criterion,
+        "asked": request.to_dict(),
+        "fairness_weight": point.fairness_weight,
+        "held_out": {"r2": point.r2, **{name: point.measure(name).value for name in CRITERIA}},
+    }
+
+
+def show_frontier(
+    path: FairnessPath, chosen: Any, problem: str | None, outputs: Mapping[str, Path]
+) -> None:
+    """The path, the choice and where things are."""
+    show_path(path)
+    if chosen is not None:
+        point = path.selected
+        assert point is not None
+        m = point.measure(path.criterion)
+        say(
+            f"\nChosen: fairness weight {point.fairness_weight:.4g}, R² {point.r2:.4f} (without "
+            f"fairness {path.points[0].r2:.4f}), {path.criterion} {m.shown:.4f} "
+            f"({m.interval[0]:.4f} to {m.interval[1]:.4f})",
+            "bold",
+        )
+        assert path.request is not None
+        say(f"Asked for: {path.request.limits()}, {path.request.judge()}")
+    elif problem is None:
+        say("\nNo model was chosen. Hint: choose one with --max-unfairness or --min-r2.")
+    for name, path_ in outputs.items():
+        if name != "model.json" or chosen is not None:
+            say(f"{name.split('.')[0].capitalize()}: {path_}")
+
+
+def score_file(
+    model_path: Path, file: Path, out: Path, column: str, separator: str | None, force: bool
+) -> tuple[int, dict[str, int]]:
+    """Copy a table with a column of scores added."""
+    import pyarrow as pa
+
+    model = load_model(model_path)
+    source = open_table(file, separator)
+    if column in source.names:
+        raise TableError(
+            f"{str(file)!r} has a column {column!r} already. Hint: name the scores with --column."
+        )
+    for name in model.needs:
+        source.resolve(name, "The model")
+    typed = read_table(source, model.needs, text=model.text)
+    with np.errstate(all="ignore"):
+        scores, unseen = model.predict(typed)
+    if not np.isfinite(scores).all():
+        row = int(np.flatnonzero(~np.isfinite(scores))[0])
+        raise TableError(
+            f"The model gives row {row + 1} of {str(file)!r} no finite score. Hint: look for "
+            "values far from those it was fitted to; if there are none, the model is damaged."
+        )
+    if len(set(source.names)) < len(source.names):
+        raise TableError(
+            f"{str(file)!r} has columns of the same name, so not all of it could be copied. Hint: "
+            "rename them."
+        )
+    # Text is copied as text, so that "007" and "1.50" come out as they went in.
+    table = read_table(source, source.names, as_text=is_text(out))
+    table = table.append_column(column, pa.array(scores))
+    _files.write_file(out, lambda path: write_table(table, path), force)
+    return len(scores), unseen
+
+
+def run_demo(out: Path, force: bool) -> None:
+    """Audit, frontier, choice and report on the grades of 4,137 students."""
+    import pyarrow as pa
+
+    from ...auditing.audits import audit
+    from ...datasets import load_gpa2
+
+    outputs = check_folder(out, force)
+    for name in ("students.csv", "scores.csv"):
+        if out.exists():
+            check_free(out / name, force)
+    data = load_gpa2()
+    out.mkdir(parents=True, exist_ok=True)
+    students = pa.table(
+        {
+            **{n: pa.array(c) for n, c in zip(data.feature_names, data.X.T, strict=True)},
+            data.target_name: pa.array(data.y),
+            data.sensitive_name: pa.array(data.sensitive.tolist()),
+        }
+    )
+    _files.write_file(out / "students.csv", lambda p: write_table(students, p), force)
+    say("1. The data: grades of 4,137 college students, to be predicted from what was known when")
+    say("   they entered. Are the predictions fair to students of every race?\n")
+    rows = load_training(out / "students.csv", "colgpa", ["race"], None, None, [], None, False)
+    path = run_path(rows, "independence", 1e-3, None, 20, 5, 0.95, 0)
+    first = path.points[0].scores
+    say("2. Audit of an ordinary linear model, on students it has not seen:\n")
+    before = audit(rows.y, first, sensitive_features=rows.groups, random_state=0)
+    show_audit(before, "Ordinary model")  # type: ignore[arg-type]
+    limit = float(f"{0.5 * max(path.points[0].independence.value, 0.0):.1g}")
+    say(
+        "\n3. The frontier: what would it cost to make predictions more independent of race? We ask"
+    )
+    say(f"   for the most accurate model with independence of at most {limit:g}.")
+    chosen = path.select(max_unfairness=limit, on_unreachable="best")
+    assert path.selected is not None
+    write_path(path, chosen, rows, outputs)
+    scores = students.select([data.target_name, data.sensitive_name])
+    scores = scores.append_column("ordinary", pa.array(first))
+    scores = scores.append_column("fair", pa.array(path.selected.scores))
+    _files.write_file(out / "scores.csv", lambda p: write_table(scores, p), force)
+    show_frontier(path, chosen, None, {})
+    say("\n4. Who gains and who loses with the chosen model:")
+    both = audit(
+        rows.y, {"ordinary": first, "fair": path.selected.scores},
+        sensitive_features=rows.groups, random_state=0,
+    )  # fmt: skip
+    show_compare(both)  # type: ignore[arg-type]
+    say(f"\nWritten to {out}: report.html, path.csv, model.json, students.csv, scores.csv.", "bold")
+    say(f"Open {out / 'report.html'} in a browser. Next, try:\n")
+    say(f"  evenhand audit {out / 'scores.csv'} --target colgpa --prediction fair --sensitive race")
+    say(f"  evenhand predict {out / 'model.json'} {out / 'students.csv'} --out scored.csv")

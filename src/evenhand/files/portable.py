@@ -1,0 +1,300 @@
+"""A fitted linear model as a plain JSON file: coefficients, and how columns become numbers.
+
+Nothing in the file is code, so opening one from a stranger is safe, and a person can read it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+
+from ..groups.banding import Bands
+from ..report.writing import write_text
+from .encoding import Column, encode
+from .model_schema import FORMAT, VERSION, check_model, read_json
+from .tabular import TableError, _quote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GroupPart:
+    """Group features of a linear model; see :mod:`evenhand.models.group_features`.
+
+    Attributes
+    ----------
+    kind : {"posterior", "attribute"}
+    labels : tuple of str
+        The K groups.
+    shares : tuple of K floats
+        Stand in for a row whose group is unknown.
+    center, scale : float
+        Of the base score.
+    base_coef, base_intercept
+        The base score s₀.
+    coef : tuple of 2(K − 1) floats
+        Of p_k and p_k·s₀.
+    posterior_coef, posterior_intercept : nested tuples
+        Logistic regression of the group on X; empty for "attribute".
+    """
+
+    kind: str
+    labels: tuple[str, ...]
+    shares: tuple[float, ...]
+    center: float
+    scale: float
+    base_coef: tuple[float, ...]
+    base_intercept: float
+    coef: tuple[float, ...]
+    posterior_coef: tuple[tuple[float, ...], ...] = ()
+    posterior_intercept: tuple[float, ...] = ()
+
+    def contribution(self, X: Vector, labels: list[Any] | None) -> Vector:
+        """What the group features add to the score."""
+        base = X @ np.array(self.base_coef) + self.base_intercept
+        if self.kind == "posterior":
+            z = X @ np.array(self.posterior_coef).T + np.array(self.posterior_intercept)
+            if z.shape[1] == 1:
+                membership = np.hstack([1.0 - expit(z), expit(z)])
+            else:
+                membership = softmax(z, axis=1)
+        else:
+            assert labels is not None
+            place = {name: k for k, name in enumerate(self.labels)}
+            eye = np.eye(len(self.labels))
+            rows = [np.array(self.shares) if name is None else eye[place[name]] for name in labels]
+            membership = np.array(rows)
+        p = membership[:, 1:]
+        z0 = (base - self.center) / self.scale
+        return np.hstack([p, p * z0[:, None]]) @ np.array(self.coef)
+
+
+@dataclass(frozen=True)
+class PortableModel:
+    """A linear model and the columns it needs.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+    coef : tuple of float
+        One per column of X, in the order of `feature_names`.
+    intercept : float
+    target : str
+        What it predicts.
+    sensitive : tuple of str
+        The attributes it was made fair to; needed to predict only with
+        ``group_features="attribute"``.
+    groups : GroupPart or None
+    about : dict
+        What it was fitted to and how, for people.
+    bands : dict of name → Bands
+        Of those attributes that are cut into bands before they are groups.
+    """
+
+    columns: tuple[Column, ...]
+    coef: tuple[float, ...]
+    intercept: float
+    target: str
+    sensitive: tuple[str, ...] = ()
+    groups: GroupPart | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+    bands: dict[str, Bands] = field(default_factory=dict)
+
+    @property
+    def feature_names(self) -> list[str]:
+        return [name for column in self.columns for name in column.features]
+
+    @property
+    def needs(self) -> list[str]:
+        """Columns a table must have to be scored."""
+        names = [c.name for c in self.columns if c.kind != "left out"]
+        if self.groups is not None and self.groups.kind == "attribute":
+            names += self.sensitive
+        return names
+
+    @property
+    def text(self) -> list[str]:
+        """Those of them that hold text, whatever the cells of a new table look like."""
+        texts = [c.name for c in self.columns if c.kind == "category"]
+        labels = [name for name in self.sensitive if name not in self.bands]
+        return [name for name in self.needs if name in {*texts, *labels}]
+
+    def predict(self, table: pa.Table) -> tuple[Vector, dict[str, int]]:
+        """Scores, and how many rows had a level not seen in training, by column."""
+        X, unseen = encode(table, self.columns)
+        score = X @ np.array(self.coef) + self.intercept
+        if self.groups is not None:
+            labels = None
+            if self.groups.kind == "attribute":
+                labels = self._labels(table)
+            score = score + self.groups.contribution(X, labels)
+        return score, unseen
+
+    def _labels(self, table: pa.Table) -> list[str | None]:
+        assert self.groups is not None
+        rows = zip(*(self._column(table, name) for name in self.sensitive), strict=True)
+        known = {name: name for name in self.groups.labels}
+        labels: list[str | None] = []
+        for row, values in enumerate(rows, 1):
+            if any(value is None or value != value for value in values):
+                labels.append(None)
+                continue
+            name = " × ".join(map(str, values))
+            if name not in known:  # a number written in another way
+                known[name] = " × ".join(map(_plain, values))
+            labels.append(known[name])
+            if known[name] not in self.groups.labels:
+                raise TableError(
+                    f"Row {row} belongs to the group {_quote(name)}, which was not there in "
+                    f"training; there were {', '.join(map(_quote, self.groups.labels))}. Hint: "
+                    "leave the group empty to use the average over groups."
+                )
+        return labels
+
+    def _column(self, table: pa.Table, name: str) -> list[Any]:
+        if name not in self.bands:
+            return table.column(name).to_pylist()
+        try:
+            return self.bands[name].apply(table.column(name))
+        except ValueError as error:
+            kind = "dates" if self.bands[name].dates else "numbers"
+            raise TableError(
+                f"Column {_quote(name)} is cut into bands by the model and must hold {kind}. Hint: "
+                "leave a cell empty where it is not known."
+            ) from error
+
+    def save(self, path: Any, force: bool = False) -> Path:
+        """Write the model as JSON.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        force : bool
+            Overwrite an existing file.
+        """
+        # Said twice, so that `groups` cannot get lost unnoticed.
+        kind = None if self.groups is None else self.groups.kind
+        data = {"format": FORMAT, "version": VERSION, "group_features": kind, **asdict(self)}
+        text = json.dumps(data, indent=1, ensure_ascii=True, allow_nan=False)
+        return write_text(path, text + "\n", force)
+
+
+def _plain(label: Any) -> str:
+    """A label as training names it: "1.0" is 1, "TRUE" is True."""
+    text = str(label)
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return str(int(number)) if number.is_integer() else str(number)
+
+
+def load_model(path: Any) -> PortableModel:
+    """Read a model written by :meth:`PortableModel.save`.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, or the folder that holds it as ``model.json``.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / "model.json"
+    if not path.exists():
+        raise TableError(f"There is no model {str(path)!r}. Hint: evenhand frontier writes one.")
+    try:
+        data = read_json(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise TableError(
+            f"{str(path)!r} is not a model: it is no JSON. Hint: evenhand frontier writes "
+            "model.json."
+        ) from error
+    except ValueError as error:
+        raise TableError(_damaged(path, error)) from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise TableError(f"{str(path)!r} is not a model written by evenhand frontier.")
+    version: Any = data.get("version")
+    if isinstance(version, bool) or version not in range(1, VERSION + 1):
+        raise TableError(
+            f"{str(path)!r} has version {version!r} of the format; this evenhand reads "
+            f"versions 1 to {VERSION}. Hint: upgrade evenhand."
+        )
+    try:
+        return _build(check_model(data, version))
+    except ValueError as error:
+        raise TableError(_damaged(path, error)) from error
+
+
+def _damaged(path: Path, error: ValueError) -> str:
+    return (
+        f"{str(path)!r} is damaged: {error}. Hint: take an undamaged copy, or write it again with "
+        "evenhand frontier."
+    )
+
+
+def _build(found: dict[str, Any]) -> PortableModel:
+    columns = tuple(Column(**column) for column in found["columns"])
+    groups = None if found["groups"] is None else GroupPart(**found["groups"])
+    bands = {name: Bands(**band) for name, band in found["bands"].items()}
+    return PortableModel(
+        columns, found["coef"], found["intercept"], found["target"], found["sensitive"], groups,
+        found["about"], bands,
+    )  # fmt: skip
+
+
+def from_fair_ridge(
+    model: Any, columns: list[Column], target: str, sensitive: list[str], about: dict[str, Any],
+    bands: dict[str, Bands] | None = None,
+) -> PortableModel:  # fmt: skip
+    """A :class:`PortableModel` of a fitted :class:`evenhand.FairRidge`.
+
+    Parameters
+    ----------
+    model : FairRidge
+        Fitted on the encoded columns.
+    columns : list of Column
+        As from :func:`evenhand.files.encoding.fit_columns`.
+    target : str
+        The target's name.
+    sensitive : list of str
+        The attributes' names.
+    about : dict
+        What to remember.
+    bands : dict of name → Bands, optional
+        Of the attributes that were cut into bands.
+    """
+    groups = None
+    found = model._group_features
+    if found is not None:
+        coef: Any = ()
+        intercept: Any = ()
+        if found.posterior is not None:
+            scaler, logistic = (step for _, step in found.posterior.steps)
+            # Undo the scaler, so that the file holds one linear map.
+            weights = logistic.coef_ / scaler.scale_
+            coef = tuple(map(tuple, weights.tolist()))
+            intercept = tuple((logistic.intercept_ - weights @ scaler.mean_).tolist())
+        names = tuple(
+            " × ".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in found.labels
+        )
+        groups = GroupPart(
+            found.kind, names, tuple(found.shares.tolist()), found.center, found.scale,
+            tuple(np.asarray(model._base[0], dtype=float).tolist()), float(model._base[1]),
+            tuple(model.group_coef_.tolist()), coef, intercept,
+        )  # fmt: skip
+    return PortableModel(
+        tuple(columns), tuple(model.coef_.tolist()), model.intercept_, target, tuple(sensitive),
+        groups, about, bands or {},
+    )  # fmt: skip

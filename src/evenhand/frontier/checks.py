@@ -1,0 +1,96 @@
+"""Checks of what users ask of a path, with messages that say what to do."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import _num_samples
+
+from ..groups.validation import check_confidence_level
+from ..information.criteria import CRITERIA, get_criterion
+from .held_out import Handle
+
+Vector = NDArray[np.float64]
+
+
+def check_request(max_unfairness: Any, min_r2: Any, on_unreachable: str) -> None:
+    """What `select` was asked for."""
+    if max_unfairness is None and min_r2 is None:
+        raise ValueError("`max_unfairness` or `min_r2` must be given, got neither.")
+    if max_unfairness is not None and not (
+        isinstance(max_unfairness, Real) and 0 <= float(max_unfairness) <= 1
+    ):
+        raise ValueError(f"`max_unfairness` must lie between 0 and 1, got {max_unfairness!r}.")
+    if min_r2 is not None and not (isinstance(min_r2, Real) and float(min_r2) <= 1):
+        raise ValueError(f"`min_r2` must be a number of at most 1, got {min_r2!r}.")
+    if on_unreachable not in ("raise", "best"):
+        raise ValueError(f"`on_unreachable` must be 'raise' or 'best', got {on_unreachable!r}.")
+
+
+def check_criterion(criterion: str | None, handle: Handle) -> str:
+    """The criterion's name: as given, or the estimator's own."""
+    if criterion is not None:
+        return get_criterion(criterion).name
+    if handle.criterion is None:
+        raise ValueError(
+            f"`criterion` must be given: {type(handle.estimator).__name__} has none of its own. "
+            f"Hint: one of {', '.join(CRITERIA)}."
+        )
+    return get_criterion(handle.criterion).name
+
+
+def check_refits(estimator: Any) -> bool:
+    """Whether a model inside was fitted before, on other rows as its user says; else it is refused.
+
+    Folds cannot undo a fit that survives `clone`: rows it has seen would pass for held out.
+    """
+    parts = [estimator, *estimator.get_params().values()]
+    found = [part for part in parts if getattr(part, "_fitted_before", bool)()]
+    for part in found:
+        if part.prefit is not True:
+            base = type(part.estimator).__name__
+            raise ValueError(
+                f"`estimator` must be fitted anew in every fold, and the {base} inside "
+                f"{type(part).__name__} is fitted already: rows that it has seen would be called "
+                "held out. Hint: hand in an unfitted copy, sklearn.base.clone(model); if none of "
+                "these rows took part in its fit, say so with prefit=True."
+            )
+    return bool(found)
+
+
+def check_options(n_points: Any, confidence_level: Any) -> None:
+    """Numbers of `fairness_path`."""
+    if not isinstance(n_points, Integral) or n_points < 2:
+        raise ValueError(f"`n_points` must be an integer of at least 2, got {n_points!r}.")
+    check_confidence_level(confidence_level)
+
+
+def check_rows(X: Any, n_rows: int) -> None:
+    """X and y row by row; folds of a longer X would leave its last rows out in silence."""
+    found = _num_samples(X)
+    if found != n_rows:
+        raise ValueError(f"`X` must have one row per entry of `y`: got {found} for {n_rows}.")
+
+
+def check_varies(y: Vector) -> None:
+    """A constant target has no R²."""
+    if np.ptp(y) == 0:
+        raise ValueError(f"`y` must vary, got {y[0]:g} in every row.")
+
+
+def check_weights(fairness_weights: Any) -> list[float]:
+    """Given weights in ascending order, 0 among them."""
+    try:
+        weights = np.unique(np.asarray(list(fairness_weights), dtype=np.float64))
+        good = len(weights) > 0 and np.isfinite(weights).all() and weights.min() >= 0
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise ValueError(
+            "`fairness_weights` must be 'auto' or a sequence of nonnegative numbers, got "
+            f"{fairness_weights!r}."
+        )
+    return sorted({0.0, *weights.tolist()})

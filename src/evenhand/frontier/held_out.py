@@ -1,0 +1,248 @@
+"""Held-out scores of an estimator at many fairness weights."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
+from sklearn.utils.parallel import Parallel, delayed
+
+from ..groups.proxy import Proxy
+
+Rows = NDArray[np.intp]
+Vector = NDArray[np.float64]
+PROGRESS_AFTER = 2.0
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training rows as the user gave them; `cluster` as numbers, or None."""
+
+    X: Any
+    y: Vector
+    sensitive_features: Any
+    sample_weight: Vector | None
+    cluster: Rows | None = None
+
+    def take(self, rows: Rows) -> Data:
+        weight = None if self.sample_weight is None else self.sample_weight[rows]
+        sensitive = take_rows(self.sensitive_features, rows)
+        cluster = None if self.cluster is None else self.cluster[rows]
+        return Data(_safe_indexing(self.X, rows), self.y[rows], sensitive, weight, cluster)
+
+
+def take_rows(values: Any, rows: Rows) -> Any:
+    """Rows of any form of `sensitive_features`."""
+    if isinstance(values, Proxy):
+        return values[rows]
+    if isinstance(values, dict):
+        return {name: take_rows(column, rows) for name, column in values.items()}
+    if type(values).__module__.startswith("pyarrow"):
+        return values.take(rows)
+    native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(native, nw.DataFrame | nw.Series):
+        return native[rows].to_native()
+    return _safe_indexing(values, rows)
+
+
+@dataclass(frozen=True)
+class Handle:
+    """Where an estimator, or the pipeline around one, keeps `fairness_weight`.
+
+    Attributes
+    ----------
+    estimator : the estimator, unfitted
+    parameter : str
+        Full name of the parameter, such as "fairridge__fairness_weight".
+    """
+
+    estimator: Any
+    parameter: str
+
+    @classmethod
+    def find(cls, estimator: Any) -> Handle:
+        """Locate the parameter; the outermost one wins."""
+        if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
+            raise ValueError(
+                "`estimator` must be a scikit-learn estimator, got "
+                f"{estimator!r}. Hint: pass an instance such as evenhand.FairRidge()."
+            )
+        names = [n for n in estimator.get_params() if n.split("__")[-1] == "fairness_weight"]
+        depth = min((n.count("__") for n in names), default=0)
+        names = [n for n in names if n.count("__") == depth]
+        if len(names) != 1:
+            found = f"several ({', '.join(names)})" if names else "none"
+            raise ValueError(
+                "`estimator` must have one parameter `fairness_weight`, its own or that of a "
+                f"pipeline's step; {type(estimator).__name__} has {found}."
+            )
+        return cls(estimator, names[0])
+
+    @property
+    def criterion(self) -> Any:
+        """The estimator's own criterion, or None."""
+        name = self.parameter.removesuffix("fairness_weight") + "criterion"
+        return self.estimator.get_params().get(name)
+
+    def at(self, fairness_weight: float) -> Any:
+        """An unfitted copy with this weight."""
+        return clone(self.estimator).set_params(**{self.parameter: fairness_weight})
+
+    def fit(self, fairness_weight: float, data: Data) -> Any:
+        """Fit a copy."""
+        params = {"sensitive_features": data.sensitive_features}
+        if data.sample_weight is not None:
+            params["sample_weight"] = data.sample_weight
+        if data.cluster is not None and self._takes_cluster():
+            params["cluster"] = data.cluster
+        if isinstance(self.estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
+            step = self.parameter.split("__")[0]
+            params = {f"{step}__{name}": value for name, value in params.items()}
+        return self.at(fairness_weight).fit(data.X, data.y, **params)
+
+    def _takes_cluster(self) -> bool:
+        """Whether the step that is fair makes folds of its own, which must keep clusters whole."""
+        step = self.estimator
+        if isinstance(step, Pipeline):
+            step = step.named_steps[self.parameter.split("__")[0]]
+            if get_config()["enable_metadata_routing"]:
+                return bool(step.get_metadata_routing().fit.requests.get("cluster"))
+        return "cluster" in inspect.signature(step.fit).parameters
+
+    def predict(self, model: Any, data: Data) -> Vector:
+        """Scores; the group is handed on where `predict` has a place for it."""
+        target = model.steps[-1][1] if isinstance(model, Pipeline) else model
+        params = {}
+        if "sensitive_features" in inspect.signature(target.predict).parameters:
+            params["sensitive_features"] = data.sensitive_features
+        if isinstance(model, Pipeline) and get_config()["enable_metadata_routing"]:
+            # There the steps' requests decide, and an unrequested argument is an error.
+            asked = target.get_metadata_routing().predict.requests.get("sensitive_features")
+            params = params if asked else {}
+        return np.asarray(model.predict(data.X, **params), dtype=np.float64).ravel()
+
+    @property
+    def has_path(self) -> bool:
+        """Whether the estimator shares work along a path, by the very class whose `fit` it is."""
+        for base in type(self.estimator).__mro__:
+            if "fit" in vars(base):
+                return "_path_fitter" in vars(base)
+        return False
+
+
+class HeldOut:
+    """Out-of-fold scores of all rows, weight by weight.
+
+    Parameters
+    ----------
+    handle : Handle
+    data : Data
+    folds : sequence of (train, test) rows
+    n_jobs : int or None
+        Folds fitted at a time.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        data: Data,
+        folds: Sequence[tuple[Rows, Rows]],
+        n_jobs: int | None,
+    ):
+        self.handle, self.folds, self.n_jobs = handle, folds, n_jobs
+        self.n_rows = len(data.y)
+        self._parts = [(data.take(train), data.take(test)) for train, test in folds]
+        self._fitters: list[Any] = []
+
+    def scores(self, fairness_weights: Sequence[float]) -> list[Vector]:
+        """One column of held-out scores for each weight."""
+        if not self.handle.has_path:
+            jobs = (
+                delayed(_fit_predict)(self.handle, weight, train, test)
+                for weight in fairness_weights
+                for train, test in self._parts
+            )
+            parts = Parallel(n_jobs=self.n_jobs)(jobs)
+        else:
+            # Threads: the fitters remember solutions, and their kernels release the lock.
+            pool = Parallel(n_jobs=self.n_jobs, prefer="threads")
+            if not self._fitters:
+                self._fitters = pool(
+                    delayed(_path_fitter)(self.handle, train) for train, _ in self._parts
+                )
+            columns = pool(
+                delayed(_along_path)(self.handle, fitter, fairness_weights, test)
+                for fitter, (_, test) in zip(self._fitters, self._parts, strict=True)
+            )
+            parts = [column[j] for j in range(len(fairness_weights)) for column in columns]
+        k = len(self.folds)
+        return [self._assemble(parts[j * k : (j + 1) * k]) for j in range(len(fairness_weights))]
+
+    def _assemble(self, parts: Sequence[Vector]) -> Vector:
+        out = np.empty(self.n_rows)
+        for (_, test), part in zip(self.folds, parts, strict=True):
+            out[test] = part
+        return out
+
+
+def _fit_predict(handle: Handle, fairness_weight: float, train: Data, test: Data) -> Vector:
+    return handle.predict(handle.fit(fairness_weight, train), test)
+
+
+def _path_fitter(handle: Handle, train: Data) -> Any:
+    start = handle.estimator._path_fitter
+    extra = {}
+    if train.cluster is not None and "cluster" in inspect.signature(start).parameters:
+        extra["cluster"] = train.cluster
+    return start(
+        train.X,
+        train.y,
+        sensitive_features=train.sensitive_features,
+        sample_weight=train.sample_weight,
+        **extra,
+    )
+
+
+def _along_path(handle: Handle, fitter: Any, weights: Sequence[float], test: Data) -> list[Vector]:
+    return [handle.predict(fitter(weight), test) for weight in weights]
+
+
+@contextmanager
+def progress(total: int, what: str = "fairness path") -> Iterator[Any]:
+    """A function to call after each of `total` steps; shows a bar on a terminal if it is slow."""
+    began, done = time.monotonic(), 0
+    bar: Any = None
+    task: Any = None
+
+    def advance(steps: int = 1) -> None:
+        nonlocal bar, task, done
+        done += steps
+        if bar is None and time.monotonic() - began > PROGRESS_AFTER and sys.stderr.isatty():
+            try:
+                from rich.console import Console
+                from rich.progress import Progress
+            except ImportError:
+                return
+            bar = Progress(console=Console(stderr=True), transient=True)
+            bar.start()
+            task = bar.add_task(what, total=total)
+        if bar is not None and task is not None:
+            bar.update(task, completed=done)
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.stop()

@@ -1,0 +1,433 @@
+"""The price of fairness: a fitter at many fairness weights, measured on rows it has not seen."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import indexable
+
+from ..groups.clusters import check_cluster
+from ..groups.folds import make_folds
+from ..groups.sensitive import resolve_groups
+from ..groups.tables import to_frame
+from ..groups.validation import check_column, check_index
+from ..groups.weights import check_weight
+from ..information.criteria import CRITERIA, get_criterion
+from ..information.effective import check_effective_size
+from .checks import (
+    check_criterion,
+    check_options,
+    check_refits,
+    check_request,
+    check_rows,
+    check_varies,
+    check_weights,
+)
+from .held_out import Data, Handle, HeldOut, progress
+from .readings import Gauge, PathPoint, Reading, correlations, critical
+from .search import spread_weights
+from .select import Request
+
+__all__ = ["FairnessPath", "PathPoint", "Unreachable", "fairness_path"]
+
+Vector = NDArray[np.float64]
+
+
+class Unreachable(ValueError):
+    """No point of a path meets a request.
+
+    Attributes
+    ----------
+    best : PathPoint
+        The point that comes closest.
+    """
+
+    def __init__(self, message: str, best: PathPoint):
+        super().__init__(message)
+        self.best = best
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.best)
+
+
+@dataclass(eq=False)
+class FairnessPath:
+    """What fairness costs: the result of :func:`fairness_path`.
+
+    Attributes
+    ----------
+    points : tuple of PathPoint
+        By rising fairness weight, the first being 0.
+    criterion : str
+        The one that `select` and dominance refer to unless told otherwise.
+    selected : PathPoint or None
+        The held-out measures of the model that `select` returned last; None where it raised.
+    request : Request or None
+        What `select` was asked for last, for the report.
+    confidence_level : float
+        Of all intervals, and of `select(certify=True)`.
+    measured_with : str
+        The estimator of information.
+    n_rows, n_unknown, n_splits : int
+        Rows, those of unknown group among them, and folds.
+    n_clusters : int or None
+        Clusters, where rows are not independent.
+    fitted_before : bool
+        Whether a model inside was fitted before, on other rows (``prefit=True``), so that folds
+        hold out only what is fitted around it.
+    sensitive_name, labels
+    """
+
+    points: tuple[PathPoint, ...]
+    criterion: str
+    confidence_level: float
+    measured_with: str
+    n_rows: int
+    n_unknown: int
+    n_splits: int
+    sensitive_name: str
+    labels: tuple[str, ...]
+    selected: PathPoint | None = None
+    request: Request | None = None
+    n_clusters: int | None = None
+    fitted_before: bool = False
+    _correlation: dict[str, NDArray[np.float64]] = field(repr=False, default_factory=dict)
+    _handle: Handle | None = field(repr=False, default=None)
+    _data: Data | None = field(repr=False, default=None)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def fairness_weights(self) -> Vector:
+        """The weights, ascending."""
+        return np.array([p.fairness_weight for p in self.points])
+
+    def dominated(self, criterion: str | None = None) -> NDArray[np.bool_]:
+        """Which points another one beats in both accuracy and the criterion.
+
+        Parameters
+        ----------
+        criterion : str, optional
+            The path's own when left out.
+        """
+        name = self._criterion(criterion)
+        r2 = np.array([p.r2 for p in self.points])
+        u = np.array([p.measure(name).value for p in self.points])
+        no_worse = (r2[:, None] >= r2) & (u[:, None] <= u)
+        better = (r2[:, None] > r2) | (u[:, None] < u)
+        return np.asarray((no_worse & better).any(axis=0))
+
+    def select(
+        self,
+        *,
+        max_unfairness: float | None = None,
+        min_r2: float | None = None,
+        criterion: str | None = None,
+        certify: bool = False,
+        on_unreachable: str = "raise",
+    ) -> Any:
+        """The estimator at the best point that meets a request, refitted on all rows.
+
+        With `max_unfairness` the most accurate such point; with `min_r2` alone the fairest. The
+        measures that the choice rests on are in `selected` afterwards.
+
+        Parameters
+        ----------
+        max_unfairness : float
+            Largest normalized information allowed, in [0, 1].
+        min_r2 : float
+            Smallest held-out R² allowed.
+        criterion : {"independence", "separation", "sufficiency"}, optional
+            What `max_unfairness` limits; the path's own when left out.
+        certify : bool
+            Judge by the ends of confidence intervals that hold for all points of the path at
+            once, rather than by the estimates: having picked the best of many points then does
+            not spoil the confidence level.
+        on_unreachable : {"raise", "best"}
+            Where no point meets the request: raise :class:`Unreachable`, or warn and return the
+            one that comes closest.
+
+        Returns
+        -------
+        fitted estimator
+        """
+        name = self._criterion(criterion)
+        check_request(max_unfairness, min_r2, on_unreachable)
+        u, r2 = self._judged(name, certify)
+        self.request = Request(name, max_unfairness, min_r2, bool(certify), self.confidence_level)
+        best, met = self.request.choose(u, r2)
+        self.selected = None
+        if not met:
+            message = self.request.explain(self.points[best], u[best], r2[best])
+            if on_unreachable == "raise":
+                raise Unreachable(message, self.points[best])
+            warnings.warn(message, UserWarning, stacklevel=2)
+        assert self._handle is not None
+        assert self._data is not None
+        self.selected = self.points[best]
+        return self._handle.fit(self.selected.fairness_weight, self._data)
+
+    def bounds(self, criterion: str | None = None) -> tuple[Vector, Vector]:
+        """What `select(certify=True)` judges by: upper ends of the criterion, lower ends of R².
+
+        Each family of one-sided bounds holds for all points at once, with the path's confidence.
+
+        Parameters
+        ----------
+        criterion : str, optional
+            The path's own when left out.
+        """
+        return self._judged(self._criterion(criterion), certify=True)
+
+    def _judged(self, name: str, certify: bool) -> tuple[Vector, Vector]:
+        measures = [p.measure(name) for p in self.points]
+        u, r2 = np.array([m.value for m in measures]), np.array([p.r2 for p in self.points])
+        if certify:
+            level = self.confidence_level
+            u_error = np.array([m.stderr for m in measures])
+            r2_error = np.array([p.r2_stderr for p in self.points])
+            clusters = measures[0].n_clusters
+            u = u + critical(self._correlation[name], level, clusters) * u_error
+            u = np.where([m.defined for m in measures], u, 1.0)  # nothing is certain about a 0/0
+            r2 = r2 - critical(self._correlation["r2"], level, self.n_clusters) * r2_error
+        return u, r2
+
+    def _criterion(self, criterion: str | None) -> str:
+        return self.criterion if criterion is None else get_criterion(criterion).name
+
+    def _columns(self) -> dict[str, list[Any]]:
+        columns: dict[str, list[Any]] = {
+            "fairness_weight": [p.fairness_weight for p in self.points],
+            "r2": [p.r2 for p in self.points],
+            "r2_stderr": [p.r2_stderr for p in self.points],
+            "r2_low": [p.r2_interval[0] for p in self.points],
+            "r2_high": [p.r2_interval[1] for p in self.points],
+        }
+        for name in CRITERIA:
+            measures = [p.measure(name) for p in self.points]
+            columns[name] = [m.value for m in measures]
+            columns[f"{name}_stderr"] = [m.stderr for m in measures]
+            columns[f"{name}_low"] = [m.interval[0] for m in measures]
+            columns[f"{name}_high"] = [m.interval[1] for m in measures]
+        columns["dominated"] = self.dominated().tolist()
+        columns["selected"] = [p is self.selected for p in self.points]
+        return columns
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """One row per point.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+        """
+        return to_frame(self._columns(), backend)
+
+    def plot(self) -> Any:
+        """A Matplotlib figure: R² against each criterion, with error bars."""
+        from .plot import plot_path
+
+        return plot_path(self)
+
+    def to_html(self, path: Any, *, force: bool = False) -> Any:
+        """Write the path as one self-contained page whose points open the models behind them.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        force : bool
+            Overwrite an existing file.
+
+        Returns
+        -------
+        Path
+        """
+        from ..report.frontier_page import path_page
+        from ..report.html import write_page
+
+        return write_page(path_page(self), path, force)
+
+    def _table(self) -> list[list[str]]:
+        rows = [["fairness_weight", "R²", *CRITERIA, ""]]
+        for point, dominated in zip(self.points, self.dominated(), strict=True):
+            note = "selected" if point is self.selected else "dominated" if dominated else ""
+            rows.append([
+                f"{point.fairness_weight:.4g}",
+                f"{point.r2:.4f} ± {point.r2_stderr:.4f}",
+                *(
+                    f"{m.shown:.4f} ± {m.stderr:.4f}" if m.defined else "not defined"
+                    for m in map(point.measure, CRITERIA)
+                ),
+                note,
+            ])  # fmt: skip
+        return rows
+
+    def _heading(self) -> str:
+        rows = "rows" if self.n_clusters is None else f"rows in {self.n_clusters} clusters"
+        unknown = f", {self.n_unknown} of unknown group" if self.n_unknown else ""
+        return (
+            f"Frontier of R² and {self.criterion} ({self.sensitive_name}: "
+            f"{', '.join(self.labels)}), {len(self)} points, {self.n_rows} {rows}{unknown}, "
+            f"held out in {self.n_splits} folds"
+            + (", around a model that was fitted before" if self.fitted_before else "")
+        )
+
+    def __str__(self) -> str:
+        rows = self._table()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        return "\n".join([self._heading(), *lines])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._table()
+        header = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        )
+        return (
+            f"<table><caption>{escape(self._heading())}</caption><thead><tr>{header}</tr></thead>"
+            f"<tbody>{body}</tbody></table>"
+        )
+
+
+def fairness_path(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    fairness_weights: Any = "auto",
+    cv: Any = 5,
+    sample_weight: Any = None,
+    cluster: Any = None,
+    n_points: int = 20,
+    criterion: str | None = None,
+    measure_with: Any = "auto",
+    confidence_level: float = 0.95,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+) -> FairnessPath:
+    """Accuracy and fairness of an estimator as its fairness weight grows, on held-out rows.
+
+    Every row is scored by a model fitted without it; R² and the three criteria are measured on
+    those scores, once per weight.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Anything with a `fairness_weight` parameter and ``fit(X, y, *, sensitive_features)``, or
+        a pipeline with such a step. A post-processor around a fitted model is refused unless it
+        says, with ``prefit=True``, that the model has seen none of these rows.
+    X : (n, d) array, frame or sparse matrix
+        Features.
+    y : (n,) array
+        Target.
+    sensitive_features : array, series, frame or Proxy
+        Group of each row. Rows with a missing group count for accuracy and not for fairness. Rows
+        are matched by place, and pandas indices that contradict each other are refused.
+    fairness_weights : "auto" or sequence of float
+        "auto" finds `n_points` weights that spread evenly along the frontier, from 0 to where
+        a larger weight no longer helps. To given weights 0 is added.
+    cv : int, splitter or list of (train, test)
+        Folds, each row tested once. A number means folds stratified by group.
+    sample_weight : (n,) array, optional
+        For fitting and for all measures.
+    cluster : (n,) array, optional
+        Label of the person, place or school that each row belongs to, where rows of one are not
+        independent. Whole clusters go to one fold, and errors are summed over them.
+    n_points : int
+        Points of the path when `fairness_weights` is "auto".
+    criterion : {"independence", "separation", "sufficiency"}, optional
+        The estimator's own when left out. All three are measured in any case.
+    measure_with : str or instance
+        Estimator of information: "auto", "logistic", "lspc", "fourier", "knn" or an instance.
+        "logistic" takes a tenth of the time of "auto" and misses what is not a matter of
+        means and spreads.
+    confidence_level : float
+        Of all intervals.
+    n_jobs : int, optional
+        Folds fitted at a time.
+    random_state : int, optional
+        For the folds, and for an estimator of information that draws random numbers.
+
+    Returns
+    -------
+    FairnessPath
+
+    Examples
+    --------
+    >>> import numpy as np, evenhand as eh
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.integers(0, 2, 1000)
+    >>> X = rng.normal(size=(1000, 3)) + a[:, None] * [1.0, 0.0, 0.0]
+    >>> y = X @ [1.0, 1.0, 0.5] + rng.normal(size=1000)
+    >>> path = eh.fairness_path(eh.FairRidge(), X, y, sensitive_features=a, n_points=6,
+    ...                         random_state=0)
+    >>> model = path.select(max_unfairness=0.05)
+    >>> path.selected.independence.value <= 0.05
+    True
+    """
+    handle = Handle.find(estimator)
+    name = check_criterion(criterion, handle)
+    fitted_before = check_refits(estimator)
+    check_options(n_points, confidence_level)
+    check_index(
+        X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+        cluster=cluster,
+    )  # fmt: skip
+    y = check_column(y, "y")
+    check_rows(X, len(y))
+    weight = check_weight(sample_weight, len(y))
+    clusters = check_cluster(cluster, len(y))
+    groups = resolve_groups(
+        sensitive_features, n_rows=len(y), sample_weight=weight, cluster=clusters
+    )
+    check_varies(y)
+    (X,) = indexable(X)  # folds are rows, which not every sparse format can give
+    data = Data(X, y, sensitive_features, weight, clusters)
+    gauge = Gauge(y, weight, groups, measure_with, random_state, confidence_level, clusters)
+    check_effective_size(gauge.groups)
+    folds = make_folds(cv, X, y, groups, random_state, clusters)
+    held_out = HeldOut(handle, data, folds, n_jobs)
+    found: dict[float, Reading] = {}
+    if isinstance(fairness_weights, str):
+        if fairness_weights != "auto":
+            raise ValueError(
+                "`fairness_weights` must be 'auto' or a sequence of numbers, got "
+                f"{fairness_weights!r}."
+            )
+        with progress(n_points) as advance:
+
+            def evaluate(w: float) -> tuple[float, float]:
+                found[w] = gauge.read(w, held_out.scores([w])[0])
+                advance()
+                return max(found[w].point.measure(name).value, 0.0), found[w].point.r2
+
+            kept = spread_weights(evaluate, int(n_points))
+    else:
+        kept = check_weights(fairness_weights)
+        with progress(len(kept)) as advance:
+            # One at a time where folds share work; all at once where jobs can be spread.
+            size = 1 if held_out.handle.has_path or n_jobs in (None, 1) else len(kept)
+            for start in range(0, len(kept), size):
+                batch = kept[start : start + size]
+                for w, scores in zip(batch, held_out.scores(batch), strict=True):
+                    found[w] = gauge.read(w, scores)
+                advance(len(batch))
+    readings = [found[w] for w in kept]
+    return FairnessPath(
+        tuple(r.point for r in readings), name, confidence_level, gauge.name, len(y),
+        groups.n_unknown, len(folds), groups.name, groups.label_names,
+        n_clusters=None if clusters is None else int(clusters.max()) + 1,
+        fitted_before=fitted_before,
+        _correlation=correlations(readings), _handle=handle, _data=data,
+    )  # fmt: skip

@@ -1,0 +1,155 @@
+"""One point of a path: R² and the three criteria of held-out scores, and how points move together.
+
+Every number is a mean over rows to first order, so each row's influence on it gives its standard
+error, and the influences at two points give the correlation of their errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
+
+from ..groups.clusters import cluster_sums, renumber
+from ..groups.sensitive import Groups
+from ..groups.validation import check_column
+from ..groups.weights import weighted_rows
+from ..information.criteria import CRITERIA, get_criterion
+from ..information.effective import take_weighted
+from ..information.entropies import estimate_entropies, get_estimator
+from ..information.measures import Measure, critical_value, measure, standard_error
+
+Vector = NDArray[np.float64]
+# Rows that the correlation between points is estimated from, and draws of their joint law.
+CORRELATION_ROWS = 20_000
+DRAWS = 20_000
+
+
+@dataclass(frozen=True)
+class PathPoint:
+    """One fairness weight, measured on held-out rows.
+
+    Attributes
+    ----------
+    fairness_weight : float
+    r2, r2_stderr : float
+        R² over all rows and its standard error.
+    r2_interval : (float, float)
+    independence, separation, sufficiency : Measure
+        Over the rows with a known group.
+    scores : (n,) array
+        The held-out scores themselves.
+    """
+
+    fairness_weight: float
+    r2: float
+    r2_stderr: float
+    r2_interval: tuple[float, float]
+    independence: Measure
+    separation: Measure
+    sufficiency: Measure
+    scores: Vector = field(repr=False, compare=False)
+
+    def measure(self, criterion: str) -> Measure:
+        """The measure of a criterion by name."""
+        return getattr(self, get_criterion(criterion).name)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A point, and the influence of some rows on each of its numbers."""
+
+    point: PathPoint
+    influence: dict[str, Vector]
+
+
+class Gauge:
+    """Measures scores of one set of rows."""
+
+    def __init__(
+        self, y: Vector, weight: Vector | None, groups: Groups, measure_with: Any,
+        random_state: Any, confidence_level: float, cluster: NDArray[np.intp] | None = None,
+    ):  # fmt: skip
+        self.n_rows, self.rows = len(y), weighted_rows(weight)
+        if self.rows is not None and weight is not None:
+            y, weight, groups = y[self.rows], weight[self.rows], take_weighted(groups, self.rows)
+            cluster = None if cluster is None else renumber(cluster[self.rows])
+        self.y, self.weight, self.groups, self.cluster = y, weight, groups, cluster
+        # R² counts rows of unknown group, too: to it, all rows are of one.
+        one = np.zeros(len(y), dtype=np.intp)
+        self._everyone = Groups(("all",), one, None, weight, None, len(y), cluster=cluster)
+        self.estimator = get_estimator(measure_with, random_state, "measure_with")
+        self.level = confidence_level
+        self.name = measure_with if isinstance(measure_with, str) else type(measure_with).__name__
+
+    def read(self, fairness_weight: float, scores: Vector) -> Reading:
+        scores = check_column(scores, "scores", self.n_rows)
+        measured = scores if self.rows is None else scores[self.rows]
+        r2, influence_r2 = r2_influence(self.y, measured, self.weight)
+        stderr = standard_error(influence_r2, self.weight, self.cluster)
+        half = critical_value(self.level, influence_r2, self._everyone) * stderr
+        criteria = list(CRITERIA.values())
+        entropies = estimate_entropies(criteria, self.y, measured, self.groups, self.estimator)
+        measures, influence = {}, {"r2": _thin(influence_r2, self.weight, self.cluster)}
+        for criterion in criteria:
+            measures[criterion.name] = measure(
+                criterion, entropies, self.level, float("nan"), self.name
+            )
+            psi = entropies.influence(criterion)
+            influence[criterion.name] = _thin(psi, self.groups.weight, self.groups.cluster)
+        point = PathPoint(
+            fairness_weight, r2, stderr, (r2 - half, r2 + half), **measures, scores=scores
+        )
+        return Reading(point, influence)
+
+
+def r2_influence(y: Vector, s: Vector, weight: Vector | None) -> tuple[float, Vector]:
+    """R² = 1 − mean ω(y − s)² / Var(y) and each row's influence on it."""
+    squares = np.square(y - np.average(y, weights=weight))
+    errors = np.square(y - s)
+    variance = float(np.average(squares, weights=weight))
+    share = float(np.average(errors, weights=weight)) / variance
+    return 1.0 - share, (share * squares - errors) / variance
+
+
+def _thin(
+    influence: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None = None
+) -> Vector:
+    """Weighted and centered influence of evenly spaced rows or clusters, for correlations."""
+    psi = influence if weight is None else (influence - np.average(influence, weights=weight))
+    psi = psi if weight is None else psi * weight
+    if cluster is not None:
+        psi = cluster_sums(cluster, psi - psi.mean())
+    rows = np.unique(np.linspace(0, len(psi) - 1, min(len(psi), CORRELATION_ROWS)).astype(int))
+    return psi[rows] - psi[rows].mean()
+
+
+def correlations(readings: list[Reading]) -> dict[str, NDArray[np.float64]]:
+    out = {}
+    for name in readings[0].influence:
+        psi = np.array([r.influence[name] for r in readings])
+        size = np.linalg.norm(psi, axis=1)
+        psi = psi / np.where(size > 0, size, 1.0)[:, None]
+        out[name] = psi @ psi.T
+    return out
+
+
+def critical(
+    correlation: NDArray[np.float64], level: float, n_clusters: int | None = None
+) -> float:
+    """c with P(max_j Z_j ≤ c) = level for normal Z of this correlation: the max-t bound.
+
+    With clusters Z is Student's t with one degree of freedom less than there are.
+    """
+    values, vectors = np.linalg.eigh(correlation)
+    root = vectors * np.sqrt(np.clip(values, 0.0, None))
+    rng = np.random.default_rng(0)
+    largest = (rng.standard_normal((DRAWS, len(root))) @ root.T).max(axis=1)
+    if n_clusters is None:
+        return max(float(np.quantile(largest, level)), float(ndtri(level)))
+    freedom = n_clusters - 1
+    largest /= np.sqrt(rng.chisquare(freedom, DRAWS) / freedom)
+    return max(float(np.quantile(largest, level)), float(stdtrit(freedom, level)))

@@ -1,0 +1,1 @@
+"""Who belongs to which group: columns in, labels, crossing, proxies, weights, clusters, folds."""

@@ -1,0 +1,1 @@
+"""Criteria, bases, estimators, entropies, measures and tests of exact fairness."""

@@ -1,0 +1,333 @@
+"""Entropies → measures: independence, separation and sufficiency of a score.
+
+    I = H(A | given) − H(A | joint),   normalized by H(A | given)
+
+with the pair (given, joint) of each criterion in `criteria`. H(A) uses the group shares; every
+other entropy is a weighted mean of per-row terms from an estimator (`estimation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..groups.sensitive import Groups, resolve_groups
+from ..groups.validation import check_column, check_index
+from ..groups.weights import check_weight, weighted_rows
+from .criteria import INDEPENDENCE, NOTHING, SEPARATION, SUFFICIENCY, Condition, Criterion
+from .design_effect import independent_rows
+from .effective import check_effective_size, take_weighted, warn_shared_values
+from .estimation import EntropyEstimator, RowLosses
+
+ESTIMATORS = ("auto", "lspc", "logistic", "fourier", "knn")
+# Smallest normalized value. Chance takes an estimate slightly below zero; what is further below is
+# a misfit, beside which a guess that does not look at the variable is the better classifier.
+SMALLEST = -0.1
+
+
+def get_estimator(
+    estimator: Any, random_state: Any = None, argument: str = "estimator"
+) -> EntropyEstimator:
+    """An estimator of entropies by name, or the instance handed in.
+
+    Parameters
+    ----------
+    estimator : str or instance
+    random_state : int, optional
+        For estimators that draw random numbers.
+    argument : str
+        What the user calls it, for messages.
+    """
+    if isinstance(estimator, str):
+        if estimator == "auto":
+            from .classifiers.adaptive import Adaptive
+
+            return Adaptive()
+        if estimator == "logistic":
+            from .classifiers import Logistic
+
+            return Logistic()
+        if estimator == "lspc":
+            from .classifiers import LSPC
+
+            return LSPC()
+        if estimator == "fourier":
+            from .classifiers.fourier import Fourier
+
+            return Fourier(random_state=0 if random_state is None else random_state)
+        if estimator == "knn":
+            from .neighbors import KNN
+
+            return KNN()
+    elif isinstance(estimator, EntropyEstimator) and not isinstance(estimator, type):
+        return estimator
+    raise ValueError(
+        f"`{argument}` must be one of {', '.join(ESTIMATORS)} or an instance such as "
+        f"evenhand.LSPC(), got {estimator!r}."
+    )
+
+
+@dataclass(frozen=True)
+class Entropies:
+    """Estimated entropies of the group in nats, with what their errors need.
+
+    Attributes
+    ----------
+    mean : dict
+        H(A | condition) for each condition, () being H(A).
+    rows : dict
+        Per-row terms of each, for standard errors.
+    groups : Groups
+    independent : dict
+        By name of the criterion, the independent rows that its parameters' noise is that of;
+        empty where that is the effective number of rows.
+    """
+
+    mean: dict[Condition, float]
+    rows: dict[Condition, RowLosses]
+    groups: Groups
+    independent: dict[str, float] = field(default_factory=dict)
+
+    def nats(self, criterion: Criterion) -> float:
+        """H(A | given) − H(A | joint), no less than a tenth of −H(A | given)."""
+        given = self.mean[criterion.given]
+        return max(given - self.mean[criterion.joint], SMALLEST * given)
+
+    def normalized(self, criterion: Criterion) -> float:
+        """1 − H(A | joint) / H(A | given); 0 where nothing is left to tell about the group."""
+        if self.exhausted(criterion):
+            return 0.0
+        return self.nats(criterion) / self.mean[criterion.given]
+
+    def exhausted(self, criterion: Criterion) -> bool:
+        """Whether H(A | given) is zero as far as n rows can show, so that the ratio is 0/0.
+
+        That is sufficiency after a score, or separation after a target, that already gives the
+        group away. Among n rows without an exception the entropy is still uncertain by about
+        log(n)/n, and estimators end up anywhere below that. A group of a few rows has no more than
+        log(n)/n to begin with, so three quarters of H(A) must be gone as well.
+        """
+        n = max(self.groups.n_effective, 2.0)
+        return self.mean[criterion.given] <= min(float(np.log(n)) / n, 0.25 * self.groups.entropy)
+
+    def influence(self, criterion: Criterion) -> NDArray[np.float64]:
+        """Influence of each row on the normalized value v = 1 − H_joint/H_given.
+
+        [−(ℓ_joint − H_joint) + (ℓ_given − H_given)·H_joint/H_given] / H_given up to a constant,
+        with ℓ the row's terms of the two entropies; zero where the ratio is 0/0.
+        """
+        if self.exhausted(criterion):
+            return np.zeros(self.groups.n_known)
+        given, joint = self.mean[criterion.given], self.mean[criterion.joint]
+        l_given, l_joint = (self.rows[c].influence for c in (criterion.given, criterion.joint))
+        out = l_given * (joint / given)
+        out -= l_joint
+        out /= given
+        return out
+
+
+def estimate_entropies(
+    criteria: Iterable[Criterion],
+    y: NDArray[np.float64] | None,
+    s: NDArray[np.float64],
+    groups: Groups,
+    estimator: EntropyEstimator,
+) -> Entropies:
+    """All entropies that the criteria need, each estimated once.
+
+    `y` and `s` are validated columns over all n rows.
+    """
+    criteria = list(criteria)
+    needed: list[Condition] = []
+    for criterion in criteria:
+        for condition in (criterion.given, criterion.joint):
+            if condition != NOTHING and condition not in needed:
+                needed.append(condition)
+    variables = {"s": groups.take_known(s)}
+    if y is not None:
+        variables["y"] = groups.take_known(y)
+    # A constant column tells nothing: leave it out, so that constant scores are exactly fair.
+    varying = {name for name, column in variables.items() if column.min() < column.max()}
+    reduced = {c: tuple(name for name in c if name in varying) for c in needed}
+    asked = list(dict.fromkeys(c for c in reduced.values() if c != NOTHING))
+    found = dict(estimator.row_losses(variables, asked, groups)) if asked else {}
+    terms = share_terms(groups)
+    found[NOTHING] = RowLosses(terms, terms, "group shares", groups.n_groups - 1.0)
+    rows = {condition: found[reduced.get(condition, condition)] for condition in [NOTHING, *needed]}
+    mean = {NOTHING: groups.entropy}
+    for condition in needed:
+        # Neighbor estimates of an entropy near zero can fall below it.
+        average = float(np.average(rows[condition].value, weights=groups.weight))
+        mean[condition] = max(average, 0.0) if reduced[condition] else groups.entropy
+    independent = {}
+    if groups.cluster is not None:
+        columns = {name: variables[name] for name in varying}
+        independent = {c.name: independent_rows(c, columns, groups) for c in criteria}
+    return Entropies(mean, rows, groups, independent)
+
+
+def share_terms(groups: Groups) -> NDArray[np.float64]:
+    """Per-row terms of H(A): −log P(aᵢ), or its expectation under membership probabilities."""
+    surprise = -np.log(groups.shares)
+    if groups.codes is not None:
+        return surprise[groups.codes]
+    assert groups.probabilities is not None
+    return groups.probabilities @ surprise
+
+
+def _measure(
+    criterion: Criterion,
+    y_true: Any,
+    y_pred: Any,
+    sensitive_features: Any,
+    sample_weight: Any,
+    cluster: Any,
+    estimator: Any,
+    normalize: bool,
+) -> float:
+    used = {"y_true": y_true} if criterion.needs_target else {}
+    check_index(
+        **used, y_pred=y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight,
+        cluster=cluster,
+    )  # fmt: skip
+    s = check_column(y_pred, "y_pred")
+    y = None
+    if criterion.needs_target:
+        y = check_column(y_true, "y_true", len(s))
+    weight = check_weight(sample_weight, len(s))
+    groups = resolve_groups(
+        sensitive_features, n_rows=len(s), sample_weight=weight, cluster=cluster
+    )
+    rows = weighted_rows(weight)
+    if rows is not None:
+        s, y = s[rows], None if y is None else y[rows]
+    groups = take_weighted(groups, rows)
+    check_effective_size(groups, stacklevel=4)
+    found = estimate_entropies([criterion], y, s, groups, get_estimator(estimator))
+    variables = {"s": groups.take_known(s)}
+    if y is not None:
+        variables["y"] = groups.take_known(y)
+    left = {c[0]: value for c, value in found.mean.items() if len(c) == 1}
+    warn_shared_values(variables, left, groups, stacklevel=4)
+    return found.normalized(criterion) if normalize else found.nats(criterion)
+
+
+def independence(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    cluster: Any = None,
+    estimator: Any = "auto",
+    normalize: bool = True,
+) -> float:
+    """I(S;A) / H(A): how much a prediction tells about the group.
+
+    Parameters
+    ----------
+    y_true : (n,) array or None
+        Not used; present so that all measures share a signature.
+    y_pred : (n,) array
+        Scores.
+    sensitive_features : array, series, frame or Proxy
+        Group of each row; a frame of several columns is crossed. Rows are matched by place; pandas
+        indices that hold the same labels in another order are refused.
+    sample_weight : (n,) array, optional
+        Weights that leave fewer than 5 rows, or 5 effective ones, (Σw)²/Σw², are refused, and fewer
+        than 100 are warned of.
+    cluster : (n,) array, optional
+        Label of the person, place or school that each row belongs to, where rows of one are not
+        independent. Estimators then leave whole clusters out; fewer than 5 are refused.
+    estimator : str or instance
+        "auto", "lspc", "logistic", "fourier", "knn", or an instance such as ``LSPC("linear")``.
+    normalize : bool
+        Divide by the entropy of the group, giving a share in [0, 1]; False returns nats.
+
+    Returns
+    -------
+    float
+        0 when predictions tell nothing about the group, 1 when they give it away. Estimates near
+        zero can come out slightly negative: that is sampling error and means "none was found".
+    """
+    return _measure(
+        INDEPENDENCE,
+        y_true,
+        y_pred,
+        sensitive_features,
+        sample_weight,
+        cluster,
+        estimator,
+        normalize,
+    )
+
+
+def separation(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    cluster: Any = None,
+    estimator: Any = "auto",
+    normalize: bool = True,
+) -> float:
+    """I(S;A|Y) / H(A|Y): what a prediction tells about the group beyond the true outcome.
+
+    Parameters
+    ----------
+    y_true : (n,) array
+        Targets.
+    y_pred : (n,) array
+        Scores.
+    sensitive_features, sample_weight, cluster, estimator, normalize
+        As for :func:`independence`.
+
+    Returns
+    -------
+    float
+    """
+    return _measure(
+        SEPARATION, y_true, y_pred, sensitive_features, sample_weight, cluster, estimator, normalize
+    )
+
+
+def sufficiency(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    cluster: Any = None,
+    estimator: Any = "auto",
+    normalize: bool = True,
+) -> float:
+    """I(Y;A|S) / H(A|S): what the true outcome tells about the group beyond the prediction.
+
+    Parameters
+    ----------
+    y_true : (n,) array
+        Targets.
+    y_pred : (n,) array
+        Scores.
+    sensitive_features, sample_weight, cluster, estimator, normalize
+        As for :func:`independence`.
+
+    Returns
+    -------
+    float
+    """
+    return _measure(
+        SUFFICIENCY,
+        y_true,
+        y_pred,
+        sensitive_features,
+        sample_weight,
+        cluster,
+        estimator,
+        normalize,
+    )

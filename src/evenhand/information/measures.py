@@ -1,0 +1,299 @@
+"""Entropies → one measure with its standard error and interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
+
+from ..groups.clusters import cluster_groups, cluster_sums, degrees_of_freedom
+from ..groups.sensitive import Groups
+from .criteria import CRITERIA, Criterion
+from .effective import unit_masses
+from .entropies import Entropies
+
+Vector = NDArray[np.float64]
+# A test is sure below this p-value, and an estimate beyond as many standard errors from zero.
+SURE_P, SURE_ERRORS = 0.001, 3.29
+SIGNIFICANT_P = 0.05
+# `Measure.found` in words.
+RULE = (
+    f"p is the chance of data at least this uneven if the criterion held exactly; below "
+    f"{SIGNIFICANT_P} the criterion is called violated. So it is where a value lies more than "
+    f"{SURE_ERRORS} standard errors above zero and the test sees nothing, as the test does not "
+    "look for every pattern, and where there is no test and the interval lies above 0. A test that "
+    "counts copies of rows, where the estimate does not, decides only if the interval agrees."
+)
+UNSIZED = (
+    "The test sees a difference that this estimate is too coarse to size: believe the test that "
+    "there is one, and treat its size as unknown"
+)
+UNTESTED = (
+    "The estimate sees a pattern that the test does not look for: believe the interval, not the p"
+)
+COPIES = (
+    "Rows alike in value and group, as copies are, count once in this estimate and each time in "
+    "the test, which makes its p too small: believe the interval, and pass what such rows have in "
+    "common as `cluster` to test without them"
+)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One criterion, estimated.
+
+    Attributes
+    ----------
+    criterion : str
+    value : float
+        Normalized information, a share in [0, 1]; slightly negative means "none was found". 0
+        where it is not `defined`.
+    nats : float
+        The information itself, and `normalizer`, the entropy it is divided by.
+    stderr : float
+        Standard error of `value`, by the delta method through the normalizer; NaN where the value
+        is not defined.
+    interval : (float, float)
+        For `value`, at the audit's confidence level, cut off at 0 and 1; from 0 to 1 where the
+        value is not defined.
+    p_value : float
+        Of the hypothesis that the criterion holds exactly; NaN where it cannot be tested.
+    estimator, chosen : str
+        The estimator, and what it used.
+    n : int
+        Rows with a known group.
+    n_effective : float
+        Equally weighted rows, or clusters of equal size, that are worth as much.
+    n_clusters : int or None
+        Clusters, where rows are not independent.
+    n_merged : int
+        Rows that the estimate took for copies of others.
+    """
+
+    criterion: str
+    value: float
+    nats: float
+    normalizer: float
+    stderr: float
+    interval: tuple[float, float]
+    p_value: float
+    estimator: str
+    chosen: str
+    n: int
+    n_effective: float
+    n_clusters: int | None = None
+    n_merged: int = 0
+
+    def __float__(self) -> float:
+        return self.value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything by name, judgments included."""
+        judged = {name: getattr(self, name) for name in ("defined", "found", "conflict")}
+        return {**vars(self), **judged}
+
+    @property
+    def shown(self) -> float:
+        """The value for people: no less than 0, so that it lies in its interval."""
+        return max(self.value, 0.0)
+
+    @property
+    def meaning(self) -> str:
+        """The value in words."""
+        percent = f"{100 * self.shown:.{1 if self.value < 0.1 else 0}f}%"
+        return CRITERIA[self.criterion].meaning.format(percent=percent)
+
+    @property
+    def defined(self) -> bool:
+        """Whether there is something to measure.
+
+        Not where what is conditioned on gives the group away by itself: nothing is left to tell
+        about it then, and the value is 0/0.
+        """
+        return not math.isnan(self.stderr)
+
+    @property
+    def found(self) -> bool:
+        """Whether the criterion is violated: the one rule of audits, frontiers and reports (RULE).
+
+        That is p < 0.05, or a value so many standard errors above zero that a test which sees
+        nothing must be blind to it; without a test, or with one that counts copies, an interval
+        above zero. False where the value is not defined.
+        """
+        if not self.defined or self._copied:
+            return False
+        if math.isnan(self.p_value):
+            return self.interval[0] > 0
+        return self.p_value < SIGNIFICANT_P or self._sure
+
+    @property
+    def unsized(self) -> bool:
+        """Whether a test is sure of a difference where the interval still holds zero."""
+        doubtful = self._copied or not self.defined
+        return not doubtful and self.p_value < SURE_P and self.interval[0] <= 0.0 < self.interval[1]
+
+    @property
+    def conflict(self) -> str:
+        """Which of test and estimate to believe where they contradict one another, else ""."""
+        if self._copied:
+            return COPIES
+        if self.unsized:
+            return UNSIZED
+        return UNTESTED if self.p_value >= SIGNIFICANT_P and self._sure else ""
+
+    @property
+    def _copied(self) -> bool:
+        """Whether a test that counts copies finds what an estimate that does not leaves open."""
+        small = self.p_value < SIGNIFICANT_P and self.interval[0] <= 0.0
+        return self.defined and self.n_merged > 0 and small
+
+    @property
+    def _sure(self) -> bool:
+        return self.interval[0] > 0 and self.value > SURE_ERRORS * self.stderr
+
+
+def measure_columns(measures: tuple[Measure, ...]) -> dict[str, list[Any]]:
+    """The measures as columns of a table, one row each."""
+    return {
+        "criterion": [m.criterion for m in measures],
+        "value": [m.value for m in measures],
+        "low": [m.interval[0] for m in measures],
+        "high": [m.interval[1] for m in measures],
+        "stderr": [m.stderr for m in measures],
+        "p_value": [m.p_value for m in measures],
+        "nats": [m.nats for m in measures],
+        "normalizer": [m.normalizer for m in measures],
+        "n": [m.n for m in measures],
+        "n_clusters": [m.n_clusters for m in measures],
+        "estimator": [m.estimator for m in measures],
+        "chosen": [m.chosen for m in measures],
+    }
+
+
+def measure(
+    criterion: Criterion, entropies: Entropies, confidence_level: float, p_value: float,
+    estimator: str, n_boot: int = 0, seed: int = 0,
+) -> Measure:  # fmt: skip
+    """A :class:`Measure` from entropies: v = 1 − H_joint/H_given and its error.
+
+    With ψ the influence of each row on v, the variance is Σω²ψ²/(Σω)², or with clusters
+    Σ_c(Σωψ)²/(Σω)². Where the criterion nearly holds, ψ vanishes and what is left is the noise of
+    the p parameters that the joint classifier fits beyond the other, with variance p/(2n²) in nats
+    and more for small groups; of clustered rows n counts those that are worth independent ones.
+    Where an estimator averages several bases, the variance between what they say is added.
+    """
+    groups = entropies.groups
+    value, nats = entropies.normalized(criterion), entropies.nats(criterion)
+    given = entropies.mean[criterion.given]
+    quantile = float(ndtri(0.5 + confidence_level / 2))
+    if entropies.exhausted(criterion):
+        stderr = float("nan")
+    else:
+        psi = entropies.influence(criterion)
+        added = abs(entropies.rows[criterion.joint].terms - entropies.rows[criterion.given].terms)
+        # An estimator that found nothing to add has still looked: a line, a curve, an interaction.
+        added = max(added, 3.0 * (groups.n_groups - 1))
+        n = entropies.independent.get(criterion.name, groups.n_effective)
+        noise = _fitting_noise(added / (groups.n_groups - 1), groups, n) / given
+        if n_boot:
+            spread = _bootstrap_error(psi, groups.weight, groups.cluster, n_boot, seed)
+        else:
+            spread = standard_error(psi, groups.weight, groups.cluster)
+        between = math.sqrt(entropies.rows[criterion.joint].between) / given
+        stderr = math.hypot(spread, noise, between)
+        quantile = critical_value(confidence_level, psi, groups)
+    interval = _interval(value, stderr, quantile)
+    joint = entropies.rows[criterion.joint]
+    return Measure(
+        criterion.name, value, nats, given, stderr, interval, p_value, estimator, joint.chosen,
+        groups.n_known, groups.n_effective, None if groups.cluster is None else groups.n_units,
+        joint.merged,
+    )  # fmt: skip
+
+
+def critical_value(confidence_level: float, psi: Vector, groups: Groups) -> float:
+    """Standard errors to either side: normal for rows, Student's t for clusters.
+
+    Clusters are few more often than rows are, and unequal, so that their sum of squares is itself
+    uncertain; with hundreds of them the two agree.
+    """
+    tail = 0.5 + confidence_level / 2
+    if groups.cluster is None:
+        return float(ndtri(tail))
+    sums = cluster_sums(groups.cluster, _centered(psi, groups.weight))
+    freedom = degrees_of_freedom(np.square(sums), unit_masses(groups))
+    return float(stdtrit(freedom, tail))
+
+
+def _fitting_noise(terms: float, groups: Groups, n: float) -> float:
+    """Standard error in nats of an entropy by `terms` parameters for each group but the largest.
+
+    Half a χ² over n, of variance p/(2n²), where a group has many more rows than the p parameters.
+    With m rows no more than p they fit every one of them by chance, which is worth m log(n/m)/n.
+    """
+    rows = np.sort(n * groups.shares)[:-1]
+    chance = 1.0 + terms / np.maximum(rows, 1.0) * np.log(n / np.maximum(rows, 1.0))
+    return math.sqrt(0.5 * terms * float(np.square(chance).sum())) / n
+
+
+def _interval(value: float, stderr: float, z: float) -> tuple[float, float]:
+    """(√v ± z·se/(2√v))², cut off at 0 and 1.
+
+    The error of an information grows with its square root, so the root is where it is symmetric.
+    Below one half-width the value itself is too uncertain to scale by, and the shift stays put.
+    """
+    half = z * stderr
+    if not math.isfinite(half):
+        return 0.0, 1.0
+    if value < -half:  # further below 0 than chance can take it: a misfit, not a measurement
+        value = 0.0
+    shift = half / 4 if value <= half else half * half / (4 * value)
+    low = value - half + shift if value > half / 2 else 0.0
+    high = value + half + shift
+    return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
+
+
+def _centered(psi: Vector, weight: Vector | None) -> Vector:
+    """ω(ψ − mean ψ)."""
+    return psi - psi.mean() if weight is None else (psi - np.average(psi, weights=weight)) * weight
+
+
+def standard_error(
+    psi: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None = None
+) -> float:
+    """√(Σω²(ψ − mean ψ)²)/Σω, with n/(n − 1) for the mean: the error of a weighted mean of ψ.
+
+    With clusters the sum is of squares of sums over each of the G clusters, with G/(G − 1).
+    """
+    centered = _centered(psi, weight)
+    if cluster is not None:
+        centered = cluster_sums(cluster, centered)
+    n = len(centered)
+    if n < 2:
+        return float("nan")
+    total = float(len(psi)) if weight is None else float(weight.sum())
+    return math.sqrt(float(centered @ centered) * n / (n - 1)) / total
+
+
+def _bootstrap_error(
+    psi: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None, n_boot: int, seed: int
+) -> float:
+    """Spread of the mean of psi over draws of rows, or of clusters; each keeps its weight."""
+    rng = np.random.default_rng(seed)
+    weight = np.ones(len(psi)) if weight is None else weight
+    terms = np.column_stack([weight * psi, weight])
+    if cluster is not None:
+        terms = cluster_groups(cluster, terms)
+    n = len(terms)
+    uniform = np.full(n, 1.0 / n)
+    # A batch of draws is a table of counts, and its means one product with it.
+    means: list[float] = []
+    while len(means) < n_boot:
+        size = min(max(2_000_000 // n, 1), n_boot - len(means))
+        sums = rng.multinomial(n, uniform, size=size) @ terms
+        means += (sums[:, 0] / sums[:, 1]).tolist()
+    return float(np.std(means, ddof=1))

@@ -1,0 +1,1 @@
+"""A loss, a design and the penalty: ridge, group features, post-processing."""

@@ -1,0 +1,1 @@
+"""Scores → value, gradient and curvature of the fairness term."""

@@ -1,0 +1,175 @@
+"""The rooms of the package: data flow one way, and what was pickled before them still loads."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand._moved import MOVED
+
+ROOT = Path(eh.__file__).parent
+# Top to bottom: a room imports from itself and from rooms before it.
+ROOMS = (
+    "groups", "information", "penalty", "models", "frontier", "auditing", "report", "files", "cli",
+)  # fmt: skip
+# Beside the rooms: what each may use of them.
+BESIDE = {
+    "_kernels": ("groups", "information"),
+    "baselines": ("groups", "information", "penalty", "models"),
+    "datasets": ("groups", "information"),
+}
+# Upward, each inside a function: a result shows itself, and only then is the view loaded.
+ALLOWED = {
+    ("auditing.audits", "report.html"): "Audit.to_html",
+    ("auditing.audits", "report.plots"): "Audit.plot",
+    ("auditing.audits", "report.text"): "Audit.__str__",
+    ("frontier.path", "report.frontier_page"): "FairnessPath.to_html",
+    ("frontier.path", "report.html"): "FairnessPath.to_html",
+}
+
+
+def modules() -> dict[str, Path]:
+    out = {}
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        out[".".join(p for p in parts if p != "__init__")] = path
+    return out
+
+
+MODULES = modules()
+
+
+def imports(name: str) -> list[tuple[str, bool]]:
+    """Modules of the package that one imports, and whether at its top level."""
+    path = MODULES[name]
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    tree = ast.parse(path.read_text())
+    top = {id(node) for node in tree.body}
+    # What only a type checker reads is no import.
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found = []
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
+            base = [part for part in base if part]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("evenhand"):
+            base = (node.module or "").split(".")[1:]
+        else:
+            continue
+        for alias in node.names:
+            both = ".".join([*base, alias.name])
+            target = both if both in MODULES else ".".join(base)
+            if target in MODULES and target != name:
+                found.append((target, id(node) in top))
+    return found
+
+
+def room(name: str) -> str:
+    return name.split(".")[0]
+
+
+def test_every_module_is_in_a_room():
+    at_root = {name for name in MODULES if "." not in name and MODULES[name].name != "__init__.py"}
+    assert at_root == {"__main__", "_moved"}
+    assert {room(name) for name in MODULES} - at_root - {""} == {*ROOMS, *BESIDE}
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_data_flow_one_way(name):
+    here = room(name)
+    for target, at_top in imports(name):
+        there = room(target)
+        if (name, target) in ALLOWED:
+            assert not at_top, f"{name} must import {target} inside {ALLOWED[name, target]}"
+            continue
+        if here in ROOMS and there in ROOMS:
+            assert ROOMS.index(there) <= ROOMS.index(here), f"{name} imports {target} from below"
+        elif here in BESIDE and there in ROOMS:
+            assert there in BESIDE[here], f"{name} imports {target}"
+        elif here in ROOMS[:-1]:
+            assert there in ("_kernels", ""), f"{name} imports {target}"
+
+
+def test_allowed_imports_are_still_there():
+    for name, target in ALLOWED:
+        assert target in [t for t, _ in imports(name)], (name, target)
+
+
+def test_no_module_imports_itself_in_a_circle():
+    """Lazy imports included, but for the views that are allowed."""
+    graph = {
+        name: {
+            t
+            for t, _ in imports(name)
+            if (name, t) not in ALLOWED and MODULES[t].name != "__init__.py"
+        }
+        for name in MODULES
+        if MODULES[name].name != "__init__.py"
+    }
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " → ".join([*trail[trail.index(name) :], name])
+        if name not in done:
+            for target in graph.get(name, ()):
+                visit(target, (*trail, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+@pytest.mark.parametrize("old", sorted(MOVED))
+def test_old_module_names_lead_to_the_new_ones(old):
+    new = importlib.import_module(f"evenhand.{MOVED[old]}")
+    assert importlib.import_module(f"evenhand.{old}") in (new, sys.modules.get(f"evenhand.{old}"))
+
+
+def test_old_names_work_in_a_fresh_process():
+    code = (
+        "from evenhand.sensitive import resolve_groups; from evenhand.classifiers.logistic import "
+        "LogisticTerm; import evenhand.linear, evenhand.models.linear; "
+        "assert evenhand.linear.FairRidge is evenhand.models.linear.FairRidge"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+FIXTURES = Path(__file__).parent / "fixtures" / "rooms"
+
+
+def rows():
+    rng = np.random.default_rng(5)
+    a = np.array(["p", "q"])[rng.integers(0, 2, 200)]
+    X = rng.normal(size=(200, 3))
+    X[:, 0] += a == "q"
+    return X, X @ [1.0, 1.0, 0.5] + rng.normal(size=200), a
+
+
+@pytest.mark.parametrize("name", ["ridge", "attribute", "transport", "cv"])
+def test_models_pickled_before_the_rooms_still_predict_the_same(name):
+    X, _, a = rows()
+    model = pickle.loads((FIXTURES / f"{name}.pickle").read_bytes())
+    groups = a if name in ("attribute", "transport") else None
+    expected = np.load(FIXTURES / f"{name}.npy")
+    np.testing.assert_allclose(model.predict(X, sensitive_features=groups), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["audit", "path"])
+def test_results_pickled_before_the_rooms_still_print(name):
+    found = pickle.loads((FIXTURES / f"{name}.pickle").read_bytes())
+    assert "independence" in str(found)
