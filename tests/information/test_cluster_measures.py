@@ -41,7 +41,7 @@ def _clustered(n_clusters=150, seed=0, most=8, whole=True):
 
 
 def _numbers(audit):
-    out = [x for m in audit.measures for x in (m.value, m.nats, m.stderr, *m.interval)]
+    out = [x for m in audit.measures.values() for x in (m.value, m.nats, m.stderr, *m.interval)]
     for name, column in audit._groups.columns.items():
         if name not in ("group", "n_clusters"):
             out += column

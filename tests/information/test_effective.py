@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.information import effective
 from evenhand.groups.proxy import Proxy
 from evenhand.groups.sensitive import GroupWarning, resolve_groups
+from evenhand.information import effective
 from evenhand.information.effective import (
     EffectiveSizeWarning,
     SharedValuesWarning,

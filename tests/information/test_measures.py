@@ -87,14 +87,14 @@ def test_copies_in_an_audit():
     a = rng.integers(0, 2, 400)
     rows = np.repeat(np.arange(400), 5)
     audit = eh.audit(y[rows], s[rows], sensitive_features=a[rows])
-    told = [m for m in audit.measures if m.p_value < 0.05]
+    told = [m for m in audit.measures.values() if m.p_value < 0.05]
     assert told
     for m in told:
         assert m.n_merged == 1600
         assert m.conflict == COPIES
         assert not m.found
     apart = eh.audit(y[rows], s[rows], sensitive_features=a[rows], cluster=rows)
-    assert all(m.n_merged == 0 and m.conflict == "" for m in apart.measures)
+    assert all(m.n_merged == 0 and m.conflict == "" for m in apart.measures.values())
 
 
 def test_rows_of_one_person_count_as_copies():

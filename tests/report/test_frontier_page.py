@@ -60,7 +60,7 @@ def test_violated_means_the_same_on_both_pages(path):
     )  # fmt: skip
     at = path.points.index(path.selected)
     found = audits_of(path)[at]
-    for mine, theirs in zip(found.measures, audit.measures, strict=True):
+    for mine, theirs in zip(found.measures.values(), audit.measures.values(), strict=True):
         assert mine.p_value == theirs.p_value
         assert mine.found == theirs.found
     text = path_page(path)

@@ -27,7 +27,7 @@ def test_hostile_labels_are_text_and_nothing_is_lost(hostile_audit, tmp_path):
 def test_numbers_on_the_page_are_the_audit(audit):
     text = audit_page(audit, source={"File": "a&b.csv"})
     shown = check_page(text, scripts=1)
-    for m in audit.measures:
+    for m in audit.measures.values():
         assert f"{m.value:.4f}" in shown
         assert f"{m.interval[0]:.4f} to {m.interval[1]:.4f}" in shown
     assert "a&b.csv" in shown

@@ -77,10 +77,10 @@ class Audit:
     _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
-        """The measures that could be computed, in the order of the criteria."""
-        found = (self.independence, self.separation, self.sufficiency)
-        return tuple(m for m in found if m is not None)
+    def measures(self) -> dict[str, Measure]:
+        """By criterion, the measures that could be computed."""
+        found = {name: getattr(self, name) for name in CRITERIA}
+        return {name: m for name, m in found.items() if m is not None}
 
     def parts(self, criterion: str) -> dict[str, Measure]:
         """All there is on one criterion, by what it is on; a verdict is the worst of them.
@@ -120,7 +120,7 @@ class Audit:
         ----------
         backend : {"pandas", "polars", "pyarrow"}, optional
         """
-        return to_frame(measure_columns(self.measures), backend)
+        return to_frame(measure_columns(self.measures.values()), backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold (undefined numbers are None)."""
@@ -135,9 +135,9 @@ class Audit:
                 "n_clusters": self.n_clusters,
                 "confidence_level": self.confidence_level,
                 "r2": self.r2,
-                "measures": {m.criterion: m.to_dict() for m in self.measures},
+                "measures": {c: m.to_dict() for c, m in self.measures.items()},
                 "attributes": {
-                    name: {m.criterion: m.to_dict() for m in audit.measures}
+                    name: {c: m.to_dict() for c, m in audit.measures.items()}
                     for name, audit in self.attributes.items()
                 },
                 "one_against_rest": {
@@ -210,7 +210,7 @@ class AuditSet(Mapping[str, Audit]):
         """All measures of all audits, one row each, with the name in the first column."""
         columns: dict[str, list[Any]] = {self.kind: []}
         for name, audit in self.audits.items():
-            part = measure_columns(audit.measures)
+            part = measure_columns(audit.measures.values())
             columns[self.kind] += [name] * len(audit.measures)
             for key, values in part.items():
                 columns.setdefault(key, []).extend(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,7 +157,7 @@ class Measure:
         return self.interval[0] > 0 and self.value > SURE_ERRORS * self.stderr
 
 
-def measure_columns(measures: tuple[Measure, ...]) -> dict[str, list[Any]]:
+def measure_columns(measures: Collection[Measure]) -> dict[str, list[Any]]:
     """The measures as columns of a table, one row each."""
     return {
         "criterion": [m.criterion for m in measures],

@@ -274,7 +274,7 @@ def _panel(
         rows.append(cells)
     half = point.r2_interval[1] - point.r2
     found: list[tuple[str, Any]] = [("R²", with_margin(point.r2, half))]
-    for m in audit.measures:
+    for m in audit.measures.values():
         ends = f"{m.interval[0]:.3f} to {m.interval[1]:.3f}"
         found.append((m.criterion.capitalize(), f"{fixed(m.shown, 3)} ({ends})"))
     found.append(("Largest gap in mean score", number(audit.disparities.mean_score_gap, 3)))

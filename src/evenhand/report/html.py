@@ -151,7 +151,7 @@ def _side_by_side(audits: AuditSet) -> list[list[Any]]:
             number(audit.r2),
             *(
                 f"{fixed(m.shown)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
-                for m in audit.measures
+                for m in audit.measures.values()
             ),
         ]
         for name, audit in audits.items()
@@ -160,14 +160,14 @@ def _side_by_side(audits: AuditSet) -> list[list[Any]]:
 
 def comparison_table(audits: AuditSet) -> Html:
     """One row an audit, one column a criterion."""
-    criteria = [m.criterion for m in next(iter(audits.values())).measures]
+    criteria = list(next(iter(audits.values())).measures)
     rows = _side_by_side(audits)
     percent = f"{100 * next(iter(audits.values())).confidence_level:g}%"
     frame: dict[str, list[Any]] = {audits.kind: [], "r2": []}
     for name, audit in audits.items():
         frame[audits.kind].append(name)
         frame["r2"].append(audit.r2)
-        for m in audit.measures:
+        for m in audit.measures.values():
             for key, value in zip(("", "_low", "_high"), (m.value, *m.interval), strict=True):
                 frame.setdefault(m.criterion + key, []).append(value)
     header = [audits.kind.capitalize(), "R²", *(c.capitalize() for c in criteria)]
@@ -219,7 +219,7 @@ def compact(audit: Audit) -> Html:
             f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
             GRADES[grade(m)],
         ]
-        for m in audit.measures
+        for m in audit.measures.values()
     ]
     parts = part_rows(audit)
     percent = f"{100 * audit.confidence_level:g}%"
@@ -233,13 +233,13 @@ def compact(audit: Audit) -> Html:
                 headline(audit)),
         _compact_table(["criterion", "value", f"{percent} interval", "verdict"], rows),
         element("p", PARTS) if parts else None,
-        _compact_table(["", *(m.criterion for m in audit.measures)], parts) if parts else None,
+        _compact_table(["", *audit.measures], parts) if parts else None,
     )  # fmt: skip
 
 
 def compact_set(audits: AuditSet) -> Html:
     """Audits side by side, for a notebook."""
-    criteria = [m.criterion for m in next(iter(audits.values())).measures]
+    criteria = list(next(iter(audits.values())).measures)
     rows = _side_by_side(audits)
     return element("div", _compact_table([audits.kind, "R²", *criteria], rows))
 

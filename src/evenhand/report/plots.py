@@ -91,7 +91,7 @@ def plot_densities(before: Audit, after: Audit, *, names: tuple[str, str] | None
     fig, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), sharex=True, layout="constrained")
     for ax, sample, title, audit in zip(axes, pair, titles, (before, after), strict=True):
         _draw_densities(ax, sample, grid)
-        found = ", ".join(f"{m.criterion} {fixed(m.shown, 3)}" for m in audit.measures)
+        found = ", ".join(f"{m.criterion} {fixed(m.shown, 3)}" for m in audit.measures.values())
         ax.set_title(f"{safe(title)}: {found}", fontsize="medium", loc="left")
     axes[0].set_xlabel("")
     _add_legend(fig, axes[0], pair[0].names, len(before.labels))
@@ -345,7 +345,7 @@ def _draw_calibration(ax: Any, sample: Sample) -> None:
 
 
 def _draw_measures(ax: Any, audit: Audit) -> None:
-    measures = audit.measures
+    measures = list(audit.measures.values())
     rows = np.arange(len(measures))[::-1]
     values = np.array([m.shown for m in measures])
     ends = np.array([m.interval for m in measures])

@@ -34,7 +34,7 @@ _PACKAGES = ("evenhand", "numpy", "scipy", "scikit-learn", "numba")
 def headline(audit: Audit) -> str:
     """All criteria in one sentence, the worst first."""
     order = list(GRADES)
-    worst = [worst_part(audit, m.criterion)[1] for m in audit.measures]
+    worst = [worst_part(audit, m.criterion)[1] for m in audit.measures.values()]
     found = sorted(worst, key=lambda m: -order.index(grade(m)))
     if all(grade(m) == "holds" for m in found):
         return "No sign of unfairness, in any of the senses measured."
@@ -45,9 +45,9 @@ def headline(audit: Audit) -> str:
 
 def cards(audit: Audit) -> Html:
     """One card a criterion: the question, the answer, the number with its interval."""
-    sized = [m for m in audit.measures if m.defined]
+    sized = [m for m in audit.measures.values() if m.defined]
     top = max([0.05, *(m.interval[1] for m in sized), *(m.shown for m in sized)])
-    return element("div", *(_card(m, top, audit) for m in audit.measures), class_="cards")
+    return element("div", *(_card(m, top, audit) for m in audit.measures.values()), class_="cards")
 
 
 def _card(measure: Measure, top: float, audit: Audit) -> Html:
@@ -171,9 +171,9 @@ def measure_table(audit: Audit, filename: str = "measures.csv") -> Html:
             f"{m.nats:.5f}",
             m.chosen,
         ]
-        for m in audit.measures
+        for m in audit.measures.values()
     ]
-    columns = measure_columns(audit.measures)
+    columns = measure_columns(audit.measures.values())
     return join(
         [table(header, rows, caption="The measures (0 fair, 1 not)"), csv_link(columns, filename)]
     )
@@ -185,7 +185,7 @@ def parts_table(audit: Audit, filename: str = "parts.csv") -> Html | None:
     if not rows:
         return None
     columns: dict[str, list[Any]] = {"criterion": [], "part": []}
-    for m in audit.measures:
+    for m in audit.measures.values():
         parts = audit.parts(m.criterion)
         columns["criterion"] += [m.criterion] * len(parts)
         columns["part"] += list(parts)
@@ -193,7 +193,7 @@ def parts_table(audit: Audit, filename: str = "parts.csv") -> Html | None:
             columns.setdefault(key, [])
             if key != "criterion":
                 columns[key] += values
-    header = ["Groups", *(m.criterion.capitalize() for m in audit.measures)]
+    header = ["Groups", *(m.criterion.capitalize() for m in audit.measures.values())]
     return join(
         [
             element("p", PARTS, class_="note"),

@@ -94,7 +94,7 @@ def part_rows(audit: Audit) -> list[list[str]]:
     if not audit.attributes and not audit.one_against_rest:
         return []
     rows: dict[str, list[str]] = {}
-    for j, m in enumerate(audit.measures):
+    for j, m in enumerate(audit.measures.values()):
         for name, found in audit.parts(m.criterion).items():
             row = rows.setdefault(name, [""] * len(audit.measures))
             row[j] = f"{found.shown:.4f} ± {found.stderr:.4f}"
@@ -139,7 +139,9 @@ def describe(audit: Audit) -> str:
     if not math.isnan(audit.r2):
         lines.append(accuracy(audit.r2))
     lines.append("")
-    lines += [f"{_NAMES[m.criterion]} {judgment(audit, m.criterion)}" for m in audit.measures]
+    lines += [
+        f"{_NAMES[m.criterion]} {judgment(audit, m.criterion)}" for m in audit.measures.values()
+    ]
     lines.append("")
     percent = f"{100 * audit.confidence_level:g}%"
     lines += _table(
@@ -152,7 +154,7 @@ def describe(audit: Audit) -> str:
                 p_text(m.p_value),
                 m.chosen,
             ]
-            for m in audit.measures
+            for m in audit.measures.values()
         ],
     )
     lines.append("")
@@ -160,7 +162,7 @@ def describe(audit: Audit) -> str:
     if parts:
         short = short_names([row[0] for row in parts], 29)
         cells = [[name, *row[1:]] for name, row in zip(short, parts, strict=True)]
-        lines += [PARTS, *_table(["", *(m.criterion for m in audit.measures)], cells), ""]
+        lines += [PARTS, *_table(["", *audit.measures], cells), ""]
     wanted = {
         "group": "group", "n": "rows", "n_clusters": "clusters", "share": "share",
         "mean_score": "mean score",
@@ -184,11 +186,12 @@ def describe(audit: Audit) -> str:
 
 def describe_set(audits: AuditSet) -> str:
     """Several audits side by side: one line each, one column per criterion."""
-    criteria = [m.criterion for m in next(iter(audits.values())).measures]
+    criteria = list(next(iter(audits.values())).measures)
     rows = []
     for name, audit in zip(short_names(list(audits), 40), audits.values(), strict=True):
         cells = [
-            f"{fixed(m.shown)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})" for m in audit.measures
+            f"{fixed(m.shown)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
+            for m in audit.measures.values()
         ]
         rows.append([name, f"{audit.r2:.4f}", *cells])
     percent = f"{100 * next(iter(audits.values())).confidence_level:g}%"

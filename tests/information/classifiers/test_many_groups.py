@@ -192,7 +192,7 @@ def test_noise_of_forty_small_groups_stays_near_zero():
     y = rng.normal(size=800)
     s = 0.5 * y + rng.normal(size=800)
     result = eh.audit(y, s, sensitive_features=a, estimator="logistic")
-    assert all(-0.05 < measure.value < 0.05 for measure in result.measures)
+    assert all(-0.05 < measure.value < 0.05 for measure in result.measures.values())
 
 
 class Plain:

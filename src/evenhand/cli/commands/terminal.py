@@ -163,7 +163,7 @@ def show_audit(audit: Audit, title: str) -> None:
     if audit.r2 == audit.r2:
         say(accuracy(audit.r2))
     say("")
-    for m in audit.measures:
+    for m in audit.measures.values():
         level = grade(worst_part(audit, m.criterion)[1])
         start = Text(m.criterion.capitalize() + " ", style=f"bold {_COLORS[level]}")
         _print(start + Text(judgment(audit, m.criterion)))
@@ -175,7 +175,7 @@ def show_audit(audit: Audit, title: str) -> None:
             f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
             p_text(m.p_value),
         ]
-        for m in audit.measures
+        for m in audit.measures.values()
     ]
     show_table(["criterion", "value", f"{percent} interval", "p (exactly fair)"], rows)
     show_parts(audit)
@@ -189,7 +189,7 @@ def show_parts(audit: Audit) -> None:
         say(f"\n{PARTS}")
         names = short_names([row[0] for row in rows], 60)
         cells = [[name, *row[1:]] for name, row in zip(names, rows, strict=True)]
-        show_table(["", *(m.criterion for m in audit.measures)], cells)
+        show_table(["", *audit.measures], cells)
 
 
 _GROUP_HEADS = {
@@ -218,11 +218,12 @@ def show_groups(audit: Audit) -> None:
 
 def show_set(audits: AuditSet) -> None:
     """One line an audit."""
-    criteria = [m.criterion for m in next(iter(audits.values())).measures]
+    criteria = list(next(iter(audits.values())).measures)
     rows = []
     for name, audit in zip(short_names(list(audits), 40), audits.values(), strict=True):
         cells = [
-            f"{fixed(m.shown)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})" for m in audit.measures
+            f"{fixed(m.shown)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
+            for m in audit.measures.values()
         ]
         rows.append([name, number(audit.r2), *cells])
     show_table([audits.kind, "R²", *criteria], rows)
