@@ -1,0 +1,52 @@
+"""Slots between sample quantiles and rows picked by group, against NumPy."""
+
+import numpy as np
+import pytest
+
+from evenhand._kernels.groups import pick_rows
+from evenhand._kernels.significance import find_slots, slice_numbers
+from evenhand._ranks import quantile_slots
+
+N = 120_000
+LAWS = {
+    "normal": lambda rng: rng.normal(size=N),
+    "heavy tails": lambda rng: rng.standard_cauchy(N),
+    "crowded at one end": lambda rng: np.exp(5.0 * rng.normal(size=N)),
+    "few values": lambda rng: np.round(rng.normal(size=N), 1),
+    "half zeros": lambda rng: np.maximum(rng.normal(size=N), 0.0),
+    "two values": lambda rng: rng.integers(0, 2, N).astype(float),
+    "far from zero": lambda rng: 1e12 + rng.random(N),
+    "the range of floats": lambda rng: rng.choice([-1.7e308, 1.7e308], N) * rng.random(N),
+    "as good as constant": lambda rng: np.where(np.arange(N) == 7, 1.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_slots_are_those_of_a_search(law):
+    values = LAWS[law](np.random.default_rng(0))
+    quantiles, edges, slot, counts, low, high = quantile_slots(values)
+    place = np.searchsorted(quantiles, values)
+    expected = 2 * place + (np.append(quantiles, np.inf)[place] == values)
+    np.testing.assert_array_equal(slot, expected)
+    np.testing.assert_array_equal(counts, np.bincount(expected, minlength=len(counts)))
+    assert (low, high) == (values.min(), values.max())
+    assert len(edges) == 4096
+
+
+def test_values_beyond_the_floats_have_slots():
+    edges = np.append(np.linspace(-1.0, 1.0, 4095), np.inf)
+    slot, *_ = find_slots(np.array([-np.inf, np.inf, 0.0, -1.0]), edges)
+    assert slot.tolist() == [0, 2 * 4095 + 1, 2 * 2047 + 1, 1]
+
+
+def test_slices_have_equal_width():
+    rank = np.array([0.0, 0.24, 0.25, 0.5, 0.999, 1.0])
+    number, rows = slice_numbers(rank, 4)
+    assert number.tolist() == [0, 0, 1, 2, 3, 3]
+    assert rows.tolist() == [2, 1, 1, 2]
+
+
+def test_rows_are_picked_by_their_place_in_the_group():
+    codes = np.array([1, 0, 1, 1, 0, 1, 0])
+    rows = pick_rows(codes, np.array([0, 2, 1, 3]), np.array([0, 2, 4]))
+    assert rows.tolist() == [1, 2, 5, 6]
