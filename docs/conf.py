@@ -52,6 +52,14 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "notebook_images": False,
 }
+# Pages of numbers need the width: a list of headings to their right and nothing to their left. The
+# reference has pages enough to be listed, and few headings.
+WIDE = (
+    "index", "start", "criteria", "reading", "how-it-works", "architecture", "measured", "accuracy",
+    "auto", "reproduction", "atlas", "performance", "limits", "gallery/*",
+)  # fmt: skip
+html_sidebars = {name: [] for name in WIDE}
+
 html_theme = "pydata_sphinx_theme"
 html_title = "evenhand"
 html_static_path = ["_static"]
@@ -62,17 +70,9 @@ html_theme_options = {
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
     "header_links_before_dropdown": 9,
-    "secondary_sidebar_items": {"api/*": []},
+    "secondary_sidebar_items": {name: ["page-toc"] for name in WIDE},
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_nav_level": 1,
     "navigation_with_keys": False,
 }
-# Pages of numbers need the width; only the reference has pages enough for a list of them.
-html_sidebars = {
-    name: []
-    for name in (
-        "index", "start", "criteria", "reading", "how-it-works", "architecture", "measured",
-        "accuracy", "auto", "reproduction", "atlas", "performance", "limits", "gallery/*",
-    )
-}  # fmt: skip

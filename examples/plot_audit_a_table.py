@@ -41,9 +41,9 @@ print(audit)
 # %%
 # Start with the three sentences. The premium gives away some of the region (*independence*), and it
 # does so even among people with the same loss (*separation*). But the same premium means the same
-# expected loss in every region (*sufficiency*): the difference in price is a difference in risk, and
-# not a mistake of the model. Whether such a difference is acceptable is a question for you and for
-# the law, not one that data can settle; :doc:`/criteria` says what each answer would cost.
+# expected loss in every region (*sufficiency*): the difference in price is a difference in risk,
+# and not a mistake of the model. Whether such a difference is acceptable is a question for you and
+# for the law, not one that data can settle; :doc:`/criteria` says what each answer would cost.
 #
 # The same as a picture: scores by group, outcome against score by group, and the three values with
 # their intervals.

@@ -2,7 +2,7 @@
 The price of fairness
 =====================
 
-A fairer model is usually a less accurate one. How much less, is a curve: one fitted model per point,
+A fairer model is usually a less accurate one. How much less is a curve: one fitted model per point,
 all numbers measured on rows that the model had not seen. This example draws the curve for the
 grades of 4,137 students, chooses a point on it in three ways, and looks at who gains and who loses.
 """

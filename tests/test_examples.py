@@ -1,7 +1,6 @@
 """Every script of the gallery, run from top to bottom as a reader would."""
 
 import runpy
-import warnings
 from pathlib import Path
 
 import pytest

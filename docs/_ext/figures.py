@@ -1,7 +1,7 @@
 """Figures that a piece of code has made, whether or not pyplot knows of them.
 
-`path.plot()` makes one that it does not, so that a server needs no display; sphinx-gallery would not
-find it by itself.
+`path.plot()` makes one that it does not, so that a server needs no display; sphinx-gallery would
+not find it by itself.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ MODULES = {
     "datasets": "Data sets",
     "baselines": "Methods to compare with",
 }
-WIDTH = 92
+WIDTH = 104
 
 
 def heading(text: str, line: str = "-") -> list[str]:
@@ -60,7 +60,9 @@ def index_page() -> str:
         "no need to import these.",
         "",
     ]
-    lines += summary("evenhand", [locate(name)[1].removeprefix("evenhand.") for name in RESULTS])
+    lines += summary(
+        "evenhand", [f"~{locate(name)[1].removeprefix('evenhand.')}" for name in RESULTS]
+    )
     for name, title in MODULES.items():
         module = import_module(f"evenhand.{name}")
         lines += heading(f"{title}: ``eh.{name}``")
@@ -134,7 +136,9 @@ def expand(app: Any, docname: str, source: list[str]) -> None:
     source[0] = OPTIONAL.sub(entry, COMPUTED_BY.sub(documented, source[0]))
 
 
-def skip_member(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+def skip_member(
+    app: Any, what: str, name: str, thing: Any, skip: bool, options: Any
+) -> bool | None:
     """Leave out what scikit-learn adds to every estimator for metadata routing."""
     routing = name == "get_metadata_routing" or (name.startswith("set_") and "_request" in name)
     return True if routing else None
