@@ -53,4 +53,4 @@ bench: $(VENV)/.bench
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache \
-	  docs/_build docs/api docs/gallery docs/generated
+	  docs/_build docs/api docs/gallery docs/generated docs/sg_execution_times.rst

@@ -23,7 +23,7 @@ extensions = [
     "executed",
     "reference",
 ]
-exclude_patterns = ["_build", "_ext", "_templates", "**/README.*", "gallery/sg_execution_times.rst"]
+exclude_patterns = ["_build", "_ext", "_templates", "**/README.*", "**sg_execution_times.rst"]
 templates_path = ["_templates"]
 nitpicky = True
 

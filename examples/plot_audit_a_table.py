@@ -56,8 +56,8 @@ figure = audit.plot()
 # Everything is an attribute, and every table is a data frame.
 
 found = audit.independence
-print(found.value, found.interval, found.p_value)
-audit.groups
+print(found.value, found.interval, found.p_value, sep="\n")
+audit.groups[["group", "n", "mean_score", "mean_target", "mean_residual", "rmse"]]
 
 # %%
 # Several attributes at once
