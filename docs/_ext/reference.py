@@ -7,6 +7,7 @@ command) before Sphinx reads its pages, and turns `computed-by` blocks into docu
 from __future__ import annotations
 
 import os
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,16 @@ def skip_member(
     return True if routing else None
 
 
+def hide_signature(
+    app: Any, what: str, name: str, thing: Any, options: Any, signature: str, returns: str
+) -> tuple[str, str] | None:
+    """Results are made by the package: how they are constructed is nobody's business."""
+    if what != "class" or not is_dataclass(thing):
+        return None
+    private = any(field.name.startswith("_") for field in fields(thing))
+    return ("", "") if private or thing.__name__ in RESULTS else None
+
+
 def resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     """Find "evenhand.classifiers.LSPC" or "Unreachable" where one thing alone is called that.
 
@@ -173,5 +184,6 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("config-inited", write_pages)
     app.connect("source-read", expand)
     app.connect("autodoc-skip-member", skip_member)
+    app.connect("autodoc-process-signature", hide_signature)
     app.connect("missing-reference", resolve)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
