@@ -25,7 +25,7 @@ print(data.description)
 
 model = make_pipeline(StandardScaler(), eh.FairRidge("independence"))
 path = eh.fairness_path(
-    model, data.X, data.y, sensitive_features=data.sensitive, n_points=10, random_state=0
+    model, data.X, data.y, sensitive_features=data.sensitive, n_points=8, random_state=0
 )
 print(path)
 
@@ -52,7 +52,7 @@ print(f"R² {path.selected.r2:.3f}, independence {path.selected.independence.sho
 
 # %%
 # With a certificate: the bound must hold for the *upper end* of an interval that allows for having
-# picked the best of ten points. That is a stricter question: it takes a fairer model to be sure of
+# picked the best of eight points. That is a stricter question: it takes a fairer model to be sure of
 # the same level, and with few rows no model may be known to be that fair.
 
 try:
