@@ -1,10 +1,10 @@
-# Two commands for a fresh machine: `make demo` and `make test`. Each builds its own environment
-# from `python3` alone.
+# Three commands for a fresh machine: `make demo`, `make test` and `make docs`. Each builds its own
+# environment from `python3` alone.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint experiments bench clean
+.PHONY: demo test lint docs experiments bench clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +21,10 @@ $(VENV)/.bench: $(VENV)/.test pyproject.toml
 	$(BIN)/python -m pip install --quiet --group bench rich
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.base pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --group docs
+	touch $@
+
 demo: $(VENV)/.base
 	$(BIN)/evenhand demo --force
 
@@ -31,6 +35,11 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The site, in docs/_build/html, with its examples run; then the examples of all docstrings on it.
+docs: $(VENV)/.docs
+	for builder in html doctest; do OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	  $(BIN)/python -m sphinx -M $$builder docs docs/_build -W --keep-going || exit 1; done
 
 # Everything on docs/reproduction.md; QUICK=1 for a small run that only shows that all of it works.
 experiments: $(VENV)/.bench
@@ -43,4 +52,5 @@ bench: $(VENV)/.bench
 	  certify pages; do ../$(BIN)/python $$script.py; done
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache \
+	  docs/_build docs/api docs/gallery docs/generated docs/sg_execution_times.rst

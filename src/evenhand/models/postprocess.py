@@ -115,9 +115,9 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         The model of the maps.
     map_ : {"affine", "spline", "transport"}
         The kind of map that was fitted.
-    offsets_ : (K,) array, slopes_ : (K, 1 + bends) array
+    offsets_, slopes_ : (K,) and (K, 1 + bends) arrays
         m_k(z) = offset_k + z·slope_k0 + Σ_j max(z − bend_j, 0)·slope_kj at the standardized
-        score z = (s₀ − center_) / scale_; `bends_` is empty but for a spline. For "transport"
+        score z = (s₀ − `center_`) / `scale_`; `bends_` is empty but for a spline. For "transport"
         m_k(z) = offset_k + z·slope_k0 + g_k(z)·slope_k1.
     transport_ : Transport or None
         g_k for "transport".
@@ -125,7 +125,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         Share of the fitted map in a spline (the rest is the straight one) or in "transport" (the
         rest is the barycenter's alone); below 1 where it would have fallen.
     unfairness_ : float
-        Ĩ on the training rows, at their out-of-fold scores (interpolated where blend_ < 1).
+        Ĩ on the training rows, at their out-of-fold scores (interpolated where `blend_` < 1).
     n_iter_ : int
         Of `regressor_`.
     n_features_in_, feature_names_in_

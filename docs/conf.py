@@ -1,0 +1,78 @@
+"""The site: `make docs`, or python -m sphinx -M html docs docs/_build -W --keep-going."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+import evenhand
+
+project = "evenhand"
+author = "The evenhand developers"
+copyright = author
+version = release = evenhand.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.doctest",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
+    "executed",
+    "reference",
+]
+exclude_patterns = ["_build", "_ext", "_templates", "**/README.*", "**sg_execution_times.rst"]
+templates_path = ["_templates"]
+nitpicky = True
+
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
+
+autosummary_generate = True
+# Beside evenhand.Audit, on file systems that do not tell capitals apart.
+autosummary_filename_map = {"evenhand.audit": "evenhand.audit-function"}
+autodoc_typehints = "none"
+autodoc_class_signature = "mixed"
+numpydoc_show_class_members = False
+numpydoc_attributes_as_param_list = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "within_subsection_order": "ExampleTitleSortKey",
+    "download_all_examples": False,
+    "show_signature": False,
+    "show_memory": False,
+    "min_reported_time": 0,
+    "backreferences_dir": None,
+    "image_scrapers": ("figures.scrape",),
+    "remove_config_comments": True,
+    "notebook_images": False,
+}
+# Pages of numbers need the width: a list of headings to their right and nothing to their left. The
+# reference has pages enough to be listed, and few headings.
+WIDE = (
+    "index", "start", "criteria", "reading", "how-it-works", "architecture", "measured", "accuracy",
+    "auto", "reproduction", "atlas", "performance", "limits", "gallery/*",
+)  # fmt: skip
+html_sidebars = {name: [] for name in WIDE}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "evenhand"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "header_links_before_dropdown": 9,
+    "secondary_sidebar_items": {name: ["page-toc"] for name in WIDE},
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_nav_level": 1,
+    "navigation_with_keys": False,
+}

@@ -1,0 +1,76 @@
+"""The pages of the site, as far as they can be checked without building it (`make docs`)."""
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import evenhand as eh
+
+DOCS = Path(__file__).parents[1] / "docs"
+sys.path.insert(0, str(DOCS / "_ext"))
+
+import package  # noqa: E402
+
+WRITTEN = ("index", "start", "criteria", "reading", "how-it-works", "measured", "limits")
+PAGES = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in WRITTEN}
+# Made by the build.
+BUILT = {"gallery/index", "api/index", "api/command-line"}
+
+
+def test_public_names_are_all_in_the_reference():
+    listed = [name for names in package.public_names().values() for name in names]
+    assert len(listed) == len({*listed})
+    modules = {"baselines", "datasets", "report"}
+    assert {*listed} == {name for name in eh.__all__ if name[0] != "_"} - modules
+
+
+def test_a_name_that_is_no_longer_public_is_noticed(monkeypatch):
+    monkeypatch.setitem(package.SECTIONS, "Audit", ("audit", "gone"))
+    with pytest.raises(LookupError, match="Names in `SECTIONS` must be public; gone is not"):
+        package.public_names()
+
+
+def test_functions_behind_formulas_are_found():
+    names = [n for body in package.COMPUTED_BY.findall(PAGES["how-it-works"]) for n in body.split()]
+    assert len(names) > 15
+    for name in [*names, *package.RESULTS]:
+        kind, full = package.locate(name)
+        thing = import_module(full.removesuffix(f".{name}"))
+        for part in name.split("."):
+            thing = getattr(thing, part)
+        assert thing.__doc__, f"{name} has no docstring for the page"
+        assert isinstance(thing, type) == (kind == "class")
+
+
+@pytest.mark.parametrize(
+    ("name", "where"), [("no_such_thing", "it is not defined"), ("Rows", "it is defined in .*,")]
+)
+def test_names_of_nothing_or_of_several_things_are_refused(name, where, monkeypatch):
+    monkeypatch.setitem(package.definitions(), "Rows", ["evenhand.one", "evenhand.other"])
+    with pytest.raises(LookupError, match=f"`{name}` must be defined in one module.*{where}"):
+        package.locate(name)
+
+
+@pytest.mark.parametrize("name", [n for n in WRITTEN if package.EXECUTED.search(PAGES[n])])
+def test_blocks_run(name, capsys, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    namespace: dict = {"__name__": name}
+    for source in package.EXECUTED.findall(PAGES[name]):
+        exec(compile(source, f"{name}.md", "exec"), namespace)
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_links_lead_somewhere(name):
+    for target in re.findall(r"\]\(([^)#]+)\)", PAGES[name]):
+        example = DOCS.parent / "examples" / f"{Path(target).name}.py"
+        assert (DOCS / target).exists() or target in BUILT or example.exists(), target
+
+
+def test_measured_pages_show_pictures_that_exist():
+    for page in DOCS.glob("*.md"):
+        for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            assert (DOCS / target).is_file(), f"{page.name}: {target}"
