@@ -52,8 +52,8 @@ print(f"R² {path.selected.r2:.3f}, independence {path.selected.independence.sho
 
 # %%
 # With a certificate: the bound must hold for the *upper end* of an interval that allows for having
-# picked the best of eight points. That is a stricter question: it takes a fairer model to be sure of
-# the same level, and with few rows no model may be known to be that fair.
+# picked the best of eight points. That is a stricter question: it takes a fairer model to be sure
+# of the same level, and with few rows no model may be known to be that fair.
 
 try:
     path.select(max_unfairness=0.01, certify=True)

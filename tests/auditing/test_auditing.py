@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import evenhand as eh
-from evenhand import auditing
+from evenhand.auditing import audits as auditing
 from evenhand.auditing.disparities import summarize_groups
 from evenhand.auditing.sample import r2_of
 from evenhand.groups.sensitive import resolve_groups

@@ -5,7 +5,7 @@ import pytest
 
 from evenhand._kernels.groups import pick_rows
 from evenhand._kernels.significance import find_slots, slice_numbers
-from evenhand._ranks import quantile_slots
+from evenhand.information.ranks import quantile_slots
 
 N = 120_000
 LAWS = {
