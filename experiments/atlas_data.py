@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from evenhand import datasets
 
-MOST_ROWS = 2_000
+# Bounds refer to plain ridge on more rows, so that chance moves them less.
+MOST_ROWS, REFERENCE_ROWS = 2_000, 3_000
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ class AtlasData:
     what: str
 
 
-def _plain(loader: Callable[..., Any]) -> Callable[[], AtlasData]:
-    def read() -> AtlasData:
+def _plain(loader: Callable[..., Any]) -> Callable[[int], AtlasData]:
+    def read(most: int) -> AtlasData:
         blind, known = loader(include_sensitive=False), loader(include_sensitive=True)
         rng = np.random.default_rng(SEED)
-        rows = np.sort(rng.permutation(len(blind.y))[:MOST_ROWS])
+        rows = np.sort(rng.permutation(len(blind.y))[:most])
         names = ", ".join(map(str, np.unique(blind.sensitive)))
         return AtlasData(
             {"blind": blind.X[rows], "known": known.X[rows]}, blind.y[rows], blind.sensitive[rows],
@@ -53,7 +54,7 @@ def _plain(loader: Callable[..., Any]) -> Callable[[], AtlasData]:
     return read
 
 
-def _neighborhoods() -> AtlasData:
+def _neighborhoods(most: int) -> AtlasData:
     """Illinois by ZIP, as quotes of one ZIP are not independent: its risk from what it is quoted.
 
     Features are the premiums of the companies that quote nearly everywhere; a missing quote is the
@@ -112,6 +113,6 @@ DATASETS = tuple(_READERS)
 
 
 @lru_cache(maxsize=3)
-def load_atlas(name: str, quick: bool) -> AtlasData:
+def load_atlas(name: str, quick: bool, most: int = MOST_ROWS) -> AtlasData:
     """A data set by name; a quick run has made-up rows under every name."""
-    return _stand_in() if quick else _READERS[name]()
+    return _stand_in() if quick else _READERS[name](most)

@@ -77,10 +77,10 @@ def _fair(criterion: str, **options: Any) -> Callable[[float], Any]:
     return lambda weight: eh.FairRidge(criterion, weight, ALPHA, **options)
 
 
-def _transport(criterion: str, kind: str) -> Callable[[float], Any]:
+def _mapped(criterion: str, kind: str, shape: str = "transport") -> Callable[[float], Any]:
     return lambda weight: eh.FairPostprocessor(
         eh.FairRidge(fairness_weight=0, alpha=ALPHA), criterion, weight, group_features=kind,
-        map="transport", random_state=SEED,
+        map=shape, random_state=SEED,
     )  # fmt: skip
 
 
@@ -122,13 +122,16 @@ OURS = [
     Method("posterior, degree 3", BLIND, _both(
         "posterior, degree 3", group_features="posterior", basis="degree3"), True),
     Method("posterior, transport", BLIND, (Variant(
-        "posterior, transport", _transport("independence", "posterior"), WEIGHTS,
+        "posterior, transport", _mapped("independence", "posterior"), WEIGHTS,
         "independence"),), True),
     Method("attribute", KNOWN, _both("attribute", group_features="attribute"), True),
     Method("attribute, degree 3", KNOWN, _both(
         "attribute, degree 3", group_features="attribute", basis="degree3"), True),
+    Method("attribute, lines", KNOWN, tuple(Variant(
+        f"attribute, lines, {criterion}", _mapped(criterion, "attribute", "affine"), WEIGHTS,
+        criterion) for criterion in ("independence", "separation")), True),
     Method("attribute, transport", KNOWN, (Variant(
-        "attribute, transport", _transport("independence", "attribute"), WEIGHTS,
+        "attribute, transport", _mapped("independence", "attribute"), WEIGHTS,
         "independence"),), True),
 ]  # fmt: skip
 LSPC = tuple(

@@ -275,7 +275,8 @@ map) chooses them, and its strength, on inner folds of the training rows alone; 
 on the rows that are reported. Options that were seen to move next to nothing have their best value
 (the entropic temperature, out-of-fold barycenters, Berk's group penalty). Strengths are swept, and
 R² is read off where the held-out unfairness, by `auto` on all rows together, just meets the bound:
-a half, a fifth and a tenth of what plain ridge has. The group is among the features in the second
+a half, a fifth and a tenth of what plain ridge has on up to {note["reference_rows"]:,} rows. The
+group is among the features in the second
 league only. All methods share the ridge penalty and standardized columns. Standard errors of
 differences are over rows (a row's influence on R², and through the unfairness on the place where
 the bound is met) and, where folds were drawn again, over the draws.

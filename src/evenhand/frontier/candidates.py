@@ -60,12 +60,12 @@ def _ridge(**options: Any) -> Callable[[str, float, Any], Any]:
     return lambda criterion, alpha, random_state: FairRidge(criterion, alpha=alpha, **options)
 
 
-def _transport(kind: str) -> Callable[[str, float, Any], Any]:
+def _mapped(kind: str, shape: str) -> Callable[[str, float, Any], Any]:
     return lambda criterion, alpha, random_state: FairPostprocessor(
         FairRidge(criterion, 0.0, alpha),
         criterion,
         group_features=kind,
-        map="transport",
+        map=shape,
         random_state=random_state,
     )
 
@@ -93,7 +93,7 @@ LEAGUES = {
         Candidate(
             "posterior, transport",
             "the ridge score, moved toward the barycenter of the groups by their probabilities",
-            _transport("posterior"),
+            _mapped("posterior", "transport"),
             (INDEPENDENCE.name,),
         ),
     ),
@@ -108,10 +108,16 @@ LEAGUES = {
             "a linear score that may differ by group, fair to a third degree",
             _ridge(group_features="attribute", basis="degree3"),
         ),
+        # Maps are fitted to out-of-fold scores, which helps where the ridge overfits.
+        Candidate(
+            "attribute, lines",
+            "the ridge score, moved along a straight line for each group",
+            _mapped("attribute", "affine"),
+        ),
         Candidate(
             "attribute, transport",
             "the ridge score, each group moved toward the barycenter of all",
-            _transport("attribute"),
+            _mapped("attribute", "transport"),
             (INDEPENDENCE.name,),
         ),
     ),
