@@ -101,7 +101,7 @@ def test_audit_prints_the_audit(scores, table):
         table["y"].to_numpy(), table["s"].to_numpy(), sensitive_features=table["race"].to_pylist(),
         random_state=0,
     )  # fmt: skip
-    for m in expected.measures:
+    for m in expected.measures.values():
         assert f"{m.value:.4f}" in result.stdout
     assert "400 rows, 2 groups of race" in result.stdout
     assert not result.stderr

@@ -67,7 +67,7 @@ def test_every_row_twice_is_every_row_once(estimator):
     double = eh.audit(y[twice], s[twice], sensitive_features=a[twice], cluster=twice, **options)
     # Folds of Fourier features are drawn anew.
     near, far = (0.03, 0.5) if estimator == "fourier" else (1e-4, 0.15)
-    for m, d in zip(once.measures, double.measures, strict=True):
+    for m, d in zip(once.measures.values(), double.measures.values(), strict=True):
         assert d.value == pytest.approx(m.value, abs=near)
         assert d.stderr == pytest.approx(m.stderr, rel=far)
         assert (d.n, d.n_clusters, d.n_effective) == (2 * m.n, m.n, m.n)
