@@ -224,7 +224,7 @@ def draw(lines: list[Line], table: Any) -> Path:
         row[1].set(
             yticks=range(len(order)), yticklabels=order, xlim=(-0.3, 3.0),
             xlabel="R² given up per point of unfairness removed (bar: median)",
-            title=f"What fairness costs ({len(common)} cells that the first four all meet)",
+            title=f"Price, {len(common)} cells met by the first four",
         )  # fmt: skip
         row[1].invert_yaxis()
         row[1].axvline(0.0, color="0.6", linewidth=0.8)
