@@ -18,6 +18,7 @@ import frontier_communities
 import frontier_lsac
 import frontier_supplement
 import local_minima
+import penalty
 import report
 import sufficiency
 import thresholds
@@ -29,6 +30,7 @@ SCRIPTS = (
     thresholds,
     estimator_accuracy,
     sufficiency,
+    penalty,
     local_minima,
     fit_time,
     estimator_time,

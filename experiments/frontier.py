@@ -8,6 +8,8 @@ did not see it), which has a fifth of the estimation error of a measure per fold
 from __future__ import annotations
 
 import time
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,10 @@ from methods import ATTRIBUTE, METHODS, Method
 
 THRESHOLDS = (0.10, 0.05, 0.01)
 TITLES = {"fourier": "logistic on Fourier features", "knn": "nearest neighbors", "auto": "auto"}
-# Halvings of the bracket around a threshold; strengths are then known to about a percent.
-N_HALVINGS = 6
+# Strengths tried inside the bracket around a threshold, each where a line through its ends says.
+N_STEPS = 2
+# Aimed at, as a share of the threshold: the point that counts must meet it.
+AIM = 0.985
 
 
 FAST = ("knn", "auto")
@@ -41,14 +45,26 @@ def estimators(methods: list[Method], quick: bool) -> tuple[str, ...]:
     return ("fourier", *FAST) if slow else FAST
 
 
+@lru_cache(maxsize=8)
+def _fit(dataset: str, quick: bool, method: str, strength: float, fold: int) -> tuple[Any, float]:
+    data = load(dataset, quick)
+    inside, _, train, _ = list(data.folds())[fold]
+    began = time.process_time()
+    model = METHODS[method].build(strength)
+    model.fit(inside, data.y[train], sensitive_features=data.a[train])
+    return model, time.process_time() - began
+
+
 def fit_point(dataset: str, quick: bool, method: str, strength: float) -> dict[str, Any]:
     """Out-of-fold predictions of one method at one strength, and the seconds of each fit."""
     data, how = load(dataset, quick), METHODS[method]
     s, seconds = np.empty(len(data.y)), []
-    for inside, outside, train, test in data.folds():
-        began = time.perf_counter()
-        model = how.build(strength).fit(inside, data.y[train], sensitive_features=data.a[train])
-        seconds.append(time.perf_counter() - began)
+    for fold, (_, outside, _, test) in enumerate(data.folds()):
+        fitted_at = how.strengths[0] if how.reset else strength
+        model, taken = _fit(dataset, quick, method, fitted_at, fold)
+        if how.reset:
+            model = how.reset(model, strength)
+        seconds.append(taken)
         needed = {"sensitive_features": data.a[test]} if how.league == ATTRIBUTE else {}
         s[test] = model.predict(outside, **needed)
     return {"s": s, "seconds": np.array(seconds)}
@@ -60,25 +76,23 @@ def measure_point(
     """R² and the criteria of one point by one estimator."""
     data = load(dataset, quick)
     s = cached(cache, fit_point, (dataset, quick, method, strength))["s"]
-    began = time.perf_counter()
+    began = time.process_time()
     known = None
     if estimator == "fourier":
         known = float(cached(cache, target_entropy, (dataset, quick, estimator))["nats"])
     found = measure(s, data.y, data.a, estimator, known)
-    return {**found, "r2": r_squared(s, data.y), "seconds": time.perf_counter() - began}
+    return {**found, "r2": r_squared(s, data.y), "seconds": time.process_time() - began}
 
 
-def refine(
-    dataset: str, quick: bool, method: str, criterion: str, estimator: str, cache: Path
-) -> dict[str, Any]:
-    """Strengths at which a method just meets each threshold of a criterion, by bisection.
+def refine(dataset: str, quick: bool, method: str, criterion: str, cache: Path) -> dict[str, Any]:
+    """Strengths at which a method just meets each threshold of a criterion by auto.
 
-    Between the two neighboring strengths of the sweep of which one meets it and one does not; where
-    there are several such pairs, the one of the highest R².
+    Found by false position between the two neighboring strengths of the sweep of which one meets
+    it and one does not; where there are several such pairs, the one of the highest R².
     """
 
     def at(strength: float) -> tuple[float, float]:
-        unit = (dataset, quick, method, strength, estimator, cache)
+        unit = (dataset, quick, method, strength, "auto", cache)
         found = cached(cache, measure_point, unit)
         return float(found[criterion]), float(found["r2"])
 
@@ -91,17 +105,36 @@ def refine(
         if not pairs:
             continue
         i = max(pairs, key=lambda i: values[i if met[i] else i + 1][1])
-        good, bad = (strengths[i], strengths[i + 1])[:: 1 if met[i] else -1]
-        for _ in range(1 if quick else N_HALVINGS):
-            # In the middle of the logarithms; the sweep begins at zero, which has none.
-            middle = np.sqrt(good * bad) if min(good, bad) > 0 else (good + bad) / 2
-            middle = float(f"{middle:.4g}")
-            if at(middle)[0] <= threshold:
-                good = middle
+        ends = [(strengths[j], values[j][0]) for j in (i, i + 1)]
+        good, bad = ends if met[i] else ends[::-1]
+        for _ in range(1 if quick else N_STEPS):
+            part = (good[1] - AIM * threshold) / min(good[1] - bad[1], -1e-12)
+            part = float(np.clip(part, 0.05, 0.9))
+            # Along the logarithms; some sweeps begin or end at zero, which has none.
+            if min(good[0], bad[0]) > 0:
+                middle = good[0] ** (1 - part) * bad[0] ** part
             else:
-                bad = middle
-        out.append(good)
+                middle = (1 - part) * good[0] + part * bad[0]
+            middle = float(f"{middle:.4g}")
+            found = middle, at(middle)[0]
+            if found[1] <= threshold:
+                good = found
+            else:
+                bad = found
+        out.append(good[0])
     return {"strengths": np.array(out)}
+
+
+def crossing(rows: list[dict[str, Any]], column: str, threshold: float) -> float | None:
+    """The highest R² at the bound on the line through a method's points, in order of strength."""
+    known = sorted((r for r in rows if column in r), key=lambda r: r["strength"])
+    out = [r["r2"] for r in known if r[column] <= threshold]
+    for first, second in pairwise(known):
+        low, high = sorted((first, second), key=lambda r: r[column])
+        if low[column] <= threshold < high[column]:
+            part = (threshold - low[column]) / (high[column] - low[column])
+            out.append(low["r2"] + part * (high["r2"] - low["r2"]))
+    return max(out, default=None)
 
 
 def points(
@@ -117,11 +150,10 @@ def points(
     measured = [(*u, e, cache) for u in sweep for e in estimators([METHODS[u[2]]], quick)]
     run_all(setting, measure_point, measured, f"{dataset}: measures of the sweep")
     todo = [
-        (dataset, quick, m.name, criterion, estimator, cache)
+        (dataset, quick, m.name, criterion, cache)
         for m in methods
         if m.continuous
         for criterion in criteria
-        for estimator in FAST
     ]
     found = run_all(setting, refine, todo, f"{dataset}: strengths at the thresholds")
     units = [(unit, "sweep") for unit in sweep]
@@ -145,7 +177,10 @@ def points(
             "point": kind,
             "fit_seconds": float(np.median(fit["seconds"])),
         }
-        seconds = float(fit["seconds"].sum())
+        how = METHODS[method]
+        # Where one fit serves all strengths it counts once.
+        again = how.reset is not None and strength != how.strengths[0]
+        seconds = 0.0 if again else float(fit["seconds"].sum())
         for estimator in by(method, kind):
             value = next(results)
             row["r2"] = float(value["r2"])

@@ -1,4 +1,4 @@
-"""How many minima the training objective has: fits from many starts, LSPC against logistic.
+"""How many minima the training objective has: fits from many starts, by penalty and classifier.
 
     python experiments/local_minima.py [--quick] [--fresh] [--jobs N]
 
@@ -17,7 +17,8 @@ import numpy as np
 from common import (
     ALPHA,
     BLACK,
-    BLUE,
+    GRAY,
+    ORANGE,
     RED,
     SEED,
     load,
@@ -34,10 +35,12 @@ from evenhand._ridge import solve
 WEIGHTS = (0.3, 1.0, 3.0, 10.0, 100.0)
 SHRUNK = (1.0, 0.2, 0.05)
 N_RANDOM = 9
-STYLES = {
-    "LSPC, linear": ("lspc", "linear", BLUE, "v", -0.12),
-    "LSPC, quadratic": ("lspc", "quadratic", RED, "^", 0.0),
-    "logistic, quadratic": ("logistic", "quadratic", BLACK, "o", 0.12),
+# Name → classifier, κ, color, marker, shift in the picture.
+STYLES: dict[str, tuple[str, Any, str, str, float]] = {
+    "LSPC, published": ("lspc", "published", RED, "^", -0.18),
+    "LSPC, penalty 0.001": ("lspc", 1e-3, GRAY, "v", -0.06),
+    "LSPC, auto": ("lspc", "auto", ORANGE, "s", 0.06),
+    "logistic": ("logistic", "auto", BLACK, "o", 0.18),
 }
 
 
@@ -45,10 +48,10 @@ def fits_from_starts(
     quick: bool, name: str, criterion: str, weight: float, n_random: int
 ) -> dict[str, Any]:
     """Objective and fairness term at the end of the search from every start."""
-    classifier, basis, *_ = STYLES[name]
+    classifier, kappa, *_ = STYLES[name]
     data = load("communities", quick)
     X = (data.X - data.X.mean(axis=0)) / np.where(data.X.std(axis=0) > 0, data.X.std(axis=0), 1.0)
-    model = FairRidge(criterion, weight, ALPHA, classifier=classifier, basis=basis)
+    model = FairRidge(criterion, weight, ALPHA, classifier=classifier, kappa=kappa)
     prepared = model._start(X, data.y, data.a, None)
     problem, bound = prepared.problem, prepared.bound
     assert bound is not None

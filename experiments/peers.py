@@ -21,18 +21,24 @@ class GridSearchLoss:
     The grid has 9 points, so strengths 0 to 8 give all models that one search fits.
     """
 
-    def __init__(self, strength: float) -> None:
+    def __init__(self, strength: float, limit: float = 2.0) -> None:
+        self.point, self.limit = int(strength), limit
+
+    def at(self, strength: float) -> GridSearchLoss:
         self.point = int(strength)
+        return self
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any) -> GridSearchLoss:
         loss = BoundedGroupLoss(SquareLoss(y.min(), y.max()), upper_bound=0.0)
-        search = GridSearch(Ridge(alpha=len(y) * ALPHA), constraints=loss, grid_size=N_GRID)
+        search = GridSearch(
+            Ridge(alpha=len(y) * ALPHA), constraints=loss, grid_size=N_GRID, grid_limit=self.limit
+        )
         search.fit(X, y, sensitive_features=sensitive_features)
-        self.model_ = search.predictors_[min(self.point, len(search.predictors_) - 1)]
+        self.models_ = search.predictors_
         return self
 
     def predict(self, X: Any) -> Any:
-        return self.model_.predict(X)
+        return self.models_[min(self.point, len(self.models_) - 1)].predict(X)
 
 
 class GradientLoss:
@@ -89,8 +95,12 @@ class EquiPy:
     Its noise has an absolute size, so it is given scores in standard deviations.
     """
 
-    def __init__(self, strength: float) -> None:
+    def __init__(self, strength: float, sigma: float = 1e-6) -> None:
+        self.strength, self.sigma = strength, sigma
+
+    def at(self, strength: float) -> EquiPy:
         self.strength = strength
+        return self
 
     def _scaled(self, X: Any) -> Any:
         return (self.model_.predict(X) - self.center_) / self.scale_
@@ -101,7 +111,7 @@ class EquiPy:
         self.model_ = Ridge(alpha=len(y) * ALPHA).fit(X, y)
         score = self.model_.predict(X)
         self.center_, self.scale_ = float(score.mean()), float(score.std())
-        self.map_ = FairWasserstein(sigma=1e-6, seed=SEED)
+        self.map_ = FairWasserstein(sigma=self.sigma, seed=SEED)
         self.map_.fit(self._scaled(X), np.asarray(sensitive_features))
         return self
 
