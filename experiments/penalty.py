@@ -36,11 +36,12 @@ from common import (
     write_csv,
 )
 from frontier import THRESHOLDS, crossing
-from methods import WEIGHTS
 
 from evenhand import FairRidge
 
 CRITERIA = ("independence", "separation")
+# Finer than the other sweeps where the bounds lie, as nothing is refined here.
+WEIGHTS = (0.0, *(float(f"{v:.4g}") for v in np.geomspace(0.1, 250, 18)))
 # Name → classifier, κ, score map, color.
 SETTINGS: dict[str, tuple[str, Any, str, str]] = {
     "LSPC, published": ("lspc", "published", "auto", RED),
@@ -79,6 +80,7 @@ def penalty_path(
         "weight": np.array(weights),
         "r2": np.array([r_squared(row, data.y) for row in s]),
         "value": np.array(value),
+        "spread": s[0].std(),
         "seconds": time.process_time() - began,
     }
 
@@ -112,12 +114,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows += mine
         for threshold in THRESHOLDS:
             r2 = crossing(mine, "value", threshold)
-            bounds.append({**about, "threshold": threshold, "r2": np.nan if r2 is None else r2})
+            bounds.append({**about, "threshold": threshold, "r2": "" if r2 is None else r2})
     seconds = sum(float(found["seconds"]) for found in results)
-    for line in bounds:
-        if np.isnan(line["r2"]):
-            line["r2"] = ""
-    write_csv(setting, "penalty", bounds, seconds, estimator="auto")
+    spread = {unit[0]: float(found["spread"]) for unit, found in zip(units, results, strict=True)}
+    write_csv(setting, "penalty", bounds, seconds, estimator="auto", score_spread=spread)
     write_csv(setting, "penalty_path", rows, 0.0, estimator="auto")
     figure, axes = new_figure(len(datasets), 2, 11.0, 3.6 * len(datasets) + 0.3)
     titles = {"communities": "Communities and Crime", "lsac": "LSAC"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,21 @@ from typing import Any
 import numpy as np
 from common import CRITERIA, read_csv
 from frontier import THRESHOLDS
-from methods import ATTRIBUTE, BLIND, COMPARED, CUBIC, NESTED, OURS, PAPER, TRANSPORT
+from methods import BEST, CUBIC, FAMILIES, NESTED, OURS, PAPER, RAW, VARIANTS
 from numpy.typing import NDArray
 
 NAMES = {"communities": "Communities and Crime", "lsac": "LSAC"}
 PAPER_NAMES = [m.name for m in PAPER]
-INSIDE_NAMES = ["LSPC-ind-quad", "LSPC-sep-quad", *(m.name for m in [*NESTED, *OURS])]
-PLAIN = ("evenhand-ind", "evenhand-sep")
+LSPC = ("LSPC-sep-quad", "LSPC-ind-quad")
+LSPC_BEST = tuple(name + BEST for name in LSPC)
+LR = ("LR-sep-quad", "LR-ind-quad")
+PLAIN = ("evenhand-sep", "evenhand-ind")
 PLAIN_OR_CUBIC = (*PLAIN, *(m.name for m in CUBIC[:2]))
-ESTIMATORS = ("auto", "fourier", "knn")
+FRONTIER_NAMES = [name for name in FAMILIES if name.startswith(("LSPC", "CVX"))]
+INSIDE_NAMES = [*LSPC, *LSPC_BEST, *LR, *(m.name for m in OURS)]
+ESTIMATORS = ("auto", "knn")
+SIDES = {LSPC: "LSPC-quad as published", LSPC_BEST: "LSPC-quad at its best penalty",
+         LR: "logistic inside", PLAIN: "ours"}  # fmt: skip
 # R² that differs by less is called level.
 LEVEL = 5e-4
 
@@ -63,9 +69,10 @@ class Results:
     def best(
         self, dataset: str, estimator: str, criterion: str, threshold: float, *methods: str
     ) -> float:
-        """Highest R² of some methods under a bound; NaN if none of them meets it."""
+        """Highest R² of some lines of the tables under a bound; NaN if none of them meets it."""
+        members = {member for name in methods for member in FAMILIES[name]}
         lines = self.lines(dataset, estimator, criterion, threshold)
-        found = [r["r2"] for r in lines if r["method"] in methods and np.isfinite(r["r2"])]
+        found = [r["r2"] for r in lines if r["method"] in members and np.isfinite(r["r2"])]
         return max(found, default=float("nan"))
 
 
@@ -86,21 +93,22 @@ def lowest(frontier: Frontier, methods: Iterable[str], least_r2: float) -> dict[
     return out
 
 
-def frontier_table(results: Results, dataset: str, methods: Sequence[str]) -> str:
-    """R² under each bound by fourier, and the least value of the sweep with the R² it costs."""
+def frontier_table(
+    results: Results, dataset: str, names: Sequence[str], estimator: str = "auto"
+) -> str:
+    """R² under each bound, and the least value of the sweep with the R² it costs."""
     rows = results.frontier(dataset).rows
-    columns = [(c, t) for c in ("separation", "independence") for t in THRESHOLDS[:2]]
+    columns = [(c, t) for c in ("separation", "independence") for t in THRESHOLDS]
     head = [f"R², {c} ≤ {t:.2f}" for c, t in columns]
     head += ["least separation (R²)", "least independence (R²)"]
-    lines = ["By fourier:", "", "| method | " + " | ".join(head) + " |",
-             "| --- |" + " ---: |" * len(head)]  # fmt: skip
-    for method in methods:
-        cells = [number(results.best(dataset, "fourier", c, t, method)) for c, t in columns]
-        mine = [r for r in rows if r["method"] == method and r["point"] == "sweep"]
+    lines = ["| method | " + " | ".join(head) + " |", "| --- |" + " ---: |" * len(head)]
+    for name in names:
+        cells = [number(results.best(dataset, estimator, c, t, name)) for c, t in columns]
+        mine = [r for r in rows if r["method"] in FAMILIES[name] and r["point"] == "sweep"]
         for criterion in ("separation", "independence"):
-            least = min(mine, key=lambda r, key=f"{criterion}_fourier": r[key])
-            cells.append(f"{least[f'{criterion}_fourier']:.3f} ({least['r2']:.3f})")
-        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+            least = min(mine, key=lambda r, key=f"{criterion}_{estimator}": r[key])
+            cells.append(f"{least[f'{criterion}_{estimator}']:.3f} ({least['r2']:.3f})")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -110,16 +118,29 @@ def compare(
     """A sentence with the best R² of two sets of methods under the bounds of both criteria."""
     parts = []
     for criterion in ("separation", "independence"):
-        for threshold in THRESHOLDS[:2]:
+        pairs = []
+        for threshold in THRESHOLDS:
             a = results.best(dataset, estimator, criterion, threshold, *first)
             b = results.best(dataset, estimator, criterion, threshold, *second)
-            parts.append(f"{number(a)} against {number(b)} at {criterion} ≤ {threshold:.2f}")
-    names = " and ".join(
-        "/".join(m for m in side).replace("LSPC-sep-quad/LSPC-ind-quad", "the better of LSPC-quad")
-        .replace("evenhand-sep/evenhand-ind", "the better of the logistic fits")
-        for side in (first, second)
-    )  # fmt: skip
-    return f"R² of {names} ({estimator}): " + ", ".join(parts) + "."
+            pairs.append(f"{number(a)} against {number(b)}")
+        parts.append(f"{', '.join(pairs)} for {criterion}")
+    names = " against ".join(SIDES.get(tuple(side), "/".join(side)) for side in (first, second))
+    bounds = " / ".join(f"{t:.2f}" for t in THRESHOLDS)
+    return f"R² of {names} at a bound of {bounds} ({estimator}): {'; '.join(parts)}."
+
+
+def ahead(
+    results: Results, dataset: str, estimator: str, first: Sequence[str], second: Sequence[str]
+) -> tuple[int, int]:
+    """Bounds at which the first methods are level or ahead, and all that either meets."""
+    won = total = 0
+    for criterion in ("separation", "independence"):
+        for threshold in THRESHOLDS:
+            a = results.best(dataset, estimator, criterion, threshold, *first)
+            b = results.best(dataset, estimator, criterion, threshold, *second)
+            total += bool(np.isfinite(a) or np.isfinite(b))
+            won += bool(np.isfinite(a) and not a < b - LEVEL)
+    return won, total
 
 
 def gap(
@@ -147,13 +168,13 @@ def gap(
 
 
 def same_as_nested(results: Results, dataset: str) -> float:
-    """Largest difference in R² or a criterion (auto) between our fits and the nested ones."""
+    """Largest difference in R² or a criterion (auto) between our raw fits and the nested ones."""
     rows = results.frontier(dataset).rows
     worst = 0.0
-    for nested, ours in zip((m.name for m in NESTED), PLAIN, strict=True):
-        known = {r["strength"]: r for r in rows if r["method"] == ours}
-        for row in (r for r in rows if r["method"] == nested):
-            for key in ("r2", "independence_fourier", "separation_fourier"):
+    for nested, ours in zip(NESTED, RAW, strict=True):
+        known = {r["strength"]: r for r in rows if r["method"] == ours.name}
+        for row in (r for r in rows if r["method"] == nested.name):
+            for key in ("r2", "independence_auto", "separation_auto"):
                 worst = max(worst, abs(row[key] - known[row["strength"]][key]))
     return worst
 
@@ -196,11 +217,12 @@ def errors(rows: list[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
 def league_table(results: Results, dataset: str, estimator: str, league: str) -> str:
     """R² of every method of a league under every bound, the best of each column in bold."""
     columns = [(c, t) for c in ("separation", "independence") for t in THRESHOLDS]
-    cells: dict[str, list[float]] = {}
-    for criterion, threshold in columns:
-        for line in results.lines(dataset, estimator, criterion, threshold):
-            if line["league"] == league:
-                cells.setdefault(line["method"], []).append(line["r2"])
+    run = {r["method"] for r in results.rows("thresholds") if r["league"] == league}
+    cells = {
+        name: [results.best(dataset, estimator, c, t, name) for c, t in columns]
+        for name, members in FAMILIES.items()
+        if run.intersection(members)
+    }
     tops = [max((v for v in col if np.isfinite(v)), default=np.inf)
             for col in zip(*cells.values(), strict=True)]  # fmt: skip
     lines = ["| method | " + " | ".join(f"{c} ≤ {t:.2f}" for c, t in columns) + " |",
@@ -212,178 +234,35 @@ def league_table(results: Results, dataset: str, estimator: str, league: str) ->
     return "\n".join(lines)
 
 
-@dataclass
-class Standing:
-    """Bounds where ours is level or ahead, all bounds, those ours does not meet, worst gap.
-
-    `lost` says in words which bounds are not reached, and by how much.
-    """
-
-    level: int = 0
-    total: int = 0
-    unmet: int = 0
-    behind: float = 0.0
-    lost: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        text = f"{self.level} of {self.total} (at worst {self.behind:.3f} behind"
-        return text + (f"; {self.unmet} met by another method only)" if self.unmet else ")")
-
-
-def standing(results: Results, league: str) -> tuple[str, dict[str, Standing]]:
-    """Ours against the best other method under every bound, and a count by estimator."""
-    lines = ["| data | estimator | bound | ours | best other | ours ahead by | standard error |",
-             "| --- | --- | --- | ---: | --- | ---: | ---: |"]  # fmt: skip
-    counts: dict[str, Standing] = {}
-    for dataset in NAMES:
-        for estimator in ESTIMATORS:
+def settings_table(results: Results) -> str:
+    """What of each rival was tried, and the most that a setting other than its own default won."""
+    lines = ["| method | other settings tried | most gained in R² under a bound by auto | where |",
+             "| --- | --- | ---: | --- |"]  # fmt: skip
+    run = {r["method"] for r in results.rows("thresholds")}
+    for name, settings in VARIANTS.items():
+        gains, only = [(0.0, "–")], 0
+        for dataset, title in NAMES.items():
             for criterion in ("separation", "independence"):
                 for threshold in THRESHOLDS:
-                    rows = [r for r in results.lines(dataset, estimator, criterion, threshold)
-                            if r["league"] == league and np.isfinite(r["r2"])]  # fmt: skip
-                    mine = max((r for r in rows if r["ours"]), key=lambda r: r["r2"], default=None)
-                    best = max(
-                        (r for r in rows if not r["ours"]), key=lambda r: r["r2"], default=None
-                    )
-                    if mine is None and best is None:
-                        continue
-                    count = counts.setdefault(estimator, Standing())
-                    count.total += 1
-                    bound = f"{criterion} ≤ {threshold:.2f} on {NAMES[dataset]} by {estimator}"
-                    error, ahead = float("nan"), "only ours" if mine else "only theirs"
-                    if mine and best:
-                        lead = mine["r2"] - best["r2"]
-                        count.level += lead > -LEVEL
-                        count.behind = max(count.behind, -lead)
-                        ahead = f"{lead:+.3f}"
-                        if lead <= -LEVEL:
-                            count.lost.append(f"{bound} ({lead:+.4f} against {best['method']})")
-                        error = max((r["behind_se"] for r in (mine, best)
-                                     if np.isfinite(r["behind_se"])), default=error)  # fmt: skip
-                    elif mine:
-                        count.level += 1
-                    elif best:
-                        count.unmet += 1
-                        low = lowest_of_ours(results, dataset, league, f"{criterion}_{estimator}")
-                        count.lost.append(
-                            f"{bound}, met by {best['method']} alone at R² {best['r2']:.3f}; ours "
-                            f"comes to {low[0]:.3f} at R² {low[1]:.3f}"
-                        )
-                    lines.append(
-                        f"| {NAMES[dataset]} | {estimator} | {criterion} ≤ {threshold:.2f} | "
-                        f"{number(mine['r2']) + ' ' + mine['method'] if mine else '–'} | "
-                        f"{number(best['r2']) + ' ' + best['method'] if best else '–'} | "
-                        f"{ahead} | {number(error)} |"
-                    )
-    return "\n".join(lines), counts
-
-
-def lowest_of_ours(results: Results, dataset: str, league: str, column: str) -> tuple[float, float]:
-    """The least value that any of our fits has, and its R²."""
-    names = [m.name for m in COMPARED if m.ours and m.league == league]
-    rows = [r for r in results.frontier(dataset).rows if r["method"] in names]
-    return min((r[column], r["r2"]) for r in rows if np.isfinite(r[column]))
-
-
-def plain_standing(results: Results) -> str:
-    """Plain FairRidge against LSPC and the convex penalties, the worst case of each estimator."""
-    lines = ["| estimator | basis | bounds met by any | met by LSPC or CVX only | furthest behind "
-             "LSPC or CVX | where |", "| --- | --- | ---: | ---: | ---: | --- |"]  # fmt: skip
-    for estimator in ESTIMATORS:
-        for basis, methods in (("quadratic", PLAIN), ("quadratic or degree3", PLAIN_OR_CUBIC)):
-            gaps, met, unmet = [], 0, 0
-            for dataset in NAMES:
-                for criterion in ("separation", "independence"):
-                    for threshold in THRESHOLDS:
-                        where = (dataset, estimator, criterion, threshold)
-                        a = results.best(*where, *methods)
-                        b = results.best(*where, *PAPER_NAMES)
-                        met += bool(np.isfinite(a) or np.isfinite(b))
-                        unmet += bool(np.isnan(a) and np.isfinite(b))
-                        if np.isfinite(a) and np.isfinite(b):
-                            gaps.append((b - a, where))
-            worst, (dataset, _, criterion, threshold) = max(gaps, key=lambda g: g[0])
-            place = f"{NAMES[dataset]}, {criterion} ≤ {threshold:.2f}" if worst > 0 else "–"
-            lines.append(
-                f"| {estimator} | {basis} | {met} | {unmet} | {max(worst, 0.0):.3f} | {place} |"
-            )
+                    found = {
+                        r["method"]: r["r2"]
+                        for r in results.lines(dataset, "auto", criterion, threshold)
+                        if np.isfinite(r["r2"])
+                    }
+                    for words in settings:
+                        tried = found.get(f"{name}, {words}")
+                        if tried is None:
+                            continue
+                        if name not in found:
+                            only += 1
+                        else:
+                            place = f"{words}; {title}, {criterion} ≤ {threshold:.2f}"
+                            gains.append((tried - found[name], place))
+        if name not in run:
+            continue
+        gain, where = max(gains)
+        met = " A bound that the default misses is met as well." if only else ""
+        lines.append(f"| {name} | {'; '.join(settings)} | {gain:.3f} | {where}.{met} |"
+                     if gain > 0 or met else
+                     f"| {name} | {'; '.join(settings)} | – | the default is best |")  # fmt: skip
     return "\n".join(lines)
-
-
-def final_table(results: Results) -> str:
-    text = [
-        "## One table: the best held-out R² under a bound",
-        "The strength of every method is free; of its points that meet the bound the one of "
-        "highest R² counts. A dash: no strength meets it. Bold: the best of its column, to within "
-        "0.0005. Two leagues, kept apart: methods that do not need the attribute of a new person, "
-        "and methods that do.",
-    ]
-    for dataset, name in NAMES.items():
-        for league in (BLIND, ATTRIBUTE):
-            text += [f"### {name}, {league} to predict",
-                     "By auto:", league_table(results, dataset, "auto", league)]  # fmt: skip
-            for estimator in ("fourier", "knn"):
-                extra = " (interpolated between strengths)" if estimator == "fourier" else ""
-                body = league_table(results, dataset, estimator, league)
-                text += [f"<details><summary>By {estimator}{extra}</summary>", body, "</details>"]
-    text.append("### Where that leaves us")
-    for league in (BLIND, ATTRIBUTE):
-        body, counts = standing(results, league)
-        told = "; ".join(f"by {e} in {count}" for e, count in counts.items())
-        text += [
-            f"**{league.capitalize()} to predict.** Ours has the highest R², or shares it, {told}. "
-            "The standard error is that of the difference over rows; differences within two of it "
-            "may be luck, and of estimates so close to zero as 0.01 the estimators' own error "
-            "decides which strength counts.",
-            body,
-        ]
-        losses = [loss for count in counts.values() for loss in count.lost]
-        if losses:
-            text.append("Not reached: " + "; ".join(losses) + ".")
-    before = [m.name for m in COMPARED if m.ours and m.league == ATTRIBUTE and m not in TRANSPORT]
-    after = [*before, *(m.name for m in TRANSPORT if m.league == ATTRIBUTE)]
-    lead = [
-        max(
-            gap(results, dataset, e, mine, ["Wasserstein, interpolated"], met_by_both=True).max()
-            for dataset in NAMES
-            for e in ("auto", "fourier")
-        )
-        for mine in (before, after)
-    ]
-    whole = {
-        e: next(
-            r[f"independence_{e}"]
-            for r in results.frontier("lsac").rows
-            if r["method"] == "Wasserstein, interpolated" and r["strength"] == 1
-        )
-        for e in ("auto", "knn")
-    }
-    luck = max(r for r, _ in errors(results.rows("estimator_accuracy"))["nearest neighbors"])
-    text += [
-        "**Why the quadratic basis stops short of 0.01.** A fit with it leaves nothing that a "
-        "quadratic classifier sees, and a little that richer estimators do. One degree more in the "
-        'fairness term (`basis="degree3"`) removes most of the rest at about the same R² and '
-        "time, and is what meets most bounds of 0.01.",
-        "**Why transport.** A fairness term of low degree sees mean, spread and skewness, and an "
-        "affine map by group can correct no more. On LSAC that is not enough: a linear score of "
-        "students in six clusters of schools has several peaks, at different places in each group. "
-        "The barycenter maps whole distributions, and was ahead of our affine maps by up to "
-        f"{max(lead[0], 0.0):.3f} in R² (by auto or fourier). "
-        '`FairPostprocessor(map="transport")` has the barycenter\'s map as one of its features, '
-        "and chooses by the objective how much of it to use and how steep each group's map is; "
-        f"with it the barycenter's largest lead is {max(lead[1], 0.0):.4f}: both then use the "
-        "same map, ours with quantiles matched at a hundred levels of out-of-fold scores.",
-        "**By knn, bounds of 0.01 are luck.** The barycenter's whole step makes the two groups of "
-        f"LSAC the same but for sampling error: {whole['auto']:.3f} by auto, "
-        f"{whole['knn']:.3f} by knn. An estimator with that much error of its own "
-        f"({luck:.3f} in the scenarios above) lets one strength of one method under a bound of "
-        "0.01 and not its neighbors. More strengths would be more draws, not better models.",
-        "**Choice among variants.** Ours is the best of several fits (with and without group "
-        "features, for either criterion, of two degrees, in one step or post-processed by lines or "
-        "by transport), as the others' is the best of all of theirs; the winners' small leads "
-        "carry the luck of that.",
-        "**Plain `FairRidge`** (logistic, no group features) against LSPC and the convex "
-        "penalties:",
-        plain_standing(results),
-    ]
-    return "\n\n".join(text)
