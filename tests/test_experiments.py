@@ -42,12 +42,13 @@ def test_quick_run_of_everything(tmp_path):
     made = {path.name for path in tmp_path.iterdir() if path.is_file()}
     assert not [name for name in made if "tmp" in name]
     tables = {name for name in made if name.endswith(".csv")}
-    assert len(tables) == 9
+    assert len(tables) == 11
     for name in tables:
         note = json.loads((tmp_path / name).with_suffix(".json").read_text())
         assert note["seed"] == 0
         assert note["quick"] is True
-        assert note["compute_seconds"] > 0
+        # The points behind a table took the time that is noted with the table.
+        assert note["compute_seconds"] > 0 or name == "penalty_path.csv"
         assert {"python", "numpy", "evenhand"} <= note["versions"].keys()
     with (tmp_path / "thresholds.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -56,7 +57,7 @@ def test_quick_run_of_everything(tmp_path):
     assert met
     assert all(float(row["value"]) <= float(row["threshold"]) for row in met)
     pictures = [tmp_path / name for name in made if name.endswith(".png")]
-    assert len(pictures) == 11
+    assert len(pictures) == 12
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
 
 
@@ -123,7 +124,7 @@ def test_measure_with_a_known_target_entropy_is_the_same(common):
 
 def test_crossing_between_two_strengths(monkeypatch):
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    from thresholds import crossing
+    from frontier import crossing
 
     rows = [
         {"strength": 0.0, "r2": 0.6, "separation_fourier": 0.3},
@@ -148,11 +149,56 @@ def test_the_page_agrees_with_the_results(monkeypatch):
 
 def test_every_method_has_a_line_of_its_own(monkeypatch):
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    from methods import COMPARED, METHODS
+    from methods import BEST, COMPARED, FAMILIES, METHODS, SHOWN
 
     assert len(METHODS) == len({m.name for m in COMPARED}) + 5
-    drawn = {(m.color, m.marker, m.dash, m.league) for m in COMPARED}
-    assert len(drawn) == len(COMPARED)
+    drawn = {(m.color, m.marker, m.dash, m.league) for m in SHOWN}
+    assert len(drawn) == len(SHOWN)
+    shown = {member for name, members in FAMILIES.items() if BEST not in name for member in members}
+    assert shown | set(FAMILIES["LSPC-ind-quad" + BEST] + FAMILIES["LSPC-sep-quad" + BEST]) == {
+        m.name for m in COMPARED
+    }
+
+
+@pytest.mark.parametrize("name", ["Wasserstein, interpolated", "entropic unaware (Taturyan)"])
+def test_one_fit_for_all_strengths_is_a_fit_each(monkeypatch, name):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    from common import load
+    from methods import METHODS
+
+    how, data = METHODS[name], load("communities", True)
+    needed = {"sensitive_features": data.a} if how.league == "attribute needed" else {}
+    model = how.build(0.0).fit(data.X, data.y, sensitive_features=data.a)
+    for strength in (1.0, 0.3):
+        alone = how.build(strength).fit(data.X, data.y, sensitive_features=data.a)
+        np.testing.assert_allclose(
+            how.reset(model, strength).predict(data.X, **needed), alone.predict(data.X, **needed)
+        )
+
+
+def test_bounds_are_met_from_within(monkeypatch, setting):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import frontier
+
+    def measured(dataset, quick, method, strength, estimator, cache):
+        return {"separation": 0.4 / (1.0 + strength), "r2": 0.6 - 0.1 * strength}
+
+    monkeypatch.setattr(frontier, "measure_point", measured)
+    found = frontier.refine("communities", False, "evenhand-sep", "separation", setting.cache)
+    exact = [0.4 / t - 1.0 for t in frontier.THRESHOLDS]
+    assert len(found["strengths"]) == 3
+    for strength, least in zip(found["strengths"], exact, strict=True):
+        assert least <= strength < 1.25 * least
+
+
+def test_continuation_changes_nothing_where_there_is_one_minimum(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import penalty
+
+    setting = ("communities", True, "logistic, bounded scores", "separation")
+    alone, along = (penalty.penalty_path(*setting, continued) for continued in (False, True))
+    np.testing.assert_allclose(along["r2"], alone["r2"], atol=1e-4)
+    assert along["r2"][0] == alone["r2"][0]
 
 
 def test_peers_take_three_groups(monkeypatch):
