@@ -41,7 +41,7 @@ from evenhand import FairRidge
 
 CRITERIA = ("independence", "separation")
 # Finer than the other sweeps where the bounds lie, as nothing is refined here.
-WEIGHTS = (0.0, *(float(f"{v:.4g}") for v in np.geomspace(0.1, 250, 18)))
+WEIGHTS = (0.0, *(float(f"{v:.4g}") for v in np.geomspace(0.2, 100, 13)))
 # Name → classifier, κ, score map, color.
 SETTINGS: dict[str, tuple[str, Any, str, str]] = {
     "LSPC, published": ("lspc", "published", "auto", RED),
