@@ -70,7 +70,7 @@ def _grid(low: float, high: float, count: int, *first: float) -> tuple[float, ..
 
 
 WEIGHTS = _grid(0.03, 250, 11, 0.0)
-PAIR_WEIGHTS = _grid(0.01, 1e4, 11, 0.0)
+PAIR_WEIGHTS = _grid(0.03, 1e4, 15, 0.0)
 FEW_WEIGHTS = WEIGHTS[4:11:3]
 SHARES = (1.0, *(float(f"{v:.4g}") for v in np.geomspace(0.7, 1e-3, 10)), 0.0)
 STEPS = tuple(float(f"{v:.4g}") for v in np.linspace(0, 1, 11))
