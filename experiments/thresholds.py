@@ -2,12 +2,13 @@
 
     python experiments/thresholds.py [--quick] [--fresh] [--jobs N]
 
-For separation and independence of at most 0.10, 0.05 and 0.01. A method's strength is free: by
-"auto", of its points that meet the bound (the sweep, and the strengths found to just meet it) the
-one of highest R² counts, for all methods alike. `behind` is how far a method is below the best of
-its league, `behind_se` the standard error of that difference over the rows, both scores being of
-the same rows. By "knn", and by "fourier" for the methods it was run for, the value at the bound is
-interpolated linearly between neighboring strengths. Writes results/thresholds.csv and .json.
+For separation and independence of at most 0.10, 0.05 and 0.01. A method's strength is free: the
+highest R² counts that its points under the bound have, or the line between two neighboring
+strengths on either side of it. By "auto" strengths were sought close to the bounds. `value` and
+`strength` are those of the best point under the bound, `behind` is how far a method is below the
+best of its league, `behind_se` the standard error of that difference over the rows, between such
+points. By "fourier" there are only the methods it was run for. Writes results/thresholds.csv and
+.json.
 """
 
 from __future__ import annotations
@@ -47,19 +48,25 @@ def table(setting: Setting, dataset: str, rows: list[dict[str, Any]]) -> list[di
         for threshold in THRESHOLDS:
             column = f"{criterion}_auto"
             found = best(rows, column, threshold)
-            top: dict[str, dict[str, Any]] = {}
-            for row in found.values():
-                if row and row["r2"] > top.get(row["league"], {"r2": -np.inf})["r2"]:
-                    top[row["league"]] = row
+            at: dict[str, float] = {}
+            top: dict[str, str] = {}
+            for method, row in found.items():
+                if row is not None:
+                    mine = [r for r in rows if r["method"] == method]
+                    at[method] = max(row["r2"], crossing(mine, column, threshold) or -np.inf)
+                    if at[method] > at.get(top.get(row["league"], ""), -np.inf):
+                        top[row["league"]] = method
             for method, row in found.items():
                 line = _line(dataset, "auto", criterion, threshold, method)
                 if row is not None:
                     leader = top[row["league"]]
+                    ahead = found[leader]
+                    assert ahead is not None
                     loss = (data.y - scores(setting, row)) ** 2
-                    loss = loss - (data.y - scores(setting, leader)) ** 2
+                    loss = loss - (data.y - scores(setting, ahead)) ** 2
                     error = loss.std() / np.sqrt(len(loss)) / data.y.var()
-                    line |= {"r2": row["r2"], "value": row[column]}
-                    line |= {"strength": row["strength"], "behind": leader["r2"] - row["r2"]}
+                    line |= {"r2": at[method], "value": row[column]}
+                    line |= {"strength": row["strength"], "behind": at[leader] - at[method]}
                     line |= {"behind_se": float(error)}
                 out.append(line)
     return out
