@@ -41,7 +41,10 @@ from evenhand import FairRidge
 
 CRITERIA = ("independence", "separation")
 # Finer than the other sweeps where the bounds lie, as nothing is refined here.
-WEIGHTS = (0.0, *(float(f"{v:.4g}") for v in np.geomspace(0.2, 100, 13)))
+WEIGHTS = {
+    dataset: (0.0, *(float(f"{v:.4g}") for v in np.geomspace(*ends, 13)))
+    for dataset, ends in {"communities": (0.2, 100), "lsac": (0.03, 40)}.items()
+}
 # Name → classifier, κ, score map, color.
 SETTINGS: dict[str, tuple[str, Any, str, str]] = {
     "LSPC, published": ("lspc", "published", "auto", RED),
@@ -61,7 +64,7 @@ def penalty_path(
     """R² and the criterion by auto, held out, at all weights of the sweep."""
     classifier, kappa, score_map, _ = SETTINGS[setting]
     data = load(dataset, quick)
-    weights = WEIGHTS[:4] if quick else WEIGHTS
+    weights = WEIGHTS[dataset][: 4 if quick else None]
     s = np.empty((len(weights), len(data.y)))
     began = time.process_time()
     for inside, outside, train, test in data.folds():
