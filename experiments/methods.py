@@ -58,11 +58,13 @@ class Method:
         """Measured by the paper's slowest estimator too: its own methods alone."""
         return self in PAPER or self in NESTED
 
-    def sweep(self, quick: bool) -> tuple[float, ...]:
-        """The strengths, or two of them."""
-        if not quick:
-            return self.strengths
-        return self.strengths[1], self.strengths[len(self.strengths) // 2]
+    def sweep(self, quick: bool, dataset: str = "") -> tuple[float, ...]:
+        """The strengths, or two of them; on LSAC fewer weights."""
+        if quick:
+            return self.strengths[1], self.strengths[len(self.strengths) // 2]
+        if dataset == "lsac" and self.strengths in (WEIGHTS, LSPC_WEIGHTS):
+            return LSAC_WEIGHTS
+        return self.strengths
 
 
 def _grid(low: float, high: float, count: int, *first: float) -> tuple[float, ...]:
@@ -72,6 +74,8 @@ def _grid(low: float, high: float, count: int, *first: float) -> tuple[float, ..
 WEIGHTS = _grid(0.03, 250, 11, 0.0)
 # With twice as many where LSPC's path turns, so that no narrow dip of it is passed over.
 LSPC_WEIGHTS = tuple(sorted({*WEIGHTS, *_grid(0.707, 10.6, 4)}))
+# Those between which all bounds on LSAC lie.
+LSAC_WEIGHTS = (0.0, *WEIGHTS[2:10])
 PAIR_WEIGHTS = _grid(0.03, 1e4, 15, 0.0)
 FEW_WEIGHTS = WEIGHTS[4:11:3]
 SHARES = (1.0, *(float(f"{v:.4g}") for v in np.geomspace(0.7, 1e-3, 10)), 0.0)
@@ -301,6 +305,19 @@ TUNED = [
 COMPARED = [*SHOWN, *TUNED]
 METHODS = {m.name: m for m in [*COMPARED, *SUFFICIENCY]}
 BEST = ", best penalty"
+# On LSAC, where auto takes seven times as long, the methods differ by little and not all are run.
+NOT_ON_LSAC = [
+    *CUBIC,
+    *POSTPROCESSED,
+    *(m for m in SHOWN if m.name.startswith(("fairlearn GridSearch", "fairlearn Exp", "EquiPy"))),
+    *(m for m in TUNED if not m.name.startswith(("LSPC", "LR", "entropic", "Wasserstein"))),
+]
+
+
+def run_on(dataset: str, methods: list[Method]) -> list[Method]:
+    """Those that are run on a data set."""
+    left_out = {m.name for m in NOT_ON_LSAC} if dataset == "lsac" else set()
+    return [m for m in methods if m.name not in left_out]
 
 
 def _families() -> dict[str, list[str]]:

@@ -42,8 +42,8 @@ from evenhand import FairRidge
 CRITERIA = ("independence", "separation")
 # Finer than the other sweeps where the bounds lie, as nothing is refined here.
 WEIGHTS = {
-    dataset: (0.0, *(float(f"{v:.4g}") for v in np.geomspace(*ends, 13)))
-    for dataset, ends in {"communities": (0.2, 100), "lsac": (0.03, 40)}.items()
+    dataset: (0.0, *(float(f"{v:.4g}") for v in np.geomspace(*ends)))
+    for dataset, ends in {"communities": (0.2, 100, 13), "lsac": (0.05, 20, 7)}.items()
 }
 # Name → classifier, κ, score map, color.
 SETTINGS: dict[str, tuple[str, Any, str, str]] = {

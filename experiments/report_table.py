@@ -220,7 +220,11 @@ def errors(rows: list[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
 def league_table(results: Results, dataset: str, estimator: str, league: str) -> str:
     """R² of every method of a league under every bound, the best of each column in bold."""
     columns = [(c, t) for c in ("separation", "independence") for t in THRESHOLDS]
-    run = {r["method"] for r in results.rows("thresholds") if r["league"] == league}
+    run = {
+        r["method"]
+        for r in results.rows("thresholds")
+        if r["league"] == league and r["dataset"] == dataset
+    }
     cells = {
         name: [results.best(dataset, estimator, c, t, name) for c, t in columns]
         for name, members in FAMILIES.items()
