@@ -50,9 +50,7 @@ def time_estimator(name: str, n: int) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     setting = read_arguments(__doc__, arguments)
     sizes = (300, 600) if setting.quick else SIZES
-    skipped = {"oracle", "LSPC quadratic, penalty 1"}
-    if setting.quick:
-        skipped.add("Fourier features")
+    skipped = {"oracle", "Fourier features"} if setting.quick else {"oracle"}
     names = [n for n in STYLES if n not in skipped]
     units = [(name, n) for name in names for n in sizes if n <= LARGEST.get(name, n)]
     alone = replace(setting, jobs=1)

@@ -176,8 +176,8 @@ def final_table(results: Results) -> str:
     text = [
         "## One table: the best held-out R² under a bound",
         "The strength of every method is free; the highest R² under the bound counts, "
-        "interpolated between the strengths on either side of it, which by auto were sought close "
-        "to it. A dash: no strength meets it. Bold: the best of its column, to within "
+        "interpolated between the strengths on either side of it, which by auto on Communities "
+        "were sought close to it. A dash: no strength meets it. Bold: the best of its column, to within "
         f"{LEVEL}. Two leagues, kept apart: methods that do not need the attribute of a new "
         "person, and methods that do.",
         "**Rivals at their best.** Methods other than ours were also run at other settings of "
