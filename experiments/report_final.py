@@ -122,10 +122,9 @@ def plain_standing(results: Results) -> str:
 
 
 def tightest(results: Results, *names: str) -> tuple[int, int]:
-    """Bounds of the least threshold that some lines meet by auto, and how many there are."""
+    """Least bounds that some lines meet by auto on Communities, and how many there are."""
     values = [
-        results.best(dataset, "auto", criterion, THRESHOLDS[-1], *names)
-        for dataset in NAMES
+        results.best("communities", "auto", criterion, THRESHOLDS[-1], *names)
         for criterion in ("separation", "independence")
     ]
     return int(np.isfinite(values).sum()), len(values)
@@ -135,8 +134,8 @@ def why_degree(results: Results) -> str:
     plain, total = tightest(results, *PLAIN)
     cubic, _ = tightest(results, *(m.name for m in CUBIC[:2]))
     start = (
-        f"**Degree.** Of the {total} bounds of {THRESHOLDS[-1]:.2f} (by auto) plain `FairRidge` "
-        f"meets {plain} with the quadratic basis and {cubic} with one degree more"
+        f"**Degree.** Of the {total} bounds of {THRESHOLDS[-1]:.2f} on Communities (by auto) plain "
+        f"`FairRidge` meets {plain} with the quadratic basis and {cubic} with one degree more"
     )
     if cubic > plain:
         return start + (
@@ -177,8 +176,8 @@ def final_table(results: Results) -> str:
         "## One table: the best held-out R² under a bound",
         "The strength of every method is free; the highest R² under the bound counts, "
         "interpolated between the strengths on either side of it, which by auto on Communities "
-        "were sought close to it. A dash: no strength meets it. Bold: the best of its column, to within "
-        f"{LEVEL}. Two leagues, kept apart: methods that do not need the attribute of a new "
+        "were sought close to it. A dash: no strength meets it. Bold: the best of its column, to "
+        f"within {LEVEL}. Two leagues, kept apart: methods that do not need the attribute of a new "
         "person, and methods that do.",
         "**Rivals at their best.** Methods other than ours were also run at other settings of "
         "their own, and a cell shows the best of them. That best is chosen on the very rows it is "
