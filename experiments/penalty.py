@@ -41,10 +41,7 @@ from evenhand import FairRidge
 
 CRITERIA = ("independence", "separation")
 # Finer than the other sweeps where the bounds lie, as nothing is refined here.
-WEIGHTS = {
-    dataset: (0.0, *(float(f"{v:.4g}") for v in np.geomspace(*ends)))
-    for dataset, ends in {"communities": (0.2, 100, 13), "lsac": (0.05, 20, 7)}.items()
-}
+WEIGHTS = (0.0, *(float(f"{v:.4g}") for v in np.geomspace(0.2, 100, 13)))
 # Name → classifier, κ, score map, color.
 SETTINGS: dict[str, tuple[str, Any, str, str]] = {
     "LSPC, published": ("lspc", "published", "auto", RED),
@@ -64,7 +61,7 @@ def penalty_path(
     """R² and the criterion by auto, held out, at all weights of the sweep."""
     classifier, kappa, score_map, _ = SETTINGS[setting]
     data = load(dataset, quick)
-    weights = WEIGHTS[dataset][: 4 if quick else None]
+    weights = WEIGHTS[:4] if quick else WEIGHTS
     s = np.empty((len(weights), len(data.y)))
     began = time.process_time()
     for inside, outside, train, test in data.folds():
