@@ -121,7 +121,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for w, t, i in zip(strengths, found["seconds"], found["iterations"], strict=False)
             ]
     total = sum(r["seconds"] for r in lines)
-    write_csv(setting, "fit_time", lines, total, strengths=strengths)
+    write_csv(
+        setting,
+        "fit_time",
+        lines,
+        total,
+        strengths=strengths,
+        penalty="published",
+        scores="bounded",
+    )
     figure, axes = new_figure(1, 1, 9.0, 5.2)
     for name, (_, color, marker, dash) in METHODS.items():
         by_size = {n: [r["seconds"] for r in lines if r["method"] == name and r["n"] == n]
