@@ -135,7 +135,7 @@ def long_step(results: Results) -> str:
     if any(r["value"] > THRESHOLDS[0] for r in rows if r["strength"] == first):
         return ""
     return (
-        f" (where the first weight, {first:g}, meets the first bounds already: what is interpolated "
+        f" (where the first weight, {first:g}, meets the first bounds: what is interpolated "
         "from no fairness to there is a little low, for all alike)"
     )
 
