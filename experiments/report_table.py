@@ -175,7 +175,7 @@ def same_as_nested(results: Results, dataset: str) -> tuple[float, float]:
     worst = {"r2": 0.0, "independence_auto": 0.0, "separation_auto": 0.0}
     for nested, ours in zip(NESTED, RAW, strict=True):
         known = {r["strength"]: r for r in rows if r["method"] == ours.name}
-        for row in (r for r in rows if r["method"] == nested.name):
+        for row in (r for r in rows if r["method"] == nested.name and r["strength"] in known):
             for key in worst:
                 worst[key] = max(worst[key], abs(row[key] - known[row["strength"]][key]))
     r2, *criteria = worst.values()
