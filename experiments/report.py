@@ -157,8 +157,8 @@ def frontier_lsac(results: Results) -> str:
     for criterion in ("separation", "independence"):
         for t in (0.10, 0.05):
             values = [
-                results.best(d, "auto", criterion, t, m)
-                for m in ("LSPC-sep-quad", "LSPC-sep-linear", "CVX-group")
+                results.best(d, "auto", criterion, t, *names)
+                for names in (LSPC, ("LSPC-sep-linear", "LSPC-ind-linear"), ("CVX-group",))
             ]
             spread.append(max(values) - min(values))
     text = [
@@ -197,7 +197,8 @@ def supplement(results: Results) -> str:
     same, near = np.max([table.same_as_nested(results, d) for d in NAMES], axis=0)
     for d, name in NAMES.items():
         kind, count = judged(results, d, LR)
-        numbers = [table.compare(results, d, "auto", mine, LR) for mine in (LSPC, LSPC_BEST)]
+        sides = (("auto", LSPC), ("auto", LSPC_BEST), ("knn", LSPC_BEST))
+        numbers = [table.compare(results, d, e, mine, LR) for e, mine in sides]
         text.append(verdict(kind, f"*{name}.* {count} {' '.join(numbers)}"))
     ours = [m.name for m in OURS]
     plain, best = (table.ahead(results, "communities", "auto", m, LSPC_BEST) for m in (PLAIN, ours))
