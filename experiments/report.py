@@ -273,8 +273,8 @@ def fit_time(results: Results) -> str:
                 SURPASSED if ours <= FAST_ENOUGH * lspc else FAILED,
                 "Our logistic fit, which has the exact classifier inside, takes "
                 f"1/{nested / ours:.0f} of the nested one's time and {ours / lspc:.2f} times "
-                f"LSPC's, where we aim at {FAST_ENOUGH} times at most. The convex penalties need not be slow either: "
-                "the same coefficients in linear time take "
+                f"LSPC's, where we aim at {FAST_ENOUGH} times at most. The convex penalties need "
+                "not be slow: the same coefficients in linear time take "
                 f"{at['CVX-group, linear time'] * 1000:.0f} ms. Fits as short as these are mostly "
                 "overhead, which is why the growth of LSPC and ours is below linear.",
             ),
