@@ -15,6 +15,7 @@ import evenhand as eh
 from evenhand.frontier import candidates as _candidates
 from evenhand.frontier import recommended
 from evenhand.frontier.candidates import LEAGUES, WEIGHTS, Curve, Place
+from evenhand.groups.sensitive import resolve_groups
 
 
 def make(n=900, groups=2, seed=0, shift=0.4):
@@ -185,9 +186,7 @@ def test_beyond_some_rows_the_choice_is_made_on_a_sample_and_the_fit_on_all(monk
     assert fair.measure_ is not None
     assert seen == [3000]
     assert len(fair.predict(X)) == 3000
-    sampled = recommended._sample(
-        eh.sensitive.resolve_groups(a, n_rows=3000), np.repeat(np.arange(300), 10), 0
-    )
+    sampled = recommended._sample(resolve_groups(a, n_rows=3000), np.repeat(np.arange(300), 10), 0)
     assert 1000 <= len(sampled) < 1020
     assert (np.bincount(sampled // 10, minlength=300) % 10 == 0).all()
 

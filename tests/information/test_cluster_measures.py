@@ -15,9 +15,9 @@ from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
 from evenhand.auditing.disparities import summarize_groups
-from evenhand.frontier.held_out import make_folds
 from evenhand.frontier.readings import critical
 from evenhand.groups.clusters import cluster_folds, degrees_of_freedom
+from evenhand.groups.folds import make_folds
 from evenhand.groups.proxy import Proxy
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.information.criteria import CRITERIA
