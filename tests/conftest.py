@@ -99,3 +99,23 @@ def chromium():
     if found is None:
         skip_unless_ci("chromium is not installed (apt-get install chromium)")
     return found
+
+
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+
+
+@pytest.fixture
+def experiments():
+    """The folder of experiments, first on the path.
+
+    Modules there are called `common` and `peers`, and so are others in the benchmark folder: each
+    test sees those of one folder alone.
+    """
+    names = {path.stem for path in EXPERIMENTS.glob("*.py")}
+    others = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    sys.path.insert(0, str(EXPERIMENTS))
+    yield EXPERIMENTS
+    sys.path.remove(str(EXPERIMENTS))
+    for name in names:
+        sys.modules.pop(name, None)
+    sys.modules.update(others)

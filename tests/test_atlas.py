@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-
 
 @pytest.fixture
-def atlas(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+def atlas(experiments):
     import atlas
 
     return atlas
 
 
 @pytest.fixture
-def page(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+def page(experiments):
     import atlas_page
 
     return atlas_page

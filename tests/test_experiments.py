@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+pytestmark = pytest.mark.usefixtures("experiments")
 
 
 @pytest.fixture
-def common(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+def common(experiments):
     import common
 
     return common
