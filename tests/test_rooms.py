@@ -28,9 +28,9 @@ BESIDE = {
 }
 # Upward, each inside a function: a result shows itself, and only then is the view loaded.
 ALLOWED = {
-    ("auditing.audits", "report.html"): "Audit.to_html",
-    ("auditing.audits", "report.plots"): "Audit.plot",
-    ("auditing.audits", "report.text"): "Audit.__str__",
+    ("auditing.result", "report.html"): "Audit.to_html",
+    ("auditing.result", "report.plots"): "Audit.plot",
+    ("auditing.result", "report.text"): "Audit.__str__",
     ("frontier.path", "report.frontier_page"): "FairnessPath.to_html",
     ("frontier.path", "report.html"): "FairnessPath.to_html",
 }

@@ -1,5 +1,6 @@
 """Rows → an Audit: measures, tests, group tables and disparities of one score."""
 
-from .audits import Audit, AuditSet, audit
+from .audits import audit
+from .result import Audit, AuditSet
 
 __all__ = ["Audit", "AuditSet", "audit"]

@@ -5,9 +5,8 @@ Not named `audit`: a submodule of that name would hide the function `evenhand.au
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from .._kernels.threads import n_threads
 from ..groups.sensitive import Groups, resolve_groups
-from ..groups.tables import json_safe, to_frame
 from ..groups.validation import (
     check_column,
     check_confidence_level,
@@ -24,234 +22,20 @@ from ..groups.validation import (
     check_seed,
 )
 from ..groups.weights import check_weight, weighted_rows
-from ..information.criteria import CRITERIA, get_criterion
+from ..information.criteria import CRITERIA
 from ..information.effective import check_effective_size, take_weighted, warn_shared_values
 from ..information.entropies import estimate_entropies, get_estimator
 from ..information.estimation import EntropyEstimator
-from ..information.measures import Measure, measure, measure_columns
+from ..information.measures import measure
 from ..information.ranks import EXACT_RANK_ROWS, rank_all
 from ..information.significance import exact_fairness_p_values
-from .disparities import Disparities, GroupTable, summarize_groups
+from .disparities import summarize_groups
 from .input import attributes_of, models_of
-from .one_against_rest import OneAgainstRest, worst_against_rest
+from .one_against_rest import worst_against_rest
+from .result import Audit, AuditSet
 from .sample import r2_of, sample_rows
 
 Vector = NDArray[np.float64]
-FORMAT_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Audit:
-    """The result of :func:`audit`.
-
-    Attributes
-    ----------
-    independence, separation, sufficiency : Measure
-        The latter two are None where no target was given.
-    disparities : Disparities
-        Simple gaps between groups, for context.
-    sensitive_name, n_rows, n_unknown, confidence_level
-    name : str
-        The model's name, when several are compared.
-    attributes : dict of str → Audit
-        Of crossed attributes, each by itself; empty for a single one. A crossing has more groups
-        than its attributes and so a larger normalizer: it can look fair where one of them is not.
-    one_against_rest : dict of str → OneAgainstRest
-        Of crossed attributes, by criterion: the group or level that differs most from all others.
-    """
-
-    independence: Measure
-    separation: Measure | None
-    sufficiency: Measure | None
-    disparities: Disparities
-    sensitive_name: str
-    labels: tuple[str, ...]
-    n_rows: int
-    n_unknown: int
-    confidence_level: float
-    name: str = ""
-    r2: float = float("nan")
-    attributes: dict[str, Audit] = field(default_factory=dict)
-    one_against_rest: dict[str, OneAgainstRest] = field(default_factory=dict)
-    _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
-    _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
-
-    @property
-    def measures(self) -> dict[str, Measure]:
-        """By criterion, the measures that could be computed."""
-        found = {name: getattr(self, name) for name in CRITERIA}
-        return {name: m for name, m in found.items() if m is not None}
-
-    def parts(self, criterion: str) -> dict[str, Measure]:
-        """All there is on one criterion, by what it is on; a verdict is the worst of them.
-
-        The audit's own measure comes first; of crossed attributes each one follows, and the worst
-        group against the rest.
-
-        Parameters
-        ----------
-        criterion : str
-        """
-        name = get_criterion(criterion).name
-        own = getattr(self, name)
-        if own is None:
-            return {}
-        found = {self.sensitive_name: own}
-        found |= {part: getattr(audit, name) for part, audit in self.attributes.items()}
-        if name in self.one_against_rest:
-            worst = self.one_against_rest[name]
-            found[f"{worst.group} against the rest"] = worst.measure
-        return found
-
-    @property
-    def n_clusters(self) -> int | None:
-        """Clusters among the rows with a known group; None where rows are independent."""
-        return self.independence.n_clusters
-
-    @property
-    def groups(self) -> Any:
-        """One row per group: size, means, spreads, errors, with intervals (a data frame)."""
-        return to_frame(self._groups.columns)
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """The three measures, one row each.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-        """
-        return to_frame(measure_columns(self.measures.values()), backend)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values that JSON can hold (undefined numbers are None)."""
-        return json_safe(
-            {
-                "format": "evenhand.audit",
-                "version": FORMAT_VERSION,
-                "name": self.name,
-                "sensitive": self.sensitive_name,
-                "n_rows": self.n_rows,
-                "n_unknown": self.n_unknown,
-                "n_clusters": self.n_clusters,
-                "confidence_level": self.confidence_level,
-                "r2": self.r2,
-                "measures": {c: m.to_dict() for c, m in self.measures.items()},
-                "attributes": {
-                    name: {c: m.to_dict() for c, m in audit.measures.items()}
-                    for name, audit in self.attributes.items()
-                },
-                "one_against_rest": {
-                    name: {
-                        "group": worst.group,
-                        "n_compared": worst.n_compared,
-                        **worst.measure.to_dict(),
-                    }
-                    for name, worst in self.one_against_rest.items()
-                },
-                "groups": self._groups.columns,
-                "disparities": _fields(self.disparities),
-            }
-        )
-
-    def __str__(self) -> str:
-        from ..report.text import describe
-
-        return describe(self)
-
-    def plot(self) -> Any:
-        """A Matplotlib figure: scores by group, score against target, the three measures."""
-        from ..report.plots import plot_audit
-
-        return plot_audit(self)
-
-    def to_html(self, path: Any, *, force: bool = False) -> Any:
-        """Write the audit as one self-contained page, to mail or to print.
-
-        Parameters
-        ----------
-        path : str or Path
-            File to write.
-        force : bool
-            Overwrite an existing file.
-
-        Returns
-        -------
-        Path
-        """
-        from ..report.html import audit_page, write_page
-
-        return write_page(audit_page(self), path, force)
-
-    def _repr_html_(self) -> str:
-        from ..report.html import compact
-
-        return compact(self)
-
-
-@dataclass(frozen=True)
-class AuditSet(Mapping[str, Audit]):
-    """Several audits by name: models compared on the same rows, or attributes one by one."""
-
-    audits: dict[str, Audit]
-    kind: str = "model"
-
-    def __getitem__(self, name: str) -> Audit:
-        if name not in self.audits:
-            raise KeyError(f"no audit named {name!r}; there are {', '.join(self.audits)}")
-        return self.audits[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.audits)
-
-    def __len__(self) -> int:
-        return len(self.audits)
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """All measures of all audits, one row each, with the name in the first column."""
-        columns: dict[str, list[Any]] = {self.kind: []}
-        for name, audit in self.audits.items():
-            part = measure_columns(audit.measures.values())
-            columns[self.kind] += [name] * len(audit.measures)
-            for key, values in part.items():
-                columns.setdefault(key, []).extend(values)
-        return to_frame(columns, backend)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All audits, by name under "audits", as plain values that JSON can hold."""
-        return {
-            "format": "evenhand.audits",
-            "version": FORMAT_VERSION,
-            "kind": self.kind,
-            "audits": {name: audit.to_dict() for name, audit in self.audits.items()},
-        }
-
-    def __str__(self) -> str:
-        from ..report.text import describe_set
-
-        return describe_set(self)
-
-    def to_html(self, path: Any, *, force: bool = False) -> Any:
-        """Write all audits, side by side and one by one, as one self-contained page.
-
-        Parameters
-        ----------
-        path : str or Path
-            File to write.
-        force : bool
-            Overwrite an existing file.
-
-        Returns
-        -------
-        Path
-        """
-        from ..report.html import audit_set_page, write_page
-
-        return write_page(audit_set_page(self), path, force)
-
-    def _repr_html_(self) -> str:
-        from ..report.html import compact_set
-
-        return compact_set(self)
 
 
 def audit(
@@ -421,31 +205,34 @@ class _Run:
         if warn:
             left = {c[0]: value for c, value in entropies.mean.items() if len(c) == 1}
             warn_shared_values(variables, left, groups, stacklevel=4)
-        measures: dict[str, Measure | None] = dict.fromkeys(CRITERIA)
-        for criterion in criteria:
-            measures[criterion.name] = measure(
-                criterion, entropies, self.confidence_level, tests[criterion.name].p_value,
-                self.estimator_name, self.n_boot, self.seed,
-            )  # fmt: skip
+        how: dict[str, Any] = {
+            "confidence_level": self.confidence_level,
+            "estimator": self.estimator_name,
+            "n_boot": self.n_boot,
+            "seed": self.seed,
+        }
+        measures = {
+            c.name: measure(c, entropies, p_value=tests[c.name].p_value, **how) for c in criteria
+        }
         worst = {}
         if crossed and groups.n_groups > 2:
-            worst = worst_against_rest(
-                criteria, variables, groups, crossed, self.estimator,
-                self.estimator_name, self.confidence_level, self.seed, self.n_boot,
-            )  # fmt: skip
-        independent = measures["independence"]
-        assert independent is not None
+            worst = worst_against_rest(criteria, variables, groups, crossed, self.estimator, **how)
         return Audit(
-            independent, measures["separation"], measures["sufficiency"], gaps, groups.name,
-            groups.label_names, groups.n_rows, groups.n_unknown, self.confidence_level, name,
-            r2_of(known_y, variables["s"], groups), attributes or {}, worst, table,
-            sample_rows(known_y, variables["s"], groups),
-        )  # fmt: skip
+            measures=measures,
+            disparities=gaps,
+            sensitive_name=groups.name,
+            labels=groups.label_names,
+            n_rows=groups.n_rows,
+            n_unknown=groups.n_unknown,
+            confidence_level=self.confidence_level,
+            name=name,
+            r2=r2_of(known_y, variables["s"], groups),
+            attributes=attributes or {},
+            one_against_rest=worst,
+            _groups=table,
+            _sample=sample_rows(known_y, variables["s"], groups),
+        )
 
 
 def _name_of(estimator: Any) -> str:
     return estimator if isinstance(estimator, str) else type(estimator).__name__
-
-
-def _fields(item: Any) -> dict[str, Any]:
-    return dict(vars(item))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,11 +57,10 @@ def worst_against_rest(
     variables: Mapping[str, Vector],
     groups: Groups,
     names: Sequence[str],
-    estimator: EntropyEstimator,
-    estimator_name: str,
-    confidence_level: float,
+    estimation: EntropyEstimator,
+    *,
     seed: int,
-    n_boot: int,
+    **how: Any,
 ) -> dict[str, OneAgainstRest]:
     """For each criterion the group or level that differs most from all others.
 
@@ -73,8 +73,9 @@ def worst_against_rest(
         Of crossed attributes, with more than two groups.
     names : sequence of str
         The attributes.
-    estimator, estimator_name, confidence_level, seed, n_boot
-        As for the audit itself.
+    estimation : EntropyEstimator
+    seed, **how
+        As for the audit itself: what :func:`measure` takes by name.
     """
     assert groups.codes is not None
     candidates = _candidates(groups, names)
@@ -92,13 +93,11 @@ def worst_against_rest(
         codes = members[k].astype(np.intp)[groups.codes]
         two = replace(groups, labels=("the others", name), codes=codes, known=None, name=name,
                       n_rows=groups.n_known)  # fmt: skip
-        entropies = estimate_entropies(shared, variables.get("y"), variables["s"], two, estimator)
+        entropies = estimate_entropies(shared, variables.get("y"), variables["s"], two, estimation)
         tests = exact_fairness_p_values(shared, variables, two, random_state=seed)
         for criterion in shared:
             p = min(tests[criterion.name].p_value * len(candidates), 1.0)
-            value = measure(
-                criterion, entropies, confidence_level, p, estimator_name, n_boot, seed
-            )  # fmt: skip
+            value = measure(criterion, entropies, p_value=p, seed=seed, **how)
             before = found.get(criterion.name)
             if before is None or _certain(value) > _certain(before.measure):
                 found[criterion.name] = OneAgainstRest(name, value, len(candidates))

@@ -210,10 +210,20 @@ def measure(
     interval = _interval(value, stderr, quantile)
     joint = entropies.rows[criterion.joint]
     return Measure(
-        criterion.name, value, nats, given, stderr, interval, p_value, estimator, joint.chosen,
-        groups.n_known, groups.n_effective, None if groups.cluster is None else groups.n_units,
-        joint.merged,
-    )  # fmt: skip
+        criterion=criterion.name,
+        value=value,
+        nats=nats,
+        normalizer=given,
+        stderr=stderr,
+        interval=interval,
+        p_value=p_value,
+        estimator=estimator,
+        chosen=joint.chosen,
+        n=groups.n_known,
+        n_effective=groups.n_effective,
+        n_clusters=None if groups.cluster is None else groups.n_units,
+        n_merged=joint.merged,
+    )
 
 
 def critical_value(confidence_level: float, psi: Vector, groups: Groups) -> float:

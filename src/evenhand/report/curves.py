@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from ..auditing.audits import Audit
+    from ..auditing.result import Audit
 
 Vector = NDArray[np.float64]
 # Okabe and Ito's palette, which the common kinds of color blindness keep apart; yellow last, as it

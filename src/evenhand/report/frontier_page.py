@@ -30,7 +30,7 @@ from .svg import Chart, legend
 from .text import fixed, row_count
 
 if TYPE_CHECKING:
-    from ..auditing.audits import Audit
+    from ..auditing.result import Audit
     from ..frontier.path import FairnessPath
 
 _PANEL_HEADS = {

@@ -28,7 +28,7 @@ from .text import PARTS, accuracy, fixed, grade, part_rows, row_count
 from .writing import write_text
 
 if TYPE_CHECKING:
-    from ..auditing.audits import Audit, AuditSet
+    from ..auditing.result import Audit, AuditSet
 
 
 def write_page(text: str, path: Any, force: bool = False) -> Path:

@@ -8,7 +8,7 @@ from .markup import Html, element, label, table
 from .text import row_count
 
 if TYPE_CHECKING:
-    from ..auditing.audits import Audit
+    from ..auditing.result import Audit
 
 QUESTIONS = {
     "independence": "Do scores look the same in every group?",

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from ..information.criteria import CRITERIA
 
 if TYPE_CHECKING:
-    from ..auditing.audits import Audit
+    from ..auditing.result import Audit
     from ..frontier.path import FairnessPath, PathPoint
     from ..information.measures import Measure
 
 
 def audits_of(path: FairnessPath) -> list[Audit]:
     """One audit per point, of its held-out scores."""
-    from ..auditing.audits import Audit
     from ..auditing.disparities import summarize_groups
+    from ..auditing.result import Audit
     from ..auditing.sample import sample_rows
     from ..groups.sensitive import Groups, resolve_groups
     from ..groups.weights import weighted_rows
@@ -32,7 +32,7 @@ def audits_of(path: FairnessPath) -> list[Audit]:
         warn=False,
     )
 
-    def tested(point: PathPoint) -> tuple[Measure, ...]:
+    def tested(point: PathPoint) -> dict[str, Measure]:
         """The measures with p-values: what is called violated is so by the rule of an audit."""
         rows = weighted_rows(data.sample_weight)
         used: Groups = groups if rows is None else groups.take(rows)
@@ -42,25 +42,33 @@ def audits_of(path: FairnessPath) -> list[Audit]:
             for name, values in columns.items()
         }
         found = exact_fairness_p_values(CRITERIA, variables, used, random_state=0)
-        measures = map(point.measure, CRITERIA)
-        return tuple(replace(m, p_value=found[m.criterion].p_value) for m in measures)
+        return {
+            name: replace(point.measure(name), p_value=found[name].p_value) for name in CRITERIA
+        }
 
     y = groups.take_known(data.y)
     out = []
     for point in path.points:
         # Only the selected model is judged in words.
-        judged = tested(point) if point is path.selected else tuple(map(point.measure, CRITERIA))
-        independence, separation, sufficiency = judged
+        chosen = point is path.selected
+        judged = tested(point) if chosen else {name: point.measure(name) for name in CRITERIA}
         s = groups.take_known(point.scores)
         rows, gaps = summarize_groups(y, s, groups, path.confidence_level)
         out.append(
             Audit(
-                independence, separation, sufficiency, gaps, groups.name,
-                groups.label_names, groups.n_rows, groups.n_unknown, path.confidence_level,
-                weight_name(point.fairness_weight), point.r2, _groups=rows,
+                measures=judged,
+                disparities=gaps,
+                sensitive_name=groups.name,
+                labels=groups.label_names,
+                n_rows=groups.n_rows,
+                n_unknown=groups.n_unknown,
+                confidence_level=path.confidence_level,
+                name=weight_name(point.fairness_weight),
+                r2=point.r2,
+                _groups=rows,
                 _sample=sample_rows(y, s, groups),
             )
-        )  # fmt: skip
+        )
     return out
 
 

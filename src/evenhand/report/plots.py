@@ -23,7 +23,7 @@ from .curves import (
 from .text import fixed
 
 if TYPE_CHECKING:
-    from ..auditing.audits import Audit
+    from ..auditing.result import Audit
 
 
 def _pyplot() -> Any:

@@ -18,7 +18,7 @@ from .svg import Chart, legend
 from .text import PARTS, fixed, grade, judgment, p_text, part_rows, worst_part
 
 if TYPE_CHECKING:
-    from ..auditing.audits import Audit
+    from ..auditing.result import Audit
     from ..information.measures import Measure
 
 CLOUD = 800
@@ -358,7 +358,7 @@ def provenance(audit: Audit, source: Mapping[str, Any]) -> Html:
         ("Sensitive attribute", label(audit.sensitive_name)),
         ("Rows", f"{audit.n_rows:,}, of which {audit.n_unknown:,} without a known group"),
         *([] if audit.n_clusters is None else [("Clusters", f"{audit.n_clusters:,}")]),
-        ("Estimator", f"{audit.independence.estimator}"),
+        ("Estimator", next(iter(audit.measures.values())).estimator),
         ("Confidence level", f"{100 * audit.confidence_level:g}%"),
     ]
     return element("section", element("h2", "Data and software"), facts(rows + software()))

@@ -10,7 +10,7 @@ from ..information.criteria import CRITERIA, word_for
 from .curves import clean, short_names
 
 if TYPE_CHECKING:
-    from ..auditing.audits import Audit, AuditSet
+    from ..auditing.result import Audit, AuditSet
     from ..information.measures import Measure
 
 # Where words change; shares of the uncertainty about the group. Not thresholds of any law.

@@ -13,7 +13,7 @@ from .rows import Rows, Vector
 from .terminal import say, show_audit, show_parts, show_set, show_table
 
 if TYPE_CHECKING:
-    from ...auditing.audits import Audit, AuditSet
+    from ...auditing.result import Audit, AuditSet
 
 
 def parse_limits(options: Sequence[str], has_target: bool) -> dict[str, float]:
@@ -68,7 +68,7 @@ def check_limits(
 
 
 def _audits(found: Audit | AuditSet) -> dict[str, Audit]:
-    from ...auditing.audits import AuditSet
+    from ...auditing.result import AuditSet
 
     return dict(found) if isinstance(found, AuditSet) else {"": found}
 
@@ -89,7 +89,7 @@ def run_audit(
 
 def write_audit(found: Any, path: Path, facts: dict[str, Any], force: bool) -> None:
     """The HTML report of an audit or of several."""
-    from ...auditing.audits import AuditSet
+    from ...auditing.result import AuditSet
     from ...report.html import audit_page, audit_set_page, write_page
 
     make = audit_set_page if isinstance(found, AuditSet) else audit_page

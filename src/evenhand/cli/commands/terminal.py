@@ -30,7 +30,7 @@ from ...report.text import (
 )
 
 if TYPE_CHECKING:
-    from ...auditing.audits import Audit, AuditSet
+    from ...auditing.result import Audit, AuditSet
     from ...frontier.path import FairnessPath
 
 # Exit codes, as --help lists them.

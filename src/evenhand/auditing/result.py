@@ -1,0 +1,240 @@
+"""What an audit found: measures by criterion, gaps, and the views that show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..groups.tables import json_safe, to_frame
+from ..information.criteria import CRITERIA, get_criterion
+from ..information.measures import Measure, measure_columns
+from .disparities import Disparities, GroupTable
+from .one_against_rest import OneAgainstRest
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result of :func:`audit`.
+
+    Attributes
+    ----------
+    measures : dict of str → Measure
+        By criterion, those that could be computed: without a target only independence. Each of the
+        three criteria is also an attribute by its name, None where it is not among them.
+    disparities : Disparities
+        Simple gaps between groups, for context.
+    sensitive_name, n_rows, n_unknown, confidence_level
+    name : str
+        The model's name, when several are compared.
+    attributes : dict of str → Audit
+        Of crossed attributes, each by itself; empty for a single one. A crossing has more groups
+        than its attributes and so a larger normalizer: it can look fair where one of them is not.
+    one_against_rest : dict of str → OneAgainstRest
+        Of crossed attributes, by criterion: the group or level that differs most from all others.
+    """
+
+    measures: dict[str, Measure]
+    disparities: Disparities
+    sensitive_name: str
+    labels: tuple[str, ...]
+    n_rows: int
+    n_unknown: int
+    confidence_level: float
+    name: str = ""
+    r2: float = float("nan")
+    attributes: dict[str, Audit] = field(default_factory=dict)
+    one_against_rest: dict[str, OneAgainstRest] = field(default_factory=dict)
+    _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
+    _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Audits pickled while each criterion was a field of its own still load."""
+        if "measures" not in state:
+            found = {name: state.pop(name, None) for name in CRITERIA}
+            state["measures"] = {name: m for name, m in found.items() if m is not None}
+        self.__dict__.update(state)
+
+    @property
+    def independence(self) -> Measure | None:
+        return self.measures.get("independence")
+
+    @property
+    def separation(self) -> Measure | None:
+        return self.measures.get("separation")
+
+    @property
+    def sufficiency(self) -> Measure | None:
+        return self.measures.get("sufficiency")
+
+    def parts(self, criterion: str) -> dict[str, Measure]:
+        """All there is on one criterion, by what it is on; a verdict is the worst of them.
+
+        The audit's own measure comes first; of crossed attributes each one follows, and the worst
+        group against the rest.
+
+        Parameters
+        ----------
+        criterion : str
+        """
+        name = get_criterion(criterion).name
+        if name not in self.measures:
+            return {}
+        found = {self.sensitive_name: self.measures[name]}
+        found |= {part: audit.measures[name] for part, audit in self.attributes.items()}
+        if name in self.one_against_rest:
+            worst = self.one_against_rest[name]
+            found[f"{worst.group} against the rest"] = worst.measure
+        return found
+
+    @property
+    def n_clusters(self) -> int | None:
+        """Clusters among the rows with a known group; None where rows are independent."""
+        return next(iter(self.measures.values())).n_clusters
+
+    @property
+    def groups(self) -> Any:
+        """One row per group: size, means, spreads, errors, with intervals (a data frame)."""
+        return to_frame(self._groups.columns)
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """The measures, one row each.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+        """
+        return to_frame(measure_columns(self.measures.values()), backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values that JSON can hold (undefined numbers are None)."""
+        return json_safe(
+            {
+                "format": "evenhand.audit",
+                "version": FORMAT_VERSION,
+                "name": self.name,
+                "sensitive": self.sensitive_name,
+                "n_rows": self.n_rows,
+                "n_unknown": self.n_unknown,
+                "n_clusters": self.n_clusters,
+                "confidence_level": self.confidence_level,
+                "r2": self.r2,
+                "measures": {c: m.to_dict() for c, m in self.measures.items()},
+                "attributes": {
+                    name: {c: m.to_dict() for c, m in audit.measures.items()}
+                    for name, audit in self.attributes.items()
+                },
+                "one_against_rest": {
+                    name: {
+                        "group": worst.group,
+                        "n_compared": worst.n_compared,
+                        **worst.measure.to_dict(),
+                    }
+                    for name, worst in self.one_against_rest.items()
+                },
+                "groups": self._groups.columns,
+                "disparities": dict(vars(self.disparities)),
+            }
+        )
+
+    def __str__(self) -> str:
+        from ..report.text import describe
+
+        return describe(self)
+
+    def plot(self) -> Any:
+        """A Matplotlib figure: scores by group, score against target, the three measures."""
+        from ..report.plots import plot_audit
+
+        return plot_audit(self)
+
+    def to_html(self, path: Any, *, force: bool = False) -> Any:
+        """Write the audit as one self-contained page, to mail or to print.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        force : bool
+            Overwrite an existing file.
+
+        Returns
+        -------
+        Path
+        """
+        from ..report.html import audit_page, write_page
+
+        return write_page(audit_page(self), path, force)
+
+    def _repr_html_(self) -> str:
+        from ..report.html import compact
+
+        return compact(self)
+
+
+@dataclass(frozen=True)
+class AuditSet(Mapping[str, Audit]):
+    """Several audits by name: models compared on the same rows, or attributes one by one."""
+
+    audits: dict[str, Audit]
+    kind: str = "model"
+
+    def __getitem__(self, name: str) -> Audit:
+        if name not in self.audits:
+            raise KeyError(f"no audit named {name!r}; there are {', '.join(self.audits)}")
+        return self.audits[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.audits)
+
+    def __len__(self) -> int:
+        return len(self.audits)
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """All measures of all audits, one row each, with the name in the first column."""
+        columns: dict[str, list[Any]] = {self.kind: []}
+        for name, audit in self.audits.items():
+            part = measure_columns(audit.measures.values())
+            columns[self.kind] += [name] * len(audit.measures)
+            for key, values in part.items():
+                columns.setdefault(key, []).extend(values)
+        return to_frame(columns, backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All audits, by name under "audits", as plain values that JSON can hold."""
+        return {
+            "format": "evenhand.audits",
+            "version": FORMAT_VERSION,
+            "kind": self.kind,
+            "audits": {name: audit.to_dict() for name, audit in self.audits.items()},
+        }
+
+    def __str__(self) -> str:
+        from ..report.text import describe_set
+
+        return describe_set(self)
+
+    def to_html(self, path: Any, *, force: bool = False) -> Any:
+        """Write all audits, side by side and one by one, as one self-contained page.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        force : bool
+            Overwrite an existing file.
+
+        Returns
+        -------
+        Path
+        """
+        from ..report.html import audit_set_page, write_page
+
+        return write_page(audit_set_page(self), path, force)
+
+    def _repr_html_(self) -> str:
+        from ..report.html import compact_set
+
+        return compact_set(self)
