@@ -73,15 +73,24 @@ def regression():
     return X, y, a
 
 
-def skip_unless_ci(reason):
-    """Skip where something outside Python is missing; in CI, which must have it, fail."""
-    if os.environ.get("CI"):
-        pytest.fail(f"{reason}, and in CI it must be")
-    pytest.skip(reason)
+@pytest.fixture(scope="session")
+def skip_unless_ci():
+    """skip_unless_ci(reason): the one skip of the suite.
+
+    Data files, Chromium and packages with data may be missing on a developer's machine; there a
+    test that needs one skips with its name. In CI they must be there, so that it fails instead.
+    """
+
+    def skip(reason):
+        if os.environ.get("CI"):
+            pytest.fail(f"{reason}, and in CI it must be")
+        pytest.skip(reason)
+
+    return skip
 
 
 @pytest.fixture
-def needs_file():
+def needs_file(skip_unless_ci):
     """Skip a test whose data file is not in the folder named by EVENHAND_DATA."""
 
     def check(*names):
@@ -93,7 +102,7 @@ def needs_file():
 
 
 @pytest.fixture(scope="session")
-def chromium():
+def chromium(skip_unless_ci):
     """Path of a Chromium that Playwright can drive."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None:

@@ -1,0 +1,130 @@
+"""Whether a change of the code changed a number: audits and fits by two revisions.
+
+    python benchmarks/same_numbers.py [BASE]
+
+BASE is a git revision (default: the commit before the last), checked out into a temporary
+worktree. Each revision audits and fits the same data sets in a process of its own: smooth and
+rough laws, and the real ones that are at hand, cut to 4,000 rows. Prints the largest difference of
+each kind, relative to the larger of 1 and the value; writes results/same_numbers.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from common import write
+
+ROOT = Path(__file__).parents[1]
+PROBE = """
+import json, sys, warnings
+import numpy as np, evenhand as eh
+from evenhand import datasets as ds
+
+warnings.simplefilter("ignore")
+
+def samples():
+    for family in ds.FAMILIES:
+        y, s, a = ds.random_scenario(family, 1).sample(3000, random_state=2)
+        yield family, s, y, a
+    for family in ds.ROUGH_FAMILIES:
+        y, s, a = ds.rough_scenario(family, 1).sample(3000, random_state=2)
+        yield family, s, y, a
+
+def tables():
+    loaders = ("gpa2", "card", "wage2", "cps78_85", "twoyear", "admissions", "health", "meps",
+               "communities", "law_school", "belgian_motor", "illinois_quotes")
+    for name in loaders:
+        try:
+            data = getattr(ds, "load_" + name)()
+        except Exception as error:
+            print(name, "left out:", error, file=sys.stderr)
+            continue
+        rows = np.random.default_rng(0).permutation(len(data.y))[:4000]
+        yield name, np.asarray(data.X, float)[rows], np.asarray(data.y)[rows], (
+            np.asarray(data.sensitive)[rows])
+
+def read(audit):
+    out = {}
+    for criterion, m in audit.measures.items():
+        for field in ("value", "nats", "stderr", "p_value"):
+            out[criterion + " " + field] = getattr(m, field)
+        out[criterion + " low"], out[criterion + " high"] = m.interval
+    out["r2"] = audit.r2
+    return out
+
+found = {}
+for name, s, y, a in samples():
+    for estimator in ("auto", "logistic", "lspc"):
+        result = read(eh.audit(y, s, sensitive_features=a, estimator=estimator))
+        found[name] = found.get(name, {}) | {
+            f"audit, {estimator}: {k}": v for k, v in result.items()}
+for name, X, y, a in tables():
+    X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
+    X = X[:, X.std(axis=0) > 0]
+    half = len(y) // 2
+    mine = found[name] = {}
+    for criterion in ("independence", "separation", "sufficiency"):
+        model = eh.FairRidge(criterion, 1.0).fit(X[:half], y[:half], sensitive_features=a[:half])
+        s = model.predict(X[half:])
+        mine[f"fit, {criterion}: mean |score|"] = float(np.abs(s).mean())
+        mine[f"fit, {criterion}: R2"] = model.score(X[half:], y[half:])
+        if criterion == "independence":
+            result = read(eh.audit(y[half:], s, sensitive_features=a[half:]))
+            mine |= {f"audit, auto: {k}": v for k, v in result.items()}
+print(json.dumps(found))
+"""
+
+
+def probe(source: Path, cache: str) -> dict[str, dict[str, float]]:
+    environment = {**os.environ, "PYTHONPATH": str(source / "src"), "NUMBA_CACHE_DIR": cache}
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], env=environment, check=True, stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("base", nargs="?", default="HEAD~1")
+    options = parser.parse_args()
+    git = ["git", "-C", str(ROOT)]
+    name = subprocess.check_output([*git, "rev-parse", "--short", options.base], text=True).strip()
+    head = subprocess.check_output([*git, "rev-parse", "--short", "HEAD"], text=True).strip()
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder) / "base"
+        subprocess.run([*git, "worktree", "add", "--detach", "-q", str(base), name], check=True)
+        try:
+            old = probe(base, f"{folder}/cache-base")
+            new = probe(ROOT, f"{folder}/cache-head")
+        finally:
+            subprocess.run([*git, "worktree", "remove", "--force", str(base)], check=True)
+    rows = []
+    for data, values in new.items():
+        kinds: dict[str, tuple[float, str]] = {}
+        for key, value in values.items():
+            before, kind = old[data][key], key.split(":")[0]
+            if value != value and before != before:
+                continue
+            gap = abs(value - before) / max(1.0, abs(before))
+            if not gap <= kinds.get(kind, (-1.0, ""))[0]:
+                kinds[kind] = (gap, key)
+        rows += [
+            {"data": data, "what": kind, "base": name, "head": head, "largest": gap, "at": key}
+            for kind, (gap, key) in kinds.items()
+        ]
+    for kind in dict.fromkeys(row["what"] for row in rows):
+        gap, data = max((row["largest"], row["data"]) for row in rows if row["what"] == kind)
+        print(f"{kind:25s} {gap:.2e}  {data}")
+    print(f"{len(new)} data sets")
+    print(write("same_numbers", rows))
+
+
+if __name__ == "__main__":
+    main()
