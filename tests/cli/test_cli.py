@@ -314,7 +314,7 @@ def test_drop_missing_says_how_many(tmp_path):
     path = tmp_path / "gaps.csv"
     path.write_text("y,s,race\n" + "1,1,a\n2,NA,b\n?,3,b\n2,3,b\n" * 20)
     result = run("audit", path, *BASIC, "--drop-missing", "--json")
-    assert "40 rows without a target, score, weight or cluster are left out" in result.stderr
+    assert "40 rows without a target, score, weight, frequency or cluster are" in result.stderr
     assert json.loads(result.stdout)["n_rows"] == 40
     path.write_text("y,s,race\n" + "1,,a\n,1,b\n" * 5)
     assert "No row is left" in error("audit", path, *BASIC, "--drop-missing")
@@ -532,7 +532,7 @@ def test_compare_can_leave_out_rows_with_gaps(table, tmp_path):
     arguments = ("compare", first, "-y", "y", "-s", "s", "-s", "better", "-a", "race")
     assert error(*arguments).endswith("Hint: leave these rows out with --drop-missing.")
     result = run(*arguments, "--drop-missing", "--json")
-    assert "2 rows without a target, score, weight or cluster are left out" in result.stderr
+    assert "2 rows without a target, score, weight, frequency or cluster are" in result.stderr
     assert json.loads(result.stdout)["audits"]["better"]["n_rows"] == 398
 
     second = path("second.csv", y=[0], s=[1, 2, 3])
@@ -544,7 +544,7 @@ def test_compare_can_leave_out_rows_with_gaps(table, tmp_path):
     for match in ((), ("--id", "id")):
         arguments = ("compare", first, second, "-s", "s", "-y", "y", "-a", "race", *match)
         result = run(*arguments, "--drop-missing", "--json")
-        assert "4 rows without a target, score, weight or cluster are left out" in result.stderr
+        assert "4 rows without a target, score, weight, frequency or cluster are" in result.stderr
         audits = json.loads(result.stdout)["audits"]
         alone = eh.audit(
             table["y"].to_numpy()[4:], table["s"].to_numpy()[4:],

@@ -102,7 +102,7 @@ def test_cluster_column_must_be_there_and_whole(file, table, tmp_path):
     result = run(
         "audit", gaps, *BASIC, "--cluster", "zip", "--drop-missing", "--estimator", "logistic"
     )
-    assert "2 rows without a target, score, weight or cluster are left out" in result.stderr
+    assert "2 rows without a target, score, weight, frequency or cluster are" in result.stderr
     assert "598 rows in 150 clusters" in result.stdout
     constant = tmp_path / "one.csv"
     arrow_csv.write_csv(table.set_column(4, "zip", pa.array(["x"] * 600)), constant)

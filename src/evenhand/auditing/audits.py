@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.threads import n_threads
+from ..groups.frequency import repeat_rows
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import (
     check_column,
@@ -44,6 +45,7 @@ def audit(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    frequency: Any = None,
     cluster: Any = None,
     estimator: Any = "auto",
     confidence_level: float = 0.95,
@@ -69,6 +71,10 @@ def audit(
     sample_weight : (n,) array, optional
         Nonnegative. A row of weight 0 counts as absent, in `n_rows` too. Weights that leave fewer
         than 5 rows, or 5 effective ones, (Σw)²/Σw², are refused, and fewer than 100 are warned of.
+    frequency : (n,) array, optional
+        Number of people that each row of an aggregated table stands for. A row of frequency 3
+        equals three rows: sample sizes, intervals and tests count people. Unlike `sample_weight`,
+        which says how much one person counts; both may be given.
     cluster : (n,) array, optional
         Label of the person, place or school that each row belongs to, where rows of one are not
         independent. Clusters are then left out whole, standard errors sum over them and intervals
@@ -101,6 +107,10 @@ def audit(
     confidence_level = check_confidence_level(confidence_level)
     n_boot = check_n_boot(n_boot)
     seed = check_seed(random_state)
+    y_true, y_pred, sensitive_features, sample_weight, cluster = repeat_rows(
+        frequency, y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
+        sample_weight=sample_weight, cluster=cluster,
+    )  # fmt: skip
     check_index(
         y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
         sample_weight=sample_weight, cluster=cluster,

@@ -86,6 +86,13 @@ Band = Annotated[
 Weight = Annotated[
     str | None, typer.Option("--weight", "-w", help="Column with the weight of each row.")
 ]
+Frequency = Annotated[
+    str | None,
+    typer.Option(
+        "--frequency",
+        help="Column with the number of people that each row of an aggregated table stands for.",
+    ),
+]
 Cluster = Annotated[
     str | None,
     typer.Option(
@@ -102,7 +109,8 @@ DropMissing = Annotated[
     bool,
     typer.Option(
         "--drop-missing",
-        help="Leave out rows without a target, prediction, weight or cluster, and say so.",
+        help="Leave out rows without a target, prediction, weight, frequency or cluster, and say "
+        "so.",
     ),
 ]
 Html = Annotated[
@@ -167,6 +175,7 @@ def audit(
     ],
     target: MaybeTarget = None,
     weight: Weight = None,
+    frequency: Frequency = None,
     cluster: Cluster = None,
     band: Band = None,
     html: Html = None,
@@ -199,7 +208,7 @@ def audit(
     limits = audits.parse_limits(fail_above or [], target is not None)
     models.check_free(html, force)
     data = rows.load_scores(
-        file, [prediction], target, sensitive, weight, cluster, separator, drop_missing,
+        file, [prediction], target, sensitive, weight, frequency, cluster, separator, drop_missing,
         levels.parse_bands(band or [], sensitive),
     )  # fmt: skip
     found = audits.run_audit(data, prediction, each, estimator, confidence, seed)
@@ -233,6 +242,7 @@ def compare(
     ],
     target: MaybeTarget = None,
     weight: Weight = None,
+    frequency: Frequency = None,
     cluster: Cluster = None,
     band: Band = None,
     key: Annotated[
@@ -259,8 +269,8 @@ def compare(
     """
     models.check_free(html, force)
     data, scores = rows.load_models(
-        files, prediction, target, sensitive, weight, cluster, key, separator, drop_missing,
-        levels.parse_bands(band or [], sensitive),
+        files, prediction, target, sensitive, weight, frequency, cluster, key, separator,
+        drop_missing, levels.parse_bands(band or [], sensitive),
     )  # fmt: skip
     found = audits.run_compare(data, scores, estimator, confidence, seed)
     if html is not None:
@@ -303,6 +313,7 @@ def frontier(
         typer.Option("--drop", help="Column not to be used as a feature. May be repeated."),
     ] = None,
     weight: Weight = None,
+    frequency: Frequency = None,
     cluster: Cluster = None,
     band: Band = None,
     group_features: Annotated[
@@ -337,7 +348,7 @@ def frontier(
     wanted = {"max_unfairness": max_unfairness, "min_r2": min_r2, "certify": certify}
     models.check_wanted(wanted)
     data = rows.load_training(
-        file, target, sensitive, weight, cluster, drop or [], separator, drop_missing,
+        file, target, sensitive, weight, frequency, cluster, drop or [], separator, drop_missing,
         levels.parse_bands(band or [], sensitive),
     )  # fmt: skip
     kind = None if group_features is GroupFeatures.none else group_features.value

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
@@ -19,7 +18,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
-from ..groups.proxy import Proxy
+from ..groups.frequency import take_rows
 
 Rows = NDArray[np.intp]
 Vector = NDArray[np.float64]
@@ -41,20 +40,6 @@ class Data:
         sensitive = take_rows(self.sensitive_features, rows)
         cluster = None if self.cluster is None else self.cluster[rows]
         return Data(_safe_indexing(self.X, rows), self.y[rows], sensitive, weight, cluster)
-
-
-def take_rows(values: Any, rows: Rows) -> Any:
-    """Rows of any form of `sensitive_features`."""
-    if isinstance(values, Proxy):
-        return values[rows]
-    if isinstance(values, dict):
-        return {name: take_rows(column, rows) for name, column in values.items()}
-    if type(values).__module__.startswith("pyarrow"):
-        return values.take(rows)
-    native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
-    if isinstance(native, nw.DataFrame | nw.Series):
-        return native[rows].to_native()
-    return _safe_indexing(values, rows)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from sklearn.utils import indexable
 
 from ..groups.clusters import check_cluster
 from ..groups.folds import make_folds
+from ..groups.frequency import repeat_rows
 from ..groups.sensitive import resolve_groups
 from ..groups.tables import to_frame
 from ..groups.validation import check_column, check_index
@@ -308,6 +309,7 @@ def fairness_path(
     fairness_weights: Any = "auto",
     cv: Any = 5,
     sample_weight: Any = None,
+    frequency: Any = None,
     cluster: Any = None,
     n_points: int = 20,
     criterion: str | None = None,
@@ -341,6 +343,9 @@ def fairness_path(
         Folds, each row tested once. A number means folds stratified by group.
     sample_weight : (n,) array, optional
         For fitting and for all measures.
+    frequency : (n,) array, optional
+        Number of people that each row of an aggregated table stands for. A row of frequency 3
+        equals three rows, in folds too: row numbers in `cv` are those of people.
     cluster : (n,) array, optional
         Label of the person, place or school that each row belongs to, where rows of one are not
         independent. Whole clusters go to one fold, and errors are summed over them.
@@ -380,6 +385,10 @@ def fairness_path(
     name = check_criterion(criterion, handle)
     fitted_before = check_refits(estimator)
     check_options(n_points, confidence_level)
+    X, y, sensitive_features, sample_weight, cluster = repeat_rows(
+        frequency, X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+        cluster=cluster,
+    )  # fmt: skip
     check_index(
         X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
         cluster=cluster,

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..groups.clusters import check_cluster, renumber
 from ..groups.folds import make_folds
+from ..groups.frequency import repeat_rows
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.tables import to_frame
 from ..groups.validation import check_column, check_index, refuse_unreal
@@ -168,7 +169,7 @@ class FairRegressor(ScoresWithGroups, RegressorMixin, BaseEstimator):
 
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
-        cluster: Any = None,
+        frequency: Any = None, cluster: Any = None,
     ) -> FairRegressor:  # fmt: skip
         """Try the candidates on inner folds, choose one and fit it on all rows.
 
@@ -183,10 +184,17 @@ class FairRegressor(ScoresWithGroups, RegressorMixin, BaseEstimator):
             count for accuracy and not for fairness.
         sample_weight : (n,) array, optional
             For fitting and for all measures.
+        frequency : (n,) array, optional
+            Number of people that each row of an aggregated table stands for; a row of frequency 3
+            equals three rows.
         cluster : (n,) array, optional
             Label of the person, place or school that each row belongs to: rows of one go to one
             fold, and errors are summed over them.
         """
+        X, y, sensitive_features, sample_weight, cluster = repeat_rows(
+            frequency, X=X, y=y, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, cluster=cluster,
+        )  # fmt: skip
         search = self._search(X, y, sensitive_features, sample_weight, cluster)
         return self._settle(search)
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..groups.frequency import repeat_rows
 from ..groups.validation import check_index, refuse_unreal
 from ..models.linear import FairRidge
 from ..models.scoring import ScoresWithGroups
@@ -116,7 +117,7 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
 
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
-        cluster: Any = None,
+        frequency: Any = None, cluster: Any = None,
     ) -> FairRidgeCV:  # fmt: skip
         """Fit the path, choose a point and refit it.
 
@@ -130,9 +131,16 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
             Group of each row; required.
         sample_weight : (n,) array, optional
             For fitting and for all measures.
+        frequency : (n,) array, optional
+            Number of people that each row of an aggregated table stands for; a row of frequency 3
+            equals three rows.
         cluster : (n,) array, optional
             Label of the cluster of each row, as in :func:`fairness_path`.
         """
+        X, y, sensitive_features, sample_weight, cluster = repeat_rows(
+            frequency, X=X, y=y, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, cluster=cluster,
+        )  # fmt: skip
         names = FairRidge().get_params()
         shared = {n: v for n, v in self.get_params(deep=False).items() if n in names}
         refuse_unreal(X=X, y=y)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..groups.frequency import repeat_rows
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_column, check_index
 from ..groups.weights import check_weight, weighted_rows
@@ -185,10 +186,17 @@ def _measure(
     y_pred: Any,
     sensitive_features: Any,
     sample_weight: Any,
+    frequency: Any,
     cluster: Any,
     estimator: Any,
     normalize: bool,
 ) -> float:
+    if not criterion.needs_target:
+        y_true = None
+    y_true, y_pred, sensitive_features, sample_weight, cluster = repeat_rows(
+        frequency, y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
+        sample_weight=sample_weight, cluster=cluster,
+    )  # fmt: skip
     used = {"y_true": y_true} if criterion.needs_target else {}
     check_index(
         **used, y_pred=y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight,
@@ -222,6 +230,7 @@ def independence(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    frequency: Any = None,
     cluster: Any = None,
     estimator: Any = "auto",
     normalize: bool = True,
@@ -240,6 +249,9 @@ def independence(
     sample_weight : (n,) array, optional
         Weights that leave fewer than 5 rows, or 5 effective ones, (Σw)²/Σw², are refused, and fewer
         than 100 are warned of.
+    frequency : (n,) array, optional
+        Number of people that each row of an aggregated table stands for; a row of frequency 3
+        equals three rows.
     cluster : (n,) array, optional
         Label of the person, place or school that each row belongs to, where rows of one are not
         independent. Estimators then leave whole clusters out; fewer than 5 are refused.
@@ -260,6 +272,7 @@ def independence(
         y_pred,
         sensitive_features,
         sample_weight,
+        frequency,
         cluster,
         estimator,
         normalize,
@@ -272,6 +285,7 @@ def separation(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    frequency: Any = None,
     cluster: Any = None,
     estimator: Any = "auto",
     normalize: bool = True,
@@ -284,7 +298,7 @@ def separation(
         Targets.
     y_pred : (n,) array
         Scores.
-    sensitive_features, sample_weight, cluster, estimator, normalize
+    sensitive_features, sample_weight, frequency, cluster, estimator, normalize
         As for :func:`independence`.
 
     Returns
@@ -292,7 +306,15 @@ def separation(
     float
     """
     return _measure(
-        SEPARATION, y_true, y_pred, sensitive_features, sample_weight, cluster, estimator, normalize
+        SEPARATION,
+        y_true,
+        y_pred,
+        sensitive_features,
+        sample_weight,
+        frequency,
+        cluster,
+        estimator,
+        normalize,
     )
 
 
@@ -302,6 +324,7 @@ def sufficiency(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    frequency: Any = None,
     cluster: Any = None,
     estimator: Any = "auto",
     normalize: bool = True,
@@ -314,7 +337,7 @@ def sufficiency(
         Targets.
     y_pred : (n,) array
         Scores.
-    sensitive_features, sample_weight, cluster, estimator, normalize
+    sensitive_features, sample_weight, frequency, cluster, estimator, normalize
         As for :func:`independence`.
 
     Returns
@@ -327,6 +350,7 @@ def sufficiency(
         y_pred,
         sensitive_features,
         sample_weight,
+        frequency,
         cluster,
         estimator,
         normalize,

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..groups.frequency import repeat_rows
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_index, refuse_unreal
 from ..groups.weights import check_weight
@@ -149,7 +150,10 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None):
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
+        frequency: Any = None,
+    ):  # fmt: skip
         """Fit the model.
 
         Parameters
@@ -162,11 +166,17 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
             count for accuracy and not for fairness. Rows are matched by place, and pandas indices
             that contradict each other are refused.
         sample_weight : (n,) array, optional
+        frequency : (n,) array, optional
+            Number of people that each row of an aggregated table stands for; a row of frequency 3
+            equals three rows.
 
         Returns
         -------
         self
         """
+        X, y, sensitive_features, sample_weight = repeat_rows(
+            frequency, X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight
+        )
         return self._finish(self._start(X, y, sensitive_features, sample_weight))
 
     def _start(

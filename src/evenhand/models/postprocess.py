@@ -33,6 +33,7 @@ from sklearn.utils.validation import (
 
 from ..groups.clusters import check_cluster
 from ..groups.folds import make_folds
+from ..groups.frequency import repeat_rows
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_column, check_index, refuse_masked
 from ..groups.weights import check_weight
@@ -202,7 +203,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
 
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
-        cluster: Any = None,
+        frequency: Any = None, cluster: Any = None,
     ) -> FairPostprocessor:  # fmt: skip
         """Fit the base where needed, then the maps.
 
@@ -217,6 +218,9 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
             count for accuracy and not for fairness.
         sample_weight : (n,) array, optional
             For the base, which must support it, and for the maps.
+        frequency : (n,) array, optional
+            Number of people that each row of an aggregated table stands for; a row of frequency 3
+            equals three rows.
         cluster : (n,) array, optional
             Label of the person, place or school that each row belongs to: rows of one are scored
             out of fold together.
@@ -225,6 +229,10 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         -------
         self
         """
+        X, y, sensitive_features, sample_weight, cluster = repeat_rows(
+            frequency, X=X, y=y, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, cluster=cluster,
+        )  # fmt: skip
         Z, y = self._start(X, y, sensitive_features, sample_weight, cluster)
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
         model, columns = self._ridge(self._felt(self.fairness_weight)), self._maps.simple_columns()

@@ -13,18 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels import Rows, get_kernels, make_rows, standardizer
+from ..groups.frequency import check_frequency, people_of, repeat_rows
 from ..groups.sensitive import Groups, count_rows, resolve_groups
 from ..groups.validation import check_column, check_index
 from ..information.basis import get_basis
 from ..information.classifiers.logistic import KAPPA, LogisticTerm
 from ..information.classifiers.lspc import LSPCTerm
 from ..information.criteria import Criterion, get_criterion
+from .repeated import RepeatedRegularizer
 
 CLASSIFIERS = ("logistic", "lspc")
 SCORE_MAPS = ("auto", "tanh", "raw")
@@ -137,8 +139,9 @@ class FairnessRegularizer:
         return float(self.kappa)
 
     def bind(
-        self, y_true: Any, *, sensitive_features: Any, sample_weight: Any = None
-    ) -> BoundRegularizer:
+        self, y_true: Any, *, sensitive_features: Any, sample_weight: Any = None,
+        frequency: Any = None,
+    ) -> BoundRegularizer:  # fmt: skip
         """Fix everything but the scores.
 
         Parameters
@@ -147,7 +150,21 @@ class FairnessRegularizer:
             Targets. May be None for independence when `sensitive_features` has a length.
         sensitive_features : array, series, frame, Proxy or Groups
         sample_weight : (n,) array, optional
+        frequency : (n,) array, optional
+            Number of people that each row of an aggregated table stands for; scores and gradients
+            still have one entry a row.
         """
+        if frequency is not None:
+            n = count_rows(sensitive_features) if y_true is None else len(y_true)
+            rows = people_of(check_frequency(frequency, n))
+            y_true, sensitive_features, sample_weight = repeat_rows(
+                frequency, y_true=y_true, sensitive_features=sensitive_features,
+                sample_weight=sample_weight,
+            )  # fmt: skip
+            inner = self.bind(
+                y_true, sensitive_features=sensitive_features, sample_weight=sample_weight
+            )
+            return cast(BoundRegularizer, RepeatedRegularizer(inner, rows, n))
         if isinstance(sensitive_features, Groups):
             if sample_weight is not None:
                 raise ValueError(

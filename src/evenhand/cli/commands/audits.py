@@ -81,8 +81,8 @@ def run_audit(
 
     return audit(
         rows.y, rows.scores[prediction], sensitive_features=rows.groups,
-        sample_weight=rows.weight, cluster=rows.cluster, estimator=estimator,
-        confidence_level=confidence, random_state=seed,
+        sample_weight=rows.weight, frequency=rows.frequency, cluster=rows.cluster,
+        estimator=estimator, confidence_level=confidence, random_state=seed,
         per_attribute=each and len(rows.sensitive) > 1,
     )  # fmt: skip
 
@@ -124,7 +124,8 @@ def run_compare(
 
     return audit(
         rows.y, dict(scores), sensitive_features=rows.groups, sample_weight=rows.weight,
-        cluster=rows.cluster, estimator=estimator, confidence_level=confidence, random_state=seed,
+        frequency=rows.frequency, cluster=rows.cluster, estimator=estimator,
+        confidence_level=confidence, random_state=seed,
     )  # fmt: skip
 
 

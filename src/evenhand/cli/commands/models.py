@@ -217,7 +217,9 @@ def run_demo(out: Path, force: bool) -> None:
     _files.write_file(out / "students.csv", lambda p: write_table(students, p), force)
     say("1. The data: grades of 4,137 college students, to be predicted from what was known when")
     say("   they entered. Are the predictions fair to students of every race?\n")
-    rows = load_training(out / "students.csv", "colgpa", ["race"], None, None, [], None, False)
+    rows = load_training(
+        out / "students.csv", "colgpa", ["race"], None, None, None, [], None, False
+    )
     path = run_path(rows, "independence", 1e-3, None, 20, 5, 0.95, 0)
     first = path.points[0].scores
     say("2. Audit of an ordinary linear model, on students it has not seen:\n")

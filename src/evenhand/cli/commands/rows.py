@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...files.encoding import Column, encode, fit_columns
 from ...files.tabular import Source, TableError, open_table, read_table
 from ...groups.banding import Bands
+from ...groups.frequency import repeat_rows
 from ...report.curves import clean, short_names
 from ...report.provenance import file_facts, stamp
 from .columns import numbers, plain_text
@@ -33,7 +34,7 @@ class Rows:
     Attributes
     ----------
     source : Source
-    y, weight : (n,) arrays or None
+    y, weight, frequency : (n,) arrays or None
     groups : pyarrow Table
         The sensitive columns.
     scores : dict of name → (n,) array
@@ -63,6 +64,7 @@ class Rows:
     cluster: NDArray[np.object_] | None = None
     bands: dict[str, Bands] = field(default_factory=dict)
     others: list[Path] = field(default_factory=list)
+    frequency: Vector | None = None
 
     @property
     def paths(self) -> list[Path]:
@@ -92,33 +94,36 @@ class Rows:
             facts["Prediction"] = ", ".join(short_names(list(self.scores), 60))
         if self.weight is not None:
             facts["Weights"] = "given"
+        if self.frequency is not None:
+            facts["Frequencies"] = "given"
         for name, found in self.bands.items():
             facts[f"Bands of {clean(name)[:60]}"] = "; ".join(found.labels)
         if self.dropped:
-            missing = "target, score, weight or cluster"
+            missing = "target, score, weight, frequency or cluster"
             facts["Rows left out"] = f"{self.dropped:,} for lack of a {missing}"
         return facts
 
 
 def load_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
-    weight: str | None, cluster: str | None, separator: str | None, drop_missing: bool,
-    bands: Mapping[str, Edges] | None = None,
+    weight: str | None, frequency: str | None, cluster: str | None, separator: str | None,
+    drop_missing: bool, bands: Mapping[str, Edges] | None = None,
 ) -> Rows:  # fmt: skip
     """The columns an audit needs, and nothing else."""
     arguments = (
-        predictions, target, sensitive, weight, cluster, separator, drop_missing, None, bands
+        predictions, target, sensitive, weight, frequency, cluster, separator, drop_missing, None,
+        bands,
     )  # fmt: skip
     return _without_gaps(_all_scores(file, *arguments))
 
 
 def _all_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
-    weight: str | None, cluster: str | None, separator: str | None, drop_missing: bool,
-    key: str | None, bands: Mapping[str, Edges] | None,
+    weight: str | None, frequency: str | None, cluster: str | None, separator: str | None,
+    drop_missing: bool, key: str | None, bands: Mapping[str, Edges] | None,
 ) -> Rows:  # fmt: skip
     source = open_table(file, separator)
-    roles = {"--target": target, "--weight": weight, "--id": key}
+    roles = {"--target": target, "--weight": weight, "--frequency": frequency, "--id": key}
     wanted = [source.resolve(name, option) for option, name in roles.items() if name is not None]
     wanted += [source.resolve(name, "--prediction") for name in predictions]
     sensitive = list(dict.fromkeys(source.resolve(name, "--sensitive") for name in sensitive))
@@ -127,7 +132,8 @@ def _all_scores(
     names = [name for name in labels if name not in wanted and name not in (bands or {})]
     table = read_table(source, list(dict.fromkeys([*wanted, *labels])), text=names)
     return _rows(
-        source, table, target, weight, predictions, sensitive, drop_missing, cluster, bands
+        source, table, target, weight, frequency, predictions, sensitive, drop_missing, cluster,
+        bands,
     )  # fmt: skip
 
 
@@ -137,7 +143,7 @@ def _cluster_column(source: Source, cluster: str | None) -> list[str]:
 
 def _rows(
     source: Source, table: pa.Table, target: str | None, weight: str | None,
-    predictions: Sequence[str], sensitive: list[str], drop_missing: bool,
+    frequency: str | None, predictions: Sequence[str], sensitive: list[str], drop_missing: bool,
     cluster: str | None = None, bands: Mapping[str, Edges] | None = None,
 ) -> Rows:  # fmt: skip
     used = {}
@@ -145,6 +151,8 @@ def _rows(
         used["target"] = (target, numbers(table, target, source.path, "target"))
     if weight is not None:
         used["weight"] = (weight, numbers(table, weight, source.path, "weight"))
+    if frequency is not None:
+        used["frequency"] = (frequency, numbers(table, frequency, source.path, "frequency"))
     for name in predictions:
         used[f"prediction {name}"] = (name, numbers(table, name, source.path, "prediction"))
     gaps_in = {what: (name, np.isnan(values)) for what, (name, values) in used.items()}
@@ -170,7 +178,7 @@ def _rows(
     return Rows(
         source, found.get("target"), found.get("weight"), plain_text(groups, keep=made),
         target, sensitive, {name: found[f"prediction {name}"] for name in predictions}, table=table,
-        cluster=clusters, bands=made,
+        cluster=clusters, bands=made, frequency=found.get("frequency"),
     )  # fmt: skip
 
 
@@ -180,7 +188,7 @@ def _blank(labels: NDArray[np.object_]) -> NDArray[np.bool_]:
 
 def _without_gaps(rows: Rows) -> Rows:
     """Only the rows where no number is missing, with a note if that is not all of them."""
-    used = [rows.y, rows.weight, *rows.scores.values()]
+    used = [rows.y, rows.weight, rows.frequency, *rows.scores.values()]
     missing = [np.isnan(values) for values in used if values is not None]
     if rows.cluster is not None:
         missing.append(_blank(rows.cluster))
@@ -189,13 +197,17 @@ def _without_gaps(rows: Rows) -> Rows:
         return rows
     if absent.all():
         raise TableError("No row is left once those with missing numbers are left out.")
-    note(f"{int(absent.sum()):,} rows without a target, score, weight or cluster are left out.")
+    note(
+        f"{int(absent.sum()):,} rows without a target, score, weight, frequency or cluster are "
+        "left out."
+    )
     keep = ~absent
     assert rows.table is not None
     return replace(
         rows,
         y=None if rows.y is None else rows.y[keep],
         weight=None if rows.weight is None else rows.weight[keep],
+        frequency=None if rows.frequency is None else rows.frequency[keep],
         groups=rows.groups.filter(keep),
         scores={name: values[keep] for name, values in rows.scores.items()},
         dropped=int(absent.sum()),
@@ -204,10 +216,22 @@ def _without_gaps(rows: Rows) -> Rows:
     )
 
 
+def _repeated(rows: Rows) -> Rows:
+    """Each row as often as its frequency says."""
+    if rows.frequency is None:
+        return rows
+    y, weight, groups, cluster, table = repeat_rows(
+        rows.frequency, y=rows.y, weight=rows.weight, groups=rows.groups, cluster=rows.cluster,
+        table=rows.table,
+    )  # fmt: skip
+    return replace(rows, y=y, weight=weight, groups=groups, cluster=cluster, table=table)
+
+
 def load_models(
     files: Sequence[Path], predictions: Sequence[str], target: str | None,
-    sensitive: Sequence[str], weight: str | None, cluster: str | None, key: str | None,
-    separator: str | None, drop_missing: bool, bands: Mapping[str, Edges] | None = None,
+    sensitive: Sequence[str], weight: str | None, frequency: str | None, cluster: str | None,
+    key: str | None, separator: str | None, drop_missing: bool,
+    bands: Mapping[str, Edges] | None = None,
 ) -> tuple[Rows, dict[str, Vector]]:  # fmt: skip
     """Scores of each model on the rows of the first file."""
     if len(files) > 1 and len(predictions) > 1:
@@ -221,7 +245,7 @@ def load_models(
         )
     _check_distinct([str(path) for path in files], [str(path.resolve()) for path in files])
     _check_distinct([f"--prediction {clean(name)[:60]}" for name in predictions], predictions)
-    arguments = (target, sensitive, weight, cluster, separator, drop_missing, key, bands)
+    arguments = (target, sensitive, weight, frequency, cluster, separator, drop_missing, key, bands)
     first = _all_scores(files[0], predictions, *arguments)
     if len(files) > 1:
         name = predictions[0]
@@ -301,15 +325,17 @@ def _matched(
 
 
 def load_training(
-    file: Path, target: str, sensitive: Sequence[str], weight: str | None, cluster: str | None,
-    drop: Sequence[str], separator: str | None, drop_missing: bool,
-    bands: Mapping[str, Edges] | None = None,
+    file: Path, target: str, sensitive: Sequence[str], weight: str | None,
+    frequency: str | None, cluster: str | None, drop: Sequence[str], separator: str | None,
+    drop_missing: bool, bands: Mapping[str, Edges] | None = None,
 ) -> Rows:  # fmt: skip
     """Target, groups and every other column as a feature."""
     source = open_table(file, separator)
     source.resolve(target, "--target")
     if weight is not None:
         source.resolve(weight, "--weight")
+    if frequency is not None:
+        source.resolve(frequency, "--frequency")
     sensitive = list(dict.fromkeys(source.resolve(name, "--sensitive") for name in sensitive))
     if target in sensitive:
         raise TableError(f"--target and --sensitive both name {target!r}.")
@@ -317,7 +343,9 @@ def load_training(
         if name not in source.names:
             source.resolve(name, "--drop")
     labels = _cluster_column(source, cluster)
-    features = [n for n in source.names if n not in {target, weight, *sensitive, *labels, *drop}]
+    features = [
+        n for n in source.names if n not in {target, weight, frequency, *sensitive, *labels, *drop}
+    ]
     for name in features:
         if features.count(name) > 1:
             raise TableError(
@@ -326,12 +354,14 @@ def load_training(
             )
     if not features:
         raise TableError(f"{str(file)!r} has no column left to use as a feature.")
-    others = [*([weight] if weight else []), *labels]
+    others = [*(name for name in (weight, frequency) if name), *labels]
     wanted = list(dict.fromkeys([target, *sensitive, *others, *features]))
-    text = [name for name in labels if name not in (target, weight, *sensitive)]
+    text = [name for name in labels if name not in (target, weight, frequency, *sensitive)]
     table = read_table(source, wanted, text=text)
-    rows = _rows(source, table, target, weight, [], sensitive, drop_missing, cluster, bands)
-    rows = _without_gaps(rows)
+    rows = _rows(
+        source, table, target, weight, frequency, [], sensitive, drop_missing, cluster, bands
+    )  # fmt: skip
+    rows = _repeated(_without_gaps(rows))
     assert rows.table is not None
     rows.columns = fit_columns(rows.table, features)
     rows.columns += [Column(n, "left out", reason="it is sensitive") for n in sensitive]
@@ -340,7 +370,7 @@ def load_training(
     ]
     rows.columns += [
         Column(n, "left out", reason="--drop says so") for n in dict.fromkeys(drop)
-        if n not in (target, weight, *sensitive, *labels)
+        if n not in (target, weight, frequency, *sensitive, *labels)
     ]  # fmt: skip
     rows.X, _ = encode(rows.table, rows.columns)
     if not rows.X.shape[1]:

@@ -121,6 +121,7 @@ _OPTIONS = {
     "`y_pred`": "The prediction",
     "`sensitive_features`": "--sensitive",
     "`sample_weight`": "--weight",
+    "`frequency`": "--frequency",
     "`cluster`": "--cluster",
     "`confidence_level`": "--confidence",
     "`max_unfairness`": "--max-unfairness",
