@@ -15,12 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
-from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..groups.sensitive import Groups, resolve_groups
-from ..groups.validation import check_column, check_index, refuse_unreal
+from ..groups.validation import check_index, refuse_unreal
 from ..groups.weights import check_weight
 
 Array = NDArray[np.float64]
@@ -173,33 +172,6 @@ def prepare(
     else:
         x_mean, y_mean = np.zeros(X.shape[1]), 0.0
     return Problem(X, y, w, groups, x_mean, y_mean, variance)
-
-
-def fit_out_of_fold(
-    estimator: Any, X: Any, y: Array, weight: Array | None, folds: list[Any]
-) -> tuple[Any, Array]:
-    """A clone fitted to all rows, and the scores of each row by one that did not see it.
-
-    Without folds the scores are those of the clone fitted to all rows.
-    """
-    if weight is not None and not has_fit_parameter(estimator, "sample_weight"):
-        raise ValueError(
-            "`sample_weight` must be None for an estimator that takes no weights, got weights "
-            f"for {type(estimator).__name__}."
-        )
-
-    def fit(rows: Any) -> Any:
-        extra = {} if weight is None else {"sample_weight": weight[rows]}
-        return clone(estimator).fit(_safe_indexing(X, rows), y[rows], **extra)
-
-    extra = {} if weight is None else {"sample_weight": weight}
-    whole = clone(estimator).fit(X, y, **extra)
-    if not folds:
-        return whole, check_column(whole.predict(X), "scores")
-    score = np.empty(len(y))
-    for train, test in folds:
-        score[test] = check_column(fit(train).predict(_safe_indexing(X, test)), "scores")
-    return whole, score
 
 
 def ridge(problem: Problem, alpha: float, extra: Array | None = None) -> Array:

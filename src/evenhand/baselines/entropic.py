@@ -13,20 +13,20 @@ from scipy import optimize
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import _safe_indexing, check_random_state, indexable
+from sklearn.utils import check_random_state, indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..groups.folds import make_folds
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_column, check_index
 from ..groups.weights import check_weight
-from ..models.group_classifier import classifier_input, fit_group_classifier
+from ..models.base_scores import fit_out_of_fold
+from ..models.group_classifier import classifier_input, out_of_fold_groups
 from ._base import (
     Array,
     check_choice,
     check_nonnegative,
     check_share,
-    fit_out_of_fold,
 )
 
 OUTPUTS = ("mean", "mode", "draw")
@@ -202,12 +202,7 @@ class EntropicUnaware(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def _fit_posterior(self, X: Any, groups: Groups, folds: list[Any]) -> Array:
         """p(k | x) of the training rows, out of fold."""
         X = classifier_input(self.group_classifier, X)
-        everybody = np.arange(groups.n_rows)
-        self.group_classifier_ = fit_group_classifier(self.group_classifier, X, groups, everybody)
-        out = np.empty((groups.n_rows, groups.n_groups))
-        for train, test in folds:
-            model = fit_group_classifier(self.group_classifier, X, groups, train)
-            out[test] = model.predict_proba(_safe_indexing(X, test))
+        self.group_classifier_, out = out_of_fold_groups(self.group_classifier, X, groups, folds)
         return out
 
     def _posterior(self, X: Any) -> Array:

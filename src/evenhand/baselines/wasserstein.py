@@ -14,13 +14,13 @@ from ..groups.folds import make_folds
 from ..groups.sensitive import resolve_groups
 from ..groups.validation import check_column, check_index
 from ..groups.weights import check_weight
+from ..models.base_scores import fit_out_of_fold
 from ..models.scoring import ScoresWithGroups
 from ..models.transport import barycenter, distribution
 from ._base import (
     Array,
     check_nonnegative,
     check_share,
-    fit_out_of_fold,
     membership_at_prediction,
 )
 

@@ -23,7 +23,8 @@ from ..groups.validation import check_index, refuse_unreal
 from ..groups.weights import check_weight
 from ..penalty.regularizer import FairnessRegularizer
 from .design import Design
-from .group_features import GroupFeatures, check_kind
+from .group_features import GroupFeatures
+from .membership import check_kind
 from .ridge import STARTS, Prepared, Problem, path_tolerance, prepare
 from .scoring import ScoresWithGroups
 from .slopes import Slopes, check_group_alpha

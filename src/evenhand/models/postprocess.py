@@ -14,22 +14,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import (
-    BaseEstimator,
-    MetaEstimatorMixin,
-    RegressorMixin,
-    clone,
-    is_regressor,
-)
-from sklearn.exceptions import NotFittedError
-from sklearn.frozen import FrozenEstimator
-from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import (
-    _num_samples,
-    check_consistent_length,
-    check_is_fitted,
-    has_fit_parameter,
-)
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.utils import indexable
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..groups.clusters import check_cluster
 from ..groups.folds import make_folds
@@ -38,9 +25,10 @@ from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_column, check_index, refuse_masked
 from ..groups.weights import check_weight
 from ..information.criteria import INDEPENDENCE, get_criterion
-from .group_classifier import classifier_input, fit_group_classifier
-from .group_features import GroupFeatures, check_kind
+from .base_scores import check_regressor, fit_out_of_fold, is_fitted, keeps_a_fit, predict_base
+from .group_classifier import classifier_input, out_of_fold_groups
 from .linear import FairRidge
+from .membership import Membership, check_kind
 from .score_maps import KINDS, ScoreMaps
 from .scoring import ScoresWithGroups
 from .transport import Transport
@@ -310,7 +298,10 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
             one = Groups(("all",), codes, None, None, None, len(y))
             clusters = check_cluster(cluster, len(y))
             folds = make_folds(self.cv, X, y, groups or one, self.random_state, clusters)
-        score = self._base_scores(X, y, weight, folds)
+        if self._is_prefit():
+            self.estimator_, score = self.estimator, predict_base(self.estimator, X)
+        else:
+            self.estimator_, score = fit_out_of_fold(self.estimator, X, y, weight, folds)
         self.center_ = float(np.average(score, weights=weight))
         spread = float(np.sqrt(np.average((score - self.center_) ** 2, weights=weight)))
         self.scale_ = spread if spread > 1e-12 * abs(self.center_) else 1.0
@@ -318,7 +309,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         self.map_ = self._choose_map()
         if self.map_ == "spline":
             self.bends_ = np.unique(np.quantile(self._standardized(score), BENDS))
-        self._membership: GroupFeatures | None = None
+        self._membership: Membership | None = None
         p = None
         self.group_classifier_ = None
         self.transport_: Transport | None = None
@@ -337,43 +328,14 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         self._maps = ScoreMaps(n_maps, self.bends_, self.transport_)
         return self._maps.features(self._standardized(score), p), y
 
-    def _base_scores(self, X: Any, y: Vector, weight: Vector | None, folds: list[Any]) -> Vector:
-        if self._is_prefit():
-            self.estimator_ = self.estimator
-            return _predict(self.estimator_, X)
-        if weight is not None and not has_fit_parameter(self.estimator, "sample_weight"):
-            raise ValueError(
-                "`sample_weight` must be None for an estimator that takes no weights, got weights "
-                f"for {type(self.estimator).__name__}."
-            )
-
-        def fit(rows: Any) -> Any:
-            extra = {} if weight is None else {"sample_weight": weight[rows]}
-            return clone(self.estimator).fit(_safe_indexing(X, rows), y[rows], **extra)
-
-        score = np.empty(len(y))
-        for train, test in folds:
-            score[test] = _predict(fit(train), _safe_indexing(X, test))
-        self.estimator_ = fit(np.arange(len(y)))
-        return score
-
     def _fit_membership(self, X: Any, groups: Groups, folds: list[Any]) -> Vector:
         """p of the training rows, out of fold for "posterior"."""
         assert self.group_features is not None
-        self._membership = GroupFeatures(
-            self.group_features, groups.labels, groups.shares, 0.0, 1.0, None
-        )
+        self._membership = Membership(self.group_features, groups.labels, groups.shares)
         if self.group_features == "attribute":
-            return self._membership._membership(groups, groups.n_rows)
+            return self._membership.recorded(groups, groups.n_rows)
         X = classifier_input(self.group_classifier, X)
-        p = np.empty((groups.n_rows, groups.n_groups))
-        for train, test in folds:
-            p[test] = fit_group_classifier(self.group_classifier, X, groups, train).predict_proba(
-                _safe_indexing(X, test)
-            )
-        self.group_classifier_ = fit_group_classifier(
-            self.group_classifier, X, groups, np.arange(groups.n_rows)
-        )
+        self.group_classifier_, p = out_of_fold_groups(self.group_classifier, X, groups, folds)
         return p
 
     def _standardized(self, score: Vector) -> Vector:
@@ -410,14 +372,12 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         """
         check_is_fitted(self, "regressor_")
         check_index(X=X, sensitive_features=sensitive_features)
-        score = _predict(self.estimator_, X)
+        score = predict_base(self.estimator_, X)
         p = np.ones((len(score), 1))
         if self._membership is not None:
-            if self.group_features == "attribute":
-                p = self._membership._membership(sensitive_features, _num_samples(X))
-            else:
-                assert self.group_classifier_ is not None
-                p = self.group_classifier_.predict_proba(classifier_input(self.group_classifier, X))
+            if self.group_features == "posterior":
+                X = classifier_input(self.group_classifier, X)
+            p = self._membership.members(X, sensitive_features, len(score), self.group_classifier_)
         z = self._standardized(score)
         return self._maps.evaluate(z, p, self.offsets_, self.slopes_)
 
@@ -431,30 +391,14 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         return "transport" if independence and by_attribute else "affine"
 
     def _is_prefit(self) -> bool:
-        if self.prefit != "auto":
-            return bool(self.prefit)
-        try:
-            check_is_fitted(self.estimator)
-        except (NotFittedError, TypeError):
-            return False
-        return True
+        return is_fitted(self.estimator) if self.prefit == "auto" else bool(self.prefit)
 
     def _fitted_before(self) -> bool:
         """Whether the base keeps a fit that folds do not undo."""
-        frozen = [self.estimator]
-        if hasattr(self.estimator, "get_params"):
-            frozen += self.estimator.get_params().values()
-        return self._is_prefit() or any(
-            isinstance(part, FrozenEstimator) and is_regressor(part) for part in frozen
-        )
+        return self._is_prefit() or keeps_a_fit(self.estimator)
 
     def _check_parameters(self) -> None:
-        if isinstance(self.estimator, type) or not hasattr(self.estimator, "predict"):
-            raise ValueError(
-                f"`estimator` must be a regressor with `fit` and `predict`, got {self.estimator!r}."
-            )
-        if self.prefit not in (True, False, "auto"):
-            raise ValueError(f"`prefit` must be True, False or 'auto', got {self.prefit!r}.")
+        check_regressor(self.estimator, self.prefit)
         if self.map not in ("auto", *KINDS):
             kinds = ", ".join(KINDS)
             raise ValueError(f"`map` must be auto or one of {kinds}, got {self.map!r}.")
@@ -465,18 +409,6 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
                 "moves groups together, and one map for everybody knows none."
             )
         self._ridge(self.fairness_weight)._check_parameters()
-        if self.prefit is True:
-            try:
-                check_is_fitted(self.estimator)
-            except NotFittedError:
-                raise ValueError(
-                    f"`estimator` must be fitted when prefit=True; {type(self.estimator).__name__} "
-                    "is not. Hint: fit it first, or leave prefit='auto'."
-                ) from None
-
-
-def _predict(model: Any, X: Any) -> Vector:
-    return check_column(model.predict(X), f"the predictions of {type(model).__name__}")
 
 
 __all__ = ["FairPostprocessor"]
