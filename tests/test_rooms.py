@@ -28,6 +28,7 @@ BESIDE = {
 }
 # Upward, each inside a function: a result shows itself, and only then is the view loaded.
 ALLOWED = {
+    ("auditing.impact", "report.impact"): "Impact.__str__",
     ("auditing.result", "report.html"): "Audit.to_html",
     ("auditing.result", "report.plots"): "Audit.plot",
     ("auditing.result", "report.text"): "Audit.__str__",

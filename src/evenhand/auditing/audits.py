@@ -31,6 +31,7 @@ from ..information.measures import measure
 from ..information.ranks import EXACT_RANK_ROWS, rank_all
 from ..information.significance import exact_fairness_p_values
 from .disparities import summarize_groups
+from .group_moments import AuditedRows
 from .input import attributes_of, models_of
 from .one_against_rest import worst_against_rest
 from .result import Audit, AuditSet
@@ -241,6 +242,7 @@ class _Run:
             one_against_rest=worst,
             _groups=table,
             _sample=sample_rows(known_y, variables["s"], groups),
+            _rows=AuditedRows(known_y, variables["s"], groups),
         )
 
 

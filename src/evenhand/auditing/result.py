@@ -10,6 +10,8 @@ from ..groups.tables import json_safe, to_frame
 from ..information.criteria import CRITERIA, get_criterion
 from ..information.measures import Measure, measure_columns
 from .disparities import Disparities, GroupTable
+from .group_moments import AuditedRows, GroupMoments
+from .impact import SMALLEST, Impact, impact_table
 from .one_against_rest import OneAgainstRest
 
 FORMAT_VERSION = 1
@@ -49,6 +51,12 @@ class Audit:
     one_against_rest: dict[str, OneAgainstRest] = field(default_factory=dict)
     _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
     _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
+    _rows: AuditedRows | GroupMoments | None = field(repr=False, default=None, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the rows: a file holds what is small."""
+        rows = self._rows
+        return {**vars(self), "_rows": rows.small() if isinstance(rows, AuditedRows) else rows}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Audits pickled while each criterion was a field of its own still load."""
@@ -88,6 +96,58 @@ class Audit:
             worst = self.one_against_rest[name]
             found[f"{worst.group} against the rest"] = worst.measure
         return found
+
+    def impact(
+        self,
+        reference: str = "largest",
+        at: Any = ("median",),
+        favorable: str = "high",
+        *,
+        cutoffs: Any = (),
+        smallest: float = SMALLEST,
+    ) -> Impact:
+        """Each group against a reference: SMD, means, actual over expected, impact and odds ratios.
+
+        Intervals are simultaneous over the groups, for each number by itself: max |t| by the
+        covariance of the estimates. P-values are Holm's over the groups. With clusters both count
+        clusters. The rows are read when this is called; do not change the arrays in between.
+
+        Parameters
+        ----------
+        reference : str
+            A group, "largest", or "best": the group with the largest share of favorable scores at
+            the first cutoff, as New York City's Local Law 144 has it.
+        at : list of "median" and quantiles
+            Scores beyond this quantile of all rows with a known group are favorable.
+        favorable : {"high", "low"}
+            Whether a person is better off with a high score (a grade) or a low one (a premium).
+        cutoffs : list of float
+            Cutoffs in units of the score; scores that reach one are favorable.
+        smallest : float
+            Groups of a smaller share are listed apart, with intervals of their own.
+
+        Returns
+        -------
+        Impact
+
+        Examples
+        --------
+        >>> import evenhand as eh
+        >>> data = eh.datasets.make_bivariate_normal(2000, random_state=0)
+        >>> table = eh.audit(data.y, data.s, sensitive_features=data.a).impact(at=("median", 0.8))
+        >>> table.get("smd", "1").low < table.get("smd", "1").value
+        True
+        """
+        if self._rows is None:
+            raise ValueError(
+                "`audit` must hold its rows for this; one read back from a file does not if its "
+                "groups are many. Hint: call evenhand.audit on the scores."
+            )
+        return impact_table(
+            self._rows, reference=reference, at=at, favorable=favorable, cutoffs=cutoffs,
+            smallest=smallest, confidence_level=self.confidence_level,
+            sensitive_name=self.sensitive_name,
+        )  # fmt: skip
 
     @property
     def n_clusters(self) -> int | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def audits_of(path: FairnessPath) -> list[Audit]:
     """One audit per point, of its held-out scores."""
     from ..auditing.disparities import summarize_groups
+    from ..auditing.group_moments import AuditedRows
     from ..auditing.result import Audit
     from ..auditing.sample import sample_rows
     from ..groups.sensitive import Groups, resolve_groups
@@ -67,6 +68,7 @@ def audits_of(path: FairnessPath) -> list[Audit]:
                 r2=point.r2,
                 _groups=rows,
                 _sample=sample_rows(y, s, groups),
+                _rows=AuditedRows(y, s, groups),
             )
         )
     return out

@@ -1,0 +1,343 @@
+"""The supervisor's table: each group against a reference, in the numbers that practice asks for.
+
+    standardized mean difference   (s̄_k − s̄_r) / √((σ_k² + σ_r²)/2)
+    difference and ratio of means  s̄_k − s̄_r,  s̄_k / s̄_r
+    actual over expected           Σy / Σs of the group
+    impact ratio                   P_k(favorable) / P_r(favorable), beyond a cutoff
+    odds ratio                     the same of the odds
+
+Each is a smooth function of group means (:mod:`.group_moments`), so one covariance serves all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri, stdtrit
+
+from ..groups.tables import json_safe, to_frame
+from .contrasts import (
+    AT_CUTOFF,
+    NEED_TARGET,
+    ON_LOG,
+    STATISTICS,
+    Contrasts,
+    contrasts,
+    holm,
+    simultaneous_quantile,
+    two_sided,
+)
+from .group_moments import SIDES, AuditedRows, Cutoff, GroupMoments
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+# Groups of a smaller share are listed apart.
+SMALLEST = 0.02
+
+
+@dataclass(frozen=True)
+class ImpactNumber:
+    """One number of one group against the reference.
+
+    Attributes
+    ----------
+    group, statistic : str
+    at : str
+        The cutoff ("median", "0.2"), or "".
+    value, low, high : float
+        With an interval that is simultaneous over the groups; NaN where not defined.
+    p_value : float
+        That the true value is the even one (0 of a difference, 1 of a ratio), by Holm's rule over
+        the groups.
+    apart : bool
+        The group is small: its interval and p-value are its own, without regard to other groups.
+    estimate, stderr, freedom : float
+        Estimate (the logarithm of a ratio), its standard error and its degrees of freedom.
+    """
+
+    group: str
+    statistic: str
+    at: str
+    value: float
+    low: float
+    high: float
+    p_value: float
+    apart: bool
+    estimate: float
+    stderr: float
+    freedom: float
+
+    @property
+    def defined(self) -> bool:
+        return math.isfinite(self.estimate) and math.isfinite(self.stderr)
+
+    @property
+    def differs(self) -> int:
+        """Sign of a difference from the even value that the interval is sure of, else 0."""
+        even = 1.0 if self.statistic in ON_LOG else 0.0
+        return 1 if self.low > even else -1 if self.high < even else 0
+
+    def interval(self, confidence_level: float) -> tuple[float, float]:
+        """Of this number alone."""
+        margin = float(stdtrit(self.freedom, 0.5 + confidence_level / 2)) * self.stderr
+        ends = self.estimate - margin, self.estimate + margin
+        return tuple(map(_exp, ends)) if self.statistic in ON_LOG else ends  # type: ignore[return-value]
+
+    def errors_from(self, limit: float) -> float:
+        """How many standard errors the estimate lies above a limit in units of the value."""
+        if self.statistic in ON_LOG:
+            limit = math.log(limit) if limit > 0 else -math.inf
+        gap = self.estimate - limit
+        return gap / self.stderr if self.stderr > 0 else math.copysign(math.inf, gap)
+
+
+@dataclass(frozen=True)
+class Impact:
+    """The result of :meth:`Audit.impact`.
+
+    Attributes
+    ----------
+    numbers : tuple of ImpactNumber
+        By group, in the order of the table.
+    groups : dict of str → dict
+        Share, rows, mean score and share of favorable scores at each cutoff of each group.
+    reference : str
+        The group that the others are compared with.
+    favorable : {"high", "low"}
+    cutoffs : dict of str → float
+        The score at each cutoff.
+    apart : tuple of str
+        Groups of a share below `smallest`.
+    sensitive_name, n_clusters, confidence_level, smallest
+    """
+
+    numbers: tuple[ImpactNumber, ...]
+    groups: dict[str, dict[str, Any]]
+    reference: str
+    favorable: str
+    cutoffs: dict[str, float]
+    apart: tuple[str, ...]
+    sensitive_name: str
+    n_clusters: int | None
+    confidence_level: float
+    smallest: float
+
+    def get(self, statistic: str, group: str, at: str | None = None) -> ImpactNumber:
+        """One number of the table; `at` may be left out where there is one cutoff."""
+        for number in self.numbers:
+            if (number.statistic, number.group) == (statistic, group) and at in (None, number.at):
+                return number
+        names = ", ".join(dict.fromkeys(n.statistic for n in self.numbers))
+        raise KeyError(
+            f"no {statistic!r} of {group!r}{'' if at is None else f' at {at}'}; there are {names} "
+            f"of {', '.join(dict.fromkeys(n.group for n in self.numbers))}"
+        )
+
+    def standing(self, group: str) -> str:
+        """Whether the group is "better off" or "worse off" than the reference, by mean scores."""
+        if group == self.reference:
+            return "reference"
+        sign = self.get("mean_difference", group).differs
+        if not sign:
+            return "no clear difference"
+        return "better off" if (sign > 0) == (self.favorable == "high") else "worse off"
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """One row per group and number.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+        """
+        keys = ("group", "statistic", "at", "value", "low", "high", "p_value", "stderr", "apart")
+        columns = {key: [getattr(n, key) for n in self.numbers] for key in keys}
+        return to_frame(columns, backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values that JSON can hold (undefined numbers are None)."""
+        held = {key: value for key, value in vars(self).items() if key != "numbers"}
+        return json_safe(
+            {
+                "format": "evenhand.impact",
+                "version": 1,
+                **held,
+                "standing": {group: self.standing(group) for group in self.groups},
+                "numbers": [dict(vars(number)) for number in self.numbers],
+            }
+        )
+
+    def __str__(self) -> str:
+        from ..report.impact import describe_impact
+
+        return describe_impact(self)
+
+
+def impact_table(
+    rows: AuditedRows | GroupMoments,
+    *,
+    reference: str = "largest",
+    at: Sequence[Any] = ("median",),
+    favorable: str = "high",
+    cutoffs: Sequence[float] = (),
+    smallest: float = SMALLEST,
+    confidence_level: float = 0.95,
+    sensitive_name: str = "group",
+) -> Impact:
+    """The table of :meth:`Audit.impact`, from the rows of an audit."""
+    check_favorable(favorable)
+    wanted = [*read_cutoffs(at), *(_known_cutoff(c) for c in _listed(cutoffs, "cutoffs"))]
+    smallest = check_smallest(smallest)
+    m = rows.moments(wanted, favorable)
+    ref = _reference(m, reference, favorable, wanted)
+    K = len(m.labels)
+    small = m.share < smallest
+    family = [k for k in range(K) if k != ref and not small[k]]
+    numbers: dict[int, list[ImpactNumber]] = {k: [] for k in range(K)}
+    for statistic in STATISTICS:
+        if statistic in NEED_TARGET and not m.has_target:
+            continue
+        for cutoff in wanted if statistic in AT_CUTOFF else [None]:
+            own = statistic == "actual_expected"
+            found = contrasts(m, statistic, ref, cutoff, favorable)
+            name = "" if cutoff is None else cutoff.name
+            among = sorted([*family, ref]) if own else family
+            for k, number in _with_intervals(m, found, statistic, name, among, confidence_level):
+                if k != ref or own:
+                    numbers[k].append(number)
+    groups = {
+        label: {
+            "share": float(m.share[k]),
+            "rows": float(m.count[k]),
+            "size": float(m.size[k]),
+            "mean_score": float(m.mean[m.names.index("score"), k]),
+            "rates": {c.name: float(m.mean[m.names.index((c, favorable)), k]) for c in wanted},
+        }
+        for k, label in enumerate(m.labels)
+    }
+    return Impact(
+        tuple(n for k in range(K) for n in numbers[k]), groups, m.labels[ref], favorable,
+        {c.name: m.cutoffs[c] for c in wanted},
+        tuple(label for k, label in enumerate(m.labels) if small[k]),
+        sensitive_name, m.n_clusters, confidence_level, smallest,
+    )  # fmt: skip
+
+
+def _with_intervals(
+    m: GroupMoments, found: Contrasts, statistic: str, at: str, family: list[int], level: float
+) -> list[tuple[int, ImpactNumber]]:
+    error = np.sqrt(np.diag(found.covariance))
+    known = [k for k in family if math.isfinite(found.estimate[k]) and error[k] > 0]
+    z = 0.0
+    if known:
+        spread = error[known]
+        correlation = found.covariance[np.ix_(known, known)] / np.outer(spread, spread)
+        z = simultaneous_quantile(correlation, level)
+    alone = float(ndtri(0.5 + level / 2))
+    plain = np.array(
+        [two_sided(found.estimate[k], error[k], found.freedom[k]) for k in range(len(m.labels))]
+    )
+    adjusted = plain.copy()
+    adjusted[family] = holm(plain[family])
+    back = _exp if statistic in ON_LOG else float
+    out = []
+    for k, label in enumerate(m.labels):
+        # The tail of the normal quantile, beyond Student's t of this number's own freedom.
+        tail = float(ndtr(-(z if k in known else alone)))
+        margin = -float(stdtrit(found.freedom[k], tail)) * error[k]
+        center, value = float(found.estimate[k]), back(float(found.shown[k]))
+        defined = math.isfinite(center) and math.isfinite(margin)
+        out.append(
+            (
+                k,
+                ImpactNumber(
+                    label, statistic, at, value,
+                    # A rate of 0 is moved off the edge for its error; the interval holds it still.
+                    min(back(center - margin), value) if defined else math.nan,
+                    max(back(center + margin), value) if defined else math.nan,
+                    float(adjusted[k]), k not in family, center, float(error[k]),
+                    float(found.freedom[k]),
+                ),
+            )
+        )  # fmt: skip
+    return out
+
+
+def read_cutoffs(at: Any) -> list[Cutoff]:
+    """ "median" and quantiles between 0 and 1, as cutoffs."""
+    found = []
+    for value in _listed(at, "at"):
+        if value == "median":
+            value = 0.5
+        number = _number(value)
+        if not 0.0 < number < 1.0:
+            raise ValueError(
+                f'`at` must hold "median" or quantiles between 0 and 1, got {value!r}. Hint: a '
+                "cutoff in units of the score goes into `cutoffs`."
+            )
+        found.append(Cutoff(quantile=number))
+    return list(dict.fromkeys(found))
+
+
+def check_favorable(favorable: Any) -> str:
+    """One of "high" and "low"."""
+    if favorable not in SIDES:
+        raise ValueError(
+            f'`favorable` must be "high" (a grade, a credit score) or "low" (a premium, a risk), '
+            f"got {favorable!r}."
+        )
+    return str(favorable)
+
+
+def check_smallest(smallest: Any) -> float:
+    """A share from 0 to less than 1."""
+    number = _number(smallest)
+    if not 0.0 <= number < 1.0:
+        raise ValueError(f"`smallest` must be a share from 0 to less than 1, got {smallest!r}.")
+    return number
+
+
+def _known_cutoff(value: Any) -> Cutoff:
+    number = _number(value)
+    if not math.isfinite(number):
+        raise ValueError(f"`cutoffs` must hold finite scores, got {value!r}.")
+    return Cutoff(value=number)
+
+
+def _listed(value: Any, name: str) -> list[Any]:
+    if isinstance(value, str | int | float):
+        return [value]
+    try:
+        return list(value)
+    except TypeError:
+        raise ValueError(f"`{name}` must be a list, got {value!r}.") from None
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        return math.nan
+    return float(value)
+
+
+def _reference(m: GroupMoments, name: Any, favorable: str, wanted: Sequence[Cutoff]) -> int:
+    if name == "largest" and "largest" not in m.labels:
+        return int(np.argmax(m.share))
+    if name == "best" and "best" not in m.labels:
+        key: Any = (wanted[0], favorable) if wanted else "score"
+        sign = -1.0 if not wanted and favorable == "low" else 1.0
+        able = m.share >= min(SMALLEST, m.share.max())
+        return int(np.argmax(np.where(able, sign * m.mean[m.names.index(key)], -np.inf)))
+    if str(name) in m.labels:
+        return m.labels.index(str(name))
+    raise ValueError(
+        f'`reference` must be "largest", "best" or a group, got {name!r}; the groups are '
+        f"{', '.join(m.labels)}."
+    )
+
+
+def _exp(x: float) -> float:
+    return math.inf if x >= 700.0 else math.exp(x)
