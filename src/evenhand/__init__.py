@@ -22,6 +22,7 @@ _HOME = {
     "LSPC": "information.classifiers",
     "Logistic": "information.classifiers",
     "Proxy": "groups.proxy",
+    "TableEncoder": "groups.encoding",
     "Adaptive": "information.classifiers.adaptive",
     "Audit": "auditing.result",
     "audit": "auditing.audits",

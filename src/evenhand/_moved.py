@@ -50,7 +50,7 @@ MOVED = {
     "criteria": "information.criteria",
     "disparities": "auditing.disparities",
     "effective": "information.effective",
-    "encoding": "files.encoding",
+    "encoding": "groups.encoding",
     "estimation": "information.estimation",
     "group_features": "models.group_features",
     "linear": "models.linear",

@@ -4,8 +4,8 @@ import pytest
 
 from evenhand.cli.commands.columns import numbers, plain_text
 from evenhand.files import tabular
-from evenhand.files.encoding import fit_columns
 from evenhand.files.tabular import TableError, nearest, open_table, read_table
+from evenhand.groups.encoding import fit_columns
 from evenhand.report.writing import check_free, write_file, write_text
 
 

@@ -208,7 +208,7 @@ def _length(values: tuple[Any, ...], expected: int, where: str, of_what: str) ->
 
 def _check_whole(model: Mapping[str, Any]) -> None:
     """What fields must have to do with each other."""
-    from .encoding import Column
+    from ..groups.encoding import Column
 
     _distinct(tuple(c["name"] for c in model["columns"]), "columns")
     for k, column in enumerate(model["columns"]):

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from ..groups.banding import Bands
+from ..groups.encoding import Column, encode
+from ..groups.validation import quote
 from ..report.writing import write_text
-from .encoding import Column, encode
 from .model_schema import FORMAT, VERSION, check_model, read_json
-from .tabular import TableError, _quote
+from .tabular import TableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,8 +155,8 @@ class PortableModel:
             labels.append(known[name])
             if known[name] not in self.groups.labels:
                 raise TableError(
-                    f"Row {row} belongs to the group {_quote(name)}, which was not there in "
-                    f"training; there were {', '.join(map(_quote, self.groups.labels))}. Hint: "
+                    f"Row {row} belongs to the group {quote(name)}, which was not there in "
+                    f"training; there were {', '.join(map(quote, self.groups.labels))}. Hint: "
                     "leave the group empty to use the average over groups."
                 )
         return labels
@@ -168,7 +169,7 @@ class PortableModel:
         except ValueError as error:
             kind = "dates" if self.bands[name].dates else "numbers"
             raise TableError(
-                f"Column {_quote(name)} is cut into bands by the model and must hold {kind}. Hint: "
+                f"Column {quote(name)} is cut into bands by the model and must hold {kind}. Hint: "
                 "leave a cell empty where it is not known."
             ) from error
 

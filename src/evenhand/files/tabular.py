@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+from ..groups.validation import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,18 +86,18 @@ class Source:
             return name
         if count > 1:
             raise TableError(
-                f"{_name(self.path)} has {count} columns named {_quote(name)}, so {option} is "
+                f"{_name(self.path)} has {count} columns named {quote(name)}, so {option} is "
                 "ambiguous. Hint: rename one of them."
             )
         raise TableError(self._unknown(name, option))
 
     def _unknown(self, name: str, option: str) -> str:
         close = nearest(name, self.names)
-        hint = f" Did you mean {_quote(close)}?" if close is not None else ""
-        shown = ", ".join(_quote(n) for n in self.names[:30])
+        hint = f" Did you mean {quote(close)}?" if close is not None else ""
+        shown = ", ".join(quote(n) for n in self.names[:30])
         more = f" and {len(self.names) - 30} more" if len(self.names) > 30 else ""
         text = (
-            f"{option} names {_quote(name)}, which {_name(self.path)} does not have.{hint} Its "
+            f"{option} names {quote(name)}, which {_name(self.path)} does not have.{hint} Its "
             f"columns are {shown}{more}."
         )
         if len(self.names) == 1 and self.kind == "csv":
@@ -123,7 +122,7 @@ def open_table(path: Any, separator: str | None = None) -> Source:
     if not path.exists():
         folder = path.parent if path.parent.is_dir() else None
         near = nearest(path.name, [p.name for p in folder.iterdir()]) if folder else None
-        hint = f" Did you mean {_quote(near)}?" if near else ""
+        hint = f" Did you mean {quote(near)}?" if near else ""
         raise TableError(f"There is no file {_name(path)}.{hint}")
     if path.is_dir():
         raise TableError(f"{_name(path)} is a folder. Hint: name a file in it.")
@@ -342,7 +341,7 @@ def _explain(source: Source, error: Exception) -> str:
     text = _first(error)
     ragged = re.search(r"Expected (\d+) columns, got (\d+)(?:: (.*))?", text)
     if ragged:
-        line = f" The line begins {_quote(ragged[3])}." if ragged[3] else ""
+        line = f" The line begins {quote(ragged[3])}." if ragged[3] else ""
         return (
             f"{_name(source.path)} has {ragged[1]} column names and a line with {ragged[2]} "
             f"fields.{line} Hint: a text that holds the separator {source.separator!r} must stand "
@@ -387,21 +386,6 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
         folded.setdefault(candidate.casefold().strip()[:200], candidate)
     close = difflib.get_close_matches(name.casefold().strip()[:200], folded, n=1, cutoff=0.6)
     return folded[close[0]] if close else None
-
-
-def missing_values(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Which rows are null or NaN."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    nan = pa.types.is_floating(column.type)
-    return np.asarray(pc.is_null(column, nan_is_null=nan).to_numpy(zero_copy_only=False))
-
-
-def _quote(name: str) -> str:
-    # Line ends would break a message in two; spaces around a name are what is wrong with it.
-    text = re.sub(r"\s", " ", str(name))
-    return repr(text if len(text) <= 60 else text[:59] + "…")
 
 
 def _name(path: Path) -> str:

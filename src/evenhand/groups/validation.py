@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from numbers import Integral, Real
 from typing import Any
 
@@ -33,6 +34,13 @@ def read_native(values: Any, name: str) -> Any:
 def frame_columns(frame: nw.DataFrame[Any]) -> list[tuple[str, Any]]:
     """Names and columns. Not by name: pandas allows numbers as names, which would mean rows."""
     return [(str(column.name), column) for column in frame.iter_columns()]
+
+
+def quote(name: Any) -> str:
+    """A name for messages: on one line, and not too long."""
+    # Line ends would break a message in two; spaces around a name are what is wrong with it.
+    text = re.sub(r"\s", " ", str(name))
+    return repr(text if len(text) <= 60 else text[:59] + "…")
 
 
 def check_confidence_level(confidence_level: Any) -> float:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files.tabular import TableError, _name, _quote, _value_type, is_text_type
+from ...files.tabular import TableError, _name, _value_type, is_text_type
+from ...groups.validation import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +39,7 @@ def numbers(table: pa.Table, name: str, path: Path, what: str) -> NDArray[np.flo
 
     column = table.column(name)
     kind = _value_type(column.type)
-    where = f"column {_quote(name)} of {_name(path)}"
+    where = f"column {quote(name)} of {_name(path)}"
     if column.null_count == len(column) or pa.types.is_null(kind):
         raise TableError(f"The {what}, {where}, has no values at all.")
     if is_text_type(kind):
@@ -75,7 +76,7 @@ def _not_numbers(values: list[str | None], what: str, where: str) -> str:
         return f"The {what}, {where}, holds numbers stored as text. Hint: convert it to numbers."
     return (
         f"The {what}, {where}, must hold numbers: {bad} of {len(values)} values do not, the first "
-        f"in row {first[0]}: {_quote(first[1])}. Hint: name another column, or mend or empty these "
+        f"in row {first[0]}: {quote(first[1])}. Hint: name another column, or mend or empty these "
         "cells; rows with empty ones can be left out with --drop-missing."
     )
 
@@ -99,7 +100,7 @@ def plain_text(table: pa.Table, keep: Container[str] = ()) -> pa.Table:
             columns[name] = column.cast(pa.string())
         except pa.ArrowException as error:
             raise TableError(
-                f"--sensitive {_quote(name)} must hold labels, not values of type {kind}."
+                f"--sensitive {quote(name)} must hold labels, not values of type {kind}."
             ) from error
     return pa.table(columns)
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...files.tabular import TableError, _quote, _value_type, is_text_type
+from ...files.tabular import TableError, _value_type, is_text_type
 from ...groups.banding import Bands, measurement
 from ...groups.categories import MAX_FRACTIONS, MAX_NUMBERS, suggest_edges
+from ...groups.validation import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,11 +33,11 @@ def parse_bands(options: Sequence[str], sensitive: Sequence[str]) -> dict[str, E
             )
         if name not in sensitive:
             raise TableError(
-                f"--band names {_quote(name)}, which is not one of the --sensitive columns "
-                f"({', '.join(map(_quote, sensitive))})."
+                f"--band names {quote(name)}, which is not one of the --sensitive columns "
+                f"({', '.join(map(quote, sensitive))})."
             )
         if name in found:
-            raise TableError(f"--band names {_quote(name)} twice. Hint: list all its edges once.")
+            raise TableError(f"--band names {quote(name)} twice. Hint: list all its edges once.")
         try:
             found[name] = [float(part) for part in parts]
         except ValueError:
@@ -58,7 +59,7 @@ def cut(table: pa.Table, bands: Mapping[str, Edges]) -> tuple[pa.Table, dict[str
             text = str(error).split(" Hint:")[0]
             text = text.replace("`values`", "its cells").replace("`edges`", "the edges")
             raise TableError(
-                f"--band cannot cut {_quote(name)}: {text} Hint: cells that are no numbers must be "
+                f"--band cannot cut {quote(name)}: {text} Hint: cells that are no numbers must be "
                 "empty, and dates written as 1990-12-31."
             ) from error
         codes = pa.array(made[name].codes(values).astype("int32"), mask=~_known(values))
@@ -106,7 +107,7 @@ def check_levels(table: pa.Table, as_written: bool) -> None:
         ordered = sorted(levels)
         shown = [f"{v:g}" if what == "numbers" else str(v) for v in (ordered[0], ordered[-1])]
         raise TableError(
-            f"--sensitive {_quote(name)} has {len(levels)} different {what}, from {shown[0]} to "
+            f"--sensitive {quote(name)} has {len(levels)} different {what}, from {shown[0]} to "
             f"{shown[1]}; more than {limit} are taken for a measurement, not for groups. Hint: cut "
             f"it into bands, such as --band {name}:{','.join(suggest_edges(ordered))}; codes of "
             "true groups must not look like numbers, so put a letter before them."

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files.encoding import Column, encode, fit_columns
 from ...files.tabular import Source, TableError, open_table, read_table
 from ...groups.banding import Bands
+from ...groups.encoding import Column, encode, fit_columns
 from ...groups.frequency import repeat_rows
 from ...report.curves import clean, short_names
 from ...report.provenance import file_facts, stamp
