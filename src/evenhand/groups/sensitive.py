@@ -155,10 +155,10 @@ class Groups:
         return values if self.known is None else values[self.known]
 
     def put_known(self, values: NDArray[Any]) -> NDArray[Any]:
-        """A length-n array with `values` in the known rows and zero elsewhere."""
+        """An array of n rows with `values` in the known ones and zero elsewhere."""
         if self.known is None:
             return values
-        out = np.zeros(self.n_rows, dtype=values.dtype)
+        out = np.zeros((self.n_rows, *values.shape[1:]), dtype=values.dtype)
         out[self.known] = values
         return out
 

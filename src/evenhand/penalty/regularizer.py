@@ -1,4 +1,4 @@
-"""Scores → value and gradient: the seam every fitter uses.
+"""Scores → value, gradient and curvature: the seam every fitter uses.
 
     L_ind = mean log ρ(a|s),  L_sep = mean log ρ(a|s,y),  L_suf = L_sep − L_ind
     Ĩ_ind = (H(A) + L_ind) / H(A)
@@ -12,7 +12,6 @@ H(A) stands in for it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -26,6 +25,8 @@ from ..information.basis import get_basis
 from ..information.classifiers.logistic import KAPPA, LogisticTerm
 from ..information.classifiers.lspc import LSPCTerm
 from ..information.criteria import Criterion, get_criterion
+from .checks import check_kappa, check_normalizer
+from .curvature import low_rank_factor
 from .repeated import RepeatedRegularizer
 
 CLASSIFIERS = ("logistic", "lspc")
@@ -100,7 +101,7 @@ class FairnessRegularizer:
         self.classifier = classifier
         self.basis = basis
         get_basis(basis, 1)
-        self.kappa = _checked_kappa(kappa, classifier)
+        self.kappa = check_kappa(kappa, classifier)
         if not isinstance(score_map, str) or score_map not in SCORE_MAPS:
             raise ValueError(
                 f"`score_map` must be one of {', '.join(SCORE_MAPS)}, got {score_map!r}."
@@ -139,9 +140,15 @@ class FairnessRegularizer:
         return float(self.kappa)
 
     def bind(
-        self, y_true: Any, *, sensitive_features: Any, sample_weight: Any = None,
+        self,
+        y_true: Any,
+        *,
+        sensitive_features: Any,
+        sample_weight: Any = None,
         frequency: Any = None,
-    ) -> BoundRegularizer:  # fmt: skip
+        given: Any = None,
+        normalizer: float | None = None,
+    ) -> BoundRegularizer:
         """Fix everything but the scores.
 
         Parameters
@@ -153,17 +160,34 @@ class FairnessRegularizer:
         frequency : (n,) array, optional
             Number of people that each row of an aggregated table stands for; scores and gradients
             still have one entry a row.
+        given : (n,) array, optional
+            What separation and sufficiency condition on in place of `y_true`, such as a legitimate
+            measure of risk where the target is mostly zeros.
+        normalizer : positive float, optional
+            What the information is divided by, in nats. By default that of these rows, H(A) or
+            H(A|Y); batches of rows share one that is fixed from outside, so that all are weighed
+            alike.
         """
+        if given is not None and not self.criterion.needs_target:
+            raise ValueError(
+                f"`given` must be None with criterion={self.criterion.name!r}, which conditions on "
+                "nothing. Hint: criterion='separation' asks whether the scores depend on the group "
+                "among rows with the same `given`."
+            )
+        if normalizer is not None:
+            normalizer = check_normalizer(normalizer)
         if frequency is not None:
-            n = count_rows(sensitive_features) if y_true is None else len(y_true)
+            table = y_true if y_true is not None else given
+            n = count_rows(sensitive_features) if table is None else len(table)
             rows = people_of(check_frequency(frequency, n))
-            y_true, sensitive_features, sample_weight = repeat_rows(
+            y_true, sensitive_features, sample_weight, given = repeat_rows(
                 frequency, y_true=y_true, sensitive_features=sensitive_features,
-                sample_weight=sample_weight,
+                sample_weight=sample_weight, given=given,
             )  # fmt: skip
             inner = self.bind(
-                y_true, sensitive_features=sensitive_features, sample_weight=sample_weight
-            )
+                y_true, sensitive_features=sensitive_features, sample_weight=sample_weight,
+                given=given, normalizer=normalizer,
+            )  # fmt: skip
             return cast(BoundRegularizer, RepeatedRegularizer(inner, rows, n))
         if isinstance(sensitive_features, Groups):
             if sample_weight is not None:
@@ -173,38 +197,23 @@ class FairnessRegularizer:
             groups = sensitive_features
         else:
             check_index(
-                y_true=y_true, sensitive_features=sensitive_features, sample_weight=sample_weight
+                y_true=y_true,
+                given=given,
+                sensitive_features=sensitive_features,
+                sample_weight=sample_weight,
             )
             if y_true is None:
-                n = count_rows(sensitive_features)
+                n = count_rows(sensitive_features if given is None else given)
             else:
                 n = len(check_column(y_true, "y_true"))
             groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=sample_weight)
         y = None
-        if self.criterion.needs_target:
+        if given is not None:
+            y = check_column(given, "given", groups.n_rows)
+        elif self.criterion.needs_target:
             y = check_column(y_true, "y_true", groups.n_rows)
-        return BoundRegularizer(self, y, groups)
-
-
-def _checked_kappa(kappa: Any, classifier: str) -> Any:
-    if isinstance(kappa, str) and kappa in ("auto", "published"):
-        if kappa == "published" and classifier != "lspc":
-            raise ValueError(
-                "`kappa` must be a number or 'auto', got 'published'. Hint: that is for "
-                "classifier='lspc'."
-            )
-        return kappa
-    good = isinstance(kappa, Real) and not isinstance(kappa, bool) and 0 <= float(kappa) < np.inf
-    if not good:
-        raise ValueError(
-            f"`kappa` must be a nonnegative number, 'auto' or 'published', got {kappa!r}."
-        )
-    if classifier == "logistic" and float(kappa) == 0:
-        raise ValueError(
-            "`kappa` must be positive with classifier='logistic', which keeps groups that a score "
-            "tells apart without error finite, got 0."
-        )
-    return kappa
+        name = "y_true" if given is None else "given"
+        return BoundRegularizer(self, y, groups, normalizer=normalizer, target_name=name)
 
 
 class BoundRegularizer:
@@ -228,11 +237,15 @@ class BoundRegularizer:
         y: NDArray[np.float64] | None,
         groups: Groups,
         kappa: float | None = None,
+        *,
+        normalizer: float | None = None,
+        target_name: str = "y_true",
     ):
         self.criterion: Criterion = regularizer.criterion
         self.groups = groups
         self.kappa = regularizer.penalty(groups.n_known) if kappa is None else kappa
         self._regularizer, self._y = regularizer, y
+        self._fixed, self._target_name = normalizer, target_name
         self.classifier = regularizer.classifier
         # In units of the data the size of the scores counts; otherwise Ĩ does not see it.
         self.scale_free = regularizer.kappa != "published"
@@ -263,9 +276,11 @@ class BoundRegularizer:
             center = np.r_[both.center[2:], 0.0, 1.0]
             self._offset = -term(1).value(alone._replace(s=known_y, center=center))
             self.normalizer = self._offset
-        if self.normalizer <= LEAST_UNCERTAINTY * groups.entropy:
+        if normalizer is not None:
+            self.normalizer = normalizer
+        elif self.normalizer <= LEAST_UNCERTAINTY * groups.entropy:
             raise ValueError(
-                "`y_true` determines the group completely, so no score can add to it: "
+                f"`{target_name}` determines the group completely, so no score can add to it: "
                 f"{self.criterion.name} is not defined. Hint: drop the leaking target or use "
                 "criterion='independence'."
             )
@@ -278,7 +293,14 @@ class BoundRegularizer:
         kappa = self.kappa
         if self.scale_free:
             kappa *= groups.n_known / self.groups.n_known
-        return BoundRegularizer(self._regularizer, y, groups, kappa)
+        return BoundRegularizer(
+            self._regularizer,
+            y,
+            groups,
+            kappa,
+            normalizer=self._fixed,
+            target_name=self._target_name,
+        )
 
     def warm_start(self, other: BoundRegularizer) -> None:
         """Begin the next evaluation from another term's classifiers."""
@@ -303,7 +325,7 @@ class BoundRegularizer:
             fixed = self._rows[condition]
             whole = np.array([*inside, *fixed.center[2:]])
             rows[condition] = fixed._replace(s=seen, center=whole, moves=moves)
-        return _Scores(rows, center[1] == 0.0, back)
+        return _Scores(rows, center[1] == 0.0, back, s, center)
 
     def value(self, y_pred: Any) -> float:
         """Ĩ of the scores."""
@@ -339,7 +361,11 @@ class BoundRegularizer:
 
         With `rough` the gradient may be off in its fourth digit, where that saves a pass.
         """
-        scores = self._read(s)
+        return self._evaluate(s, self._read(s), scale, rough)
+
+    def _evaluate(
+        self, s: NDArray[np.float64], scores: _Scores, scale: float = 1.0, rough: bool = False
+    ) -> tuple[float, NDArray[np.float64]]:
         if scores.constant:
             # Constant scores have no spread to divide by; any direction is as good as another.
             return scale * self.value(s), np.zeros(self.groups.n_rows)
@@ -357,6 +383,52 @@ class BoundRegularizer:
             scores.back(gradient)
         return scale * total, self.groups.put_known(gradient)
 
+    def value_grad_curvature(
+        self, y_pred: Any
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        """Ĩ, its gradient g, and B with ∂²Ĩ ≈ BBᵀ, the curvature of low rank.
+
+        Ĩ is a mean over rows: entries of g and rows of B are of order 1/n. On the scale of a loss
+        that is summed over rows take n·g and √n·B.
+
+        Parameters
+        ----------
+        y_pred : (n,) array
+
+        Returns
+        -------
+        value : float
+        gradient : (n,) float64 array
+            Both as of `value_and_grad`.
+        factor : (n, r) float64 array
+            B, r ≤ D(K − 1) for K groups and D terms of the basis (3 of the score, 6 with the
+            target, for "quadratic"). Zero in rows whose group is not known.
+
+        Notes
+        -----
+        ∂²Ĩ = BBᵀ + rest, where BBᵀ is all that the classifier adds by following the scores and the
+        rest is the curvature with the classifier held still. The rest has a part that is never
+        positive, −Var_ρ(f′), and one without a sign, residuals times f″ and the curvature of mean
+        and spread; f′ and f″ are slopes of the classifier in the score. So BBᵀ is the Hessian
+        where the score is fair, and its positive part of Gauss-Newton type elsewhere. For
+        sufficiency, a difference of two such terms, B is that of the first: an upper bound of both.
+        For "lspc" B takes the Fisher information of the probabilities for the Hessian of the log
+        loss, and bounds its curvature up to that exchange.
+        """
+        s = check_column(y_pred, "y_pred", self.groups.n_rows)
+        scores = self._read(s)
+        value, gradient = self._evaluate(s, scores)
+        _, condition, term = self._terms[0]
+        rows, (mean, inverse) = scores.rows[condition], scores.center
+        if scores.constant:
+            width = term.basis.n_terms * (self.groups.n_groups - 1)
+            return value, gradient, np.zeros((self.groups.n_rows, width))
+        slope = None if scores.back is None else 1.0 - (rows.s / LIMIT) ** 2
+        z = (scores.known - mean) * inverse
+        factor = low_rank_factor(term, rows, z, slope, inverse, self.scale_free)
+        factor /= np.sqrt(self.normalizer)
+        return value, gradient, self.groups.put_known(factor)
+
 
 class _Scores(NamedTuple):
     """Scores as the classifiers see them, and the way back for a gradient."""
@@ -364,3 +436,5 @@ class _Scores(NamedTuple):
     rows: dict[tuple[str, ...], Rows]
     constant: bool
     back: Callable[[NDArray[np.float64]], None] | None
+    known: NDArray[np.float64]
+    center: tuple[float, float]

@@ -58,6 +58,14 @@ class RepeatedRegularizer:
         value, gradient = self._inner.evaluate(s[self._rows], scale, rough)
         return value, self._by_row(gradient)
 
+    def value_grad_curvature(
+        self, y_pred: Any
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        """Ĩ, its gradient and the factor B of its curvature, one row of each a row of the table."""
+        value, gradient, people = self._inner.value_grad_curvature(self._people(y_pred))
+        factor = np.column_stack([self._by_row(column) for column in people.T])
+        return value, self._by_row(gradient), factor
+
     def warm_start(self, other: Any) -> None:
         """Begin the next evaluation from another term's classifiers."""
         self._inner.warm_start(getattr(other, "_inner", other))

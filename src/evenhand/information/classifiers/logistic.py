@@ -174,6 +174,12 @@ class LogisticTerm:
         """Begin from the weights of another term."""
         self._weights, self._curvature = other._weights, copy(other._curvature)
 
+    def weights_at(self, rows: Rows) -> NDArray[np.float64]:
+        """The weights, (K − 1, D); those of the last gradient, which must be at these rows."""
+        if self._weights is None:
+            self._weights = newton(rows, self.basis, self.kappa).weights
+        return self._weights
+
     def value(self, rows: Rows) -> float:
         settled = self._settle(rows, LAST_STEP, 1.0)
         if settled is not None:

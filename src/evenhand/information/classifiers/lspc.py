@@ -120,6 +120,10 @@ class LSPCTerm:
     def warm_start(self, other: LSPCTerm) -> None:
         """Nothing to carry over: the solve is direct."""
 
+    def weights_at(self, rows: Rows) -> NDArray[np.float64]:
+        """The weights, (K, D)."""
+        return solve(rows, self.basis, self.kappa, self.free)[0]
+
     def value(self, rows: Rows) -> float:
         weights, _ = solve(rows, self.basis, self.kappa, self.free)
         loss, _, _ = get_kernels().lspc_pass(rows, self.basis, weights, self.beta, False)
