@@ -51,7 +51,7 @@ def one_scenario(
     truth = np.array([scenario.truth.value(c) for c in CRITERIA])
 
     def errors(estimator: Any) -> np.ndarray:
-        found = estimate_entropies(CRITERIA.values(), y, s, groups, estimator)
+        found = estimate_entropies(CRITERIA.values(), {"s": s, "y": y}, groups, estimator)
         return np.array([found.normalized(c) for c in CRITERIA.values()]) - truth
 
     with warnings.catch_warnings():

@@ -54,7 +54,7 @@ def try_law(seed: int, index: int, estimator: str) -> list[dict[str, Any]]:
             warnings.simplefilter("ignore")
             groups = resolve_groups(a, n_rows=law.n)
             entropies = estimate_entropies(
-                CRITERIA.values(), y, s, groups, get_estimator(estimator)
+                CRITERIA.values(), {"s": s, "y": y}, groups, get_estimator(estimator)
             )
             found = {
                 name: measure(c, entropies, 0.95, float("nan"), estimator)

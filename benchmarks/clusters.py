@@ -54,7 +54,9 @@ def covered(job) -> list[tuple[bool, float, float]]:
     estimator, kind, n_clusters, aware, seed, true = job
     y, s, a, cluster = sample(kind, n_clusters, seed)
     groups = resolve_groups(a, n_rows=len(y), cluster=cluster if aware else None)
-    entropies = estimate_entropies(CRITERIA.values(), y, s, groups, get_estimator(estimator))
+    entropies = estimate_entropies(
+        CRITERIA.values(), {"s": s, "y": y}, groups, get_estimator(estimator)
+    )
     out = []
     for criterion, value in zip(CRITERIA.values(), true, strict=True):
         m = measure(criterion, entropies, 0.95, float("nan"), estimator)

@@ -40,7 +40,9 @@ def covered(job) -> list[tuple[bool, float, float]]:
     scenario = eh.datasets.random_scenario(family, scenario_seed)
     y, s, a = scenario.sample(n, seed)
     groups = resolve_groups(a, n_rows=n)
-    entropies = estimate_entropies(CRITERIA.values(), y, s, groups, get_estimator(estimator))
+    entropies = estimate_entropies(
+        CRITERIA.values(), {"s": s, "y": y}, groups, get_estimator(estimator)
+    )
     out = []
     for criterion, truth in zip(CRITERIA.values(), truths, strict=True):
         m = measure(criterion, entropies, 0.95, float("nan"), estimator)

@@ -47,7 +47,9 @@ def measures(estimator: str, y, s, a) -> tuple[list[tuple[float, ...]], float]:
     """(value, standard error, lower, upper) of each criterion, and CPU seconds."""
     began = time.process_time()
     groups = resolve_groups(a, n_rows=len(y))
-    entropies = estimate_entropies(CRITERIA.values(), y, s, groups, get_estimator(estimator))
+    entropies = estimate_entropies(
+        CRITERIA.values(), {"s": s, "y": y}, groups, get_estimator(estimator)
+    )
     found = [measure(c, entropies, 0.95, float("nan"), estimator) for c in CRITERIA.values()]
     seconds = time.process_time() - began
     return [(m.value, m.stderr, *m.interval) for m in found], seconds

@@ -157,7 +157,9 @@ def place(dataset: str, quick: bool, criterion: str, s: Any) -> dict[str, Any]:
     """R² and unfairness of held-out scores of all rows, and each row's influence on both."""
     data = load_atlas(dataset, quick)
     groups = resolve_groups(data.a, n_rows=len(s))
-    found = estimate_entropies([get_criterion(criterion)], data.y, s, groups, get_estimator("auto"))
+    found = estimate_entropies(
+        [get_criterion(criterion)], {"s": s, "y": data.y}, groups, get_estimator("auto")
+    )
     r2, influence = r2_influence(data.y, s, None)
     psi = found.influence(get_criterion(criterion))
     return {

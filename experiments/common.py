@@ -164,9 +164,13 @@ def measure(
     """
     groups = resolve_groups(a, n_rows=len(s))
     if target_entropy is None:
-        found = estimate_entropies(CRITERIA.values(), y, s, groups, get_estimator(estimator))
+        found = estimate_entropies(
+            CRITERIA.values(), {"s": s, "y": y}, groups, get_estimator(estimator)
+        )
     else:
-        found = estimate_entropies([SUFFICIENCY], y, s, groups, get_estimator(estimator))
+        found = estimate_entropies(
+            [SUFFICIENCY], {"s": s, "y": y}, groups, get_estimator(estimator)
+        )
         found = replace(found, mean={**found.mean, TARGET: target_entropy})
     return {name: found.normalized(criterion) for name, criterion in CRITERIA.items()}
 

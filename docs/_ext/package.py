@@ -20,6 +20,7 @@ SECTIONS = {
     "Frontier": ("fairness_path", "FairnessPath"),
     "Estimators of information": ("Adaptive", "Logistic", "LSPC", "Fourier", "KNN"),
     "For those who build models": ("FairnessRegularizer",),
+    "Criteria of your own": ("Criterion", "Variable", "register_criterion"),
 }
 # Not to be imported by users, but handed to them.
 RESULTS = (

@@ -26,9 +26,12 @@ _HOME = {
     "Adaptive": "information.classifiers.adaptive",
     "Audit": "auditing.result",
     "audit": "auditing.audits",
+    "Criterion": "information.criteria",
+    "Variable": "information.criteria",
     "bands": "groups.banding",
     "fairness_path": "frontier.path",
     "independence": "information.entropies",
+    "register_criterion": "information.criteria",
     "separation": "information.entropies",
     "sufficiency": "information.entropies",
 }

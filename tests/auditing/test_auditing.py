@@ -82,7 +82,9 @@ def test_influence_of_the_ratio_is_its_derivative(data):
     """Weight moved onto one row changes the value by its influence."""
     groups = resolve_groups(data.a, n_rows=3000)
     criterion = CRITERIA["separation"]
-    found = estimate_entropies([criterion], data.y, data.s, groups, get_estimator("logistic"))
+    found = estimate_entropies(
+        [criterion], {"s": data.s, "y": data.y}, groups, get_estimator("logistic")
+    )
     given, joint = (found.rows[c].influence for c in (criterion.given, criterion.joint))
 
     def value(w):
@@ -447,6 +449,8 @@ def test_a_handful_of_rows_proves_nothing(estimator):
         y = rng.normal(size=1000)
         s = y + rng.normal(size=1000)
         groups = resolve_groups(a, n_rows=1000)
-        found = estimate_entropies(CRITERIA.values(), y, s, groups, get_estimator(estimator))
+        found = estimate_entropies(
+            CRITERIA.values(), {"s": s, "y": y}, groups, get_estimator(estimator)
+        )
         for criterion in CRITERIA.values():
             assert measure(criterion, found, 0.95, float("nan"), estimator).interval[0] == 0.0

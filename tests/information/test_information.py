@@ -27,7 +27,7 @@ def errors():
         y, s, a = scenario.sample(2000, 1000 + seed)
         groups = resolve_groups(a, n_rows=2000)
         for kind, estimator in (("oracle", scenario.oracle()), ("logistic", Logistic())):
-            found = estimate_entropies(CRITERIA.values(), y, s, groups, estimator)
+            found = estimate_entropies(CRITERIA.values(), {"s": s, "y": y}, groups, estimator)
             for name, criterion in CRITERIA.items():
                 error = found.normalized(criterion) - scenario.truth.value(criterion)
                 out[name][kind].append(error)
@@ -109,7 +109,7 @@ def test_normalized_value_is_nats_over_the_entropy_given(criterion, kind, case):
     options = {**data.fairness, "estimator": "logistic"}
     nats = measure(data.y, data.s, **options, normalize=False)
     value = measure(data.y, data.s, **options)
-    found = estimate_entropies([c], data.y, data.s, data.groups, Logistic())
+    found = estimate_entropies([c], {"s": data.s, "y": data.y}, data.groups, Logistic())
     assert found.nats(c) == nats
     assert value == pytest.approx(nats / found.mean[c.given], rel=1e-13)
     assert found.mean[()] == data.groups.entropy
@@ -296,7 +296,7 @@ def test_criteria_are_looked_up():
         assert get_criterion(name) is criterion
         assert get_criterion(criterion) is criterion
         assert isinstance(criterion, Criterion)
-        assert criterion.needs_target == (name != "independence")
+        assert criterion.needs == (() if name == "independence" else ("y",))
         assert "{percent}" in criterion.meaning
     with pytest.raises(
         ValueError, match=r"`criterion` must be one of independence, .*, got 'odds'"

@@ -33,7 +33,9 @@ def draw(seed: int, n: int, k: int):
 
 def values(y, s, a, **options):
     groups = resolve_groups(a, n_rows=len(s), sample_weight=options.pop("sample_weight", None))
-    found = estimate_entropies(CRITERIA.values(), y, s, groups, get_estimator(**options))
+    found = estimate_entropies(
+        CRITERIA.values(), {"s": s, "y": y}, groups, get_estimator(**options)
+    )
     return np.array([found.normalized(c) for c in CRITERIA.values()])
 
 

@@ -266,7 +266,7 @@ def test_logistic_value_is_the_in_sample_measure(criterion, case):
     assert bound.value(data.s) * bound.normalizer == pytest.approx(nats, rel=1e-3)
     if criterion == "separation":
         found = estimate_entropies(
-            [SEPARATION], data.y, data.s, data.groups, Logistic(losses="in-sample")
+            [SEPARATION], {"s": data.s, "y": data.y}, data.groups, Logistic(losses="in-sample")
         )
         assert bound.normalizer == pytest.approx(found.mean[("y",)], rel=1e-3)
     else:

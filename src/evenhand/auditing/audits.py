@@ -23,7 +23,7 @@ from ..groups.validation import (
     check_seed,
 )
 from ..groups.weights import check_weight, weighted_rows
-from ..information.criteria import CRITERIA
+from ..information.criteria import complete, measurable
 from ..information.effective import check_effective_size, take_weighted, warn_shared_values
 from ..information.entropies import estimate_entropies, get_estimator
 from ..information.estimation import EntropyEstimator
@@ -189,10 +189,9 @@ class _Run:
         warn: bool = True,
     ) -> Audit:  # fmt: skip
         """One audit; that of a crossing is given those of its attributes, and their names."""
-        criteria = [c for c in CRITERIA.values() if y is not None or not c.needs_target]
-        variables = {"s": groups.take_known(s)}
-        if y is not None:
-            variables["y"] = groups.take_known(y)
+        columns = {"s": s} if y is None else {"s": s, "y": y}
+        criteria = measurable(columns)
+        variables = complete(criteria, {k: groups.take_known(v) for k, v in columns.items()})
         known_y = variables.get("y")
 
         def tests_and_tables():
@@ -208,10 +207,10 @@ class _Run:
             # The long loops release the interpreter lock.
             with ThreadPoolExecutor(1) as pool:
                 other = pool.submit(tests_and_tables)
-                entropies = estimate_entropies(criteria, y, s, groups, self.estimator)
+                entropies = estimate_entropies(criteria, columns, groups, self.estimator)
                 tests, table, gaps = other.result()
         else:
-            entropies = estimate_entropies(criteria, y, s, groups, self.estimator)
+            entropies = estimate_entropies(criteria, columns, groups, self.estimator)
             tests, table, gaps = tests_and_tables()
         if warn:
             left = {c[0]: value for c, value in entropies.mean.items() if len(c) == 1}

@@ -68,7 +68,7 @@ def worst_against_rest(
     ----------
     criteria : sequence of Criterion
     variables : mapping
-        "s" and "y", (m,) arrays over the known rows.
+        (m,) arrays over the known rows, by name.
     groups : Groups
         Of crossed attributes, with more than two groups.
     names : sequence of str
@@ -93,7 +93,7 @@ def worst_against_rest(
         codes = members[k].astype(np.intp)[groups.codes]
         two = replace(groups, labels=("the others", name), codes=codes, known=None, name=name,
                       n_rows=groups.n_known)  # fmt: skip
-        entropies = estimate_entropies(shared, variables.get("y"), variables["s"], two, estimation)
+        entropies = estimate_entropies(shared, variables, two, estimation)
         tests = exact_fairness_p_values(shared, variables, two, random_state=seed)
         for criterion in shared:
             p = min(tests[criterion.name].p_value * len(candidates), 1.0)

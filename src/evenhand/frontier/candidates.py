@@ -187,7 +187,8 @@ class Curve:
         if fairness_weight not in self._seen:
             s = check_column(self._held_out.scores([fairness_weight])[0], "scores")[self._rows]
             r2, influence = r2_influence(self._y, s, self._weight)
-            found = estimate_entropies([self._criterion], self._y, s, self._groups, self._estimator)
+            columns = {"s": s, "y": self._y}
+            found = estimate_entropies([self._criterion], columns, self._groups, self._estimator)
             value = measure(self._criterion, found, 0.95, float("nan"), "")
             self._measures[fairness_weight] = value
             self._seen[fairness_weight] = Place(

@@ -17,7 +17,7 @@ from ..groups.clusters import cluster_sums, renumber
 from ..groups.sensitive import Groups
 from ..groups.validation import check_column
 from ..groups.weights import weighted_rows
-from ..information.criteria import CRITERIA, get_criterion
+from ..information.criteria import get_criterion, measurable
 from ..information.effective import take_weighted
 from ..information.entropies import estimate_entropies, get_estimator
 from ..information.measures import Measure, critical_value, measure, standard_error
@@ -91,8 +91,9 @@ class Gauge:
         r2, influence_r2 = r2_influence(self.y, measured, self.weight)
         stderr = standard_error(influence_r2, self.weight, self.cluster)
         half = critical_value(self.level, influence_r2, self._everyone) * stderr
-        criteria = list(CRITERIA.values())
-        entropies = estimate_entropies(criteria, self.y, measured, self.groups, self.estimator)
+        columns = {"s": measured, "y": self.y}
+        criteria = measurable(columns)
+        entropies = estimate_entropies(criteria, columns, self.groups, self.estimator)
         measures, influence = {}, {"r2": _thin(influence_r2, self.weight, self.cluster)}
         for criterion in criteria:
             measures[criterion.name] = measure(

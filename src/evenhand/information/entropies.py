@@ -8,7 +8,7 @@ other entropy is a weighted mean of per-row terms from an estimator (`estimation
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,15 @@ from ..groups.frequency import repeat_rows
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_column, check_index
 from ..groups.weights import check_weight, weighted_rows
-from .criteria import INDEPENDENCE, NOTHING, SEPARATION, SUFFICIENCY, Condition, Criterion
+from .criteria import (
+    INDEPENDENCE,
+    NOTHING,
+    SEPARATION,
+    SUFFICIENCY,
+    Condition,
+    Criterion,
+    complete,
+)
 from .design_effect import independent_rows
 from .effective import check_effective_size, take_weighted, warn_shared_values
 from .estimation import EntropyEstimator, RowLosses
@@ -107,10 +115,10 @@ class Entropies:
     def exhausted(self, criterion: Criterion) -> bool:
         """Whether H(A | given) is zero as far as n rows can show, so that the ratio is 0/0.
 
-        That is sufficiency after a score, or separation after a target, that already gives the
-        group away. Among n rows without an exception the entropy is still uncertain by about
-        log(n)/n, and estimators end up anywhere below that. A group of a few rows has no more than
-        log(n)/n to begin with, so three quarters of H(A) must be gone as well.
+        What is conditioned on gives the group away by itself then. Among n rows without an
+        exception the entropy is still uncertain by about log(n)/n, and estimators end up anywhere
+        below that. A group of a few rows has no more than log(n)/n to begin with, so three quarters
+        of H(A) must be gone as well.
         """
         n = max(self.groups.n_effective, 2.0)
         return self.mean[criterion.given] <= min(float(np.log(n)) / n, 0.25 * self.groups.entropy)
@@ -133,14 +141,13 @@ class Entropies:
 
 def estimate_entropies(
     criteria: Iterable[Criterion],
-    y: NDArray[np.float64] | None,
-    s: NDArray[np.float64],
+    variables: Mapping[str, NDArray[np.float64]],
     groups: Groups,
     estimator: EntropyEstimator,
 ) -> Entropies:
     """All entropies that the criteria need, each estimated once.
 
-    `y` and `s` are validated columns over all n rows.
+    `variables` are validated columns over all n rows, by name: "s" and what else the criteria need.
     """
     criteria = list(criteria)
     needed: list[Condition] = []
@@ -148,9 +155,9 @@ def estimate_entropies(
         for condition in (criterion.given, criterion.joint):
             if condition != NOTHING and condition not in needed:
                 needed.append(condition)
-    variables = {"s": groups.take_known(s)}
-    if y is not None:
-        variables["y"] = groups.take_known(y)
+    used = {name for criterion in criteria for name in ("s", *criterion.needs)}
+    known = {name: groups.take_known(variables[name]) for name in variables if name in used}
+    variables = complete(criteria, known)
     # A constant column tells nothing: leave it out, so that constant scores are exactly fair.
     varying = {name for name, column in variables.items() if column.min() < column.max()}
     reduced = {c: tuple(name for name in c if name in varying) for c in needed}
@@ -191,20 +198,20 @@ def _measure(
     estimator: Any,
     normalize: bool,
 ) -> float:
-    if not criterion.needs_target:
+    if "y" not in criterion.needs:
         y_true = None
     y_true, y_pred, sensitive_features, sample_weight, cluster = repeat_rows(
         frequency, y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
         sample_weight=sample_weight, cluster=cluster,
     )  # fmt: skip
-    used = {"y_true": y_true} if criterion.needs_target else {}
+    used = {"y_true": y_true} if "y" in criterion.needs else {}
     check_index(
         **used, y_pred=y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight,
         cluster=cluster,
     )  # fmt: skip
     s = check_column(y_pred, "y_pred")
     y = None
-    if criterion.needs_target:
+    if "y" in criterion.needs:
         y = check_column(y_true, "y_true", len(s))
     weight = check_weight(sample_weight, len(s))
     groups = resolve_groups(
@@ -215,10 +222,9 @@ def _measure(
         s, y = s[rows], None if y is None else y[rows]
     groups = take_weighted(groups, rows)
     check_effective_size(groups, stacklevel=4)
-    found = estimate_entropies([criterion], y, s, groups, get_estimator(estimator))
-    variables = {"s": groups.take_known(s)}
-    if y is not None:
-        variables["y"] = groups.take_known(y)
+    columns = {"s": s} if y is None else {"s": s, "y": y}
+    found = estimate_entropies([criterion], columns, groups, get_estimator(estimator))
+    variables = {name: groups.take_known(column) for name, column in columns.items()}
     left = {c[0]: value for c, value in found.mean.items() if len(c) == 1}
     warn_shared_values(variables, left, groups, stacklevel=4)
     return found.normalized(criterion) if normalize else found.nats(criterion)

@@ -7,7 +7,7 @@ standard errors, so nothing else needs to know how an estimate was made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -58,6 +58,16 @@ def largest_loss(groups: Groups) -> float:
     return float(np.log(max(groups.n_effective, 1.0) / groups.shares[groups.shares > 0].min()))
 
 
+def refuse_many_variables(conditions: Iterable[Condition], estimator: str) -> None:
+    """Refuse more than two variables at once, where an estimator has no way with them."""
+    for condition in conditions:
+        if len(condition) > 2:
+            raise ValueError(
+                "`estimator` must be 'fourier' or one of your own for a criterion of more than two "
+                f"variables ({', '.join(condition)}), got {estimator!r}."
+            )
+
+
 @runtime_checkable
 class EntropyEstimator(Protocol):
     """The seam between measures and estimators."""
@@ -73,10 +83,10 @@ class EntropyEstimator(Protocol):
         Parameters
         ----------
         variables : mapping
-            ``"s"`` and, where a condition needs it, ``"y"``: finite (m,) float64 arrays, known
-            rows only, in the user's units.
+            By name, such as ``"s"`` and ``"y"``: finite (m,) float64 arrays, known rows only, in
+            the user's units.
         conditions : sequence of tuples
-            Each is ``("s",)``, ``("y",)`` or ``("s", "y")``.
+            Each a tuple of names: ``("s",)``, ``("y",)``, ``("s", "y")`` or others.
         groups : Groups
             Codes or probabilities and weights of the same m rows.
         """

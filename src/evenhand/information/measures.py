@@ -13,7 +13,7 @@ from scipy.special import ndtri, stdtrit
 
 from ..groups.clusters import cluster_groups, cluster_sums, degrees_of_freedom
 from ..groups.sensitive import Groups
-from .criteria import CRITERIA, Criterion
+from .criteria import Criterion, get_criterion
 from .effective import unit_masses
 from .entropies import Entropies
 
@@ -106,7 +106,7 @@ class Measure:
     def meaning(self) -> str:
         """The value in words."""
         percent = f"{100 * self.shown:.{1 if self.value < 0.1 else 0}f}%"
-        return CRITERIA[self.criterion].meaning.format(percent=percent)
+        return get_criterion(self.criterion).meaning.format(percent=percent)
 
     @property
     def defined(self) -> bool:

@@ -18,7 +18,7 @@ from scipy.special import digamma, polygamma
 from ..groups.clusters import cluster_sums, renumber
 from ..groups.sensitive import Groups
 from .criteria import Condition
-from .estimation import RowLosses, largest_loss
+from .estimation import RowLosses, largest_loss, refuse_many_variables
 from .ranks import typical_spread
 
 # Rows a thread takes at a time; results do not depend on it.
@@ -120,6 +120,7 @@ class KNN:
                 "`sensitive_features` must be known groups for the 'knn' estimator, got "
                 "membership probabilities. Hint: use estimator='logistic' or 'auto' with a Proxy."
             )
+        refuse_many_variables(conditions, "knn")
         used: Any = slice(None) if groups.weight is None else groups.weight > 0
         codes = groups.codes[used]
         weight = None if groups.weight is None else groups.weight[used]

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,7 @@ from scipy.stats import chi2
 from .._kernels.threads import n_threads
 from ..groups.clusters import renumber
 from ..groups.sensitive import Groups
-from .criteria import CRITERIA, Criterion, get_criterion
+from .criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
 from .draws import draw_all, draw_handful, handful_of
 from .effective import refuse_few_weighted
 from .fine_structure import difference, level_rank, scan_p_value, scan_rows
@@ -107,9 +109,9 @@ def exact_fairness_p_value(
     Parameters
     ----------
     criterion : str or Criterion
-        ``"independence"``, ``"separation"`` or ``"sufficiency"``.
+        One variable tested given at most one other; NaN for others.
     variables : mapping
-        ``"s"`` and, unless for independence, ``"y"``: (m,) arrays over the known rows.
+        ``"s"`` and what else the criterion needs: (m,) arrays over the known rows, by name.
     groups : Groups
         Membership, weights and clusters of the same rows. Unequal weights are taken for sampling
         weights: the criterion is one of the weighted law; equal ones count as none. Probabilities
@@ -164,8 +166,8 @@ def exact_fairness_p_values(
     rng = np.random.default_rng(0 if random_state is None else random_state)
     wanted = [get_criterion(criterion) for criterion in criteria]
     names = list(dict.fromkeys(name for criterion in wanted for name in criterion.joint))
-    # The draws of one criterion must not depend on which others are asked for.
-    streams = dict(zip(CRITERIA, rng.integers(2**63, size=len(CRITERIA)).tolist(), strict=True))
+    variables = complete(wanted, variables)
+    streams = _streams(wanted, rng)
     rows, members = _usable(groups)
     weight, cluster = groups.weight, groups.cluster
     if cluster is not None and rows is not None:
@@ -188,6 +190,13 @@ def exact_fairness_p_values(
     with ThreadPoolExecutor(n_threads() if parallel else 1) as pool:
         results = list((pool.map if parallel else map)(test, wanted))
     return {criterion.name: result for criterion, result in zip(wanted, results, strict=True)}
+
+
+def _streams(criteria: Iterable[Criterion], rng: np.random.Generator) -> dict[str, int]:
+    """A seed for each criterion, which must not depend on which others are asked for."""
+    known = dict(zip(CRITERIA, rng.integers(2**63, size=len(CRITERIA)).tolist(), strict=True))
+    first = next(iter(known.values()))
+    return {c.name: known.get(c.name, first ^ crc32(c.name.encode())) for c in criteria}
 
 
 def _usable(groups: Groups) -> tuple[NDArray[np.bool_] | None, Members]:
@@ -240,12 +249,14 @@ class _Data:
     weight: NDArray[np.float64] | None
     cluster: NDArray[np.intp] | None
 
+    def gap(self, rows: Any = slice(None)) -> Ranks | None:
+        """Ranks of s − y in some rows."""
+        return difference(self.values["s"][rows], self.values["y"][rows])
+
     @cached_property
     def scanned_gap(self) -> Ranks | None:
-        """Ranks of s − y in the rows scanned, which two criteria ask for."""
-        s, y = self.values["s"], self.values["y"]
-        rows = scan_rows(len(s), self.members.n_groups)
-        return difference(s[rows], y[rows])
+        """Those of the rows scanned, which two criteria ask for."""
+        return self.gap(scan_rows(len(self.values["s"]), self.members.n_groups))
 
     def take(self, rows: NDArray[np.intp]) -> _Data:
         """Some of the rows, as independent ones without weights."""
@@ -261,11 +272,20 @@ class _Tested:
     target: Ranks
     given: Ranks | None
     where: str
+    same_units: bool = False
+
+
+def _same_units(criterion: Criterion) -> bool:
+    """Whether both variables are in the units of the target, so that their difference tells."""
+    return criterion.joint == BOTH
 
 
 def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
-    (tested,) = set(criterion.joint) - set(criterion.given)
     members = data.members
+    if len(criterion.tested) > 1 or len(criterion.given) > 1:
+        reason = "only one variable given at most one other is"
+        return TestResult(0.0, 0, float("nan"), f"not tested: {reason}")
+    (tested,) = criterion.tested
     if members.n_groups < 2:
         return TestResult(0.0, 0, float("nan"), "not tested: fewer than two groups have rows")
     if data.cluster is not None and (count := int(data.cluster.max()) + 1) < MIN_CLUSTERS:
@@ -275,7 +295,8 @@ def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
         return TestResult(0.0, 0, 1.0, f"holds: {tested} is constant")
     setting = _setting(criterion, tested, data)
     if setting is None:
-        return TestResult(0.0, 0, 1.0, f"holds: {tested} is a function of {criterion.given[0]}")
+        (given,) = criterion.given
+        return TestResult(0.0, 0, 1.0, f"holds: {tested} is a function of {given}")
     where = setting.where
     if data.cluster is not None:
         units = UnitScores(
@@ -331,7 +352,8 @@ def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
         cell = np.zeros(target.n, dtype=np.int32)
         rows = Rows(target.rank, target.rank, NO_FLOATS, cell, NO_FLOATS, np.zeros((1, 4)))
         return _Tested(rows, target, None, "")
-    given = data.ranks[criterion.given[0]]
+    (name,) = criterion.given
+    given = data.ranks[name]
     cell, n_cells = given.cells()
     merged = 1
     if data.cluster is not None:
@@ -339,7 +361,7 @@ def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
     rank = conditional_rank(target, given, merged)
     if rank is None:
         # A score within 1e-6 of the target's rank: what it differs by may still tell the group.
-        gap = difference(data.values["s"], data.values["y"])
+        gap = data.gap() if _same_units(criterion) else None
         if (
             gap is None
             or level_rank(gap, given.normal, cell, n_cells, merged == 1 and given.discrete) is None
@@ -353,7 +375,9 @@ def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
     # Without its slope f has nothing that a trend of the groups within a cell could be taken for.
     slope = neighbor_slopes(center, means)
     rows = Rows(rank, given.rank, given.normal, cell, center, slope)
-    return _Tested(rows, target, given, f" within {n_cells} slices of {criterion.given[0]}")
+    return _Tested(
+        rows, target, given, f" within {n_cells} slices of {name}", _same_units(criterion)
+    )
 
 
 def _fine_structure(setting: _Tested, data: _Data) -> float:
@@ -368,7 +392,7 @@ def _fine_structure(setting: _Tested, data: _Data) -> float:
     exact = setting.given.discrete
     coordinates = [setting.rows.u[rows]]
     raw: list[Ranks | RankedRows] = [setting.target.take(rows)]
-    if data.scanned_gap is not None:
+    if setting.same_units and data.scanned_gap is not None:
         raw.append(data.scanned_gap)
     for target in raw:
         rank = level_rank(target, z, cell, n_cells, exact)
@@ -399,7 +423,7 @@ def _unit_result(
     drawn = independent_rows(data.weight, data.cluster, np.random.default_rng(seed))
     if len(drawn) >= SCAN_ROWS:
         some = data.take(drawn)
-        (tested,) = set(criterion.joint) - set(criterion.given)
+        (tested,) = criterion.tested
         inner = _setting(criterion, tested, some) if some.ranks[tested].n_atoms > 1 else None
         fine = float("nan") if inner is None else _fine_structure(inner, some)
     p_value, decided = _combine(p_value, fine)

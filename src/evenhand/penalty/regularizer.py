@@ -168,7 +168,7 @@ class FairnessRegularizer:
             H(A|Y); batches of rows share one that is fixed from outside, so that all are weighed
             alike.
         """
-        if given is not None and not self.criterion.needs_target:
+        if given is not None and not "y" in self.criterion.needs:
             raise ValueError(
                 f"`given` must be None with criterion={self.criterion.name!r}, which conditions on "
                 "nothing. Hint: criterion='separation' asks whether the scores depend on the group "
@@ -210,7 +210,7 @@ class FairnessRegularizer:
         y = None
         if given is not None:
             y = check_column(given, "given", groups.n_rows)
-        elif self.criterion.needs_target:
+        elif "y" in self.criterion.needs:
             y = check_column(y_true, "y_true", groups.n_rows)
         name = "y_true" if given is None else "given"
         return BoundRegularizer(self, y, groups, normalizer=normalizer, target_name=name)

@@ -289,7 +289,7 @@ def test_pooling_averages_probabilities():
 def test_bases_that_disagree_widen_the_interval():
     s, y, a, _ = sample("bimodal", 500, 1)
     groups = resolve_groups(a, n_rows=500)
-    found = estimate_entropies(CRITERIA.values(), y, s, groups, Adaptive())
+    found = estimate_entropies(CRITERIA.values(), {"s": s, "y": y}, groups, Adaptive())
     joint = found.rows[BOTH]
     assert joint.between > 0
     alike = replace(found, rows={**found.rows, BOTH: replace(joint, between=0.0)})

@@ -124,7 +124,7 @@ def test_left_out_is_a_fit_to_the_others():
 def separation(scenario, n, seed, **options):
     y, s, a = scenario.sample(n, seed)
     groups = resolve_groups(a, n_rows=n, **options)
-    entropies = estimate_entropies(CRITERIA.values(), y, s, groups, Adaptive())
+    entropies = estimate_entropies(CRITERIA.values(), {"s": s, "y": y}, groups, Adaptive())
     return [measure(c, entropies, 0.95, float("nan"), "auto") for c in CRITERIA.values()]
 
 
@@ -153,7 +153,7 @@ def test_nothing_is_invented(n):
     rng = np.random.default_rng(n)
     s, y = rng.standard_normal((2, n))
     groups = resolve_groups(rng.integers(0, 2, n), n_rows=n)
-    found = estimate_entropies(CRITERIA.values(), y, s, groups, Adaptive())
+    found = estimate_entropies(CRITERIA.values(), {"s": s, "y": y}, groups, Adaptive())
     assert all(abs(found.normalized(c)) < 10.0 / n for c in CRITERIA.values())
 
 

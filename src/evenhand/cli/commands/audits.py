@@ -35,7 +35,7 @@ def parse_limits(options: Sequence[str], has_target: bool) -> dict[str, float]:
             raise TableError(
                 f"--fail-above must have a limit between 0 and 1, got {value!r} for {name}."
             )
-        if CRITERIA[name].needs_target and not has_target:
+        if "y" in CRITERIA[name].needs and not has_target:
             raise TableError(f"--fail-above {name} needs --target: it compares true outcomes.")
     return limits
 

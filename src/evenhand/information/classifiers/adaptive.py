@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from ..._kernels.threads import one_blas_thread
 from ...groups.sensitive import Groups
 from ..criteria import Condition, word_for
-from ..estimation import RowLosses
+from ..estimation import RowLosses, refuse_many_variables
 from ._cells import (
     Cells,
     Levels,
@@ -108,8 +108,12 @@ class Adaptive:
         groups: Groups,
     ) -> dict[Condition, RowLosses]:
         """Estimate H(A|Z) for every condition asked for."""
+        refuse_many_variables(conditions, "auto")
+        found: dict[Condition, RowLosses] = {}
         with one_blas_thread():
-            return self._row_losses(variables, conditions, groups)
+            for batch in _batches(conditions):
+                found |= self._row_losses(variables, batch, groups)
+        return {condition: found[condition] for condition in conditions}
 
     def _row_losses(
         self,
@@ -349,3 +353,17 @@ def _depths(first: Levels, second: Levels, one: int, other: int) -> tuple[int, i
     limits = (int(np.ceil(np.log2(max(len(v.rank), 2)))) for v in (first, second))
     one, other = (min(d, limit) for d, limit in zip((one, other), limits, strict=True))
     return max(one, 1), max(other, 1)
+
+
+def _batches(conditions: Sequence[Condition]) -> list[list[Condition]]:
+    """The conditions in parts of at most two variables, which are looked at together."""
+    batches: list[list[Condition]] = []
+    for condition in sorted(conditions, key=len, reverse=True):
+        for batch in batches:
+            if len({name for other in (*batch, condition) for name in other}) <= 2:
+                batch.append(condition)
+                break
+        else:
+            batches.append([condition])
+    # In the order asked for, which decides between equals.
+    return [[c for c in conditions if c in batch] for batch in batches]

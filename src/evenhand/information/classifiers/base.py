@@ -17,7 +17,7 @@ from ...groups.sensitive import Groups
 from ...groups.weights import check_weight
 from ..basis import Basis, get_basis
 from ..criteria import Condition
-from ..estimation import RowLosses, largest_loss
+from ..estimation import RowLosses, largest_loss, refuse_many_variables
 
 LOSSES = ("in-sample", "leave-one-out", "balanced")
 
@@ -112,6 +112,7 @@ class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
         """−log ρ(aᵢ|zᵢ) per row for every condition; see `evenhand.information.estimation`."""
         if self.losses not in LOSSES:
             raise ValueError(f"`losses` must be one of {', '.join(LOSSES)}, got {self.losses!r}.")
+        refuse_many_variables(conditions, type(self).__name__)
         out = {}
         most = largest_loss(groups)
         for condition in conditions:
