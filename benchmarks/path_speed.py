@@ -68,7 +68,7 @@ def clock() -> float:
 def path(model: eh.FairRidge, X, y, a) -> tuple[float, dict[float, eh.FairRidge]]:
     """CPU seconds and the models by weight."""
     began = clock()
-    fitter = model._path_fitter(X, y, sensitive_features=a)
+    fitter = model.path_fitter(X, y, sensitive_features=a)
     models: dict[float, eh.FairRidge] = {}
 
     def evaluate(weight: float) -> tuple[float, float]:

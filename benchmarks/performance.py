@@ -270,7 +270,7 @@ def fairlearn() -> list[dict]:
         return search.fit(X, y, sensitive_features=a)
 
     def ours():
-        fit = eh.FairRidge("separation")._path_fitter(X, y, sensitive_features=a)
+        fit = eh.FairRidge("separation").path_fitter(X, y, sensitive_features=a)
         return [fit(weight) for weight in np.geomspace(0.05, 50, 10)]
 
     ours()

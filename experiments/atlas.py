@@ -31,7 +31,7 @@ from atlas_methods import METHODS, RECOMMENDED, VARIANTS
 from common import SEED, Setting, cached, r_squared, read_arguments, run_all, write_csv
 
 import evenhand as eh
-from evenhand.frontier.readings import r2_influence
+from evenhand.models.losses import R2
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.information.criteria import get_criterion
 from evenhand.information.entropies import estimate_entropies, get_estimator
@@ -83,8 +83,8 @@ def sweep(variant: str, X: Any, y: Any, a: Any, X_new: Any, a_new: Any) -> Any:
     """(J, m) scores of new rows at all strengths."""
     how = VARIANTS[variant]
     model = how.build(how.strengths[0])
-    if hasattr(model, "_path_fitter"):
-        fitter = model._path_fitter(X, y, sensitive_features=a)
+    if hasattr(model, "path_fitter"):
+        fitter = model.path_fitter(X, y, sensitive_features=a)
     elif hasattr(model, "interpolation"):
         model.fit(X, y, sensitive_features=a)
         # How far to go toward the fair score can be changed after the fit.
@@ -160,7 +160,7 @@ def place(dataset: str, quick: bool, criterion: str, s: Any) -> dict[str, Any]:
     found = estimate_entropies(
         [get_criterion(criterion)], {"s": s, "y": data.y}, groups, get_estimator("auto")
     )
-    r2, influence = r2_influence(data.y, s, None)
+    r2, influence = R2.influence(data.y, s, None)
     psi = found.influence(get_criterion(criterion))
     return {
         "u": found.normalized(get_criterion(criterion)),

@@ -25,8 +25,9 @@ import evenhand as eh
 from evenhand.baselines import BerkRegressor
 from evenhand.frontier import held_out as _path_fit
 from evenhand.frontier.path import Unreachable
-from evenhand.frontier.readings import critical, r2_influence
+from evenhand.frontier.readings import critical
 from evenhand.frontier.search import spread_weights
+from evenhand.models.losses import R2
 
 # The default estimator takes ten times as long and is tested where it lives.
 fairness_path = partial(eh.fairness_path, measure_with="logistic")
@@ -195,7 +196,7 @@ def test_shared_work_gives_the_same_path_as_separate_fits():
 def test_points_between_close_neighbors_are_interpolated():
     X, y, a = make(2000)
     weights = np.geomspace(0.2, 3.0, 24)
-    fitter = eh.FairRidge("separation")._path_fitter(X, y, sensitive_features=a)
+    fitter = eh.FairRidge("separation").path_fitter(X, y, sensitive_features=a)
     ends_first = [*weights[::3], *weights[1::3], *weights[2::3]]
     models = {w: fitter(w) for w in ends_first}
     assert [models[w].n_evaluations_ for w in weights].count(0) > 8
@@ -223,7 +224,7 @@ def test_r2_error_agrees_with_the_bootstrap():
     y = rng.gamma(2.0, size=500)
     s = y + rng.normal(size=500)
     w = rng.uniform(0.2, 3.0, 500)
-    value, influence = r2_influence(y, s, w)
+    value, influence = R2.influence(y, s, w)
     assert value == pytest.approx(r2_score(y, s, sample_weight=w))
     draws = []
     for _ in range(1000):

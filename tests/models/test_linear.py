@@ -446,7 +446,7 @@ class TestLargeWeights:
         a = rng.integers(0, 2, 600)
         X = rng.normal(size=(600, 20)) + a[:, None] * rng.normal(size=20)
         y = X @ rng.normal(size=20) + 3 * rng.normal(size=600)
-        fitter = FairRidge(criterion)._path_fitter(X, y, sensitive_features=a)
+        fitter = FairRidge(criterion).path_fitter(X, y, sensitive_features=a)
         point = [fitter(weight) for weight in weights][-1]
         single = FairRidge(criterion, weights[-1]).fit(X, y, sensitive_features=a)
         assert point.objective_ == pytest.approx(single.objective_, abs=5e-3)

@@ -307,7 +307,7 @@ def test_spline_maps_do_not_fall():
 def test_path_of_splines_is_that_of_single_fits():
     X, y, a = curved(400)
     post = eh.FairPostprocessor(Ridge(), "separation", map="spline", random_state=0)
-    fitter = post._path_fitter(X, y, sensitive_features=a)
+    fitter = post.path_fitter(X, y, sensitive_features=a)
     for weight in (0.0, 1.0):
         single = clone(post).set_params(fairness_weight=weight).fit(X, y, sensitive_features=a)
         point = fitter(weight)
@@ -481,7 +481,7 @@ def test_path_of_transport_is_that_of_single_fits():
     post = eh.FairPostprocessor(
         Ridge(), group_features="attribute", map="transport", random_state=0
     )
-    fitter = post._path_fitter(X, y, sensitive_features=a)
+    fitter = post.path_fitter(X, y, sensitive_features=a)
     for weight in (0.0, 1.0):
         single = clone(post).set_params(fairness_weight=weight).fit(X, y, sensitive_features=a)
         ours, theirs = (m.predict(X, sensitive_features=a) for m in (fitter(weight), single))
@@ -500,7 +500,7 @@ def test_one_map_cannot_help_and_says_so():
     before = eh.independence(y, base.predict(X), sensitive_features=a)
     after = eh.independence(y, post.predict(X), sensitive_features=a)
     assert after == pytest.approx(before, abs=1e-6)
-    point = post._path_fitter(X, y, sensitive_features=a)(1e4)
+    point = post.path_fitter(X, y, sensitive_features=a)(1e4)
     assert point.predict(X) == pytest.approx(post.predict(X))
 
 

@@ -263,7 +263,7 @@ def test_maps_of_a_postprocessor(kind, group_features):
     assert model.regressor_.group_alpha_ == 1e6
     path = eh.FairPostprocessor(
         base, "independence", 1.0, group_features=group_features, map=kind, group_alpha=2.0
-    )._path_fitter(X, y, sensitive_features=a)
+    ).path_fitter(X, y, sensitive_features=a)
     assert path(0.0).regressor_.group_alpha_ == 2.0
 
 

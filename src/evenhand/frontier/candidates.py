@@ -1,7 +1,8 @@
 """The models that FairRegressor chooses among, and how each fares on rows it has not seen.
 
-A candidate's held-out R² at a bound on unfairness is read off its curve (unfairness, R²) over
-fairness weights: a factor of two apart, found by bisection, straight lines in between.
+A candidate's held-out accuracy at a bound on unfairness is read off its curve (unfairness,
+accuracy) over fairness weights: a factor of two apart, found by bisection, straight lines in
+between.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ from ..information.measures import Measure, measure, standard_error
 from ..models.linear import FairRidge
 from ..models.postprocess import FairPostprocessor
 from .held_out import Data, Handle, HeldOut
-from .readings import r2_influence
 
 Vector = NDArray[np.float64]
 
 WEIGHTS = (0.0, *(2.0**k for k in range(-4, 11)))
 _FIRST = WEIGHTS.index(1.0)
-# A held-out R² this much higher is worth a richer model; less is chance on any number of rows.
+# A held-out accuracy this much higher is worth a richer model; less is chance on any rows.
 MARGIN = 2e-4
 # How closely the chosen weight meets the bound from below, and tries at that.
 _CLOSE, _TRIES = 0.05, 4
@@ -136,15 +136,15 @@ class Place:
     Attributes
     ----------
     fairness_weight : float
-    r2 : float
+    accuracy : float
     unfairness : float
         Normalized information, no less than 0.
     influence : (n,) array
-        Of each row of positive weight on R², for standard errors of differences.
+        Of each row of positive weight on the accuracy, for standard errors of differences.
     """
 
     fairness_weight: float
-    r2: float
+    accuracy: float
     unfairness: float
     influence: Vector
 
@@ -172,6 +172,7 @@ class Curve:
     ):  # fmt: skip
         self.candidate = candidate
         self._held_out = HeldOut(Handle.find(estimator), data, folds, n_jobs)
+        self.accuracy = self._held_out.handle.accuracy
         rows = weighted_rows(data.sample_weight)
         self._rows: Any = slice(None) if rows is None else rows
         self._y = data.y[self._rows]
@@ -186,13 +187,13 @@ class Curve:
         """The candidate at a weight; fitted and measured once."""
         if fairness_weight not in self._seen:
             s = check_column(self._held_out.scores([fairness_weight])[0], "scores")[self._rows]
-            r2, influence = r2_influence(self._y, s, self._weight)
+            accuracy, influence = self.accuracy.influence(self._y, s, self._weight)
             columns = {"s": s, "y": self._y}
             found = estimate_entropies([self._criterion], columns, self._groups, self._estimator)
             value = measure(self._criterion, found, 0.95, float("nan"), "")
             self._measures[fairness_weight] = value
             self._seen[fairness_weight] = Place(
-                fairness_weight, r2, max(value.value, 0.0), influence
+                fairness_weight, accuracy, max(value.value, 0.0), influence
             )
         return self._seen[fairness_weight]
 
@@ -231,7 +232,7 @@ class Curve:
             weight = t * fair.fairness_weight
         return Place(
             float(f"{weight:.6g}"),
-            (1 - t) * unfair.r2 + t * fair.r2,
+            (1 - t) * unfair.accuracy + t * fair.accuracy,
             bound,
             (1 - t) * unfair.influence + t * fair.influence,
         )
@@ -258,8 +259,8 @@ class Curve:
                 break
             self.at(place.fairness_weight)
         met = [p for p in self._seen.values() if p.unfairness <= bound]
-        return max(met, key=lambda p: p.r2)
+        return max(met, key=lambda p: p.accuracy)
 
     def difference_error(self, one: Place, other: Place) -> float:
-        """Standard error of the difference of R² of two places, over rows or clusters."""
+        """Standard error of the difference in accuracy of two places, over rows or clusters."""
         return standard_error(one.influence - other.influence, self._weight, self._cluster)

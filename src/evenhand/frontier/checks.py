@@ -16,16 +16,20 @@ from .held_out import Handle
 Vector = NDArray[np.float64]
 
 
-def check_request(max_unfairness: Any, min_r2: Any, on_unreachable: str) -> None:
-    """What `select` was asked for."""
-    if max_unfairness is None and min_r2 is None:
-        raise ValueError("`max_unfairness` or `min_r2` must be given, got neither.")
+def check_request(
+    max_unfairness: Any, min_accuracy: Any, on_unreachable: str, name: str = "min_r2"
+) -> None:
+    """What `select` was asked for; `name` is what the least accuracy is called."""
+    if max_unfairness is None and min_accuracy is None:
+        raise ValueError(f"`max_unfairness` or `{name}` must be given, got neither.")
     if max_unfairness is not None and not (
         isinstance(max_unfairness, Real) and 0 <= float(max_unfairness) <= 1
     ):
         raise ValueError(f"`max_unfairness` must lie between 0 and 1, got {max_unfairness!r}.")
-    if min_r2 is not None and not (isinstance(min_r2, Real) and float(min_r2) <= 1):
-        raise ValueError(f"`min_r2` must be a number of at most 1, got {min_r2!r}.")
+    if min_accuracy is not None and not (
+        isinstance(min_accuracy, Real) and float(min_accuracy) <= 1
+    ):
+        raise ValueError(f"`{name}` must be a number of at most 1, got {min_accuracy!r}.")
     if on_unreachable not in ("raise", "best"):
         raise ValueError(f"`on_unreachable` must be 'raise' or 'best', got {on_unreachable!r}.")
 
@@ -76,7 +80,7 @@ def check_rows(X: Any, n_rows: int) -> None:
 
 
 def check_varies(y: Vector) -> None:
-    """A constant target has no R²."""
+    """Of a constant target there is nothing to explain."""
     if np.ptp(y) == 0:
         raise ValueError(f"`y` must vary, got {y[0]:g} in every row.")
 

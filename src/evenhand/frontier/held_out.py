@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,9 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..groups.frequency import take_rows
+from ..groups.validation import check_column
+from ..models.accuracy import Accuracy
+from ..models.losses import accuracy_of
 
 Rows = NDArray[np.intp]
 Vector = NDArray[np.float64]
@@ -27,19 +30,24 @@ PROGRESS_AFTER = 2.0
 
 @dataclass(frozen=True)
 class Data:
-    """Training rows as the user gave them; `cluster` as numbers, or None."""
+    """Training rows as the user gave them; `cluster` as numbers, or None.
+
+    `more` are columns that the estimator's `fit` takes besides, by name.
+    """
 
     X: Any
     y: Vector
     sensitive_features: Any
     sample_weight: Vector | None
     cluster: Rows | None = None
+    more: Mapping[str, Vector] = field(default_factory=dict)
 
     def take(self, rows: Rows) -> Data:
         weight = None if self.sample_weight is None else self.sample_weight[rows]
         sensitive = take_rows(self.sensitive_features, rows)
         cluster = None if self.cluster is None else self.cluster[rows]
-        return Data(_safe_indexing(self.X, rows), self.y[rows], sensitive, weight, cluster)
+        more = {name: column[rows] for name, column in self.more.items()}
+        return Data(_safe_indexing(self.X, rows), self.y[rows], sensitive, weight, cluster, more)
 
 
 @dataclass(frozen=True)
@@ -81,13 +89,44 @@ class Handle:
         name = self.parameter.removesuffix("fairness_weight") + "criterion"
         return self.estimator.get_params().get(name)
 
+    @property
+    def step(self) -> Any:
+        """The estimator that is fair: itself, or the step of a pipeline."""
+        if isinstance(self.estimator, Pipeline):
+            return self.estimator.named_steps[self.parameter.split("__")[0]]
+        return self.estimator
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """What the estimator calls its accuracy."""
+        return accuracy_of(self.step)
+
+    def check_columns(self, n_rows: int, **columns: Any) -> dict[str, Vector]:
+        """Columns for `fit`, those left out left out; refused where it has no place for them."""
+        found = {}
+        for name, values in columns.items():
+            if values is None:
+                continue
+            if name not in inspect.signature(self.step.fit).parameters:
+                raise ValueError(
+                    f"`{name}` must be None for {type(self.step).__name__}, whose fit takes none, "
+                    "got values. Hint: evenhand.FairGLM takes it."
+                )
+            found[name] = check_column(values, name, n_rows)
+        if "exposure" in found and not (found["exposure"] > 0).all():
+            raise ValueError(
+                f"`exposure` must be positive, got {found['exposure'].min():g}. Hint: leave out "
+                "rows that were never at risk."
+            )
+        return found
+
     def at(self, fairness_weight: float) -> Any:
         """An unfitted copy with this weight."""
         return clone(self.estimator).set_params(**{self.parameter: fairness_weight})
 
     def fit(self, fairness_weight: float, data: Data) -> Any:
         """Fit a copy."""
-        params = {"sensitive_features": data.sensitive_features}
+        params = {"sensitive_features": data.sensitive_features, **data.more}
         if data.sample_weight is not None:
             params["sample_weight"] = data.sample_weight
         if data.cluster is not None and self._takes_cluster():
@@ -99,23 +138,25 @@ class Handle:
 
     def _takes_cluster(self) -> bool:
         """Whether the step that is fair makes folds of its own, which must keep clusters whole."""
-        step = self.estimator
-        if isinstance(step, Pipeline):
-            step = step.named_steps[self.parameter.split("__")[0]]
-            if get_config()["enable_metadata_routing"]:
-                return bool(step.get_metadata_routing().fit.requests.get("cluster"))
-        return "cluster" in inspect.signature(step.fit).parameters
+        if isinstance(self.estimator, Pipeline) and get_config()["enable_metadata_routing"]:
+            return bool(self.step.get_metadata_routing().fit.requests.get("cluster"))
+        return "cluster" in inspect.signature(self.step.fit).parameters
 
     def predict(self, model: Any, data: Data) -> Vector:
-        """Scores; the group is handed on where `predict` has a place for it."""
+        """Scores; group and offset are handed on where `predict` has a place for them.
+
+        Without the exposure: a score is a rate.
+        """
         target = model.steps[-1][1] if isinstance(model, Pipeline) else model
-        params = {}
-        if "sensitive_features" in inspect.signature(target.predict).parameters:
-            params["sensitive_features"] = data.sensitive_features
+        params = {"sensitive_features": data.sensitive_features}
+        if "offset" in data.more:
+            params["offset"] = data.more["offset"]
+        places = inspect.signature(target.predict).parameters
+        params = {name: value for name, value in params.items() if name in places}
         if isinstance(model, Pipeline) and get_config()["enable_metadata_routing"]:
             # There the steps' requests decide, and an unrequested argument is an error.
-            asked = target.get_metadata_routing().predict.requests.get("sensitive_features")
-            params = params if asked else {}
+            asked = target.get_metadata_routing().predict.requests
+            params = {name: value for name, value in params.items() if asked.get(name)}
         return np.asarray(model.predict(data.X, **params), dtype=np.float64).ravel()
 
     @property
@@ -123,7 +164,7 @@ class Handle:
         """Whether the estimator shares work along a path, by the very class whose `fit` it is."""
         for base in type(self.estimator).__mro__:
             if "fit" in vars(base):
-                return "_path_fitter" in vars(base)
+                return "path_fitter" in vars(base)
         return False
 
 
@@ -186,9 +227,9 @@ def _fit_predict(handle: Handle, fairness_weight: float, train: Data, test: Data
     return handle.predict(handle.fit(fairness_weight, train), test)
 
 
-def _path_fitter(handle: Handle, train: Data) -> Any:
-    start = handle.estimator._path_fitter
-    extra = {}
+def _path_fitter(handle: Handle, train: Data) -> Callable[[float], Any]:
+    start = handle.estimator.path_fitter
+    extra: dict[str, Any] = dict(train.more)
     if train.cluster is not None and "cluster" in inspect.signature(start).parameters:
         extra["cluster"] = train.cluster
     return start(

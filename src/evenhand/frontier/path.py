@@ -20,6 +20,8 @@ from ..groups.validation import check_column, check_index
 from ..groups.weights import check_weight
 from ..information.criteria import CRITERIA, get_criterion
 from ..information.effective import check_effective_size
+from ..models.accuracy import Accuracy
+from ..models.losses import R2
 from .checks import (
     check_criterion,
     check_options,
@@ -81,6 +83,8 @@ class FairnessPath:
     fitted_before : bool
         Whether a model inside was fitted before, on other rows (``prefit=True``), so that folds
         hold out only what is fitted around it.
+    accuracy : Accuracy
+        What the estimator calls its accuracy: R², or D² for a deviance.
     sensitive_name, labels
     """
 
@@ -97,6 +101,7 @@ class FairnessPath:
     request: Request | None = None
     n_clusters: int | None = None
     fitted_before: bool = False
+    accuracy: Accuracy = R2
     _correlation: dict[str, NDArray[np.float64]] = field(repr=False, default_factory=dict)
     _handle: Handle | None = field(repr=False, default=None)
     _data: Data | None = field(repr=False, default=None)
@@ -118,10 +123,10 @@ class FairnessPath:
             The path's own when left out.
         """
         name = self._criterion(criterion)
-        r2 = np.array([p.r2 for p in self.points])
+        accuracy = np.array([p.accuracy for p in self.points])
         u = np.array([p.measure(name).value for p in self.points])
-        no_worse = (r2[:, None] >= r2) & (u[:, None] <= u)
-        better = (r2[:, None] > r2) | (u[:, None] < u)
+        no_worse = (accuracy[:, None] >= accuracy) & (u[:, None] <= u)
+        better = (accuracy[:, None] > accuracy) | (u[:, None] < u)
         return np.asarray((no_worse & better).any(axis=0))
 
     def select(
@@ -129,13 +134,14 @@ class FairnessPath:
         *,
         max_unfairness: float | None = None,
         min_r2: float | None = None,
+        min_accuracy: float | None = None,
         criterion: str | None = None,
         certify: bool = False,
         on_unreachable: str = "raise",
     ) -> Any:
         """The estimator at the best point that meets a request, refitted on all rows.
 
-        With `max_unfairness` the most accurate such point; with `min_r2` alone the fairest. The
+        With `max_unfairness` the most accurate such point; without it the fairest. The
         measures that the choice rests on are in `selected` afterwards.
 
         Parameters
@@ -143,7 +149,9 @@ class FairnessPath:
         max_unfairness : float
             Largest normalized information allowed, in [0, 1].
         min_r2 : float
-            Smallest held-out R² allowed.
+            Smallest held-out R² allowed, of a path whose accuracy is R².
+        min_accuracy : float
+            The same for whatever the path's accuracy is.
         criterion : {"independence", "separation", "sufficiency"}, optional
             What `max_unfairness` limits; the path's own when left out.
         certify : bool
@@ -159,13 +167,17 @@ class FairnessPath:
         fitted estimator
         """
         name = self._criterion(criterion)
-        check_request(max_unfairness, min_r2, on_unreachable)
-        u, r2 = self._judged(name, certify)
-        self.request = Request(name, max_unfairness, min_r2, bool(certify), self.confidence_level)
-        best, met = self.request.choose(u, r2)
+        least = self._least(min_r2, min_accuracy)
+        named = "min_r2" if self.accuracy.key == "r2" else "min_accuracy"
+        check_request(max_unfairness, least, on_unreachable, named)
+        u, accuracy = self._judged(name, certify)
+        self.request = Request(
+            name, max_unfairness, least, bool(certify), self.confidence_level, self.accuracy
+        )
+        best, met = self.request.choose(u, accuracy)
         self.selected = None
         if not met:
-            message = self.request.explain(self.points[best], u[best], r2[best])
+            message = self.request.explain(self.points[best], u[best], accuracy[best])
             if on_unreachable == "raise":
                 raise Unreachable(message, self.points[best])
             warnings.warn(message, UserWarning, stacklevel=2)
@@ -174,8 +186,22 @@ class FairnessPath:
         self.selected = self.points[best]
         return self._handle.fit(self.selected.fairness_weight, self._data)
 
+    def _least(self, min_r2: float | None, min_accuracy: float | None) -> float | None:
+        if min_r2 is None:
+            return min_accuracy
+        if self.accuracy.key != "r2":
+            raise ValueError(
+                f"`min_r2` must be None on a path whose accuracy is {self.accuracy.symbol}, got "
+                f"{min_r2!r}. Hint: min_accuracy={min_r2!r}."
+            )
+        if min_accuracy is not None:
+            raise ValueError(
+                "`min_r2` and `min_accuracy` must not both be given: they are the same here."
+            )
+        return min_r2
+
     def bounds(self, criterion: str | None = None) -> tuple[Vector, Vector]:
-        """What `select(certify=True)` judges by: upper ends of the criterion, lower ends of R².
+        """What `select(certify=True)` judges by: upper ends of the criterion, lower of accuracy.
 
         Each family of one-sided bounds holds for all points at once, with the path's confidence.
 
@@ -188,27 +214,30 @@ class FairnessPath:
 
     def _judged(self, name: str, certify: bool) -> tuple[Vector, Vector]:
         measures = [p.measure(name) for p in self.points]
-        u, r2 = np.array([m.value for m in measures]), np.array([p.r2 for p in self.points])
+        u = np.array([m.value for m in measures])
+        accuracy = np.array([p.accuracy for p in self.points])
         if certify:
             level = self.confidence_level
             u_error = np.array([m.stderr for m in measures])
-            r2_error = np.array([p.r2_stderr for p in self.points])
+            error = np.array([p.accuracy_stderr for p in self.points])
             clusters = measures[0].n_clusters
             u = u + critical(self._correlation[name], level, clusters) * u_error
             u = np.where([m.defined for m in measures], u, 1.0)  # nothing is certain about a 0/0
-            r2 = r2 - critical(self._correlation["r2"], level, self.n_clusters) * r2_error
-        return u, r2
+            apart = critical(self._correlation[self.accuracy.key], level, self.n_clusters)
+            accuracy = accuracy - apart * error
+        return u, accuracy
 
     def _criterion(self, criterion: str | None) -> str:
         return self.criterion if criterion is None else get_criterion(criterion).name
 
     def _columns(self) -> dict[str, list[Any]]:
+        key = self.accuracy.key
         columns: dict[str, list[Any]] = {
             "fairness_weight": [p.fairness_weight for p in self.points],
-            "r2": [p.r2 for p in self.points],
-            "r2_stderr": [p.r2_stderr for p in self.points],
-            "r2_low": [p.r2_interval[0] for p in self.points],
-            "r2_high": [p.r2_interval[1] for p in self.points],
+            key: [p.accuracy for p in self.points],
+            f"{key}_stderr": [p.accuracy_stderr for p in self.points],
+            f"{key}_low": [p.accuracy_interval[0] for p in self.points],
+            f"{key}_high": [p.accuracy_interval[1] for p in self.points],
         }
         for name in CRITERIA:
             measures = [p.measure(name) for p in self.points]
@@ -230,7 +259,7 @@ class FairnessPath:
         return to_frame(self._columns(), backend)
 
     def plot(self) -> Any:
-        """A Matplotlib figure: R² against each criterion, with error bars."""
+        """A Matplotlib figure: accuracy against each criterion, with error bars."""
         from .plot import plot_path
 
         return plot_path(self)
@@ -255,12 +284,12 @@ class FairnessPath:
         return write_page(path_page(self), path, force)
 
     def _table(self) -> list[list[str]]:
-        rows = [["fairness_weight", "R²", *CRITERIA, ""]]
+        rows = [["fairness_weight", self.accuracy.symbol, *CRITERIA, ""]]
         for point, dominated in zip(self.points, self.dominated(), strict=True):
             note = "selected" if point is self.selected else "dominated" if dominated else ""
             rows.append([
                 f"{point.fairness_weight:.4g}",
-                f"{point.r2:.4f} ± {point.r2_stderr:.4f}",
+                f"{point.accuracy:.4f} ± {point.accuracy_stderr:.4f}",
                 *(
                     f"{m.shown:.4f} ± {m.stderr:.4f}" if m.defined else "not defined"
                     for m in map(point.measure, CRITERIA)
@@ -273,7 +302,7 @@ class FairnessPath:
         rows = "rows" if self.n_clusters is None else f"rows in {self.n_clusters} clusters"
         unknown = f", {self.n_unknown} of unknown group" if self.n_unknown else ""
         return (
-            f"Frontier of R² and {self.criterion} ({self.sensitive_name}: "
+            f"Frontier of {self.accuracy.symbol} and {self.criterion} ({self.sensitive_name}: "
             f"{', '.join(self.labels)}), {len(self)} points, {self.n_rows} {rows}{unknown}, "
             f"held out in {self.n_splits} folds"
             + (", around a model that was fitted before" if self.fitted_before else "")
@@ -311,6 +340,9 @@ def fairness_path(
     sample_weight: Any = None,
     frequency: Any = None,
     cluster: Any = None,
+    exposure: Any = None,
+    offset: Any = None,
+    given: Any = None,
     n_points: int = 20,
     criterion: str | None = None,
     measure_with: Any = "auto",
@@ -320,8 +352,8 @@ def fairness_path(
 ) -> FairnessPath:
     """Accuracy and fairness of an estimator as its fairness weight grows, on held-out rows.
 
-    Every row is scored by a model fitted without it; R² and the three criteria are measured on
-    those scores, once per weight.
+    Every row is scored by a model fitted without it; accuracy (R², or what the estimator names)
+    and the three criteria are measured on those scores, once per weight.
 
     Parameters
     ----------
@@ -349,6 +381,9 @@ def fairness_path(
     cluster : (n,) array, optional
         Label of the person, place or school that each row belongs to, where rows of one are not
         independent. Whole clusters go to one fold, and errors are summed over them.
+    exposure, offset, given : (n,) arrays, optional
+        For estimators whose `fit` takes them, such as :class:`FairGLM`. With `exposure` scores are
+        rates, and accuracy is that of the totals. With `given` separation is measured given it.
     n_points : int
         Points of the path when `fairness_weights` is "auto".
     criterion : {"independence", "separation", "sufficiency"}, optional
@@ -385,15 +420,16 @@ def fairness_path(
     name = check_criterion(criterion, handle)
     fitted_before = check_refits(estimator)
     check_options(n_points, confidence_level)
-    X, y, sensitive_features, sample_weight, cluster = repeat_rows(
+    X, y, sensitive_features, sample_weight, cluster, exposure, offset, given = repeat_rows(
         frequency, X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
-        cluster=cluster,
+        cluster=cluster, exposure=exposure, offset=offset, given=given,
     )  # fmt: skip
     check_index(
         X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
-        cluster=cluster,
+        cluster=cluster, exposure=exposure, offset=offset, given=given,
     )  # fmt: skip
     y = check_column(y, "y")
+    more = handle.check_columns(len(y), exposure=exposure, offset=offset, given=given)
     check_rows(X, len(y))
     weight = check_weight(sample_weight, len(y))
     clusters = check_cluster(cluster, len(y))
@@ -402,8 +438,15 @@ def fairness_path(
     )
     check_varies(y)
     (X,) = indexable(X)  # folds are rows, which not every sparse format can give
-    data = Data(X, y, sensitive_features, weight, clusters)
-    gauge = Gauge(y, weight, groups, measure_with, random_state, confidence_level, clusters)
+    data = Data(X, y, sensitive_features, weight, clusters, more)
+    accuracy = handle.accuracy
+    seen, loss_weight = y, None
+    if exposure is not None:
+        seen, loss_weight = accuracy.loss.per_unit(y, weight, more["exposure"])
+    gauge = Gauge(
+        seen, weight, groups, measure_with, random_state, confidence_level, clusters,
+        accuracy=accuracy, loss_weight=loss_weight, given=more.get("given"),
+    )  # fmt: skip
     check_effective_size(gauge.groups)
     folds = make_folds(cv, X, y, groups, random_state, clusters)
     held_out = HeldOut(handle, data, folds, n_jobs)
@@ -419,7 +462,7 @@ def fairness_path(
             def evaluate(w: float) -> tuple[float, float]:
                 found[w] = gauge.read(w, held_out.scores([w])[0])
                 advance()
-                return max(found[w].point.measure(name).value, 0.0), found[w].point.r2
+                return max(found[w].point.measure(name).value, 0.0), found[w].point.accuracy
 
             kept = spread_weights(evaluate, int(n_points))
     else:
@@ -437,6 +480,6 @@ def fairness_path(
         tuple(r.point for r in readings), name, confidence_level, gauge.name, len(y),
         groups.n_unknown, len(folds), groups.name, groups.label_names,
         n_clusters=None if clusters is None else int(clusters.max()) + 1,
-        fitted_before=fitted_before,
+        fitted_before=fitted_before, accuracy=accuracy,
         _correlation=correlations(readings), _handle=handle, _data=data,
     )  # fmt: skip

@@ -16,7 +16,7 @@ LINE, CHOSEN = "#0072B2", "#D55E00"
 
 
 def plot_path(path: FairnessPath) -> Any:
-    """R² against each criterion: error bars, dominated points faded, the selected one marked."""
+    """Accuracy against each criterion, with error bars; dominated points are faded."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -27,7 +27,7 @@ def plot_path(path: FairnessPath) -> Any:
     axes = figure.subplots(1, len(CRITERIA), sharey=True)
     for panel, name in zip(axes, CRITERIA, strict=True):
         _panel(panel, path, name)
-    axes[0].set_ylabel("held-out R²")
+    axes[0].set_ylabel(f"held-out {path.accuracy.symbol}")
     entries: dict[str, Any] = {}
     for panel in axes:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
@@ -41,29 +41,29 @@ def plot_path(path: FairnessPath) -> Any:
 
 def _panel(panel: Any, path: FairnessPath, name: str) -> None:
     faded = path.dominated(name)
-    r2 = np.array([p.r2 for p in path.points])
+    accuracy = np.array([p.accuracy for p in path.points])
     measures = [p.measure(name) for p in path.points]
     u = np.array([m.shown for m in measures])
     low = np.array([max(m.shown - m.interval[0], 0.0) for m in measures])
     high = np.array([max(m.interval[1] - m.shown, 0.0) for m in measures])
-    half = np.array([p.r2_interval[1] - p.r2 for p in path.points])
+    half = np.array([p.accuracy_interval[1] - p.accuracy for p in path.points])
     order = np.flatnonzero(~faded)[np.argsort(u[~faded])]
-    panel.plot(u[order], r2[order], color=LINE, linewidth=1.2, alpha=0.6, zorder=2)
+    panel.plot(u[order], accuracy[order], color=LINE, linewidth=1.2, alpha=0.6, zorder=2)
     for mask, alpha, label in ((~faded, 1.0, "on the frontier"), (faded, 0.25, "dominated")):
         if mask.any():
             panel.errorbar(
-                u[mask], r2[mask], xerr=[low[mask], high[mask]], yerr=half[mask], fmt="o",
+                u[mask], accuracy[mask], xerr=[low[mask], high[mask]], yerr=half[mask], fmt="o",
                 color=LINE, alpha=alpha, markersize=5, elinewidth=0.7, capsize=0, zorder=3,
                 label=f"{label} ({path.confidence_level:.0%} interval)",
             )  # fmt: skip
     panel.plot(
-        u[0], r2[0], "s", color="black", markersize=7, markerfacecolor="none", zorder=4,
+        u[0], accuracy[0], "s", color="black", markersize=7, markerfacecolor="none", zorder=4,
         label="no fairness term",
     )  # fmt: skip
     if path.selected is not None:
         at = next(i for i, p in enumerate(path.points) if p is path.selected)
         panel.plot(
-            u[at], r2[at], "D", color=CHOSEN, markersize=9, markeredgecolor="white", zorder=5,
+            u[at], accuracy[at], "D", color=CHOSEN, markersize=9, markeredgecolor="white", zorder=5,
             label=f"selected (fairness weight {path.selected.fairness_weight:.3g})",
         )  # fmt: skip
     own = " (the path's own)" if name == path.criterion else ""

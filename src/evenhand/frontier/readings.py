@@ -1,4 +1,4 @@
-"""One point of a path: R² and the three criteria of held-out scores, and how points move together.
+"""One point of a path: accuracy and criteria of held-out scores, and how points move together.
 
 Every number is a mean over rows to first order, so each row's influence on it gives its standard
 error, and the influences at two points give the correlation of their errors.
@@ -7,7 +7,7 @@ error, and the influences at two points give the correlation of their errors.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,12 @@ from ..groups.clusters import cluster_sums, renumber
 from ..groups.sensitive import Groups
 from ..groups.validation import check_column
 from ..groups.weights import weighted_rows
-from ..information.criteria import get_criterion, measurable
+from ..information.criteria import Criterion, get_criterion, measurable
 from ..information.effective import take_weighted
-from ..information.entropies import estimate_entropies, get_estimator
+from ..information.entropies import Entropies, estimate_entropies, get_estimator
 from ..information.measures import Measure, critical_value, measure, standard_error
+from ..models.accuracy import Accuracy
+from ..models.losses import R2
 
 Vector = NDArray[np.float64]
 # Rows that the correlation between points is estimated from, and draws of their joint law.
@@ -35,9 +37,10 @@ class PathPoint:
     Attributes
     ----------
     fairness_weight : float
-    r2, r2_stderr : float
-        R² over all rows and its standard error.
-    r2_interval : (float, float)
+    accuracy, accuracy_stderr : float
+        What the estimator calls its accuracy, over all rows, and its standard error. R² is also
+        there as `r2`, and D² as `d2`, with `_stderr` and `_interval` as here.
+    accuracy_interval : (float, float)
     independence, separation, sufficiency : Measure
         Over the rows with a known group.
     scores : (n,) array
@@ -45,13 +48,28 @@ class PathPoint:
     """
 
     fairness_weight: float
-    r2: float
-    r2_stderr: float
-    r2_interval: tuple[float, float]
+    accuracy: float
+    accuracy_stderr: float
+    accuracy_interval: tuple[float, float]
     independence: Measure
     separation: Measure
     sufficiency: Measure
     scores: Vector = field(repr=False, compare=False)
+    key: str = field(default="r2", repr=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            key = self.__dict__.get("key")
+            if key is not None and name.partition("_")[0] == key:
+                return self.__dict__["accuracy" + name[len(key) :]]
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Pickled when R² was the only accuracy.
+        old = ("r2", "r2_stderr", "r2_interval")
+        new = {("accuracy" + n[2:] if n in old else n): value for n, value in state.items()}
+        self.__dict__.update({"key": "r2", **new})
 
     def measure(self, criterion: str) -> Measure:
         """The measure of a criterion by name."""
@@ -67,20 +85,41 @@ class Reading:
 
 
 class Gauge:
-    """Measures scores of one set of rows."""
+    """Measures scores of one set of rows.
+
+    Parameters
+    ----------
+    y : (n,) array
+    weight : (n,) array or None
+    groups : Groups
+    measure_with, random_state
+        The estimator of information.
+    confidence_level : float
+    cluster : (n,) array or None
+    accuracy : Accuracy
+    loss_weight : (n,) array, optional
+        Weights of the accuracy, where they are not `weight`: exposures are in them.
+    given : (n,) array, optional
+        What stands for the target in criteria that condition on it alone.
+    """
 
     def __init__(
         self, y: Vector, weight: Vector | None, groups: Groups, measure_with: Any,
-        random_state: Any, confidence_level: float, cluster: NDArray[np.intp] | None = None,
+        random_state: Any, confidence_level: float, cluster: NDArray[np.intp] | None = None, *,
+        accuracy: Accuracy = R2, loss_weight: Vector | None = None, given: Vector | None = None,
     ):  # fmt: skip
+        loss_weight = weight if loss_weight is None else loss_weight
         self.n_rows, self.rows = len(y), weighted_rows(weight)
         if self.rows is not None and weight is not None:
             y, weight, groups = y[self.rows], weight[self.rows], take_weighted(groups, self.rows)
             cluster = None if cluster is None else renumber(cluster[self.rows])
+            loss_weight = None if loss_weight is None else loss_weight[self.rows]
+            given = None if given is None else given[self.rows]
+        self.accuracy, self.loss_weight, self.given = accuracy, loss_weight, given
         self.y, self.weight, self.groups, self.cluster = y, weight, groups, cluster
-        # R² counts rows of unknown group, too: to it, all rows are of one.
+        # Accuracy counts rows of unknown group, too: to it, all rows are of one.
         one = np.zeros(len(y), dtype=np.intp)
-        self._everyone = Groups(("all",), one, None, weight, None, len(y), cluster=cluster)
+        self._everyone = Groups(("all",), one, None, loss_weight, None, len(y), cluster=cluster)
         self.estimator = get_estimator(measure_with, random_state, "measure_with")
         self.level = confidence_level
         self.name = measure_with if isinstance(measure_with, str) else type(measure_with).__name__
@@ -88,32 +127,34 @@ class Gauge:
     def read(self, fairness_weight: float, scores: Vector) -> Reading:
         scores = check_column(scores, "scores", self.n_rows)
         measured = scores if self.rows is None else scores[self.rows]
-        r2, influence_r2 = r2_influence(self.y, measured, self.weight)
-        stderr = standard_error(influence_r2, self.weight, self.cluster)
-        half = critical_value(self.level, influence_r2, self._everyone) * stderr
+        value, moves = self.accuracy.influence(self.y, measured, self.loss_weight)
+        stderr = standard_error(moves, self.loss_weight, self.cluster)
+        half = critical_value(self.level, moves, self._everyone) * stderr
         columns = {"s": measured, "y": self.y}
         criteria = measurable(columns)
-        entropies = estimate_entropies(criteria, columns, self.groups, self.estimator)
-        measures, influence = {}, {"r2": _thin(influence_r2, self.weight, self.cluster)}
-        for criterion in criteria:
+        found = dict.fromkeys(criteria, self._entropies(criteria, columns))
+        if self.given is not None:
+            # Given a risk measure, only what conditions on the target alone is another quantity.
+            other = [c for c in criteria if c.given == ("y",)]
+            found.update(
+                dict.fromkeys(other, self._entropies(other, {"s": measured, "y": self.given}))
+            )
+        measures = {}
+        influence = {self.accuracy.key: _thin(moves, self.loss_weight, self.cluster)}
+        for criterion, entropies in found.items():
             measures[criterion.name] = measure(
                 criterion, entropies, self.level, float("nan"), self.name
             )
             psi = entropies.influence(criterion)
             influence[criterion.name] = _thin(psi, self.groups.weight, self.groups.cluster)
         point = PathPoint(
-            fairness_weight, r2, stderr, (r2 - half, r2 + half), **measures, scores=scores
-        )
+            fairness_weight, value, stderr, (value - half, value + half), **measures,
+            scores=scores, key=self.accuracy.key,
+        )  # fmt: skip
         return Reading(point, influence)
 
-
-def r2_influence(y: Vector, s: Vector, weight: Vector | None) -> tuple[float, Vector]:
-    """R² = 1 − mean ω(y − s)² / Var(y) and each row's influence on it."""
-    squares = np.square(y - np.average(y, weights=weight))
-    errors = np.square(y - s)
-    variance = float(np.average(squares, weights=weight))
-    share = float(np.average(errors, weights=weight)) / variance
-    return 1.0 - share, (share * squares - errors) / variance
+    def _entropies(self, criteria: list[Criterion], columns: dict[str, Vector]) -> Entropies:
+        return estimate_entropies(criteria, columns, self.groups, self.estimator)
 
 
 def _thin(

@@ -267,14 +267,14 @@ class FairRegressor(ScoresWithGroups, RegressorMixin, BaseEstimator):
             if self.max_unfairness is None:
                 asked = 1.0 if self.fairness_weight is None else float(self.fairness_weight)
                 found = [(curve.at(asked), True) for curve in search.curves]
-                gain = [place.r2 - asked * place.unfairness for place, _ in found]
+                gain = [place.accuracy - asked * place.unfairness for place, _ in found]
             else:
                 found = []
                 for curve in search.curves:
                     found.append(curve.meet(float(self.max_unfairness)))
                     advance()
                 gain = [
-                    place.r2 if reached else -1e6 * (1.0 + place.unfairness)
+                    place.accuracy if reached else -1e6 * (1.0 + place.unfairness)
                     for place, reached in found
                 ]
         best = next(j for j, g in enumerate(gain) if g >= max(gain) - MARGIN)
@@ -285,7 +285,7 @@ class FairRegressor(ScoresWithGroups, RegressorMixin, BaseEstimator):
                 self._refuse(curve.candidate, place)
         self.choice_ = curve.candidate.name
         self.fairness_weight_ = place.fairness_weight
-        self.r2_, self.unfairness_ = place.r2, place.unfairness
+        self.r2_, self.unfairness_ = place.accuracy, place.unfairness
         self.measure_ = curve.measured(place.fairness_weight)
         self.tried_ = _table(search.curves, found, gain, best)
         self.explanation_ = self._explain(curve.candidate)
@@ -296,7 +296,7 @@ class FairRegressor(ScoresWithGroups, RegressorMixin, BaseEstimator):
         message = (
             f"No candidate has held-out {get_criterion(self.criterion).name} ≤ "
             f"{self.max_unfairness:g}. The closest is {candidate.name!r} with "
-            f"{place.unfairness:.4f} at R² {place.r2:.4f} (fairness_weight="
+            f"{place.unfairness:.4f} at R² {place.accuracy:.4f} (fairness_weight="
             f"{place.fairness_weight:g}). Hint: relax the bound, gather more rows"
             + (", or attribute='known'" if self.attribute == "blind" else "")
             + "; on_unreachable='best' returns this model with a warning."
@@ -398,7 +398,7 @@ def _table(
         stderr = curve.difference_error(found[best][0], place)
         out.append(
             Tried(
-                curve.candidate.name, curve.candidate.words, place.fairness_weight, place.r2,
+                curve.candidate.name, curve.candidate.words, place.fairness_weight, place.accuracy,
                 place.unfairness, reached, gain[best] - g if reached else float("nan"), stderr,
             )
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """Fairness weights that spread evenly along a frontier, not along the penalty.
 
-The frontier is the curve (unfairness, R²) as the weight grows from 0. Both axes are scaled to its
-extent; the longest gap between neighbors is bisected until there are enough points.
+The frontier is the curve (unfairness, accuracy) as the weight grows from 0. Both axes are scaled to
+its extent; the longest gap between neighbors is bisected until there are enough points.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def spread_weights(evaluate: Callable[[float], Place], n_points: int) -> list[fl
 
     Parameters
     ----------
-    evaluate : weight → (unfairness, R²)
+    evaluate : weight → (unfairness, accuracy)
         Called once for each weight, some of which may not be returned.
     n_points : int
         At least 2.

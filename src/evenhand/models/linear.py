@@ -22,8 +22,10 @@ from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_index, refuse_unreal
 from ..groups.weights import check_weight
 from ..penalty.regularizer import FairnessRegularizer
+from .accuracy import Accuracy
 from .design import Design
 from .group_features import GroupFeatures
+from .losses import R2
 from .membership import check_kind
 from .ridge import STARTS, Prepared, Problem, path_tolerance, prepare
 from .scoring import ScoresWithGroups
@@ -146,6 +148,11 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         self.tol = tol
         self.start = start
 
+    @property
+    def accuracy(self) -> Accuracy:
+        """R²: how paths, reports and tables measure this model."""
+        return R2
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -248,13 +255,15 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
             self.objective_ += self.fairness_weight * self.unfairness_
         return self
 
-    def _path_fitter(
+    def path_fitter(
         self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None,
         slopes: Slopes | None = None,
     ) -> Callable[[float], FairRidge]:  # fmt: skip
-        """fairness_weight → fitted model; the set-up is shared and solutions start one another.
+        """A function from `fairness_weight` to a fitted model, for many weights on the same rows.
 
-        Solved more loosely: a path is for measuring, and the model chosen on it is refitted.
+        The set-up is shared and solutions start one another. Solved more loosely than `fit`: a path
+        is for measuring, and the model chosen on it is refitted. :func:`fairness_path` uses this
+        method of any estimator that defines it beside its `fit`.
         """
         model = clone(self)
         prepared = model._start(X, y, sensitive_features, sample_weight, slopes)

@@ -228,7 +228,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         start = model._start(Z, y, sensitive_features, sample_weight, self._maps.slopes())
         return self._finish(model._finish(start), simple)
 
-    def _path_fitter(
+    def path_fitter(
         self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None,
         cluster: Any = None,
     ) -> Callable[[float], FairPostprocessor]:  # fmt: skip
@@ -239,9 +239,9 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         Z, y = model._start(X, y, sensitive_features, sample_weight, cluster)
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
         ridge, columns = model._ridge(0.0), model._maps.simple_columns()
-        fitter, simple = ridge._path_fitter(Z, y, **extra, slopes=model._maps.slopes()), None
+        fitter, simple = ridge.path_fitter(Z, y, **extra, slopes=model._maps.slopes()), None
         if columns is not None:
-            simple = ridge._path_fitter(Z[:, columns], y, **extra)
+            simple = ridge.path_fitter(Z[:, columns], y, **extra)
 
         def fit(fairness_weight: float) -> FairPostprocessor:
             point = copy(model).set_params(fairness_weight=fairness_weight)

@@ -111,30 +111,31 @@ def chosen_index(path: FairnessPath) -> int:
     for k, point in enumerate(path.points):
         if point is path.selected:
             return k
-    return int(np.argmax([p.r2 for p in path.points]))
+    return int(np.argmax([p.accuracy for p in path.points]))
 
 
 def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> Html:
-    name = path.criterion
+    name, symbol = path.criterion, path.accuracy.symbol
     first = path.points[0]
     fairest = min(path.points, key=lambda p: p.measure(name).value)
     start = (
-        f"Without any regard to fairness the model explains {100 * first.r2:.1f}% of the variance "
-        f"of the outcome (R² {first.r2:.3f}) at {name} {first.measure(name).shown:.3f}. The "
-        f"fairest model found reaches {name} {fairest.measure(name).shown:.3f} at R² "
-        f"{fairest.r2:.3f}."
+        f"Without any regard to fairness the model explains {100 * first.accuracy:.1f}% of the "
+        f"{path.accuracy.unit} of the outcome ({symbol} {first.accuracy:.3f}) at {name} "
+        f"{first.measure(name).shown:.3f}. The fairest model found reaches {name} "
+        f"{fairest.measure(name).shown:.3f} at {symbol} {fairest.accuracy:.3f}."
     )
     if path.selected is None:
         asked = f" No model meets what was asked, {_asked(path)}." if path.request else ""
         text = " No model has been selected; choose a point below to see what it would mean."
         return _in_short(start + asked + text, None)
     point = path.points[chosen]
-    cost = 100 * (first.r2 - point.r2)
+    cost = 100 * (first.accuracy - point.accuracy)
     found = point.measure(name)
-    price = f"costs {cost:.1f} points of R²" if cost >= 0.05 else "costs next to no accuracy"
+    price = f"costs {cost:.1f} points of {symbol}" if cost >= 0.05 else "costs next to no accuracy"
     text = (
         f" The selected model has {name} {found.shown:.3f} (interval "
-        f"{found.interval[0]:.3f} to {found.interval[1]:.3f}) at R² {point.r2:.3f}: it {price}."
+        f"{found.interval[0]:.3f} to {found.interval[1]:.3f}) at {symbol} {point.accuracy:.3f}: "
+        f"it {price}."
     )
     if path.request is not None:
         text += f" It was chosen for {_asked(path)}."
@@ -159,7 +160,7 @@ def _frontier(path: FairnessPath, chosen: int) -> Html:
     rest = [
         element(
             "figure",
-            element("figcaption", f"R² against {name}"),
+            element("figcaption", f"{path.accuracy.symbol} against {name}"),
             _frontier_chart(path, name, chosen, 520, 300),
         )
         for name in order[1:]
@@ -183,7 +184,9 @@ def _frontier(path: FairnessPath, chosen: int) -> Html:
             "Faded models are beaten by another in both respects.",
             class_="note",
         ),
-        element("figure", element("figcaption", f"R² against {order[0]}"), wide),
+        element(
+            "figure", element("figcaption", f"{path.accuracy.symbol} against {order[0]}"), wide
+        ),
         element("div", *rest, class_="figures"),
         steps,
     )
@@ -193,26 +196,28 @@ def _frontier_chart(path: FairnessPath, name: str, chosen: int, width: int, heig
     measures = [p.measure(name) for p in path.points]
     u = np.array([m.shown for m in measures])
     ends = np.array([m.interval for m in measures])
-    r2 = np.array([p.r2 for p in path.points])
-    r2_ends = np.array([p.r2_interval for p in path.points])
+    symbol = path.accuracy.symbol
+    accuracy = np.array([p.accuracy for p in path.points])
+    margins = np.array([p.accuracy_interval for p in path.points])
     left, right = _axis(u, ends, 0.02)
-    bottom, top = _axis(r2, r2_ends, 0.01)
+    bottom, top = _axis(accuracy, margins, 0.01)
     left = min(left, -0.03 * right)
     chart = Chart(
         (left, right), (bottom, top), width=width, height=height,
-        x_label=f"{name} (0 fair, 1 not)", y_label="held-out R²", title=f"R² against {name}",
+        x_label=f"{name} (0 fair, 1 not)", y_label=f"held-out {symbol}",
+        title=f"{symbol} against {name}",
     )  # fmt: skip
     faded = path.dominated(name)
     front = np.flatnonzero(~faded)[np.argsort(u[~faded], kind="stable")]
     if len(front) > 1:
-        px, py = chart.px(u[front]), chart.py(r2[front])
+        px, py = chart.px(u[front]), chart.py(accuracy[front])
         d = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(px, py, strict=True))
         chart.add(element("path", d=d, class_="frontier-line"))
     marks = []
     for k, point in enumerate(path.points):
-        x, y = float(chart.px(u[k])), float(chart.py(r2[k]))
+        x, y = float(chart.px(u[k])), float(chart.py(accuracy[k]))
         low, high = chart.px(np.clip(ends[k], left, right))
-        below, above = chart.py(np.clip(r2_ends[k], bottom, top))
+        below, above = chart.py(np.clip(margins[k], bottom, top))
         kind = "point" + (" dominated" if faded[k] else "")
         kind += " chosen" if point is path.selected else ""
         text = _point_words(path, k, name)
@@ -231,7 +236,7 @@ def _frontier_chart(path: FairnessPath, name: str, chosen: int, width: int, heig
                 tabindex="0" if k == chosen else "-1", aria_label=text, data_point=k,
             )
         )  # fmt: skip
-    chart.add(element("g", *marks, role="radiogroup", aria_label=f"Models by R² and {name}"))
+    chart.add(element("g", *marks, role="radiogroup", aria_label=f"Models by {symbol} and {name}"))
     return chart.render(role="group")
 
 
@@ -250,8 +255,8 @@ def _point_words(path: FairnessPath, k: int, name: str) -> str:
     text = weight_name(point.fairness_weight)
     selected = ", selected" if point is path.selected else ""
     return (
-        f"Model {k + 1} of {len(path)}, {text}{selected}: R² {point.r2:.3f}, {name} "
-        f"{point.measure(name).shown:.3f}"
+        f"Model {k + 1} of {len(path)}, {text}{selected}: {path.accuracy.symbol} "
+        f"{point.accuracy:.3f}, {name} {point.measure(name).shown:.3f}"
     )
 
 
@@ -272,8 +277,8 @@ def _panel(
             else:
                 cells.append(number(value) if low is None else with_margin(value, value - low))
         rows.append(cells)
-    half = point.r2_interval[1] - point.r2
-    found: list[tuple[str, Any]] = [("R²", with_margin(point.r2, half))]
+    half = point.accuracy_interval[1] - point.accuracy
+    found: list[tuple[str, Any]] = [(path.accuracy.symbol, with_margin(point.accuracy, half))]
     for m in audit.measures.values():
         ends = f"{m.interval[0]:.3f} to {m.interval[1]:.3f}"
         found.append((m.criterion.capitalize(), f"{fixed(m.shown, 3)} ({ends})"))
@@ -318,14 +323,20 @@ def _points_table(path: FairnessPath, audits: Sequence[Audit]) -> Html:
         rows.append([
             f"{k + 1}",
             f"{point.fairness_weight:.4g}",
-            f"{point.r2:.4f} ± {point.r2_interval[1] - point.r2:.4f}",
+            f"{point.accuracy:.4f} ± {point.accuracy_interval[1] - point.accuracy:.4f}",
             *(
                 f"{fixed(m.shown)} ({m.interval[0]:.4f} to {m.interval[1]:.4f})"
                 for m in map(point.measure, CRITERIA)
             ),
             note,
         ])  # fmt: skip
-    header = ["Model", "Fairness weight", "R²", *(c.capitalize() for c in CRITERIA), ""]
+    header = [
+        "Model",
+        "Fairness weight",
+        path.accuracy.symbol,
+        *(c.capitalize() for c in CRITERIA),
+        "",
+    ]
     by_group: dict[str, list[Any]] = {"model": [], "fairness_weight": []}
     for k, audit in enumerate(audits):
         count = len(audit._groups.columns["group"])
@@ -380,7 +391,7 @@ def _path_method(path: FairnessPath) -> Html:
             f"The rows were split into {path.n_splits} parts. Each part was scored by models "
             "fitted to the others, so that no row is judged by a model that has seen it"
             f"{_except(path)}. The fairness weight sets how much one point of {path.criterion} "
-            "counts against one point of R².",
+            f"counts against one point of {path.accuracy.symbol}.",
         ),
     )
 

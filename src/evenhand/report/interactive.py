@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def plotly_frontier(path: FairnessPath) -> Any:
-    """R² against each criterion, with intervals; hovering shows the model's numbers.
+    """Accuracy against each criterion, with intervals; hovering shows the model's numbers.
 
     Parameters
     ----------
@@ -35,14 +35,14 @@ def plotly_frontier(path: FairnessPath) -> Any:
             "'evenhand[report]', or path.to_html(...), which needs nothing."
         ) from error
     figure = make_subplots(rows=1, cols=len(CRITERIA), shared_yaxes=True, horizontal_spacing=0.03)
-    r2 = [p.r2 for p in path.points]
-    half = [p.r2_interval[1] - p.r2 for p in path.points]
+    accuracy = [p.accuracy for p in path.points]
+    half = [p.accuracy_interval[1] - p.accuracy for p in path.points]
     for column, name in enumerate(CRITERIA, 1):
         measures = [p.measure(name) for p in path.points]
         faded = path.dominated(name)
         value = [m.shown for m in measures]
         figure.add_scatter(
-            x=value, y=r2, mode="lines+markers", row=1, col=column, showlegend=False,
+            x=value, y=accuracy, mode="lines+markers", row=1, col=column, showlegend=False,
             line={"color": PALETTE[0], "width": 1},
             marker={
                 "size": [12 if p is path.selected else 8 for p in path.points],
@@ -60,17 +60,18 @@ def plotly_frontier(path: FairnessPath) -> Any:
             hovertemplate="%{text}<extra></extra>",
         )  # fmt: skip
         figure.update_xaxes(title_text=f"{name} (0 fair)", row=1, col=column)
-    figure.update_yaxes(title_text="held-out R²", row=1, col=1)
+    figure.update_yaxes(title_text=f"held-out {path.accuracy.symbol}", row=1, col=1)
     figure.update_layout(
-        template="plotly_white", height=420, title_text=f"R² against fairness, trained for "
-        f"{path.criterion}",
+        template="plotly_white", height=420, title_text=f"{path.accuracy.symbol} against "
+        f"fairness, trained for {path.criterion}",
     )  # fmt: skip
     return figure
 
 
 def _hover(path: FairnessPath, k: int) -> str:
     point = path.points[k]
-    lines = [f"fairness weight {point.fairness_weight:.4g}", f"R² {point.r2:.4f}"]
+    lines = [f"fairness weight {point.fairness_weight:.4g}"]
+    lines.append(f"{path.accuracy.symbol} {point.accuracy:.4f}")
     lines += [f"{m.criterion} {m.shown:.4f}" for m in map(point.measure, CRITERIA)]
     if point is path.selected:
         lines.append("selected")

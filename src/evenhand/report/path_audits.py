@@ -65,7 +65,7 @@ def audits_of(path: FairnessPath) -> list[Audit]:
                 n_unknown=groups.n_unknown,
                 confidence_level=path.confidence_level,
                 name=weight_name(point.fairness_weight),
-                r2=point.r2,
+                r2=point.accuracy if path.accuracy.key == "r2" else float("nan"),
                 _groups=rows,
                 _sample=sample_rows(y, s, groups),
                 _rows=AuditedRows(y, s, groups),

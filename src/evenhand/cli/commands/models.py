@@ -131,7 +131,10 @@ def _about(path: FairnessPath, rows: Rows) -> dict[str, Any]:
         "criterion": path.criterion,
         "asked": request.to_dict(),
         "fairness_weight": point.fairness_weight,
-        "held_out": {"r2": point.r2, **{name: point.measure(name).value for name in CRITERIA}},
+        "held_out": {
+            path.accuracy.key: point.accuracy,
+            **{name: point.measure(name).value for name in CRITERIA},
+        },
     }
 
 
@@ -145,9 +148,9 @@ def show_frontier(
         assert point is not None
         m = point.measure(path.criterion)
         say(
-            f"\nChosen: fairness weight {point.fairness_weight:.4g}, R² {point.r2:.4f} (without "
-            f"fairness {path.points[0].r2:.4f}), {path.criterion} {m.shown:.4f} "
-            f"({m.interval[0]:.4f} to {m.interval[1]:.4f})",
+            f"\nChosen: fairness weight {point.fairness_weight:.4g}, {path.accuracy.symbol} "
+            f"{point.accuracy:.4f} (without fairness {path.points[0].accuracy:.4f}), "
+            f"{path.criterion} {m.shown:.4f} ({m.interval[0]:.4f} to {m.interval[1]:.4f})",
             "bold",
         )
         assert path.request is not None

@@ -126,6 +126,7 @@ _OPTIONS = {
     "`confidence_level`": "--confidence",
     "`max_unfairness`": "--max-unfairness",
     "`min_r2`": "--min-r2",
+    "`min_accuracy`": "--min-accuracy",
     "`n_points`": "--points",
     "`cv`": "--folds",
     "`alpha`": "--alpha",
@@ -236,7 +237,11 @@ def show_path(path: FairnessPath) -> None:
     marks = {"selected": "→", "dominated": "·"}
     rows = [[f"{marks.get(row[-1], ' ')} {row[0]}", *row[1:-1]] for row in rows]
     show_table(["  weight", *head[1:-1]], rows)
-    say("→ selected   · another is better in both   weight: of fairness against R²", "dim")
+    say(
+        "→ selected   · another is better in both   weight: of fairness against "
+        f"{path.accuracy.symbol}",
+        "dim",
+    )
 
 
 def show_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
