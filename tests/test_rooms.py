@@ -28,6 +28,7 @@ BESIDE = {
 }
 # Upward, each inside a function: a result shows itself, and only then is the view loaded.
 ALLOWED = {
+    ("auditing.drivers", "report.drivers"): "Drivers.__str__",
     ("auditing.impact", "report.impact"): "Impact.__str__",
     ("auditing.result", "report.html"): "Audit.to_html",
     ("auditing.result", "report.plots"): "Audit.plot",

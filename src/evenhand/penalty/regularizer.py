@@ -168,7 +168,7 @@ class FairnessRegularizer:
             H(A|Y); batches of rows share one that is fixed from outside, so that all are weighed
             alike.
         """
-        if given is not None and not "y" in self.criterion.needs:
+        if given is not None and "y" not in self.criterion.needs:
             raise ValueError(
                 f"`given` must be None with criterion={self.criterion.name!r}, which conditions on "
                 "nothing. Hint: criterion='separation' asks whether the scores depend on the group "
