@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..groups.tables import json_safe, to_frame
-from ..information.criteria import CRITERIA, get_criterion
-from ..information.measures import Measure, measure_columns
+from ..information.criteria import get_criterion
+from ..information.measures import Measure, measure_columns, with_measures
 from .disparities import Disparities, GroupTable
 from .group_moments import AuditedRows, GroupMoments
 from .impact import SMALLEST, Impact, impact_table
@@ -60,10 +60,7 @@ class Audit:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Audits pickled while each criterion was a field of its own still load."""
-        if "measures" not in state:
-            found = {name: state.pop(name, None) for name in CRITERIA}
-            state["measures"] = {name: m for name, m in found.items() if m is not None}
-        self.__dict__.update(state)
+        self.__dict__.update(with_measures(state))
 
     @property
     def independence(self) -> Measure | None:

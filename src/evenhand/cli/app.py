@@ -19,6 +19,7 @@ except ModuleNotFoundError as error:
         "Hint: pip install 'evenhand[cli]'."
     )
 
+from ..information.criteria import CRITERIA, INDEPENDENCE
 from .commands import audits, levels, models, rows
 
 app = typer.Typer(
@@ -36,10 +37,10 @@ app = typer.Typer(
 )
 
 
-class Criterion(StrEnum):
-    independence = "independence"
-    separation = "separation"
-    sufficiency = "sufficiency"
+def _known_criterion(name: str) -> str:
+    if name not in CRITERIA:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(CRITERIA)}.")
+    return name
 
 
 class Judge(StrEnum):
@@ -294,8 +295,15 @@ def frontier(
         Path, typer.Option("--out", "-o", help="Folder for report.html, path.csv and model.json.")
     ],
     criterion: Annotated[
-        Criterion, typer.Option("--criterion", "-c", help="The sense of fairness to train for.")
-    ] = Criterion.independence,
+        str,
+        typer.Option(
+            "--criterion",
+            "-c",
+            help="The sense of fairness to train for.",
+            metavar=f"[{'|'.join(CRITERIA)}]",
+            callback=_known_criterion,
+        ),
+    ] = INDEPENDENCE.name,
     max_unfairness: Annotated[
         float | None,
         typer.Option("--max-unfairness", "-m", help="Choose the most accurate model below this."),
@@ -353,7 +361,7 @@ def frontier(
     )  # fmt: skip
     kind = None if group_features is GroupFeatures.none else group_features.value
     out.mkdir(parents=True, exist_ok=True)
-    path = models.run_path(data, criterion.value, alpha, kind, points, folds, confidence, seed)
+    path = models.run_path(data, criterion, alpha, kind, points, folds, confidence, seed)
     chosen, problem = models.choose(path, wanted)
     models.write_path(path, chosen, data, outputs)
     models.show_frontier(path, chosen, problem, outputs)

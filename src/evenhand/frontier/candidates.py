@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..groups.clusters import renumber
 from ..groups.sensitive import Groups
 from ..groups.validation import check_column
 from ..groups.weights import weighted_rows
-from ..information.criteria import INDEPENDENCE, Criterion
+from ..information.criteria import Criterion
 from ..information.entropies import estimate_entropies
 from ..information.measures import Measure, measure, standard_error
 from ..models.linear import FairRidge
@@ -46,14 +47,14 @@ class Candidate:
         What it does, for people.
     build : callable
         (criterion, alpha, random_state) → estimator with a `fairness_weight`.
-    criteria : tuple of str or None
-        The criteria it is for; None means all.
+    suits : callable
+        Criterion → whether it is for it.
     """
 
     name: str
     words: str
     build: Callable[[str, float, Any], Any]
-    criteria: tuple[str, ...] | None = None
+    suits: Callable[[Criterion], bool] = lambda criterion: True
 
 
 def _ridge(**options: Any) -> Callable[[str, float, Any], Any]:
@@ -70,6 +71,8 @@ def _mapped(kind: str, shape: str) -> Callable[[str, float, Any], Any]:
     )
 
 
+# Transport gives every group the same law of scores, and that is all it does.
+_MOVES_SCORES = attrgetter("equalizes_scores")
 # Simple ones first: of two that are level the earlier is chosen.
 LEAGUES = {
     "blind": (
@@ -94,7 +97,7 @@ LEAGUES = {
             "posterior, transport",
             "the ridge score, moved toward the barycenter of the groups by their probabilities",
             _mapped("posterior", "transport"),
-            (INDEPENDENCE.name,),
+            _MOVES_SCORES,
         ),
     ),
     "known": (
@@ -118,7 +121,7 @@ LEAGUES = {
             "attribute, transport",
             "the ridge score, each group moved toward the barycenter of all",
             _mapped("attribute", "transport"),
-            (INDEPENDENCE.name,),
+            _MOVES_SCORES,
         ),
     ),
 }
@@ -126,7 +129,7 @@ LEAGUES = {
 
 def candidates(league: str, criterion: Criterion) -> list[Candidate]:
     """Those of a league that are for a criterion, simple ones first."""
-    return [c for c in LEAGUES[league] if c.criteria is None or criterion.name in c.criteria]
+    return [c for c in LEAGUES[league] if c.suits(criterion)]
 
 
 @dataclass(frozen=True)

@@ -36,14 +36,23 @@ def check_request(
 
 def check_criterion(criterion: str | None, handle: Handle) -> str:
     """The criterion's name: as given, or the estimator's own."""
-    if criterion is not None:
-        return get_criterion(criterion).name
-    if handle.criterion is None:
+    if criterion is None and handle.criterion is None:
         raise ValueError(
             f"`criterion` must be given: {type(handle.estimator).__name__} has none of its own. "
             f"Hint: one of {', '.join(CRITERIA)}."
         )
-    return get_criterion(handle.criterion).name
+    found = get_criterion(handle.criterion if criterion is None else criterion)
+    if CRITERIA.get(found.name) != found:
+        raise ValueError(
+            f"`criterion` must be one that paths measure, got {found.name!r}. Hint: "
+            "evenhand.register_criterion makes it one."
+        )
+    if set(found.needs) - {"y"}:
+        raise ValueError(
+            "`criterion` must need no columns but scores and targets on a path, got "
+            f"{found.name!r}, which needs {', '.join(found.needs)}."
+        )
+    return found.name
 
 
 def check_refits(estimator: Any) -> bool:

@@ -18,7 +18,7 @@ from ..groups.sensitive import resolve_groups
 from ..groups.tables import to_frame
 from ..groups.validation import check_column, check_index
 from ..groups.weights import check_weight
-from ..information.criteria import CRITERIA, get_criterion
+from ..information.criteria import get_criterion
 from ..information.effective import check_effective_size
 from ..models.accuracy import Accuracy
 from ..models.losses import R2
@@ -108,6 +108,11 @@ class FairnessPath:
 
     def __len__(self) -> int:
         return len(self.points)
+
+    @property
+    def criteria(self) -> tuple[str, ...]:
+        """Those that were measured, by name."""
+        return tuple(self.points[0].measures)
 
     @property
     def fairness_weights(self) -> Vector:
@@ -239,7 +244,7 @@ class FairnessPath:
             f"{key}_low": [p.accuracy_interval[0] for p in self.points],
             f"{key}_high": [p.accuracy_interval[1] for p in self.points],
         }
-        for name in CRITERIA:
+        for name in self.criteria:
             measures = [p.measure(name) for p in self.points]
             columns[name] = [m.value for m in measures]
             columns[f"{name}_stderr"] = [m.stderr for m in measures]
@@ -284,7 +289,7 @@ class FairnessPath:
         return write_page(path_page(self), path, force)
 
     def _table(self) -> list[list[str]]:
-        rows = [["fairness_weight", self.accuracy.symbol, *CRITERIA, ""]]
+        rows = [["fairness_weight", self.accuracy.symbol, *self.criteria, ""]]
         for point, dominated in zip(self.points, self.dominated(), strict=True):
             note = "selected" if point is self.selected else "dominated" if dominated else ""
             rows.append([
@@ -292,7 +297,7 @@ class FairnessPath:
                 f"{point.accuracy:.4f} ± {point.accuracy_stderr:.4f}",
                 *(
                     f"{m.shown:.4f} ± {m.stderr:.4f}" if m.defined else "not defined"
-                    for m in map(point.measure, CRITERIA)
+                    for m in point.measures.values()
                 ),
                 note,
             ])  # fmt: skip
@@ -353,7 +358,7 @@ def fairness_path(
     """Accuracy and fairness of an estimator as its fairness weight grows, on held-out rows.
 
     Every row is scored by a model fitted without it; accuracy (R², or what the estimator names)
-    and the three criteria are measured on those scores, once per weight.
+    and the criteria are measured on those scores, once per weight.
 
     Parameters
     ----------

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..information.criteria import CRITERIA
-
 if TYPE_CHECKING:
     from .path import FairnessPath
 
@@ -23,9 +21,10 @@ def plot_path(path: FairnessPath) -> Any:
         raise ModuleNotFoundError(
             "A plot needs matplotlib, which is not installed. Hint: pip install 'evenhand[plot]'."
         ) from error
-    figure = Figure(figsize=(12, 4.2), layout="constrained")
-    axes = figure.subplots(1, len(CRITERIA), sharey=True)
-    for panel, name in zip(axes, CRITERIA, strict=True):
+    names = path.criteria
+    figure = Figure(figsize=(4 * len(names), 4.2), layout="constrained")
+    axes = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    for panel, name in zip(axes, names, strict=True):
         _panel(panel, path, name)
     axes[0].set_ylabel(f"held-out {path.accuracy.symbol}")
     entries: dict[str, Any] = {}

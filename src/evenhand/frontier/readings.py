@@ -20,7 +20,13 @@ from ..groups.weights import weighted_rows
 from ..information.criteria import Criterion, get_criterion, measurable
 from ..information.effective import take_weighted
 from ..information.entropies import Entropies, estimate_entropies, get_estimator
-from ..information.measures import Measure, critical_value, measure, standard_error
+from ..information.measures import (
+    Measure,
+    critical_value,
+    measure,
+    standard_error,
+    with_measures,
+)
 from ..models.accuracy import Accuracy
 from ..models.losses import R2
 
@@ -41,8 +47,9 @@ class PathPoint:
         What the estimator calls its accuracy, over all rows, and its standard error. R² is also
         there as `r2`, and D² as `d2`, with `_stderr` and `_interval` as here.
     accuracy_interval : (float, float)
-    independence, separation, sufficiency : Measure
-        Over the rows with a known group.
+    measures : dict of str → Measure
+        By criterion, over the rows with a known group. Each of the three criteria is also an
+        attribute by its name.
     scores : (n,) array
         The held-out scores themselves.
     """
@@ -51,9 +58,7 @@ class PathPoint:
     accuracy: float
     accuracy_stderr: float
     accuracy_interval: tuple[float, float]
-    independence: Measure
-    separation: Measure
-    sufficiency: Measure
+    measures: dict[str, Measure]
     scores: Vector = field(repr=False, compare=False)
     key: str = field(default="r2", repr=False)
 
@@ -66,14 +71,32 @@ class PathPoint:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Pickled when R² was the only accuracy.
+        # Pickled when R² was the only accuracy, or each criterion a field of its own.
         old = ("r2", "r2_stderr", "r2_interval")
         new = {("accuracy" + n[2:] if n in old else n): value for n, value in state.items()}
-        self.__dict__.update({"key": "r2", **new})
+        self.__dict__.update({"key": "r2", **with_measures(new)})
 
-    def measure(self, criterion: str) -> Measure:
+    @property
+    def independence(self) -> Measure:
+        return self.measure("independence")
+
+    @property
+    def separation(self) -> Measure:
+        return self.measure("separation")
+
+    @property
+    def sufficiency(self) -> Measure:
+        return self.measure("sufficiency")
+
+    def measure(self, criterion: str | Criterion) -> Measure:
         """The measure of a criterion by name."""
-        return getattr(self, get_criterion(criterion).name)
+        name = get_criterion(criterion).name
+        if name not in self.measures:
+            raise ValueError(
+                f"`criterion` must be one that was measured ({', '.join(self.measures)}), got "
+                f"{name!r}. Hint: register_criterion before fairness_path."
+            )
+        return self.measures[name]
 
 
 @dataclass(frozen=True)
@@ -148,9 +171,14 @@ class Gauge:
             psi = entropies.influence(criterion)
             influence[criterion.name] = _thin(psi, self.groups.weight, self.groups.cluster)
         point = PathPoint(
-            fairness_weight, value, stderr, (value - half, value + half), **measures,
-            scores=scores, key=self.accuracy.key,
-        )  # fmt: skip
+            fairness_weight=fairness_weight,
+            accuracy=value,
+            accuracy_stderr=stderr,
+            accuracy_interval=(value - half, value + half),
+            measures=measures,
+            scores=scores,
+            key=self.accuracy.key,
+        )
         return Reading(point, influence)
 
     def _entropies(self, criteria: list[Criterion], columns: dict[str, Vector]) -> Entropies:

@@ -24,7 +24,7 @@ from ..groups.frequency import repeat_rows
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_column, check_index, refuse_masked
 from ..groups.weights import check_weight
-from ..information.criteria import INDEPENDENCE, get_criterion
+from ..information.criteria import get_criterion
 from .base_scores import check_regressor, fit_out_of_fold, is_fitted, keeps_a_fit, predict_base
 from .group_classifier import classifier_input, out_of_fold_groups
 from .linear import FairRidge
@@ -386,9 +386,9 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         # not under those on separation. By an unsure posterior it would have to overshoot.
         if self.map != "auto":
             return self.map
-        independence = get_criterion(self.criterion) == INDEPENDENCE
+        equal = get_criterion(self.criterion).equalizes_scores
         by_attribute = self.group_features == "attribute"
-        return "transport" if independence and by_attribute else "affine"
+        return "transport" if equal and by_attribute else "affine"
 
     def _is_prefit(self) -> bool:
         return is_fitted(self.estimator) if self.prefit == "auto" else bool(self.prefit)

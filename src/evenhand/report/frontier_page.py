@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..groups.tables import json_safe
-from ..information.criteria import CRITERIA
+from ..information.criteria import get_criterion
 from .curves import Sample, grid_over, number, sample_of, with_margin
 from .markup import Html, asset, csv_link, element, json_block, label, page, table
 from .notes import limits, method
@@ -155,7 +155,7 @@ def _in_short(text: str, audit: Audit | None) -> Html:
 
 
 def _frontier(path: FairnessPath, chosen: int) -> Html:
-    order = [path.criterion, *(c for c in CRITERIA if c != path.criterion)]
+    order = [path.criterion, *(c for c in path.criteria if c != path.criterion)]
     wide = _frontier_chart(path, order[0], chosen, 980, 400)
     rest = [
         element(
@@ -326,17 +326,12 @@ def _points_table(path: FairnessPath, audits: Sequence[Audit]) -> Html:
             f"{point.accuracy:.4f} ± {point.accuracy_interval[1] - point.accuracy:.4f}",
             *(
                 f"{fixed(m.shown)} ({m.interval[0]:.4f} to {m.interval[1]:.4f})"
-                for m in map(point.measure, CRITERIA)
+                for m in point.measures.values()
             ),
             note,
         ])  # fmt: skip
-    header = [
-        "Model",
-        "Fairness weight",
-        path.accuracy.symbol,
-        *(c.capitalize() for c in CRITERIA),
-        "",
-    ]
+    titles = [get_criterion(name).title for name in path.criteria]
+    header = ["Model", "Fairness weight", path.accuracy.symbol, *titles, ""]
     by_group: dict[str, list[Any]] = {"model": [], "fairness_weight": []}
     for k, audit in enumerate(audits):
         count = len(audit._groups.columns["group"])

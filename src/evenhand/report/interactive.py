@@ -8,7 +8,6 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ..information.criteria import CRITERIA
 from .curves import PALETTE
 
 if TYPE_CHECKING:
@@ -34,10 +33,12 @@ def plotly_frontier(path: FairnessPath) -> Any:
             "An interactive figure must have Plotly, which is not installed. Hint: pip install "
             "'evenhand[report]', or path.to_html(...), which needs nothing."
         ) from error
-    figure = make_subplots(rows=1, cols=len(CRITERIA), shared_yaxes=True, horizontal_spacing=0.03)
+    figure = make_subplots(
+        rows=1, cols=len(path.criteria), shared_yaxes=True, horizontal_spacing=0.03
+    )
     accuracy = [p.accuracy for p in path.points]
     half = [p.accuracy_interval[1] - p.accuracy for p in path.points]
-    for column, name in enumerate(CRITERIA, 1):
+    for column, name in enumerate(path.criteria, 1):
         measures = [p.measure(name) for p in path.points]
         faded = path.dominated(name)
         value = [m.shown for m in measures]
@@ -72,7 +73,7 @@ def _hover(path: FairnessPath, k: int) -> str:
     point = path.points[k]
     lines = [f"fairness weight {point.fairness_weight:.4g}"]
     lines.append(f"{path.accuracy.symbol} {point.accuracy:.4f}")
-    lines += [f"{m.criterion} {m.shown:.4f}" for m in map(point.measure, CRITERIA)]
+    lines += [f"{m.criterion} {m.shown:.4f}" for m in point.measures.values()]
     if point is path.selected:
         lines.append("selected")
     # Plotly reads a little HTML in its texts.

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING
 
+from ..information.criteria import CRITERIA, Condition, Criterion, get_criterion, listing
 from .markup import Html, element, label, table
 from .text import row_count
 
 if TYPE_CHECKING:
     from ..auditing.result import Audit
 
-QUESTIONS = {
-    "independence": "Do scores look the same in every group?",
-    "separation": "Are people with the same true outcome scored alike, whatever their group?",
-    "sufficiency": "Does the same score mean the same outcome in every group?",
-}
 GRADES = {
     "undefined": "– Nothing to measure",
     "holds": "✓ Holds as far as these data can tell",
@@ -33,14 +30,6 @@ PHRASES = {
     "clear": "is clearly violated",
     "strong": "is strongly violated",
 }
-_USE = {
-    "independence": "The outcome itself is held to be distorted, or equal treatment of groups is "
-    "the aim: quotas, access, advertising.",
-    "separation": "The recorded outcome is trusted and errors must not fall on one group: lending, "
-    "hiring, medicine.",
-    "sufficiency": "A score is read as a forecast and must mean the same for everyone: prices, "
-    "reserves, risk classes.",
-}
 
 
 def _math(body: str) -> Html:
@@ -55,26 +44,25 @@ def _entropy(inside: str) -> str:
     return f"<mi>H</mi><mo>(</mo>{inside}<mo>)</mo>"
 
 
-_S, _A, _Y = "<mi>S</mi>", "<mi>A</mi>", "<mi>Y</mi>"
-_GIVEN, _SEMI, _COMMA = "<mo>|</mo>", "<mo>;</mo>", "<mo>,</mo>"
+_A, _GIVEN, _SEMI, _COMMA = "<mi>A</mi>", "<mo>|</mo>", "<mo>;</mo>", "<mo>,</mo>"
 
 
-def _formula(information: str, given: str, joint: str) -> Html:
-    top = f"<mrow>{_entropy(given)}<mo>−</mo>{_entropy(joint)}</mrow>"
-    left = f"<mfrac><mrow>{_info(information)}</mrow><mrow>{_entropy(given)}</mrow></mfrac>"
-    right = f"<mfrac>{top}<mrow>{_entropy(given)}</mrow></mfrac>"
+def formula(criterion: Criterion) -> Html:
+    """The normalized information of a criterion."""
+
+    def names(condition: Condition) -> str:
+        return _COMMA.join(f"<mi>{escape(criterion.symbols((v,)))}</mi>" for v in condition)
+
+    def group(condition: Condition) -> str:
+        return _A + (_GIVEN + names(condition) if condition else "")
+
+    information = names(criterion.tested) + _SEMI + group(criterion.given)
+    given, joint = _entropy(group(criterion.given)), _entropy(group(criterion.joint))
+    left = f"<mfrac><mrow>{_info(information)}</mrow><mrow>{given}</mrow></mfrac>"
+    right = f"<mfrac><mrow>{given}<mo>−</mo>{joint}</mrow><mrow>{given}</mrow></mfrac>"
     return _math(f"{left}<mo>=</mo>{right}")
 
 
-FORMULAS = {
-    "independence": _formula(_S + _SEMI + _A, _A, _A + _GIVEN + _S),
-    "separation": _formula(
-        _S + _SEMI + _A + _GIVEN + _Y, _A + _GIVEN + _Y, _A + _GIVEN + _S + _COMMA + _Y
-    ),
-    "sufficiency": _formula(
-        _Y + _SEMI + _A + _GIVEN + _S, _A + _GIVEN + _S, _A + _GIVEN + _S + _COMMA + _Y
-    ),
-}
 _LOG_LOSS = _math(
     f"{_entropy(_A + _GIVEN + '<mi>Z</mi>')}<mo>≈</mo><mo>−</mo>"
     "<mfrac><mn>1</mn><mi>n</mi></mfrac>"
@@ -86,25 +74,24 @@ _LOG_LOSS = _math(
 
 def method(confidence_level: float) -> Html:
     """What was computed, with the formulas."""
-    from ..information.criteria import CRITERIA
     from ..information.measures import RULE
 
-    rows = [
-        [name.capitalize(), c.statement, FORMULAS[name], QUESTIONS[name], _USE[name]]
-        for name, c in CRITERIA.items()
-    ]
+    shown = CRITERIA.values()
+    rows = [[c.title, c.statement, formula(c), c.question, c.suits] for c in shown]
+    further = {v.symbol: v.word for c in shown for v in c.variables}
+    legend = "".join(f" {symbol} is the {word}." for symbol, word in further.items())
     header = ["Criterion", "Statement", "Measure", "Question", "Suits decisions where"]
     return element(
         "section",
         element("h2", "Method"),
         element(
             "p",
-            "S is the score, Y the true outcome (the target), A the group. Each measure is the "
-            "share of the uncertainty about a person's group that is removed by learning what the "
-            "criterion says should tell nothing: 0 is exactly fair, 1 gives the group away. It "
-            "sees every kind of difference, not only one of averages.",
+            "S is the score, Y the true outcome (the target), A the group."
+            f"{legend} Each measure is the share of the uncertainty about a person's group that is "
+            "removed by learning what the criterion says should tell nothing: 0 is exactly fair, 1 "
+            "gives the group away. It sees every kind of difference, not only one of averages.",
         ),
-        table(header, rows, caption="The three criteria", class_="words"),
+        table(header, rows, caption="The criteria", class_="words"),
         element(
             "p",
             "Each entropy is the mean log loss of a probabilistic classifier ρ of the group: ",
@@ -122,9 +109,9 @@ def method(confidence_level: float) -> Html:
         ),
         element(
             "p",
-            "Where outcomes differ between groups, no useful score satisfies all three criteria at "
-            "once. Which one counts is a decision for people, to be made before looking at "
-            "the numbers.",
+            "Where outcomes differ between groups, no useful score satisfies independence, "
+            "separation and sufficiency at once. Which one counts is a decision for people, to be "
+            "made before looking at the numbers.",
         ),
     )
 
@@ -179,12 +166,7 @@ def limits(audit: Audit, extra: tuple[str, ...] = ()) -> Html:
                 "the imputation gets wrong about the true ones is not seen.",
             )
         )
-    if audit.separation is None:
-        items.append(
-            element(
-                "li", "No true outcome was given: separation and sufficiency cannot be measured."
-            )
-        )
+    items += [element("li", text) for text in _not_measured(audit)]
     words = (
         "The target is taken as it was recorded. If it was measured or decided unfairly, a score "
         "that fits it passes that on.",
@@ -196,3 +178,18 @@ def limits(audit: Audit, extra: tuple[str, ...] = ()) -> Html:
     )
     items += [element("li", text) for text in (*extra, *words)]
     return element("section", element("h2", "Limits of the evidence"), element("ul", *items))
+
+
+def _not_measured(audit: Audit) -> list[str]:
+    """A sentence for each column that was not given and the criteria that need it."""
+    had = {name for found in audit.measures for name in get_criterion(found).needs}
+    lacking: dict[str, list[str]] = {}
+    for criterion in CRITERIA.values():
+        for name in criterion.needs:
+            if criterion.name not in audit.measures and name not in had:
+                word = "true outcome" if name == "y" else criterion.variable(name).word
+                lacking.setdefault(word, []).append(criterion.name)
+    return [
+        f"No {word} was given: {listing(names)} cannot be measured."
+        for word, names in lacking.items()
+    ]

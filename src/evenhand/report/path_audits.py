@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..information.criteria import CRITERIA
-
 if TYPE_CHECKING:
     from ..auditing.result import Audit
     from ..frontier.path import FairnessPath, PathPoint
@@ -42,17 +40,14 @@ def audits_of(path: FairnessPath) -> list[Audit]:
             name: used.take_known(values if rows is None else values[rows])
             for name, values in columns.items()
         }
-        found = exact_fairness_p_values(CRITERIA, variables, used, random_state=0)
-        return {
-            name: replace(point.measure(name), p_value=found[name].p_value) for name in CRITERIA
-        }
+        found = exact_fairness_p_values(point.measures, variables, used, random_state=0)
+        return {name: replace(m, p_value=found[name].p_value) for name, m in point.measures.items()}
 
     y = groups.take_known(data.y)
     out = []
     for point in path.points:
         # Only the selected model is judged in words.
-        chosen = point is path.selected
-        judged = tested(point) if chosen else {name: point.measure(name) for name in CRITERIA}
+        judged = tested(point) if point is path.selected else point.measures
         s = groups.take_known(point.scores)
         rows, gaps = summarize_groups(y, s, groups, path.confidence_level)
         out.append(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..information.criteria import get_criterion
 from ..information.measures import measure_columns
 from .curves import Sample, calibration, density, grid_over, number, sample_of, with_margin
 from .markup import Html, csv_link, element, escape, join, label, table
-from .notes import GRADES, PHRASES, QUESTIONS
+from .notes import GRADES, PHRASES
 from .provenance import now
 from .svg import Chart, legend
 from .text import PARTS, fixed, grade, judgment, p_text, part_rows, worst_part
@@ -52,11 +53,11 @@ def cards(audit: Audit) -> Html:
 
 def _card(measure: Measure, top: float, audit: Audit) -> Html:
     level = grade(worst_part(audit, measure.criterion)[1])
-    name = measure.criterion.capitalize()
+    name = get_criterion(measure.criterion).title
     return element(
         "article",
         element("h3", name),
-        element("p", QUESTIONS[measure.criterion], class_="soft"),
+        element("p", get_criterion(measure.criterion).question, class_="soft"),
         element("p", GRADES[level], class_=f"badge {level}"),
         gauge(measure.shown, measure.interval, top),
         element(
@@ -193,7 +194,7 @@ def parts_table(audit: Audit, filename: str = "parts.csv") -> Html | None:
             columns.setdefault(key, [])
             if key != "criterion":
                 columns[key] += values
-    header = ["Groups", *(m.criterion.capitalize() for m in audit.measures.values())]
+    header = ["Groups", *(get_criterion(name).title for name in audit.measures)]
     return join(
         [
             element("p", PARTS, class_="note"),

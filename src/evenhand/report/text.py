@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..information.criteria import CRITERIA, word_for
+from ..information.criteria import get_criterion
 from .curves import clean, short_names
 
 if TYPE_CHECKING:
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 # Where words change; shares of the uncertainty about the group. Not thresholds of any law.
 SMALL, LARGE = 0.01, 0.10
 _GRADES = ("undefined", "holds", "unclear", "slight", "unsized", "clear", "strong")
-_NAMES = {
-    "independence": "Independence",
-    "separation": "Separation",
-    "sufficiency": "Sufficiency",
-}
 
 
 def grade(measure: Measure) -> str:
@@ -39,7 +34,8 @@ def grade(measure: Measure) -> str:
 def verdict(measure: Measure) -> str:
     """One sentence on one criterion, to follow its name."""
     if not measure.defined:
-        given = word_for(CRITERIA[measure.criterion].given[0])
+        criterion = get_criterion(measure.criterion)
+        given = criterion.words(criterion.given)
         return (
             f"has nothing to measure here: the {given} by itself gives the group away, so that the "
             "value is not defined."
@@ -76,7 +72,7 @@ def worst_part(audit: Audit, criterion: str) -> tuple[str, Measure]:
 
 def judgment(audit: Audit, criterion: str) -> str:
     """One sentence on one criterion, the worst of a crossing and its parts."""
-    own = getattr(audit, criterion)
+    own = audit.measures[criterion]
     name, found = worst_part(audit, criterion)
     if found is own:
         return verdict(own)
@@ -139,9 +135,7 @@ def describe(audit: Audit) -> str:
     if not math.isnan(audit.r2):
         lines.append(accuracy(audit.r2))
     lines.append("")
-    lines += [
-        f"{_NAMES[m.criterion]} {judgment(audit, m.criterion)}" for m in audit.measures.values()
-    ]
+    lines += [f"{get_criterion(name).title} {judgment(audit, name)}" for name in audit.measures]
     lines.append("")
     percent = f"{100 * audit.confidence_level:g}%"
     lines += _table(

@@ -10,7 +10,6 @@ import numpy as np
 
 from ...files.portable import from_fair_ridge, load_model
 from ...files.tabular import TableError, open_table, read_table
-from ...information.criteria import CRITERIA
 from ...report import writing as _files
 from ...report.provenance import stamp
 from .audits import show_compare
@@ -133,7 +132,7 @@ def _about(path: FairnessPath, rows: Rows) -> dict[str, Any]:
         "fairness_weight": point.fairness_weight,
         "held_out": {
             path.accuracy.key: point.accuracy,
-            **{name: point.measure(name).value for name in CRITERIA},
+            **{name: m.value for name, m in point.measures.items()},
         },
     }
 

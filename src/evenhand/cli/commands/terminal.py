@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...files.tabular import TableError
+from ...information.criteria import get_criterion
 from ...report.curves import clean, number, short_names, with_margin
 from ...report.text import (
     PARTS,
@@ -167,7 +168,7 @@ def show_audit(audit: Audit, title: str) -> None:
     say("")
     for m in audit.measures.values():
         level = grade(worst_part(audit, m.criterion)[1])
-        start = Text(m.criterion.capitalize() + " ", style=f"bold {_COLORS[level]}")
+        start = Text(get_criterion(m.criterion).title + " ", style=f"bold {_COLORS[level]}")
         _print(start + Text(judgment(audit, m.criterion)))
     percent = f"{100 * audit.confidence_level:g}%"
     rows = [
