@@ -25,6 +25,7 @@ BESIDE = {
     "_kernels": ("groups", "information"),
     "baselines": ("groups", "information", "penalty", "models"),
     "datasets": ("groups", "information"),
+    "torch": ("groups", "information", "penalty", "models"),
 }
 # Upward, each inside a function: a result shows itself, and only then is the view loaded.
 ALLOWED = {

@@ -1,0 +1,267 @@
+"""Time of the loss for networks: forward and backward at many rows, on a GPU or on the CPU.
+
+    python benchmarks/models_torch.py --device cpu
+    python benchmarks/models_torch.py --device cuda --rows 100000000 --output rows.csv
+    python benchmarks/models_torch.py --merge rows.csv
+
+"Three reads" is the time of reading score, group and, where it counts, target three times at the
+bandwidth of a copy on the same device. "warm": groups and target as before, scores moved by a small
+step. "cold": classifiers forgotten. "first": a new loss, so that groups and target are read too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+if "--device=cpu" in sys.argv or "cpu" in sys.argv:
+    os.environ.setdefault("NUMBA_NUM_THREADS", "2")
+
+import numpy as np
+import torch
+
+from evenhand.torch import FairnessLoss
+
+RESULTS = Path(__file__).parent / "results" / "models_torch.csv"
+CASES = [(k, c) for k in (2, 5) for c in ("independence", "separation")]
+# Of the spread of the scores: how far they move between two calls.
+STEP = 1e-3
+
+
+def rows_of(n: int, k: int, device: str, dtype: torch.dtype, seed: int = 0) -> tuple[Any, ...]:
+    """Scores, targets and groups; the groups differ in mean and spread."""
+    generator = torch.Generator(device=device).manual_seed(seed)
+    groups = torch.randint(0, k, (n,), generator=generator, device=device, dtype=torch.uint8)
+    y = torch.randn(n, generator=generator, device=device)
+    y += 0.3 * groups
+    s = torch.randn(n, generator=generator, device=device)
+    s *= 1.0 + 0.1 * groups
+    s += 0.5 * y
+    return s.to(dtype), y.to(dtype), groups
+
+
+def synchronize(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def bandwidth(device: str, n: int) -> float:
+    """Bytes a second of a copy, read and written."""
+    source = torch.randn(n, device=device)
+    target = torch.empty_like(source)
+    times = []
+    for _ in range(20):
+        synchronize(device)
+        began = time.perf_counter()
+        target.copy_(source)
+        synchronize(device)
+        times.append(time.perf_counter() - began)
+    return 8.0 * n / median(times[3:])
+
+
+def time_calls(make: Any, scores: list[Any], device: str, repeats: int) -> tuple[float, float]:
+    """Median seconds of forward and backward, and the spread of the middle half."""
+    times = []
+    for i in range(repeats + 3):
+        s = scores[i % len(scores)]
+        s.grad = None
+        call = make()
+        synchronize(device)
+        began = time.perf_counter()
+        call(s).backward()
+        synchronize(device)
+        times.append(time.perf_counter() - began)
+    kept = sorted(times[3:])
+    return median(kept), kept[3 * len(kept) // 4] - kept[len(kept) // 4]
+
+
+def measure(
+    n: int, k: int, criterion: str, device: str, dtype: torch.dtype, speed: float, repeats: int,
+    backend: str = "auto",
+) -> list[dict[str, Any]]:  # fmt: skip
+    s, y, groups = rows_of(n, k, device, dtype)
+    target = y if criterion != "independence" else None
+    width = s.element_size() + 1 + (0 if target is None else y.element_size())
+    reads = 3.0 * n * width / speed
+    loss = FairnessLoss(criterion, k, backend=backend)
+    value = loss(s.requires_grad_(), groups, target)
+    value.backward()
+    assert s.grad is not None
+    move = s.grad / s.grad.std() * (STEP * s.detach().std())
+    scores = [(s.detach() - i * move).requires_grad_() for i in range(4)]
+    del move
+
+    def warm() -> Any:
+        return lambda x: loss(x, groups, target)
+
+    def cold() -> Any:
+        loss.reset()
+        return lambda x: loss(x, groups, target)
+
+    def first() -> Any:
+        fresh = FairnessLoss(criterion, k, backend=backend)
+        return lambda x: fresh(x, groups, target)
+
+    out = []
+    for start, make in (("warm", warm), ("cold", cold), ("first", first)):
+        seconds, spread = time_calls(make, scores, device, repeats)
+        out.append({
+            "what": "loss", "device": name_of(device), "rows": n, "groups": k,
+            "criterion": criterion, "dtype": str(dtype).removeprefix("torch."), "start": start,
+            "backend": backend, "ms": 1e3 * seconds, "ms_spread": 1e3 * spread,
+            "three_reads_ms": 1e3 * reads, "ratio": seconds / reads, "tb_per_s": speed / 1e12,
+        })  # fmt: skip
+        print(*(_short(v) for v in out[-1].values()), flush=True)
+    return out
+
+
+def accuracy(n: int, k: int, criterion: str, device: str, dtype: torch.dtype) -> dict[str, Any]:
+    """Fused kernels against plain PyTorch in float64, on the same numbers."""
+    s, y, groups = rows_of(n, k, device, dtype, seed=1)
+    found = {}
+    for backend, kind in (("auto", dtype), ("eager", torch.float64)):
+        x = s.to(kind, copy=True).requires_grad_()
+        value = FairnessLoss(criterion, k, backend=backend)(x, groups, y.to(kind))
+        value.backward()
+        assert x.grad is not None
+        found[backend] = float(value), x.grad.double()
+    (value, slope), (exact, expected) = found["auto"], found["eager"]
+    row = {
+        "what": "accuracy", "device": name_of(device), "rows": n, "groups": k,
+        "criterion": criterion, "dtype": str(dtype).removeprefix("torch."), "value": exact,
+        "value_error": abs(value - exact),
+        "gradient_error": float((slope - expected).norm() / expected.norm()),
+    }  # fmt: skip
+    print(*(_short(v) for v in row.values()), flush=True)
+    return row
+
+
+def name_of(device: str) -> str:
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"CPU, {os.environ.get('NUMBA_NUM_THREADS', '?')} threads"
+
+
+def _short(value: Any) -> Any:
+    return f"{value:.5g}" if isinstance(value, float) else value
+
+
+def write(path: Path, rows: list[dict[str, Any]], kept: list[dict[str, Any]]) -> None:
+    columns: list[str] = []
+    for row in (*kept, *rows):
+        columns += [key for key in row if key not in columns]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows({k: _short(v) for k, v in row.items()} for row in (*kept, *rows))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def save(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Into a file whose rows of other devices stay."""
+    devices = {row["device"] for row in rows}
+    write(path, rows, [row for row in read(path) if row["device"] not in devices])
+
+
+def tune(n: int) -> None:
+    """Tiles and warps tried one kernel at a time; prints, and changes nothing."""
+    from evenhand.torch import fused
+
+    kept = dict(fused._TILES), fused._PROGRAMS
+    for k, criterion in CASES:
+        s, y, groups = rows_of(n, k, "cuda", torch.float32)
+        target = y if criterion != "independence" else None
+        s.requires_grad_()
+        for mode, tries in {
+            "moments": [(2048, 4), (4096, 4), (4096, 8), (8192, 8)],
+            "first": [(256, 4), (512, 4), (1024, 4), (1024, 8), (2048, 8)],
+            "gradient": [(512, 4), (1024, 4), (2048, 4), (2048, 8), (4096, 8)],
+        }.items():
+            for tile in tries:
+                for programs in (4, 8, 16) if mode == "first" else (8,):
+                    fused._TILES, fused._PROGRAMS = {**kept[0], mode: tile}, programs
+                    loss = FairnessLoss(criterion, k)
+                    loss(s, groups, target).backward()
+                    seconds, _ = time_calls(
+                        lambda: lambda x: loss(x, groups, target), [s], "cuda", 12
+                    )
+                    print(k, criterion, mode, tile, programs, f"{1e3 * seconds:.3f} ms", flush=True)
+        fused._TILES, fused._PROGRAMS = dict(kept[0]), kept[1]
+
+
+def profile(n: int) -> None:
+    """Time of each kernel of a warm call; prints."""
+    for k, criterion in CASES:
+        s, y, groups = rows_of(n, k, "cuda", torch.float32)
+        target = y if criterion != "independence" else None
+        s.requires_grad_()
+        loss = FairnessLoss(criterion, k)
+        for _ in range(3):
+            loss(s, groups, target).backward()
+        with torch.profiler.profile() as found:
+            for _ in range(5):
+                loss(s, groups, target).backward()
+            torch.cuda.synchronize()
+        print(k, criterion)
+        print(found.key_averages().table(sort_by="cuda_time_total", row_limit=12,
+                                         max_name_column_width=40), flush=True)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--merge", type=Path, help="take rows of another device from a file")
+    parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    options = parser.parse_args()
+    if options.merge:
+        save(RESULTS, read(options.merge))
+        return
+    device = options.device
+    if device == "cuda" and not torch.cuda.is_available():
+        sys.exit("`--device` must be cpu here: PyTorch sees no CUDA device.")
+    n = options.rows or (100_000_000 if device == "cuda" else 10_000_000)
+    if options.tune:
+        return tune(n)
+    if options.profile:
+        return profile(n)
+    repeats = 30 if device == "cuda" else 5
+    speed = bandwidth(device, max(n, 100_000_000))
+    rows = []
+    for k, criterion in CASES:
+        rows += measure(n, k, criterion, device, torch.float32, speed, repeats)
+    if device == "cuda":
+        for dtype in (torch.float32, torch.bfloat16):
+            for k, criterion in [*CASES, (12, "separation")]:
+                rows.append(
+                    accuracy(10_000_000 if k < 12 else 1_000_000, k, criterion, device, dtype)
+                )
+        rows += measure(n, 2, "independence", device, torch.bfloat16, speed, repeats)
+        rows += measure(n // 10, 2, "independence", device, torch.float32, speed, 5, "eager")
+    setting = (
+        f"torch {torch.__version__}; numpy {np.__version__}; Python {platform.python_version()}"
+    )
+    if device == "cuda":
+        import triton
+
+        setting += f"; triton {triton.__version__}"
+    save(options.output, [{**row, "setting": setting} for row in rows])
+
+
+if __name__ == "__main__":
+    main()

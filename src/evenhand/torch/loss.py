@@ -1,0 +1,394 @@
+"""FairnessLoss: the normalized information of a criterion as a loss for networks.
+
+    Ĩ(s) = (H(A|given) − H(A|joint)) / H(A|given),   ∂Ĩ/∂s in closed form (envelope theorem)
+
+The value and gradient of :class:`evenhand.FairnessRegularizer` with the logistic classifier, as a
+node of PyTorch's graph.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from ..information.basis import get_basis
+from ..information.classifiers.logistic import KAPPA
+from ..information.criteria import get_criterion
+from .batch import Batch, alone, make_batch, over_processes, standardizer
+from .classifiers import Classifier
+from .eager import EagerPasses, bounded
+from .inputs import Inputs, Memory, check_inputs
+from .newton import NoDescent, Settled
+
+CLASSIFIERS = ("batch", "running")
+SCORE_MAPS = ("auto", "tanh", "raw")
+BACKENDS = ("auto", "kernels", "triton", "eager")
+# As in `penalty.regularizer`, which is loaded only where its kernels are used.
+LIMIT = 1.5
+LEAST_UNCERTAINTY = 1e-3
+
+# upstream gradient of the value → gradient of the scores
+Pull = Callable[[Tensor], Tensor]
+
+
+class _Information(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, evaluate: Any) -> Tensor:
+        value, ctx.pull = evaluate(scores.detach())
+        dtype = scores.dtype if scores.dtype == torch.float64 else torch.float32
+        return torch.tensor(value, dtype=dtype, device=scores.device)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
+        return ctx.pull(upstream), None
+
+
+class FairnessLoss(nn.Module):
+    """How much of the uncertainty about the group the scores of a batch remove, Ĩ ∈ [0, 1].
+
+    ``loss = ((y - s) ** 2).mean() / y.var() + fairness_weight * fairness(s, groups, y)`` is the
+    objective of :class:`evenhand.FairRidge` for any network.
+
+    Parameters
+    ----------
+    criterion : {"independence", "separation", "sufficiency"}
+    n_groups : int
+        Groups there are in all; a batch need not hold each of them.
+    classifier : {"batch", "running"}
+        "batch" refits the classifier of the group in each batch, to the optimum. "running" keeps
+        it and moves it a step at a time: less noise in small batches, and a value that is not too
+        high in them, but a gradient against a classifier that lags behind.
+    basis : {"quadratic", "linear", "degree3"}
+        φ of the standardized score and target.
+    kappa : "auto" or positive float
+        Ridge penalty of the classifier on a sum over rows; "auto" is 0.001.
+    score_map : {"auto", "tanh", "raw"}
+        What the classifier sees of standardized score and target z: 1.5·tanh(z/1.5) ("auto") or z.
+    momentum : float
+        Share of the newest batch in the running classifier.
+    backend : {"auto", "kernels", "triton", "eager"}
+        "kernels" are those of :class:`evenhand.FairnessRegularizer`, on the CPU; "triton" fused
+        kernels for float32 and shorter, on a GPU; "eager" plain PyTorch in float64, anywhere.
+        "auto" takes the first of them that can do what is asked.
+    process_group : None, "world" or ProcessGroup
+        Sum over these processes, so that their batches count as one. The gradient is then
+        multiplied by their number, as DistributedDataParallel averages gradients.
+
+    Notes
+    -----
+    A batch in which nothing can be compared, because it has rows of one group only or because its
+    target tells the groups apart without the score, has value 0 and gradient 0: a training loop
+    goes on. Scores that are not finite give NaN, as PyTorch's own losses do, and gradients of NaN,
+    which `GradScaler` looks for.
+
+    The value does not depend on shift or scale of the scores. Use it in float32 under autocast;
+    sums are accurate to 1e-5 whatever the precision of the scores.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from evenhand.torch import FairnessLoss
+    >>> groups = torch.arange(200) % 2
+    >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+    <torch...>
+    >>> scores = (torch.randn(200) + groups).requires_grad_()
+    >>> value = FairnessLoss("independence", n_groups=2)(scores, groups)
+    >>> value.backward()
+    >>> scores.grad.shape
+    torch.Size([200])
+    """
+
+    # Declared for the type checker, which does not see through `nn.Module`.
+    n_groups: int
+    classifier: str
+    basis: str
+    kappa: float
+    score_map: str
+    momentum: float
+    backend: str
+    process_group: Any
+    _limit: float | None
+    _terms: list[Classifier]
+    _given: Classifier
+    _shares: np.ndarray | None
+    _memory: Memory
+
+    def __init__(
+        self,
+        criterion: str = "independence",
+        n_groups: int = 2,
+        classifier: str = "batch",
+        basis: str = "quadratic",
+        *,
+        kappa: float | str = "auto",
+        score_map: str = "auto",
+        momentum: float = 0.1,
+        backend: str = "auto",
+        process_group: Any = None,
+    ):
+        super().__init__()
+        self.criterion = get_criterion(criterion)
+        if not isinstance(n_groups, Integral) or n_groups < 2:
+            raise ValueError(f"`n_groups` must be an integer of at least 2, got {n_groups!r}.")
+        _check_name("classifier", classifier, CLASSIFIERS)
+        _check_name("score_map", score_map, SCORE_MAPS)
+        _check_name("backend", backend, BACKENDS)
+        if kappa != "auto" and not (_is_number(kappa) and 0 < float(kappa) < np.inf):
+            raise ValueError(f"`kappa` must be a positive number or 'auto', got {kappa!r}.")
+        if not (_is_number(momentum) and 0 < momentum <= 1):
+            raise ValueError(f"`momentum` must lie in (0, 1], got {momentum!r}.")
+        if backend == "kernels" and (classifier == "running" or process_group is not None):
+            raise ValueError(
+                "`backend` must be 'auto', 'triton' or 'eager' with a running classifier or a "
+                "process group, got 'kernels'."
+            )
+        self.n_groups, self.classifier, self.basis = int(n_groups), classifier, basis
+        self.kappa = KAPPA if kappa == "auto" else float(kappa)
+        self.score_map, self.momentum, self.backend = score_map, float(momentum), backend
+        self.process_group = process_group
+        self._limit = None if score_map == "raw" else LIMIT
+        one, two = get_basis(basis, 1), get_basis(basis, 2)
+        joint = two if self.criterion.needs_target else one
+        self._terms = [Classifier(1.0, joint, self.kappa)]
+        if self.criterion.given == ("s",):
+            self._terms.append(Classifier(-1.0, one, self.kappa))
+        self._given = Classifier(0.0, one, self.kappa)
+        self._shares = None
+        self._memory = Memory()
+
+    def extra_repr(self) -> str:
+        return f"{self.criterion.name!r}, n_groups={self.n_groups}, classifier={self.classifier!r}"
+
+    def forward(
+        self,
+        scores: Tensor,
+        groups: Tensor,
+        y: Tensor | None = None,
+        given: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
+        """Ĩ of the scores of a batch.
+
+        Parameters
+        ----------
+        scores : (n,) or (n, 1) float tensor
+        groups : (n,) integer tensor, or (n, n_groups) tensor of probabilities
+            0 … n_groups − 1; −1, or a row of NaN, where the group is not known. Such rows do not
+            count.
+        y : (n,) tensor
+            Target; needed for separation and sufficiency. If groups, target and weights are the
+            very tensors of the call before, what depends on them alone is not computed again.
+        given : (n,) tensor, optional
+            Condition on this instead of `y`.
+        sample_weight : (n,) tensor, optional
+
+        Returns
+        -------
+        () tensor
+            In float32, or float64 for scores in float64.
+        """
+        inputs = check_inputs(self, scores, groups, y, given, sample_weight)
+        backend = self._choose(inputs)
+
+        def evaluate(flat: Tensor) -> tuple[float, Pull]:
+            with torch.autocast(flat.device.type, enabled=False):
+                if backend == "kernels":
+                    return self._with_kernels(flat, inputs)
+                return self._with_passes(flat, inputs, backend)
+
+        return _Information.apply(scores.reshape(-1), evaluate)
+
+    def _choose(self, inputs: Inputs) -> str:
+        """The backend for these tensors."""
+        on_cpu = inputs.device.type == "cpu"
+        short = inputs.dtype in (torch.float32, torch.bfloat16, torch.float16)
+        by_codes = inputs.groups.ndim == 1
+        if self.backend == "kernels" and not on_cpu:
+            raise ValueError(
+                f"`backend` must be 'auto', 'triton' or 'eager' for tensors on {inputs.device}, "
+                "got 'kernels'."
+            )
+        if self.backend == "triton" and not (short and by_codes):
+            raise ValueError(
+                "`backend` must be 'auto' or 'eager' for float64 scores and for groups given as "
+                "probabilities, got 'triton'."
+            )
+        if self.backend != "auto":
+            return self.backend
+        if on_cpu:
+            plain = self.classifier == "batch" and self.process_group is None
+            return "kernels" if plain else "eager"
+        if not (short and by_codes and inputs.device.type == "cuda"):
+            return "eager"
+        try:
+            from . import fused  # noqa: F401
+        except ImportError:
+            warnings.warn(
+                "The package triton is not installed, so the fairness loss runs in plain PyTorch, "
+                "many times slower on a GPU. Hint: pip install triton, or backend='eager' to "
+                "silence this.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+            return "eager"
+        return "triton"
+
+    def _with_kernels(self, scores: Tensor, inputs: Inputs) -> tuple[float, Pull]:
+        """On the CPU, as `FairnessRegularizer` does."""
+        from .on_cpu import bind
+
+        bound = self._memory.recall(inputs, "kernels", lambda: bind(self, inputs))
+        s = scores.to(torch.float64).numpy()
+        if bound is None:
+            return 0.0, lambda upstream: torch.zeros_like(scores)
+        if not np.isfinite(s).all():
+            return float("nan"), lambda upstream: torch.full_like(scores, float("nan"))
+        previous = self._memory.bound
+        if previous not in (None, bound) and previous.groups.labels == bound.groups.labels:
+            bound.warm_start(previous)
+        self._memory.bound = bound
+        value, gradient = bound.evaluate(s)
+        slope = torch.from_numpy(gradient)
+        return value, lambda upstream: (upstream.to(torch.float64) * slope).to(scores.dtype)
+
+    def _with_passes(self, scores: Tensor, inputs: Inputs, backend: str) -> tuple[float, Pull]:
+        """By Newton steps over sums of this module's own passes."""
+        fixed = self._memory.recall(inputs, backend, lambda: self._fix(inputs, backend))
+        batch, offset, normalizer = fixed
+        if normalizer is None:
+            return 0.0, lambda upstream: torch.zeros_like(scores)
+        scores = scores.contiguous()
+        try:
+            settled = self._settle(scores, batch, backend)
+        except NoDescent:
+            return float("nan"), lambda upstream: torch.full_like(scores, float("nan"))
+        total = offset + sum(sign * found.value for sign, _, found in settled)
+        n = batch.n_known
+        processes = 1.0
+        if self.process_group is not None:
+            processes = float(torch.distributed.get_world_size(self._group()))
+
+        def pull(upstream: Tensor) -> Tensor:
+            out: Tensor | None = None
+            with torch.autocast(scores.device.type, enabled=False):
+                for sign, passes, found in settled:
+                    scale = sign * processes / (normalizer * n)
+                    constant, along = found.chain / n
+                    out = passes.gradient(found.weights, scale, constant, along, upstream, out)
+            assert out is not None
+            return out.to(scores.dtype)
+
+        return total / normalizer, pull
+
+    def _settle(
+        self, scores: Tensor, batch: Batch, backend: str
+    ) -> list[tuple[float, Any, Settled]]:
+        """Each classifier at its optimum, or where the running one stands."""
+        center: Any
+        make: Any
+        if backend == "triton":
+            from .fused import FusedPasses, center_of
+
+            if batch.reduce is alone:
+                center = center_of(scores, batch, self._memory.mean)
+                self._memory.mean = center[0]
+            else:
+                pair = standardizer(scores, batch)
+                center = torch.tensor(pair, dtype=torch.float32, device=scores.device)
+            make = FusedPasses
+        else:
+            scores = scores.to(torch.float64)
+            center = standardizer(scores, batch)
+            make = EagerPasses
+        out = []
+        for term in self._terms:
+            passes = make(term.basis, scores, center, self._limit, batch)
+            out.append((term.sign, passes, self._advance(term, passes, batch)))
+        return out
+
+    def _advance(self, term: Classifier, passes: Any, batch: Batch) -> Settled:
+        if self.classifier == "batch":
+            return term.refit(passes, batch)
+        return term.follow(passes, batch, self.momentum, self.training)
+
+    def _fix(self, inputs: Inputs, backend: str) -> tuple[Batch, float, float | None]:
+        """All that does not depend on the scores: the batch, what L is added to, the normalizer."""
+        dtype = torch.float64 if backend == "eager" else torch.float32
+        reduce = alone if self.process_group is None else over_processes(self._group())
+        running = self.classifier == "running"
+        batch = make_batch(
+            inputs.groups, self.n_groups, inputs.weight, dtype, reduce, keep_all=running
+        )
+        if batch.n_groups < 2 or not batch.n_known or np.count_nonzero(batch.shares) < 2:
+            return batch, 0.0, None
+        if running:
+            batch = replace(batch, shares=self._running_shares(batch))
+        entropy = batch.entropy
+        target = inputs.target
+        if target is None:
+            return batch, entropy, entropy
+        y = target.to(torch.float64)
+        mean, inverse = standardizer(y, batch)
+        if not np.isfinite([mean, inverse]).all():
+            return batch, float("nan"), float("nan")
+        seen = bounded((y - mean) * inverse, self._limit)[0]
+        batch = replace(batch, target=seen.to(dtype))
+        if self.criterion.given == ("s",):
+            return batch, 0.0, entropy
+        passes = EagerPasses(self._given.basis, seen, (0.0, 1.0), None, batch)
+        left = -self._advance(self._given, passes, batch).value
+        return batch, left, left if left > LEAST_UNCERTAINTY * entropy else None
+
+    def _running_shares(self, batch: Batch) -> np.ndarray:
+        """Shares of the groups over the batches; each begins with half a row."""
+        k, n = self.n_groups, batch.n_known
+        new = (batch.shares * n + 0.5) / (n + 0.5 * k)
+        if self._shares is None:
+            self._shares = new
+        elif self.training:
+            share = max(self.momentum, 1.0 / (self._given.count + 1))
+            self._shares = (1.0 - share) * self._shares + share * new
+        return self._shares
+
+    def reset(self) -> None:
+        """Forget the classifiers: the next batch is as the first."""
+        for term in (*self._terms, self._given):
+            term.weights, term.present, term.hessian, term.count = None, (), None, 0
+        self._shares, self._memory.bound = None, None
+
+    def _group(self) -> Any:
+        return None if self.process_group == "world" else self.process_group
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """The running classifiers: apart from parameters, which are cast and moved."""
+        shares = None if self._shares is None else self._shares.tolist()
+        terms = [term.state() for term in (*self._terms, self._given)]
+        return {"shares": shares, "terms": terms}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self._shares = None if state["shares"] is None else np.array(state["shares"])
+        for term, saved in zip((*self._terms, self._given), state["terms"], strict=True):
+            term.load(saved)
+        self._memory = Memory()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is remembered of the last batch is no part of the module.
+        return {**self.__dict__, "_memory": Memory()}
+
+
+def _check_name(parameter: str, value: Any, names: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in names:
+        raise ValueError(f"`{parameter}` must be one of {', '.join(names)}, got {value!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,0 +1,131 @@
+"""Newton steps for the classifier of the group, over sums that may come from anywhere.
+
+    minimize Σᵢ −ωᵢ log ρ(aᵢ|zᵢ) + (κ/2) Σ_k ‖w_k − w̄‖²
+
+One step beyond a point whose squared decrement per row is below `last_step` lands at the optimum as
+far as the passes can tell, so none is spent on looking at it: the objective there is that of the
+quadratic, and the two sums that a gradient needs there are moved along the step by their own
+derivatives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..information.basis import Basis
+from ..information.classifiers._newton import SMALLEST_SHARE, penalty, solve
+
+Array = NDArray[np.float64]
+
+MAX_ITER = 100
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over rows at weights W, (F, D) with F = K − 1.
+
+    Attributes
+    ----------
+    loss : float
+        Σ −ω log ρ.
+    score : (F, D) array
+        Its negative gradient in W.
+    chain : (2,) array
+        Σh and Σh·z, with h the derivative of −loss in the standardized score z at fixed W: what
+        mean and spread of the scores take from a gradient.
+    hessian : (FD, FD) array
+        Of the loss; from some of the rows where those are many.
+    drift : (2, F, D) array
+        Derivative of `chain` in W; likewise.
+    """
+
+    loss: float
+    score: Array
+    chain: Array
+    hessian: Array
+    drift: Array
+
+
+class Passes(Protocol):
+    """Rows with scores in place."""
+
+    basis: Basis
+    n_known: float
+    # Squared decrement per row under which the error of one more step is below that of the sums.
+    last_step: float
+
+    def sums(self, weights: Array) -> Sums: ...
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The optimum: L = −objective per row, weights, `chain` there, and passes taken."""
+
+    value: float
+    weights: Array
+    chain: Array
+    n_passes: int
+
+
+class NoDescent(ArithmeticError):
+    """Sums are not finite: the scores are not."""
+
+
+def cold_weights(shares: Array, basis: Basis) -> Array:
+    """Intercepts at the log odds of the group shares."""
+    out = np.zeros((len(shares) - 1, basis.n_terms))
+    out[:, 0] = np.log(shares[1:] / shares[0])
+    return out
+
+
+def settle(passes: Passes, kappa: float, shares: Array, start: Array | None = None) -> Settled:
+    """Newton steps from `start`, halved or damped where they do not improve the objective."""
+    cold = cold_weights(shares, passes.basis)
+    n, taken = passes.n_known, 0
+
+    def look(weights: Array) -> tuple[float, Array, Sums]:
+        nonlocal taken
+        taken += 1
+        sums = passes.sums(weights)
+        size, slope, _ = penalty(weights)
+        return (sums.loss + 0.5 * kappa * size) / n, sums.score - kappa * slope, sums
+
+    weights = cold if start is None else start
+    objective, score, sums = look(weights)
+    known_nothing = float(-(shares * np.log(shares)).sum()) + 1e-6
+    if start is not None and not objective <= known_nothing:
+        weights = cold
+        objective, score, sums = look(weights)
+    if not np.isfinite(objective):
+        raise NoDescent
+    damping = 0.0
+    form = penalty(weights)[2]
+    for _ in range(MAX_ITER):
+        step = solve(sums.hessian + kappa * form, score, damping)
+        decrement = float((score * step).sum()) / n
+        if damping == 0.0 and decrement <= passes.last_step:
+            break
+        size, floor = 1.0, 1e-12 * abs(objective) + 1e-15
+        trial = look(weights + step)
+        while not trial[0] <= objective + floor and size > SMALLEST_SHARE:
+            size *= 0.5
+            trial = look(weights + size * step)
+        if trial[0] <= objective + floor:
+            weights = weights + size * step
+            objective, score, sums = trial
+            damping = 0.01 * damping if damping > 1e-10 else 0.0
+        elif damping > 1e4:  # no way down that rounding lets us see
+            step, decrement = np.zeros_like(step), 0.0
+            break
+        else:
+            damping = max(100.0 * damping, 1e-10)
+    if decrement < 0:  # by rounding, and then there is nothing to gain by the step
+        step, decrement = np.zeros_like(step), 0.0
+    if decrement > passes.last_step:  # out of steps: what was seen last is what there is
+        step, decrement = np.zeros_like(step), 0.0
+    chain = sums.chain + (sums.drift * step).sum(axis=(1, 2))
+    return Settled(0.5 * decrement - objective, weights + step, chain, taken)

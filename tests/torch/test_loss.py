@@ -1,0 +1,389 @@
+"""FairnessLoss: equal to the regularizer, by three implementations, and unmoved by bad batches."""
+
+import copy
+import io
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import evenhand as eh
+from evenhand.torch import FairnessLoss
+from evenhand.torch.inputs import check_inputs
+
+CRITERIA = ("independence", "separation", "sufficiency")
+KINDS = ("plain", "weights", "proxy", "unknown")
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def tensors(data, dtype=torch.float64, device="cpu"):
+    """Scores, groups and the rest of a case as tensors."""
+    sensitive = data.fairness["sensitive_features"]
+    weight = data.fairness.get("sample_weight")
+    if isinstance(sensitive, eh.Proxy):
+        groups = torch.tensor(sensitive._find()[0])
+    else:
+        groups = torch.tensor(np.where(np.isnan(sensitive), -1, sensitive).astype(np.int64))
+    s = torch.tensor(data.s, dtype=dtype, device=device, requires_grad=True)
+    rest = {"y": torch.tensor(data.y, dtype=dtype, device=device)}
+    if weight is not None:
+        rest["sample_weight"] = torch.tensor(weight, dtype=dtype, device=device)
+    return s, groups.to(device), rest
+
+
+def expected(data, criterion, **options):
+    bound = eh.FairnessRegularizer(criterion, **options).bind(data.y, **data.fairness)
+    return bound.value_and_grad(data.s)
+
+
+def call(loss, s, groups, rest):
+    s.grad = None
+    value = loss(s, groups, **rest)
+    value.backward()
+    return value.item(), s.grad.double().cpu().numpy()
+
+
+def far(found, exact):
+    return np.abs(found - exact).max() / np.abs(exact).max()
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_groups", [2, 4])
+def test_cpu_equals_the_regularizer(criterion, kind, n_groups, case):
+    data = case(kind, n_groups, n=300)
+    value, gradient = call(FairnessLoss(criterion, n_groups), *tensors(data))
+    exact, slope = expected(data, criterion)
+    assert value == pytest.approx(exact, abs=1e-12)
+    assert far(gradient, slope) < 1e-10
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("basis", ["linear", "quadratic", "degree3"])
+@pytest.mark.parametrize("score_map", ["tanh", "raw"])
+def test_plain_torch_equals_the_regularizer(criterion, kind, basis, score_map, case):
+    data = case(kind, 3, n=240)
+    loss = FairnessLoss(criterion, 3, basis=basis, score_map=score_map, backend="eager")
+    value, gradient = call(loss, *tensors(data))
+    exact, slope = expected(data, criterion, basis=basis, score_map=score_map)
+    assert value == pytest.approx(exact, abs=1e-8)
+    # The regularizer stops a Newton step earlier.
+    assert far(gradient, slope) < 1e-5
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize(
+    ("kind", "n_groups", "options"),
+    [
+        ("plain", 2, {}),
+        ("unknown", 2, {"basis": "linear", "score_map": "raw"}),
+        ("weights", 4, {}),
+        ("unknown", 4, {"basis": "degree3"}),
+        ("unknown", 11, {}),
+    ],
+)
+def test_triton_equals_the_regularizer(criterion, kind, n_groups, options, case):
+    data = case(kind, n_groups, n=320)
+    loss = FairnessLoss(criterion, n_groups, backend="triton", **options)
+    value, gradient = call(loss, *tensors(data, torch.float32, DEVICE))
+    exact, slope = expected(data, criterion, **options)
+    assert value == pytest.approx(exact, abs=1e-5)
+    assert far(gradient, slope) < 1e-4
+    again, _ = call(loss, *tensors(data, torch.float32, DEVICE))
+    assert again == pytest.approx(exact, abs=1e-5)
+
+
+def test_triton_sums_over_several_tiles_and_samples(case, monkeypatch):
+    """Hessian and start from some of the rows, as with very many."""
+    fused = pytest.importorskip("evenhand.torch.fused")
+    monkeypatch.setattr(fused, "SAMPLE_ROWS", 600)
+    data = case("weights", 2, n=5000)
+    loss = FairnessLoss("separation", 2, backend="triton")
+    value, gradient = call(loss, *tensors(data, torch.float32, DEVICE))
+    exact, slope = expected(data, "separation")
+    assert value == pytest.approx(exact, abs=1e-5)
+    assert far(gradient, slope) < 1e-4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("backend", ["kernels", "eager", "triton"])
+def test_short_floats(dtype, backend, case):
+    data = case("plain", 2, n=300)
+    device = "cpu" if backend == "kernels" else DEVICE
+    s, groups, rest = tensors(data, dtype, device)
+    rounded = data._replace(s=s.detach().double().cpu().numpy(), y=rest["y"].double().cpu().numpy())
+    value, gradient = call(FairnessLoss("separation", 2, backend=backend), s, groups, rest)
+    exact, slope = expected(rounded, "separation")
+    assert value == pytest.approx(exact, abs=1e-5)
+    # The gradient itself is rounded to the precision of the scores.
+    assert far(gradient, slope) < (1e-4 if dtype == torch.float32 else 1e-2)
+
+
+@pytest.mark.parametrize("backend", ["kernels", "eager"])
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradcheck(backend, criterion, weighted, case):
+    s, groups, rest = tensors(case("weights", 3, n=40))
+    if not weighted:
+        del rest["sample_weight"]
+    loss = FairnessLoss(criterion, 3, backend=backend)
+    assert torch.autograd.gradcheck(lambda x: loss(x, groups, **rest), (s,), rtol=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["kernels", "eager", "triton"])
+def test_a_batch_with_one_group_counts_for_nothing(backend):
+    device = "cpu" if backend == "kernels" else DEVICE
+    s = torch.randn(50, device=device, requires_grad=True)
+    y = torch.randn(50, device=device)
+    loss = FairnessLoss("separation", 3, backend=backend)
+    for groups in (torch.ones(50), torch.full((50,), -1)):
+        value = loss(s, groups.long().to(device), y)
+        value.backward()
+        assert value.item() == 0.0
+        assert not s.grad.any()
+    # And the next batch is as any other.
+    assert loss(s, torch.arange(50, device=device) % 3, y).item() > 0.0
+
+
+@pytest.mark.parametrize("backend", ["kernels", "eager"])
+def test_a_target_that_tells_the_groups_apart_counts_for_nothing(backend):
+    groups = torch.arange(4000) % 2
+    s = torch.randn(4000, requires_grad=True)
+    value = FairnessLoss("separation", 2, backend=backend)(s, groups, groups + 0.0)
+    value.backward()
+    assert value.item() == 0.0
+    assert not s.grad.any()
+
+
+@pytest.mark.parametrize("backend", ["kernels", "eager"])
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_absent_groups_are_left_out(backend, criterion, case):
+    data = case("weights", 3, n=150)
+    s, groups, rest = tensors(data)
+    value, gradient = call(FairnessLoss(criterion, 5, backend=backend), s, groups * 2, rest)
+    exact, slope = expected(data, criterion)
+    assert value == pytest.approx(exact, abs=1e-9)
+    assert far(gradient, slope) < 1e-6
+
+
+# Triton's interpreter is NumPy, which warns of what the test is about.
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+@pytest.mark.parametrize("backend", ["kernels", "eager", "triton"])
+def test_scores_that_are_not_finite_give_nan(backend):
+    device = "cpu" if backend == "kernels" else DEVICE
+    s = torch.randn(60, device=device)
+    s[7] = float("inf")
+    s.requires_grad_()
+    value = FairnessLoss("independence", 2, backend=backend)(s, torch.arange(60, device=device) % 2)
+    value.backward()
+    assert value.isnan()
+    assert s.grad.isnan().all()
+
+
+@pytest.mark.parametrize("backend", ["kernels", "eager", "triton"])
+def test_constant_scores_are_fair_and_have_no_slope(backend):
+    device = "cpu" if backend == "kernels" else DEVICE
+    s = torch.full((60,), 3.0, device=device, requires_grad=True)
+    groups = torch.arange(60, device=device) % 2
+    value = FairnessLoss("independence", 2, backend=backend)(s, groups)
+    value.backward()
+    assert value.item() == pytest.approx(0.0, abs=1e-6)
+    assert not s.grad.any()
+
+
+def test_what_does_not_depend_on_scores_is_made_once(case):
+    s, groups, rest = tensors(case("plain", 2))
+    loss = FairnessLoss("separation", 2)
+    before = loss(s, groups, **rest).item()
+    kept = loss._memory._kept[1]
+    loss(s + 1.0, groups, **rest)
+    assert loss._memory._kept[1] is kept
+    rest["y"].mul_(-1.0).add_(groups)  # in place: the same tensor, but another target
+    after = loss(s, groups, **rest).item()
+    assert loss._memory._kept[1] is not kept
+    assert after == pytest.approx(FairnessLoss("separation", 2)(s, groups, **rest).item())
+    assert after != pytest.approx(before)
+
+
+def test_given_takes_the_place_of_the_target(case):
+    data = case("plain", 2)
+    s, groups, rest = tensors(data)
+    risk = rest["y"] + torch.randn(len(s), dtype=torch.float64)
+    loss = FairnessLoss("separation", 2)
+    assert loss(s, groups, rest["y"], given=risk).item() == loss(s, groups, risk).item()
+    with pytest.raises(ValueError, match="`given` must be None for independence"):
+        FairnessLoss("independence", 2)(s, groups, given=risk)
+
+
+def test_columns_and_upstream_gradients(case):
+    s, groups, rest = tensors(case("plain", 2))
+    _, gradient = call(FairnessLoss("separation", 2), s, groups, rest)
+    column = s.detach()[:, None].requires_grad_()
+    value = FairnessLoss("separation", 2)(column, groups[:, None], rest["y"][:, None])
+    (3.0 * value).backward()
+    np.testing.assert_allclose(column.grad[:, 0].numpy(), 3.0 * gradient, rtol=1e-12)
+
+
+@pytest.mark.parametrize("backend", ["eager", "triton"])
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_running_follows_the_batches(backend, criterion):
+    """Over batches of one law it comes to the value of many rows, which small batches overstate."""
+    torch.manual_seed(0)
+    device = DEVICE if backend == "triton" else "cpu"
+    size, batches = (256, 40) if backend == "eager" else (128, 6)
+    groups = torch.randint(0, 2, (size * batches,), device=device)
+    y = torch.randn(len(groups), device=device) + 0.5 * groups
+    s = y + torch.randn(len(groups), device=device) + 0.5 * groups
+    all_rows = FairnessLoss(criterion, 2, backend="eager")(s.double(), groups, y.double()).item()
+    loss = FairnessLoss(criterion, 2, "running", backend=backend)
+    refitted = FairnessLoss(criterion, 2, backend="eager")
+    values, refits = [], []
+    for rows in torch.arange(len(groups), device=device).split(size):
+        values.append(loss(s[rows], groups[rows], y[rows]).item())
+        refits.append(refitted(s[rows].double(), groups[rows], y[rows].double()).item())
+    assert np.isfinite(values).all()
+    if backend == "eager":
+        late = slice(10, None)
+        assert abs(np.mean(values[late]) - all_rows) < 0.01
+        assert np.mean(values[late]) < np.mean(refits[late])
+
+
+def test_running_is_saved_with_the_module(case):
+    s, groups, rest = tensors(case("plain", 3, n=300))
+    loss = FairnessLoss("separation", 3, "running")
+    for rows in torch.arange(300).split(100):
+        loss(s[rows], groups[rows], rest["y"][rows])
+    buffer = io.BytesIO()
+    torch.save(loss.state_dict(), buffer)
+    buffer.seek(0)
+    other = FairnessLoss("separation", 3, "running")
+    other.load_state_dict(torch.load(buffer, weights_only=True))
+    for module in (loss, other, copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        module.eval()
+    first = loss(s, groups, **rest).item()
+    assert other(s, groups, **rest).item() == first
+    # Nothing is learned in evaluation.
+    assert loss(s, groups, **rest).item() == first
+
+
+def test_running_with_a_group_that_comes_late():
+    torch.manual_seed(1)
+    loss = FairnessLoss("independence", 3, "running")
+    for step in range(20):
+        groups = torch.randint(0, 2 if step < 8 else 3, (100,))
+        s = (torch.randn(100) + groups).requires_grad_()
+        value = loss(s, groups)
+        value.backward()
+        assert value.isfinite()
+        assert s.grad.isfinite().all()
+
+
+def test_reset_forgets(case):
+    s, groups, rest = tensors(case("plain", 2))
+    loss = FairnessLoss("separation", 2, "running")
+    first = loss(s, groups, **rest).item()
+    loss(s * s, groups, **rest)
+    loss.reset()
+    assert loss(s, groups, **rest).item() == pytest.approx(first, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"criterion": "kindness"}, "`criterion` must be one of"),
+        ({"n_groups": 1}, "`n_groups` must be an integer of at least 2, got 1"),
+        ({"classifier": "adversary"}, "`classifier` must be one of batch, running, got 'adv"),
+        ({"basis": "spline"}, "`basis` must be one of"),
+        ({"kappa": 0}, "`kappa` must be a positive number or 'auto', got 0"),
+        ({"score_map": "rank"}, "`score_map` must be one of"),
+        ({"momentum": 0.0}, r"`momentum` must lie in \(0, 1\], got 0"),
+        ({"backend": "jax"}, "`backend` must be one of"),
+        ({"backend": "kernels", "classifier": "running"}, "`backend` must be 'auto', 'triton' or"),
+    ],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        FairnessLoss(**{"criterion": "independence", "n_groups": 2, **options})
+
+
+S, A, Y = torch.zeros(4), torch.tensor([0, 1, 0, 1]), torch.zeros(4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((S.long(), A), "`scores` must be a tensor of floats, got a tensor of torch.int64"),
+        (([0.0], A), "`scores` must be a tensor of floats, got list"),
+        ((torch.zeros(4, 2), A), r"`scores` must have shape \(n,\) or \(n, 1\), got \(4, 2\)"),
+        ((S, A[:3], Y), r"`groups` must have shape \(4,\), got \(3,\)"),
+        ((S, A + 0.5, Y), "`groups` must be integers, got a tensor of torch.float32. Hint"),
+        ((S, A.numpy(), Y), "`groups` must be a tensor, got ndarray"),
+        ((S, A + 1, Y), "`groups` must lie below n_groups=2, got 2"),
+        ((S, torch.ones(4, 3), Y), r"probabilities must have shape \(4, 2\), got \(4, 3\)"),
+        ((S, torch.ones(4, 2), Y), "`groups` as probabilities must be nonnegative, and add up"),
+        ((S, A), "`y` must be given for separation, got None"),
+        ((S, A, Y[:2]), r"`y` must have shape \(4,\), got \(2,\)"),
+        ((S, A, Y, None, -Y - 1), "`sample_weight` must be finite and nonnegative"),
+        ((S, A, [0.0] * 4), "`y` must be a tensor, got list"),
+        ((S, A, Y.to("meta")), "`y` must be on cpu as the scores are, got meta"),
+        ((S, A.to("meta"), Y), "`groups` must be on cpu as the scores are, got meta"),
+    ],
+)
+def test_arguments_are_checked(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        FairnessLoss("separation", 2)(*arguments)
+
+
+def test_backends_refuse_what_they_cannot_do():
+    with pytest.raises(ValueError, match="`backend` must be 'auto' or 'eager' for float64 scores"):
+        FairnessLoss("independence", 2, backend="triton")(S.double(), A)
+    inputs = check_inputs(FairnessLoss("independence", 2), S, A, None, None, None)
+    on_gpu = replace(inputs, device=torch.device("cuda"))
+    with pytest.raises(
+        ValueError, match=r"`backend` must be .* for tensors on cuda, got 'kernels'"
+    ):
+        FairnessLoss("independence", 2, backend="kernels")._choose(on_gpu)
+
+
+def test_the_backend_follows_the_tensors(monkeypatch):
+    loss = FairnessLoss("independence", 2)
+    inputs = check_inputs(loss, S, A, None, None, None)
+    assert loss._choose(inputs) == "kernels"
+    assert FairnessLoss("independence", 2, "running")._choose(inputs) == "eager"
+    assert FairnessLoss("independence", 2, process_group="world")._choose(inputs) == "eager"
+    on_gpu = replace(inputs, device=torch.device("cuda"))
+    assert loss._choose(on_gpu) == "triton"
+    assert loss._choose(replace(on_gpu, dtype=torch.float64)) == "eager"
+    assert loss._choose(replace(on_gpu, groups=torch.ones(4, 2))) == "eager"
+    monkeypatch.setitem(sys.modules, "evenhand.torch.fused", None)
+    monkeypatch.delattr("evenhand.torch.fused", raising=False)
+    with pytest.warns(RuntimeWarning, match=r"triton is not installed.*Hint: pip install triton"):
+        assert loss._choose(on_gpu) == "eager"
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "message"),
+    [
+        ("evenhand.torch", "torch", "needs PyTorch, which is not installed. Hint: pip install 'ev"),
+        ("evenhand.torch.fused", "triton", "needs the package triton, which is not installed"),
+    ],
+)
+def test_what_is_not_installed_is_said(module, name, message):
+    code = f"""
+import sys
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {name!r}:
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Hide())
+import {module}
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode != 0
+    assert "ImportError" in found.stderr
+    assert message in found.stderr
