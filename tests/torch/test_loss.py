@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import evenhand as eh
+from evenhand.information.criteria import Criterion
 from evenhand.torch import FairnessLoss
 from evenhand.torch.inputs import check_inputs
 
@@ -213,9 +214,12 @@ def test_what_does_not_depend_on_scores_is_made_once(case):
 def test_given_takes_the_place_of_the_target(case):
     data = case("plain", 2)
     s, groups, rest = tensors(data)
+    torch.manual_seed(0)
     risk = rest["y"] + torch.randn(len(s), dtype=torch.float64)
     loss = FairnessLoss("separation", 2)
-    assert loss(s, groups, rest["y"], given=risk).item() == loss(s, groups, risk).item()
+    exact = loss(s, groups, risk).item()
+    assert loss(s, groups, rest["y"], given=risk).item() == pytest.approx(exact, abs=1e-10)
+    assert loss(s, groups, rest["y"]).item() != pytest.approx(exact, abs=1e-4)
     with pytest.raises(ValueError, match="`given` must be None for independence"):
         FairnessLoss("independence", 2)(s, groups, given=risk)
 
@@ -309,6 +313,14 @@ def test_reset_forgets(case):
 def test_options_are_checked(options, message):
     with pytest.raises(ValueError, match=message):
         FairnessLoss(**{"criterion": "independence", "n_groups": 2, **options})
+
+
+def test_criteria_of_other_columns_are_refused():
+    other = Criterion("redlining", ("r",), ("s", "r"))
+    with pytest.raises(
+        ValueError, match=r"`criterion` must speak of score and target.*'redlining'"
+    ):
+        FairnessLoss(other, 2)
 
 
 S, A, Y = torch.zeros(4), torch.tensor([0, 1, 0, 1]), torch.zeros(4)

@@ -82,9 +82,9 @@ def check_inputs(
     n, device = len(scores), scores.device
     condition = y if given is None else given
     name = "y" if given is None else "given"
-    if loss.criterion.needs_target and condition is None:
+    if loss.needs_target and condition is None:
         raise ValueError(f"`y` must be given for {loss.criterion.name}, got None.")
-    if not loss.criterion.needs_target:
+    if not loss.needs_target:
         if given is not None:
             raise ValueError(
                 f"`given` must be None for {loss.criterion.name}, which conditions on nothing."

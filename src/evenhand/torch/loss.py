@@ -137,6 +137,12 @@ class FairnessLoss(nn.Module):
     ):
         super().__init__()
         self.criterion = get_criterion(criterion)
+        if self.criterion.joint not in (("s",), ("s", "y")):
+            raise ValueError(
+                "`criterion` must speak of score and target alone, as independence, separation and "
+                f"sufficiency do, got {self.criterion.name!r}. Hint: condition on another column "
+                "with 'separation' and given=..."
+            )
         if not isinstance(n_groups, Integral) or n_groups < 2:
             raise ValueError(f"`n_groups` must be an integer of at least 2, got {n_groups!r}.")
         _check_name("classifier", classifier, CLASSIFIERS)
@@ -157,13 +163,18 @@ class FairnessLoss(nn.Module):
         self.process_group = process_group
         self._limit = None if score_map == "raw" else LIMIT
         one, two = get_basis(basis, 1), get_basis(basis, 2)
-        joint = two if self.criterion.needs_target else one
+        joint = two if self.needs_target else one
         self._terms = [Classifier(1.0, joint, self.kappa)]
         if self.criterion.given == ("s",):
             self._terms.append(Classifier(-1.0, one, self.kappa))
         self._given = Classifier(0.0, one, self.kappa)
         self._shares = None
         self._memory = Memory()
+
+    @property
+    def needs_target(self) -> bool:
+        """Whether the criterion speaks of a target."""
+        return "y" in self.criterion.joint
 
     def extra_repr(self) -> str:
         return f"{self.criterion.name!r}, n_groups={self.n_groups}, classifier={self.classifier!r}"
