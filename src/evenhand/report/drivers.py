@@ -110,5 +110,6 @@ def plot_drivers(found: Drivers, n: int = 15) -> Any:
         ax.axvline(0, color="#222222", linewidth=0.8)
         ax.set_title(title, fontsize=10)
         ax.margins(x=0.08)
+        ax.locator_params(axis="x", nbins=4)
     axes[0].set_yticks(place, names)
     return fig
