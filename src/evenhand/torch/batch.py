@@ -94,6 +94,8 @@ def make_batch(
         known = ~groups.isnan().any(dim=1)
         table = torch.where(known[:, None], groups, 0.0).to(dtype)
     else:
+        # A tensor of single bytes does not index: PyTorch takes it for a mask.
+        groups = groups.to(torch.int16) if groups.itemsize == 1 else groups
         known = groups >= 0
         table = None
     # One row of a table of sums: shares of the groups, then weights, then rows.
@@ -112,7 +114,7 @@ def make_batch(
         # Rows of a group whose weights are all zero are of no group.
         place = np.where(keep, np.cumsum(keep) - 1, -1)
         renumber = torch.as_tensor(np.append(place, -1), device=groups.device)
-        index = renumber[index]
+        index = renumber[index.long()]
         known = index >= 0
         index = torch.where(known, index, int(keep.sum()))
         n_known = float(reduce(known.sum().to(torch.float64)[None])[0])
