@@ -31,6 +31,7 @@ BESIDE = {
 ALLOWED = {
     ("auditing.drivers", "report.drivers"): "Drivers.__str__",
     ("auditing.impact", "report.impact"): "Impact.__str__",
+    ("auditing.verdict", "report.verdict"): "Verdict.__str__",
     ("auditing.result", "report.html"): "Audit.to_html",
     ("auditing.result", "report.plots"): "Audit.plot",
     ("auditing.result", "report.text"): "Audit.__str__",

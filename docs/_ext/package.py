@@ -15,6 +15,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 # The order of the reference. A public name that is not here comes last, under "More".
 SECTIONS = {
     "Audit": ("audit", "Audit", "AuditSet", "independence", "separation", "sufficiency"),
+    "Verdict": ("Tolerance", "rows_needed"),
     "Who belongs where": ("bands", "Proxy"),
     "Models": ("FairRegressor", "FairRidge", "FairRidgeCV", "FairPostprocessor"),
     "Frontier": ("fairness_path", "FairnessPath"),
@@ -24,7 +25,8 @@ SECTIONS = {
 }
 # Not to be imported by users, but handed to them.
 RESULTS = (
-    "Measure", "Disparities", "OneAgainstRest", "PathPoint", "Unreachable", "Tried",
+    "Measure", "Disparities", "OneAgainstRest", "Impact", "ImpactNumber", "Verdict", "ClauseResult",
+    "PathPoint", "Unreachable", "Tried",
     "BoundRegularizer", "RowLosses", "EntropyEstimator",
 )  # fmt: skip
 EXECUTED = re.compile(r"^```\{executed\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -24,6 +24,7 @@ _HOME = {
     "Logistic": "information.classifiers",
     "Proxy": "groups.proxy",
     "TableEncoder": "groups.encoding",
+    "Tolerance": "auditing.tolerance",
     "Adaptive": "information.classifiers.adaptive",
     "Audit": "auditing.result",
     "audit": "auditing.audits",
@@ -34,6 +35,7 @@ _HOME = {
     "fairness_path": "frontier.path",
     "independence": "information.entropies",
     "register_criterion": "information.criteria",
+    "rows_needed": "auditing.planning",
     "separation": "information.entropies",
     "sufficiency": "information.entropies",
 }

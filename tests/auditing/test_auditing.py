@@ -15,7 +15,8 @@ from evenhand.auditing.sample import r2_of
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.information.criteria import CRITERIA
 from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.information.measures import _interval, measure
+from evenhand.information.judging import root_interval
+from evenhand.information.measures import measure
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +105,7 @@ def test_influence_of_the_ratio_is_its_derivative(data):
 @pytest.mark.parametrize("stderr", [1e-6, 0.01, 0.4])
 def test_an_interval_never_claims_certainty_of_fairness(value, stderr):
     """An estimate far below 0, as a misfit to few rows can be, is no evidence of anything."""
-    low, high = _interval(value, stderr, 1.96)
+    low, high = root_interval(value, 1.96 * stderr)
     assert 0.0 <= low < high
     assert high > stderr
 

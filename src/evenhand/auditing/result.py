@@ -13,6 +13,8 @@ from .disparities import Disparities, GroupTable
 from .group_moments import AuditedRows, GroupMoments
 from .impact import SMALLEST, Impact, impact_table
 from .one_against_rest import OneAgainstRest
+from .tolerance import Tolerance
+from .verdict import Verdict, verdict_of
 
 FORMAT_VERSION = 1
 
@@ -146,6 +148,35 @@ class Audit:
             sensitive_name=self.sensitive_name,
         )  # fmt: skip
 
+    def verdict(self, tolerance: Tolerance, level: float | None = None) -> Verdict:
+        """Pass, fail or not enough data, by equivalence tests over all clauses of a tolerance.
+
+        A clause on a criterion is asked of every part (:meth:`parts`), and one on a number of the
+        impact table of every group that is not small, crossed and by attribute. It is violated
+        where a one-sided test, by Holm's rule over all of them, rejects that the value lies within
+        the tolerance; it holds where tests reject that it lies beyond. One violated clause is a
+        fail; a pass needs all to hold.
+
+        Parameters
+        ----------
+        tolerance : Tolerance
+        level : float, optional
+            Of the tests; the tolerance's own when left out.
+
+        Returns
+        -------
+        Verdict
+
+        Examples
+        --------
+        >>> import evenhand as eh
+        >>> data = eh.datasets.make_bivariate_normal(2000, random_state=0)
+        >>> audit = eh.audit(data.y, data.s, sensitive_features=data.a)
+        >>> audit.verdict(eh.Tolerance(independence=0.5, smd=(-2, 2))).outcome
+        'pass'
+        """
+        return verdict_of(self, tolerance, level)
+
     @property
     def n_clusters(self) -> int | None:
         """Clusters among the rows with a known group; None where rows are independent."""
@@ -248,6 +279,17 @@ class AuditSet(Mapping[str, Audit]):
 
     def __len__(self) -> int:
         return len(self.audits)
+
+    def verdict(self, tolerance: Tolerance, level: float | None = None) -> dict[str, Verdict]:
+        """The verdict on each audit by itself.
+
+        Parameters
+        ----------
+        tolerance : Tolerance
+        level : float, optional
+            Of the tests; the tolerance's own when left out.
+        """
+        return {name: audit.verdict(tolerance, level) for name, audit in self.audits.items()}
 
     def to_frame(self, backend: str | None = None) -> Any:
         """All measures of all audits, one row each, with the name in the first column."""

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import stdtr, stdtrit
 
 from ..groups.clusters import cluster_groups, cluster_sums, degrees_of_freedom
 from ..groups.sensitive import Groups
 from .criteria import CRITERIA, Criterion, get_criterion
 from .effective import unit_masses
 from .entropies import Entropies
+from .judging import half_width_to, judge, root_interval
 
 Vector = NDArray[np.float64]
 # A test is sure below this p-value, and an estimate beyond as many standard errors from zero.
@@ -73,6 +74,8 @@ class Measure:
         Clusters, where rows are not independent.
     n_merged : int
         Rows that the estimate took for copies of others.
+    freedom : float
+        Degrees of freedom of the standard error: infinite for rows, few for few clusters.
     """
 
     criterion: str
@@ -88,6 +91,7 @@ class Measure:
     n_effective: float
     n_clusters: int | None = None
     n_merged: int = 0
+    freedom: float = math.inf
 
     def __float__(self) -> float:
         return self.value
@@ -130,6 +134,32 @@ class Measure:
         if math.isnan(self.p_value):
             return self.interval[0] > 0
         return self.p_value < SIGNIFICANT_P or self._sure
+
+    def interval_at(self, confidence_level: float) -> tuple[float, float]:
+        """The interval at another level."""
+        quantile = float(stdtrit(self.freedom, 0.5 + confidence_level / 2))
+        return root_interval(self.value, quantile * self.stderr)
+
+    def errors_above(self, limit: float) -> float:
+        """By how many standard errors the value lies above a limit, on the interval's scale.
+
+        0 where the value is not defined, or not sized: then it is not known on which side it lies.
+        """
+        if not self.defined:
+            return 0.0
+        half = half_width_to(self.value, limit)
+        if half < 0 and self.unsized:
+            return 0.0
+        return half / self.stderr if self.stderr > 0 else math.copysign(math.inf, half)
+
+    def p_values(self, limit: float) -> tuple[float, float]:
+        """Of the hypotheses that the true value lies within a limit, and beyond it."""
+        errors = self.errors_above(limit)
+        return float(stdtr(self.freedom, -errors)), float(stdtr(self.freedom, errors))
+
+    def judged(self, limit: float, level: float = SIGNIFICANT_P) -> str:
+        """ "violated", "holds" or "not enough data" against a limit (:func:`.judging.judge`)."""
+        return judge(*self.p_values(limit), level)
 
     @property
     def unsized(self) -> bool:
@@ -199,7 +229,7 @@ def measure(
     groups = entropies.groups
     value, nats = entropies.normalized(criterion), entropies.nats(criterion)
     given = entropies.mean[criterion.given]
-    quantile = float(ndtri(0.5 + confidence_level / 2))
+    freedom = math.inf
     if entropies.exhausted(criterion):
         stderr = float("nan")
     else:
@@ -215,8 +245,9 @@ def measure(
             spread = standard_error(psi, groups.weight, groups.cluster)
         between = math.sqrt(entropies.rows[criterion.joint].between) / given
         stderr = math.hypot(spread, noise, between)
-        quantile = critical_value(confidence_level, psi, groups)
-    interval = _interval(value, stderr, quantile)
+        freedom = freedom_of(psi, groups)
+    quantile = float(stdtrit(freedom, 0.5 + confidence_level / 2))
+    interval = root_interval(value, quantile * stderr)
     joint = entropies.rows[criterion.joint]
     return Measure(
         criterion=criterion.name,
@@ -232,21 +263,25 @@ def measure(
         n_effective=groups.n_effective,
         n_clusters=None if groups.cluster is None else groups.n_units,
         n_merged=joint.merged,
+        freedom=freedom,
     )
 
 
 def critical_value(confidence_level: float, psi: Vector, groups: Groups) -> float:
-    """Standard errors to either side: normal for rows, Student's t for clusters.
+    """Standard errors to either side: normal for rows, Student's t for clusters."""
+    return float(stdtrit(freedom_of(psi, groups), 0.5 + confidence_level / 2))
+
+
+def freedom_of(psi: Vector, groups: Groups) -> float:
+    """Degrees of freedom of Student's t: infinite for rows, for which it is normal.
 
     Clusters are few more often than rows are, and unequal, so that their sum of squares is itself
     uncertain; with hundreds of them the two agree.
     """
-    tail = 0.5 + confidence_level / 2
     if groups.cluster is None:
-        return float(ndtri(tail))
+        return math.inf
     sums = cluster_sums(groups.cluster, _centered(psi, groups.weight))
-    freedom = degrees_of_freedom(np.square(sums), unit_masses(groups))
-    return float(stdtrit(freedom, tail))
+    return degrees_of_freedom(np.square(sums), unit_masses(groups))
 
 
 def _fitting_noise(terms: float, groups: Groups, n: float) -> float:
@@ -258,23 +293,6 @@ def _fitting_noise(terms: float, groups: Groups, n: float) -> float:
     rows = np.sort(n * groups.shares)[:-1]
     chance = 1.0 + terms / np.maximum(rows, 1.0) * np.log(n / np.maximum(rows, 1.0))
     return math.sqrt(0.5 * terms * float(np.square(chance).sum())) / n
-
-
-def _interval(value: float, stderr: float, z: float) -> tuple[float, float]:
-    """(√v ± z·se/(2√v))², cut off at 0 and 1.
-
-    The error of an information grows with its square root, so the root is where it is symmetric.
-    Below one half-width the value itself is too uncertain to scale by, and the shift stays put.
-    """
-    half = z * stderr
-    if not math.isfinite(half):
-        return 0.0, 1.0
-    if value < -half:  # further below 0 than chance can take it: a misfit, not a measurement
-        value = 0.0
-    shift = half / 4 if value <= half else half * half / (4 * value)
-    low = value - half + shift if value > half / 2 else 0.0
-    high = value + half + shift
-    return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
 
 
 def _centered(psi: Vector, weight: Vector | None) -> Vector:

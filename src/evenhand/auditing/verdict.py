@@ -1,0 +1,309 @@
+"""An audit against a tolerance: pass, fail, or not enough data.
+
+Every clause asks two questions of every part of an audit that it applies to, each by a one-sided
+test: does the true value lie beyond the tolerance, does it lie within? A fail needs one proof that
+a value lies beyond, and allows for many having been tried (Holm); a pass needs the proof that each
+value lies within, where trying many only makes it harder (an intersection-union test). So neither
+is wrong more often than the level says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import stdtr
+
+from ..groups.tables import json_safe, to_frame
+from ..information.criteria import CRITERIA
+from ..information.judging import HOLDS, OPEN, VIOLATED, judge, units_needed
+from ..information.measures import Measure
+from .contrasts import AT_CUTOFF, NEED_TARGET, STATISTICS, holm
+from .impact import Impact, ImpactNumber
+from .tolerance import Tolerance, check_level
+
+if TYPE_CHECKING:
+    from .result import Audit
+
+OUTCOMES = {VIOLATED: "fail", OPEN: "not enough data", HOLDS: "pass"}
+
+
+@dataclass(frozen=True)
+class ClauseResult:
+    """One clause on one part of an audit, or on one of its groups.
+
+    Attributes
+    ----------
+    clause : str
+    part : str
+        The attribute, the crossing of several, or the worst group against the rest.
+    group, at : str
+        Of a number of the impact table, else "".
+    value : float
+    interval : (float, float)
+        At 1 − 2·level, so that one within the tolerance is a pass of this clause.
+    tolerance : (float, float)
+        An open end is infinite.
+    p_within : float
+        Of the hypothesis that the true value lies within the tolerance, by Holm's rule over all
+        clauses; small is a violation.
+    p_beyond : float
+        Of the hypothesis that it lies beyond; small means that the clause holds.
+    judged : {"violated", "holds", "not enough data"}
+    needed : float
+        Rows, or clusters, that would decide in four of five samples if the estimate is the truth;
+        NaN where it is decided, infinite where no number would.
+    note : str
+        Why nothing could be decided, where that is not for want of rows.
+    """
+
+    clause: str
+    part: str
+    group: str
+    at: str
+    value: float
+    interval: tuple[float, float]
+    tolerance: tuple[float, float]
+    p_within: float
+    p_beyond: float
+    judged: str = OPEN
+    needed: float = math.nan
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of :meth:`Audit.verdict`.
+
+    Attributes
+    ----------
+    outcome : {"pass", "fail", "not enough data"}
+    clauses : tuple of ClauseResult
+    tolerance : Tolerance
+    level : float
+        The chance of a wrong pass, and of a wrong fail, is no larger.
+    unit : {"rows", "clusters"}
+        What `needed` counts, and `n`, how many there are.
+    unjudged : tuple of str
+        Groups too small to be judged by themselves.
+    """
+
+    outcome: str
+    clauses: tuple[ClauseResult, ...]
+    tolerance: Tolerance
+    level: float
+    unit: str
+    n: int
+    unjudged: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome == "pass"
+
+    @property
+    def needed(self) -> float:
+        """Rows or clusters that would decide every clause that is open; NaN where none is."""
+        open_ = [c.needed for c in self.clauses if c.judged == OPEN]
+        return max(open_) if open_ else math.nan
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """One row per clause and part or group.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+        """
+        return to_frame(self._columns(), backend)
+
+    def _columns(self) -> dict[str, list[Any]]:
+        names = ("clause", "part", "group", "at", "value")
+        columns = {name: [getattr(c, name) for c in self.clauses] for name in names}
+        for j, end in enumerate(("low", "high")):
+            columns[end] = [c.interval[j] for c in self.clauses]
+            columns[f"tolerance_{end}"] = [c.tolerance[j] for c in self.clauses]
+        names = ("p_within", "p_beyond", "judged", "needed", "note")
+        return columns | {name: [getattr(c, name) for c in self.clauses] for name in names}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values that JSON can hold."""
+        return json_safe(
+            {
+                "format": "evenhand.verdict",
+                "version": 1,
+                "outcome": self.outcome,
+                "level": self.level,
+                "unit": self.unit,
+                "n": self.n,
+                "needed": self.needed,
+                "unjudged": self.unjudged,
+                "tolerance": {**self.tolerance.to_dict(), "digest": self.tolerance.digest},
+                "clauses": [dict(vars(clause)) for clause in self.clauses],
+            }
+        )
+
+    def __str__(self) -> str:
+        from ..report.verdict import describe_verdict
+
+        return describe_verdict(self)
+
+
+def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verdict:
+    """The verdict of :meth:`Audit.verdict`."""
+    if not isinstance(tolerance, Tolerance):
+        raise ValueError(
+            f"`tolerance` must be a Tolerance, got {type(tolerance).__name__}. Hint: "
+            "eh.Tolerance(independence=0.01), or eh.Tolerance.from_file(path)."
+        )
+    level = tolerance.level if level is None else check_level(level)
+    has_target = "mean_target" in audit._groups.columns
+    lacking = [
+        name
+        for name, _ in tolerance.clauses
+        if (name in CRITERIA and name not in audit.measures)
+        or (name in NEED_TARGET and not has_target)
+    ]
+    if lacking:
+        raise ValueError(
+            f"`tolerance` must not ask for {', '.join(lacking)}, which this audit has not measured."
+            + (" Hint: pass `y_true` to the audit." if not has_target else "")
+        )
+    found: list[ClauseResult] = []
+    errors: list[float] = []
+    for result, z in _tests(audit, tolerance, level):
+        found.append(result)
+        errors.append(z)
+    within = holm(np.array([c.p_within for c in found]))
+    first = next(iter(audit.measures.values()))
+    clustered = first.n_clusters is not None
+    n = int(first.n_clusters if first.n_clusters is not None else first.n)
+    judged = []
+    for clause, p, z in zip(found, within.tolist(), errors, strict=True):
+        word = judge(p, clause.p_beyond, level)
+        needed = units_needed(n, z, level) if word == OPEN else math.nan
+        judged.append(replace(clause, p_within=p, judged=word, needed=needed))
+    words = {clause.judged for clause in judged}
+    worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
+    small = dict.fromkeys(
+        group for part in _impact_parts(audit) for group in _small(part, tolerance)
+    )
+    asked = any(name in STATISTICS for name, _ in tolerance.clauses)
+    return Verdict(
+        OUTCOMES[worst], tuple(judged), tolerance, level, "clusters" if clustered else "rows", n,
+        tuple(small) if asked else (),
+    )  # fmt: skip
+
+
+def _tests(
+    audit: Audit, tolerance: Tolerance, level: float
+) -> Iterator[tuple[ClauseResult, float]]:
+    """Every test there is, and how many standard errors its value is from the nearest limit."""
+    for name, ends in tolerance.clauses:
+        if name in CRITERIA:
+            for _, part, m, compared in information_parts({"": audit}, {name: ends[1]}):
+                yield _information(name, part or audit.sensitive_name, m, ends, level, compared)
+    wanted = {name: ends for name, ends in tolerance.clauses if name in STATISTICS}
+    if wanted:
+        parts = _impact_parts(audit)
+        groups = {group for one in parts for group in one.labels}
+        for one in parts:
+            table = _impact(one, tolerance, groups)
+            for name, ends in wanted.items():
+                yield from _numbers(table, name, ends, level)
+
+
+def information_parts(
+    audits: Mapping[str, Audit], limits: Mapping[str, float]
+) -> Iterator[tuple[tuple[str, str], str | None, Measure, int]]:
+    """What limits on criteria apply to: ((audit, criterion), part, measure, how many compared).
+
+    A crossing is judged beside what it is made of, which it must not hide; a part that is an audit
+    of its own is judged there. A part of None is the audit itself.
+    """
+    for name, audit in audits.items():
+        for criterion in limits:
+            worst = audit.one_against_rest.get(criterion)
+            for part, m in audit.parts(criterion).items():
+                whole = part == audit.sensitive_name
+                if not whole and part in audits:
+                    continue
+                compared = worst.n_compared if worst is not None and m is worst.measure else 1
+                yield (name, criterion), None if whole else part, m, compared
+
+
+def _information(
+    name: str, part: str, m: Measure, ends: tuple[float, float], level: float, compared: int
+) -> tuple[ClauseResult, float]:
+    p_within, p_beyond = m.p_values(ends[1])
+    note = ""
+    if not m.defined:
+        note, p_within, p_beyond = "there is nothing to measure", 1.0, 1.0
+    elif m.unsized and p_within >= 0.5:
+        note = "a test finds a difference that the estimate is too coarse to size"
+    # The worst group was picked among so many.
+    p_within = min(p_within * compared, 1.0)
+    result = ClauseResult(
+        name, part, "", "", m.shown, m.interval_at(1 - 2 * level), ends, p_within, p_beyond,
+        note=note,
+    )  # fmt: skip
+    return result, m.errors_above(ends[1])
+
+
+def _impact_parts(audit: Audit) -> list[Audit]:
+    return [audit, *audit.attributes.values()]
+
+
+def _small(audit: Audit, tolerance: Tolerance) -> list[str]:
+    shares = audit._groups.columns["share"]
+    return [g for g, s in zip(audit.labels, shares, strict=True) if s < tolerance.smallest]
+
+
+def _impact(audit: Audit, tolerance: Tolerance, groups: set[str]) -> Impact:
+    reference = tolerance.reference
+    # Of several attributes, a group of one is no reference for another.
+    if reference not in audit.labels and reference in groups:
+        reference = "largest"
+    at = tolerance.at if any(name in tolerance for name in AT_CUTOFF) else ()
+    return audit.impact(
+        reference, at, tolerance.favorable or "high", smallest=tolerance.smallest
+    )  # fmt: skip
+
+
+def _numbers(
+    table: Impact, name: str, ends: tuple[float, float], level: float
+) -> Iterator[tuple[ClauseResult, float]]:
+    judged = [n for n in table.numbers if n.statistic == name and n.group not in table.apart]
+    for number in judged:
+        yield _number(number, table.sensitive_name, ends, level)
+    if not judged:
+        small = f"every group but {table.reference} is under {100 * table.smallest:g}% of the rows"
+        nothing = (math.nan, math.nan)
+        yield ClauseResult(
+            name, table.sensitive_name, "", "", math.nan, nothing, ends, 1.0, 1.0, note=small
+        ), 0.0  # fmt: skip
+
+
+def _number(
+    n: ImpactNumber, part: str, ends: tuple[float, float], level: float
+) -> tuple[ClauseResult, float]:
+    """Two one-sided tests: beyond if above the upper end or below the lower one."""
+    if not n.defined:
+        nothing = (math.nan, math.nan)
+        return ClauseResult(
+            n.statistic, part, n.group, n.at, n.value, nothing, ends, 1.0, 1.0,
+            note="the number is not defined here",
+        ), 0.0  # fmt: skip
+    above_low, above_high = (n.errors_from(end) for end in ends)
+    # By how much the value lies beyond the nearer end; from that end the other may be passed too,
+    # which a range of many standard errors rules out.
+    beyond = max(-above_low, above_high)
+    far = beyond + (above_low - above_high if math.isfinite(above_low - above_high) else math.inf)
+    p_within = min(float(stdtr(n.freedom, -beyond) + stdtr(n.freedom, -far)), 1.0)
+    p_beyond = max(float(stdtr(n.freedom, -above_low)), float(stdtr(n.freedom, above_high)))
+    nearest = min(abs(above_low), abs(above_high))
+    return ClauseResult(
+        n.statistic, part, n.group, n.at, n.value, n.interval(1 - 2 * level), ends, p_within,
+        p_beyond,
+    ), nearest  # fmt: skip

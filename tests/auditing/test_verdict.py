@@ -1,0 +1,273 @@
+"""Verdicts against a tolerance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import evenhand as eh
+from evenhand.auditing.verdict import Verdict
+from evenhand.information.judging import half_width_to, judge, root_interval, units_needed
+from evenhand.information.measures import Measure
+
+
+def scores(n, gap, seed=0, groups=("p", "q", "r")):
+    rng = np.random.default_rng(seed)
+    a = rng.choice(list(groups), n)
+    s = 100 + 10 * rng.standard_normal(n) + gap * (a == "q")
+    return s + 5 * rng.standard_normal(n), s, a
+
+
+@pytest.fixture(scope="module")
+def fair():
+    y, s, a = scores(4000, 0.0)
+    return eh.audit(y, s, sensitive_features=a, estimator="logistic")
+
+
+@pytest.fixture(scope="module")
+def unfair():
+    y, s, a = scores(4000, 8.0)
+    return eh.audit(y, s, sensitive_features=a, estimator="logistic")
+
+
+TOLERANCE = eh.Tolerance(
+    independence=0.01, mean_ratio=(0.95, 1.05), smd=(-0.2, 0.2), impact_ratio=(0.8, 1.25),
+    favorable="high", reference="p",
+)  # fmt: skip
+
+
+def test_three_outcomes(fair, unfair):
+    assert fair.verdict(TOLERANCE).outcome == "pass"
+    assert fair.verdict(TOLERANCE).passed
+    found = unfair.verdict(TOLERANCE)
+    assert found.outcome == "fail"
+    judged = {(c.clause, c.group): c.judged for c in found.clauses}
+    assert judged["independence", ""] == "violated"
+    assert judged["smd", "q"] == "violated"
+    assert judged["smd", "r"] == "holds"
+    y, s, a = scores(60, 0.0)
+    few = eh.audit(y, s, sensitive_features=a, estimator="logistic").verdict(TOLERANCE)
+    assert few.outcome == "not enough data"
+    assert few.needed > 60
+    assert not few.passed
+
+
+def test_a_pass_needs_all_and_a_fail_one(unfair):
+    one = eh.Tolerance(independence=0.5, mean_ratio=(0.99, 1.01))
+    assert unfair.verdict(one).outcome == "fail"
+    wide = eh.Tolerance(independence=0.5, mean_ratio=(0.5, 2.0))
+    assert unfair.verdict(wide).outcome == "pass"
+
+
+def test_clauses_are_equivalence_tests(fair):
+    """Two one-sided t-tests of the difference of means, against statsmodels."""
+    api = pytest.importorskip("statsmodels.stats.weightstats")
+    _, s, a = scores(4000, 0.0)
+    reference = fair.impact().reference
+    found = fair.verdict(eh.Tolerance(mean_difference=(-1.0, 1.5)))
+    for clause in found.clauses:
+        p, *_ = api.ttost_ind(s[a == clause.group], s[a == reference], -1.0, 1.5, usevar="unequal")
+        assert clause.p_beyond == pytest.approx(p, rel=1e-6)
+    low, high = found.clauses[0].interval
+    peer = stats.ttest_ind(s[a == found.clauses[0].group], s[a == reference], equal_var=False)
+    assert (low, high) == pytest.approx(tuple(peer.confidence_interval(0.9)), rel=1e-9)
+
+
+def test_fails_allow_for_many_tests():
+    """A value that is beyond by two errors is no fail among five that are not."""
+    y, s, a = scores(900, 2.6, seed=4, groups="pqrstu")
+    audit = eh.audit(y, s, sensitive_features=a, estimator="lspc")
+    tolerance = eh.Tolerance(mean_difference=(-0.2, 0.2), reference="p")
+    clauses = {c.group: c for c in audit.verdict(tolerance).clauses}
+    number = audit.impact("p").get("mean_difference", "q")
+    z = number.errors_from(0.2)
+    alone = float(
+        stats.t.sf(z, number.freedom) + stats.t.sf(z + 0.4 / number.stderr, number.freedom)
+    )
+    assert clauses["q"].p_within == pytest.approx(min(5 * alone, 1.0), rel=1e-9)
+
+
+def test_level_and_its_default(fair):
+    strict = replace_level(TOLERANCE, 0.001)
+    assert fair.verdict(strict).level == 0.001
+    assert fair.verdict(strict, level=0.05).level == 0.05
+    with pytest.raises(ValueError, match=r"`level` must be between 0 and 0.5, got 0.7"):
+        fair.verdict(TOLERANCE, level=0.7)
+    with pytest.raises(ValueError, match=r"`level` must be a number between 0 and 0.5, got 'x'"):
+        fair.verdict(TOLERANCE, level="x")
+
+
+def replace_level(tolerance, level):
+    data = tolerance.to_dict()
+    return eh.Tolerance.from_dict({**data, "level": level})
+
+
+def test_crossing_judges_its_parts():
+    rng = np.random.default_rng(1)
+    n = 3000
+    sex, place = rng.choice(["m", "f"], n), rng.choice(list("abcdefgh"), n)
+    s = rng.standard_normal(n) + 0.5 * (sex == "f")
+    groups = {"sex": sex, "place": place}
+    audit = eh.audit(None, s, sensitive_features=groups, estimator="logistic")
+    found = audit.verdict(eh.Tolerance(independence=0.03, smd=(-0.3, 0.3)))
+    assert found.outcome == "fail"
+    # The crossing of sixteen groups dilutes what sex alone shows.
+    parts = {c.part: c for c in found.clauses if c.clause == "independence"}
+    assert parts["sex"].judged == "violated"
+    assert parts["sex × place"].value < parts["sex"].value
+    assert {c.part for c in found.clauses if c.clause == "smd"} == {"sex × place", "sex", "place"}
+    worst = audit.one_against_rest["independence"]
+    name = f"{worst.group} against the rest"
+    raw = worst.measure.p_values(0.03)[0]
+    assert parts[name].p_within >= min(raw * worst.n_compared, 1.0) * (1 - 1e-12)
+    assert audit.verdict(eh.Tolerance(smd=(-0.3, 0.3), reference="m")).outcome == "fail"
+    with pytest.raises(ValueError, match=r"`reference` must be .* got 'blue'"):
+        audit.verdict(eh.Tolerance(smd=(-0.3, 0.3), reference="blue"))
+
+
+def test_clusters_count_clusters():
+    rng = np.random.default_rng(0)
+    cluster = np.repeat(np.arange(150), 20)
+    a = np.where(rng.random(3000) < 0.5, "p", "q")
+    s = rng.standard_normal(150)[cluster] + 0.3 * rng.standard_normal(3000)
+    found = eh.audit(
+        None, s, sensitive_features=a, cluster=cluster, estimator="logistic"
+    ).verdict(eh.Tolerance(smd=(-0.05, 0.05)))  # fmt: skip
+    assert (found.unit, found.n) == ("clusters", 150)
+    assert "clusters" in str(found)
+
+
+def test_small_groups_are_not_judged(fair):
+    y, s, a = scores(2000, 0.0)
+    a = a.astype(object)
+    a[:20] = "few"
+    audit = eh.audit(y, s, sensitive_features=a, estimator="lspc")
+    found = audit.verdict(eh.Tolerance(smd=(-0.5, 0.5)))
+    assert found.unjudged == ("few",)
+    assert "few" not in {c.group for c in found.clauses}
+    assert "Not judged by themselves, under 2% of the rows: few" in str(found)
+    assert fair.verdict(eh.Tolerance(independence=0.1)).unjudged == ()
+    only = eh.audit(None, s[:1000], sensitive_features=np.repeat(["p", "q"], [985, 15]),
+                    estimator="lspc")  # fmt: skip
+    nobody = only.verdict(eh.Tolerance(smd=(-3, 3)))
+    assert nobody.outcome == "not enough data"
+    assert "every group but p is under 2%" in nobody.clauses[0].note
+    assert "no number" in str(nobody)
+
+
+def test_what_is_not_defined_does_not_pass():
+    y, s, a = scores(500, 0.0)
+    audit = eh.audit(y, s - 1000, sensitive_features=a, estimator="lspc")
+    found = audit.verdict(eh.Tolerance(mean_ratio=(0.5, 2.0)))
+    assert found.outcome == "not enough data"
+    assert found.clauses[0].note == "the number is not defined here"
+
+
+def test_clauses_that_need_a_target():
+    _, s, a = scores(300, 0.0)
+    audit = eh.audit(None, s, sensitive_features=a, estimator="lspc")
+    with pytest.raises(ValueError, match="must not ask for separation, actual_expected, which"):
+        audit.verdict(eh.Tolerance(separation=0.1, actual_expected=(0.9, 1.1)))
+    with pytest.raises(ValueError, match="`tolerance` must be a Tolerance, got float"):
+        audit.verdict(0.01)
+
+
+def test_actual_over_expected_judges_every_group(fair):
+    found = fair.verdict(eh.Tolerance(actual_expected=(0.9, 1.1)))
+    assert {c.group for c in found.clauses} == {"p", "q", "r"}
+    assert found.passed
+
+
+def test_an_open_end():
+    y, s, a = scores(3000, 30.0)
+    audit = eh.audit(y, s, sensitive_features=a, estimator="lspc")
+    one_sided = eh.Tolerance(impact_ratio=(0.8, None), favorable="high", reference="p", at=0.2)
+    assert audit.verdict(one_sided).passed
+    both = eh.Tolerance(impact_ratio=(0.8, 1.25), favorable="high", reference="p", at=0.2)
+    assert audit.verdict(both).outcome == "fail"
+
+
+def test_results_in_every_form(unfair):
+    found = unfair.verdict(TOLERANCE)
+    assert isinstance(found, Verdict)
+    frame = found.to_frame()
+    assert len(frame) == len(found.clauses) == 7
+    held = found.to_dict()
+    assert held["outcome"] == "fail"
+    assert held["tolerance"]["digest"] == TOLERANCE.digest
+    lines = str(found).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("✕ Fail: ")
+    assert TOLERANCE.digest in str(found)
+
+
+def test_a_set_of_audits_has_a_verdict_each(fair, unfair):
+    found = eh.AuditSet({"old": unfair, "new": fair}).verdict(TOLERANCE)
+    assert {name: v.outcome for name, v in found.items()} == {"old": "fail", "new": "pass"}
+
+
+@pytest.mark.parametrize("value", [-0.02, 0.0, 0.0001, 0.01, 0.04, 0.3])
+@pytest.mark.parametrize("stderr", [0.0005, 0.01, 0.2])
+@pytest.mark.parametrize("z", [0.3, 1.0, 1.96, 3.0])
+def test_tests_and_intervals_agree(value, stderr, z):
+    """A limit is an end of the interval exactly where the test's statistic is the quantile."""
+    low, high = root_interval(value, z * stderr)
+    if 0 < low < 1:
+        assert half_width_to(value, low) == pytest.approx(z * stderr, rel=1e-9)
+    if value < 0:  # two intervals may end there, and the narrower one counts
+        assert -z * stderr * (1 + 1e-9) <= half_width_to(value, high) < 0
+    elif 0 < high < 1 and high > value:
+        assert half_width_to(value, high) == pytest.approx(-z * stderr, rel=1e-9)
+
+
+def measured(value, stderr, p=0.5, **changes):
+    made = Measure(
+        criterion="independence", value=value, nats=value, normalizer=1.0, stderr=stderr,
+        interval=root_interval(value, 1.96 * stderr), p_value=p, estimator="auto", chosen="", n=100,
+        n_effective=100.0,
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+def test_words_of_a_measure():
+    assert measured(0.05, 0.005).judged(0.01) == "violated"
+    assert measured(0.001, 0.001).judged(0.01) == "holds"
+    assert measured(0.008, 0.005).judged(0.01) == "not enough data"
+    # The nearer, the less sure; the same word at a looser level.
+    assert measured(0.008, 0.001).judged(0.01, level=0.001) == "not enough data"
+    assert measured(0.008, 0.001).judged(0.01, level=0.05) == "holds"
+    undefined = measured(0.0, math.nan)
+    assert undefined.judged(0.01) == "not enough data"
+    unsized = measured(0.0, 0.001, p=1e-9)
+    assert unsized.unsized
+    assert unsized.judged(0.01) == "not enough data"
+    few = measured(0.02, 0.005, freedom=3.0)
+    assert few.p_values(0.01)[0] > measured(0.02, 0.005).p_values(0.01)[0]
+    assert measured(0.02, 0.0).p_values(0.01) == (0.0, 1.0)
+
+
+def test_the_rule():
+    assert judge(0.01, 0.99, 0.05) == "violated"
+    assert judge(0.99, 0.01, 0.05) == "holds"
+    assert judge(0.3, 0.7, 0.05) == "not enough data"
+
+
+def test_units_needed():
+    """At (z_level + z_power) standard errors the data are just enough."""
+    z = stats.norm.isf(0.05) + stats.norm.ppf(0.8)
+    assert units_needed(100, z, 0.05) == pytest.approx(100, abs=1)
+    assert units_needed(100, z / 2, 0.05) == pytest.approx(400, abs=1)
+    assert units_needed(100, 0.0, 0.05) == math.inf
+
+
+def test_an_information_that_no_rows_can_size_says_so(fair):
+    lost = replace(fair, measures={**fair.measures, "independence": measured(0.0, 0.001, p=1e-9)})
+    found = lost.verdict(eh.Tolerance(independence=0.01))
+    assert found.outcome == "not enough data"
+    assert "too coarse to size" in " ".join(str(found).split())
+    gone = replace(fair, measures={**fair.measures, "independence": measured(0.0, math.nan)})
+    assert "nothing to measure" in str(gone.verdict(eh.Tolerance(independence=0.01)))
