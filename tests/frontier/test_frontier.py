@@ -454,7 +454,8 @@ def test_simultaneous_bound_against_closed_forms():
 def test_what_is_not_defined_cannot_be_certified(path):
     first = path.points[0]
     empty = replace(first.independence, value=0.0, stderr=np.nan, interval=(0.0, 1.0))
-    other = replace(path, points=(replace(first, independence=empty), *path.points[1:]))
+    first_empty = replace(first, measures={**first.measures, "independence": empty})
+    other = replace(path, points=(first_empty, *path.points[1:]))
     upper, _ = other.bounds()
     assert upper[0] == 1.0
     np.testing.assert_allclose(upper[1:], path.bounds()[0][1:])

@@ -19,6 +19,10 @@ BASE = Measure(
 )
 
 
+def _with(audit: eh.Audit, **measures: Measure) -> eh.Audit:
+    return replace(audit, measures={**audit.measures, **measures})
+
+
 @pytest.mark.parametrize(
     ("value", "stderr", "interval", "p", "found", "conflict", "level"),
     [
@@ -51,7 +55,7 @@ def test_what_is_shown_lies_in_its_interval():
     audit = eh.audit(
         *rng.normal(size=(2, 300)), sensitive_features=np.arange(300) % 2, estimator="logistic"
     )
-    audit = replace(audit, independence=replace(low, criterion="independence"), separation=low)
+    audit = _with(audit, independence=replace(low, criterion="independence"), separation=low)
     for text in (str(audit), audit_page(audit), audit._repr_html_()):
         seen = re.sub(r'href="[^"]*"', "", text.split("evenhand-data")[0])  # tables to download
         assert "-0.003" not in seen
@@ -148,14 +152,14 @@ def test_text_page_and_dictionary_agree():
     a = rng.integers(0, 2, 600)
     audit = eh.audit(y, s, sensitive_features=a, estimator="logistic")
     odd = replace(audit.separation, value=0.31, stderr=0.018, interval=(0.276, 0.349), p_value=0.92)
-    audit = replace(audit, separation=odd)
+    audit = _with(audit, separation=odd)
     assert UNTESTED in describe(audit)
     assert UNTESTED in audit_page(audit)
     found = json.loads(json.dumps(audit.to_dict()))["measures"]
     assert found["separation"]["conflict"] == UNTESTED
     assert found["separation"]["found"] is True
     assert found["independence"]["conflict"] == ""
-    unsized = replace(audit, separation=replace(odd, interval=(0.0, 0.01), p_value=0.0))
+    unsized = _with(audit, separation=replace(odd, interval=(0.0, 0.01), p_value=0.0))
     page = audit_page(unsized)
     assert "Violated, size not known" in page
     assert "badge unsized" in page

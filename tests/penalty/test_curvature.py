@@ -8,8 +8,8 @@ from peers.algorithm1_jax import _x64
 
 import evenhand as eh
 from evenhand.information.criteria import CRITERIA
+from evenhand.penalty.bound import LIMIT
 from evenhand.penalty.curvature import diagonal_bound
-from evenhand.penalty.regularizer import LIMIT
 
 MAPS = ["tanh", "raw"]
 CLASSIFIERS = ["logistic", "lspc"]

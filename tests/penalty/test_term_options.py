@@ -8,7 +8,8 @@ import evenhand as eh
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.information.classifiers import LSPC
 from evenhand.information.criteria import CRITERIA
-from evenhand.penalty.regularizer import LIMIT, LSPC_SHARE
+from evenhand.penalty.bound import LIMIT
+from evenhand.penalty.regularizer import LSPC_SHARE
 
 OPTIONS = [
     {"classifier": "logistic"},

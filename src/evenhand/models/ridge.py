@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgError, cholesky
 # BLAS itself: the checks of SciPy's wrappers take longer than the solve, twice an iteration.
 from scipy.linalg.blas import dtrsv
 
-from ..penalty.regularizer import BoundRegularizer
+from ..penalty.bound import BoundRegularizer
 from .design import Design
 from .solver import Memory, Solution, minimize
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..information.criteria import Criterion, Variable
+
 
 def check_normalizer(normalizer: Any) -> float:
     """A positive number of nats."""
@@ -17,6 +19,25 @@ def check_normalizer(normalizer: Any) -> float:
             "`normalizer` of a term bound to all rows."
         )
     return float(normalizer)
+
+
+def check_trainable(criterion: Criterion) -> Variable:
+    """The one variable of a criterion that moves with the score, or why there is no such term."""
+    moving = [criterion.variable(name) for name in criterion.joint if criterion.moves((name,))]
+    if len(moving) != 1 or len(criterion.joint) > 2 or len(criterion.needs) > 1:
+        raise ValueError(
+            "`criterion` must be about one variable that moves with the score and at most one "
+            f"other to be trained for, got {criterion.name!r} of "
+            f"{criterion.words(criterion.joint)}. Hint: audits and paths measure it all the same."
+        )
+    (variable,) = moving
+    if variable.of and variable.slope is None:
+        raise ValueError(
+            f"`criterion` must know how its variables follow the score to be trained for, got "
+            f"{criterion.name!r}. Hint: Variable({variable.name!r}, ..., slope=...) with the "
+            "derivative in the score."
+        )
+    return variable
 
 
 def check_kappa(kappa: Any, classifier: str) -> Any:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..groups.validation import check_column
 
 if TYPE_CHECKING:
-    from .regularizer import BoundRegularizer
+    from .bound import BoundRegularizer
 
 
 class RepeatedRegularizer:
