@@ -19,6 +19,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
+# Name → degree. One of your own is one more entry.
 DEGREES = {"linear": 1, "quadratic": 2, "degree3": 3}
 
 

@@ -8,7 +8,7 @@ other entropy is a weighted mean of per-row terms from an estimator (`estimation
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,10 +32,49 @@ from .design_effect import independent_rows
 from .effective import check_effective_size, take_weighted, warn_shared_values
 from .estimation import EntropyEstimator, RowLosses
 
-ESTIMATORS = ("auto", "lspc", "logistic", "fourier", "knn")
 # Smallest normalized value. Chance takes an estimate slightly below zero; what is further below is
 # a misfit, beside which a guess that does not look at the variable is the better classifier.
 SMALLEST = -0.1
+
+
+def _adaptive(random_state: Any) -> EntropyEstimator:
+    from .classifiers.adaptive import Adaptive
+
+    return Adaptive()
+
+
+def _lspc(random_state: Any) -> EntropyEstimator:
+    from .classifiers import LSPC
+
+    return LSPC()
+
+
+def _logistic(random_state: Any) -> EntropyEstimator:
+    from .classifiers import Logistic
+
+    return Logistic()
+
+
+def _fourier(random_state: Any) -> EntropyEstimator:
+    from .classifiers.fourier import Fourier
+
+    return Fourier(random_state=0 if random_state is None else random_state)
+
+
+def _knn(random_state: Any) -> EntropyEstimator:
+    from .neighbors import KNN
+
+    return KNN()
+
+
+# Name → seed → estimator. One of your own is one more entry.
+ESTIMATORS: dict[str, Callable[[Any], EntropyEstimator]] = {
+    "auto": _adaptive,
+    "lspc": _lspc,
+    "logistic": _logistic,
+    "fourier": _fourier,
+    "knn": _knn,
+}
 
 
 def get_estimator(
@@ -52,26 +91,8 @@ def get_estimator(
         What the user calls it, for messages.
     """
     if isinstance(estimator, str):
-        if estimator == "auto":
-            from .classifiers.adaptive import Adaptive
-
-            return Adaptive()
-        if estimator == "logistic":
-            from .classifiers import Logistic
-
-            return Logistic()
-        if estimator == "lspc":
-            from .classifiers import LSPC
-
-            return LSPC()
-        if estimator == "fourier":
-            from .classifiers.fourier import Fourier
-
-            return Fourier(random_state=0 if random_state is None else random_state)
-        if estimator == "knn":
-            from .neighbors import KNN
-
-            return KNN()
+        if estimator in ESTIMATORS:
+            return ESTIMATORS[estimator](random_state)
     elif isinstance(estimator, EntropyEstimator) and not isinstance(estimator, type):
         return estimator
     raise ValueError(
