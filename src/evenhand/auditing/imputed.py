@@ -1,0 +1,272 @@
+"""What an audit by membership probabilities can and cannot say.
+
+Probabilities p_ik = P(A = k | Z_i) from names and addresses say nothing about how the score goes
+with the group among people of the same p. The audit takes it that it does not, S ⟂ A | Z, and where
+it does, the audit is wrong: a disparity that Z does not see is left out.
+
+Bounds over all joint laws that agree with the probabilities: within a stratum c of rows with like
+probabilities, any rows may be those of group k, as long as they are p_k of them. The mean score of
+a group is then at most
+
+    Σ_i ω_i [(s_i − t_c)₊ + t_c p_ik] / Σ_i ω_i p_ik,   t_c the upper p_k-quantile of the stratum
+
+(the group has the highest scores of every stratum), and at least the same with the signs turned.
+Least information: min over such laws of I(S;A), a convex problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, xlogy
+
+from ..groups.sensitive import Groups
+from ..groups.tables import to_frame
+from ..information.measures import standard_error
+
+Vector = NDArray[np.float64]
+Rows = NDArray[np.intp]
+# A stratum must hold enough rows for its scores to stand for those of its people.
+LEAST_ROWS, MOST_STRATA = 60, 128
+BINS = 24
+_ROUNDS, _SWEEPS = 400, 12
+
+
+@dataclass(frozen=True)
+class ImputedGap:
+    """Mean score of a group less that of the reference, when groups are imputed.
+
+    Attributes
+    ----------
+    group, reference : str
+    value, interval
+        If score and group are independent among people of the same probabilities.
+    low, high : float
+        Least and largest over all laws that agree with the probabilities.
+    bounds : (float, float)
+        The same with sampling error: they hold the gap with the stated confidence, whatever the
+        law.
+    """
+
+    group: str
+    reference: str
+    value: float
+    interval: tuple[float, float]
+    low: float
+    high: float
+    bounds: tuple[float, float]
+
+    @property
+    def settled(self) -> bool:
+        """Whether the sign of the gap is known without the assumption."""
+        return self.bounds[0] > 0 or self.bounds[1] < 0
+
+
+@dataclass(frozen=True)
+class Imputation:
+    """What imputed membership does to an audit.
+
+    Attributes
+    ----------
+    gaps : tuple of ImputedGap
+        One for each group but the reference.
+    least_independence : float
+        No law that agrees with the probabilities has a smaller normalized independence, but for
+        sampling error. There is no largest one below 1: within a stratum the score may decide.
+    certainty : float
+        1 − H(A|Z)/H(A): the share of the uncertainty about the group that the probabilities remove.
+        1 is a recorded group, and 0 says nothing about it.
+    n_strata : int
+    """
+
+    gaps: tuple[ImputedGap, ...]
+    least_independence: float
+    certainty: float
+    n_strata: int
+    confidence_level: float = 0.95
+
+    def __getitem__(self, group: str) -> ImputedGap:
+        for gap in self.gaps:
+            if gap.group == group:
+                return gap
+        raise KeyError(f"no group named {group!r}; there are {[g.group for g in self.gaps]}")
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """One row per group: the gap under the assumption, and its bounds without it."""
+        columns: dict[str, list[Any]] = {
+            "group": [g.group for g in self.gaps],
+            "reference": [g.reference for g in self.gaps],
+            "gap": [g.value for g in self.gaps],
+            "gap_low": [g.interval[0] for g in self.gaps],
+            "gap_high": [g.interval[1] for g in self.gaps],
+            "least": [g.low for g in self.gaps],
+            "largest": [g.high for g in self.gaps],
+            "bound_low": [g.bounds[0] for g in self.gaps],
+            "bound_high": [g.bounds[1] for g in self.gaps],
+        }
+        return to_frame(columns, backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything by name."""
+        return {**vars(self), "gaps": [dict(vars(g)) for g in self.gaps]}
+
+
+def imputation(s: Vector, groups: Groups, confidence_level: float) -> Imputation | None:
+    """Bounds for scores `s` of the known rows; None where groups are recorded."""
+    if groups.probabilities is None:
+        return None
+    p = groups.probabilities
+    weight = np.ones(len(s)) if groups.weight is None else groups.weight
+    strata = make_strata(p, weight)
+    z = float(ndtri(0.5 + confidence_level / 2))
+    ref = int(np.argmax(groups.shares))
+    high = _extreme_terms(s, p, weight, strata)
+    low = -_extreme_terms(-s, p, weight, strata)
+    plain = s[:, None] * p
+    total = weight @ p
+
+    def influence(terms: NDArray[np.float64], k: int) -> tuple[float, Vector]:
+        """Σωg/Σωp and its influence on a mean over rows."""
+        value = float(weight @ terms[:, k] / total[k])
+        return value, (terms[:, k] - value * p[:, k]) * (weight.sum() / total[k])
+
+    def difference(
+        upper: NDArray[np.float64], lower: NDArray[np.float64], k: int
+    ) -> tuple[float, float]:
+        (a, psi_a), (b, psi_b) = influence(upper, k), influence(lower, ref)
+        return a - b, standard_error(psi_a - psi_b, groups.weight, groups.cluster)
+
+    names = groups.label_names
+    gaps = []
+    for k in range(groups.n_groups):
+        if k == ref:
+            continue
+        value, error = difference(plain, plain, k)
+        least, least_error = difference(low, high, k)
+        most, most_error = difference(high, low, k)
+        gaps.append(
+            ImputedGap(
+                group=names[k],
+                reference=names[ref],
+                value=value,
+                interval=(value - z * error, value + z * error),
+                low=least,
+                high=most,
+                bounds=(least - z * least_error, most + z * most_error),
+            )
+        )
+    left = -float(np.average(xlogy(p, p).sum(axis=1), weights=weight))
+    return Imputation(
+        gaps=tuple(gaps),
+        least_independence=_least_information(s, p, weight, strata, groups) / groups.entropy,
+        certainty=1.0 - left / groups.entropy,
+        n_strata=int(strata.max()) + 1,
+        confidence_level=confidence_level,
+    )
+
+
+def make_strata(p: NDArray[np.float64], weight: Vector) -> Rows:
+    """Numbers of strata of like probabilities, each split in two while it is wide and large."""
+    label = np.zeros(len(p), dtype=np.intp)
+    waiting = [np.arange(len(p))]
+    found = 0
+    while waiting:
+        waiting.sort(key=len)
+        rows = waiting.pop()
+        parts = None
+        if len(rows) >= 2 * LEAST_ROWS and found + len(waiting) + 2 <= MOST_STRATA:
+            spread = p[rows].var(axis=0)
+            k = int(spread.argmax())
+            if spread[k] > 1e-8:
+                parts = _halves(rows, p[rows, k])
+        if parts is None:
+            label[rows] = found
+            found += 1
+        else:
+            waiting += parts
+    return label
+
+
+def _halves(rows: Rows, values: Vector) -> list[Rows] | None:
+    """Two parts at the cut next to the median that leaves equal values together."""
+    order = np.argsort(values, kind="stable")
+    ranked = values[order]
+    cuts = np.flatnonzero(np.diff(ranked) > 0) + 1
+    cuts = cuts[(cuts >= LEAST_ROWS) & (cuts <= len(rows) - LEAST_ROWS)]
+    if not len(cuts):
+        return None
+    cut = cuts[np.abs(cuts - len(rows) / 2).argmin()]
+    return [rows[order[:cut]], rows[order[cut:]]]
+
+
+def _extreme_terms(
+    s: Vector, p: NDArray[np.float64], weight: Vector, strata: Rows
+) -> NDArray[np.float64]:
+    """(n, K) terms (s − t_c)₊ + t_c·p_k, whose sum is the largest Σ_{i in k} s_i."""
+    out = np.empty_like(p)
+    order = np.lexsort((-s, strata))
+    ends = np.searchsorted(strata[order], np.arange(int(strata.max()) + 2))
+    for first, last in zip(ends[:-1], ends[1:], strict=True):
+        rows = order[first:last]
+        mass = np.cumsum(weight[rows])
+        wanted = weight[rows] @ p[rows]
+        place = np.minimum(np.searchsorted(mass, wanted), len(rows) - 1)
+        t = s[rows[place]]
+        out[rows] = np.maximum(s[rows, None] - t, 0.0) + t * p[rows]
+    return out
+
+
+def _least_information(
+    s: Vector, p: NDArray[np.float64], weight: Vector, strata: Rows, groups: Groups
+) -> float:
+    """min I(S;A) in nats over laws that agree with the probabilities, less what chance adds.
+
+    Scores are binned, which only lowers it. Mirror descent in w_cbk = P(k | stratum, bin), whose
+    slope is log(q_bk/P_k) with q_bk the share of group k in bin b, brought back by turns to
+    Σ_k w = 1 and to the stratum's probabilities.
+    """
+    cuts = np.unique(np.quantile(s, np.arange(1, BINS) / BINS))
+    bins = np.searchsorted(cuts, s, side="right")
+    n_strata, n_bins, K = int(strata.max()) + 1, len(cuts) + 1, p.shape[1]
+    flat = strata * n_bins + bins
+    mass = np.bincount(flat, weight, n_strata * n_bins).reshape(n_strata, n_bins)
+    share = np.stack([np.bincount(strata, weight * p[:, k], n_strata) for k in range(K)], axis=1)
+    total = mass.sum()
+    size = mass.sum(axis=1)
+    P = share.sum(axis=0) / total
+    in_bin = mass.sum(axis=0)
+    w = np.repeat((share / size[:, None])[:, None, :], n_bins, axis=1)
+    wanted = share[:, None, :]
+
+    def information(w: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        q = np.einsum("cb,cbk->bk", mass, w) / in_bin[:, None]
+        ratio = np.log(np.maximum(q, 1e-300) / P)
+        return float((in_bin[:, None] * q * ratio).sum() / total), ratio
+
+    best, slope = information(w)
+    step = 0.5
+    for _ in range(_ROUNDS):
+        trial = w * np.exp(-step * slope)
+        for _ in range(_SWEEPS):
+            trial /= np.maximum(trial.sum(axis=2, keepdims=True), 1e-300)
+            have = np.einsum("cb,cbk->ck", mass, trial)[:, None, :]
+            trial *= np.where(have > 0, wanted / np.maximum(have, 1e-300), 0.0)
+        trial /= np.maximum(trial.sum(axis=2, keepdims=True), 1e-300)
+        value, new_slope = information(trial)
+        if value > best:
+            step /= 2
+            if step < 1e-4:
+                break
+            continue
+        small = best - value < 1e-9
+        w, best, slope = trial, value, new_slope
+        step = min(step * 1.2, 2.0)
+        if small:
+            break
+    row = (w[strata, bins] * slope[bins]).sum(axis=1)
+    error = standard_error(row, groups.weight, groups.cluster)
+    chance = (n_bins - 1) * (K - 1) / (2.0 * groups.n_effective)
+    return max(best - chance - 2.0 * error, 0.0)
