@@ -32,6 +32,7 @@ from ..information.ranks import EXACT_RANK_ROWS, rank_all
 from ..information.significance import exact_fairness_p_values
 from .disparities import summarize_groups
 from .group_moments import AuditedRows
+from .imputed import imputation
 from .input import attributes_of, models_of
 from .one_against_rest import worst_against_rest
 from .result import Audit, AuditSet
@@ -239,6 +240,7 @@ class _Run:
             r2=r2_of(known_y, variables["s"], groups),
             attributes=attributes or {},
             one_against_rest=worst,
+            imputation=imputation(variables["s"], groups, self.confidence_level),
             _groups=table,
             _sample=sample_rows(known_y, variables["s"], groups),
             _rows=AuditedRows(known_y, variables["s"], groups),

@@ -16,6 +16,7 @@ Least information: min over such laws of I(S;A), a convex problem.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -209,7 +210,7 @@ def _extreme_terms(
     out = np.empty_like(p)
     order = np.lexsort((-s, strata))
     ends = np.searchsorted(strata[order], np.arange(int(strata.max()) + 2))
-    for first, last in zip(ends[:-1], ends[1:], strict=True):
+    for first, last in itertools.pairwise(ends):
         rows = order[first:last]
         mass = np.cumsum(weight[rows])
         wanted = weight[rows] @ p[rows]

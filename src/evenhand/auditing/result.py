@@ -12,6 +12,7 @@ from ..information.measures import Measure, measure_columns, with_measures
 from .disparities import Disparities, GroupTable
 from .group_moments import AuditedRows, GroupMoments
 from .impact import SMALLEST, Impact, impact_table
+from .imputed import Imputation
 from .one_against_rest import OneAgainstRest
 from .tolerance import Tolerance
 from .verdict import Verdict, verdict_of
@@ -38,6 +39,9 @@ class Audit:
         than its attributes and so a larger normalizer: it can look fair where one of them is not.
     one_against_rest : dict of str → OneAgainstRest
         Of crossed attributes, by criterion: the group or level that differs most from all others.
+    imputation : Imputation or None
+        Of a :class:`Proxy`: what can be said of gaps between the true groups without the assumption
+        that score and group are independent among people of the same probabilities.
     """
 
     measures: dict[str, Measure]
@@ -51,6 +55,7 @@ class Audit:
     r2: float = float("nan")
     attributes: dict[str, Audit] = field(default_factory=dict)
     one_against_rest: dict[str, OneAgainstRest] = field(default_factory=dict)
+    imputation: Imputation | None = None
     _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
     _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
     _rows: AuditedRows | GroupMoments | None = field(repr=False, default=None, compare=False)
@@ -224,6 +229,7 @@ class Audit:
                 },
                 "groups": self._groups.columns,
                 "disparities": dict(vars(self.disparities)),
+                "imputation": None if self.imputation is None else self.imputation.to_dict(),
             }
         )
 

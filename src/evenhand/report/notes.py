@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..information.criteria import CRITERIA, Condition, Criterion, get_criterion, listing
 from .markup import Html, element, label, table
-from .text import row_count
+from .text import imputation_words, row_count
 
 if TYPE_CHECKING:
     from ..auditing.result import Audit
@@ -158,14 +158,8 @@ def limits(audit: Audit, extra: tuple[str, ...] = ()) -> Html:
         )
     else:
         items.append(element("li", "The group of every row is known."))
-    if any(not float(n).is_integer() for n in columns["n"]):
-        items.append(
-            element(
-                "li",
-                "Groups are given as probabilities. The report describes the imputed groups; what "
-                "the imputation gets wrong about the true ones is not seen.",
-            )
-        )
+    if audit.imputation is not None:
+        items += [element("li", text) for text in imputation_words(audit.imputation)]
     items += [element("li", text) for text in _not_measured(audit)]
     words = (
         "The target is taken as it was recorded. If it was measured or decided unfairly, a score "

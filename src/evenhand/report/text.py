@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from ..information.criteria import get_criterion
-from .curves import clean, short_names
+from .curves import clean, number, short_names
 
 if TYPE_CHECKING:
+    from ..auditing.imputed import Imputation
     from ..auditing.result import Audit, AuditSet
     from ..information.measures import Measure
 
@@ -175,7 +177,31 @@ def describe(audit: Audit) -> str:
         f"to {gaps.kolmogorov_smirnov:.3f} (Kolmogorov-Smirnov) and {gaps.wasserstein:.4g} "
         "(Wasserstein, in units of the score).",
     ]
+    if audit.imputation is not None:
+        lines += ["", *(fill(text, 80) for text in imputation_words(audit.imputation))]
     return "\n".join(lines)
+
+
+def imputation_words(found: Imputation, limit: int = 6) -> list[str]:
+    """What imputed membership leaves open, in sentences."""
+    words = [
+        "Groups are given as probabilities, which remove "
+        f"{100 * found.certainty:.0f}% of the uncertainty about them. All values above hold if, "
+        "among people of the same probabilities, the score has nothing to do with the group. Where "
+        "it has, a disparity is left out, and values are too small."
+    ]
+    percent = f"{100 * found.confidence_level:g}%"
+    for gap in found.gaps[:limit]:
+        name, reference = short_names([gap.group, gap.reference], 40)
+        words.append(
+            f"Mean score of {name} less that of {reference}: {number(gap.value, 3)} "
+            f"({number(gap.interval[0], 3)} to {number(gap.interval[1], 3)}) if that is so; "
+            f"between {number(gap.bounds[0], 3)} and {number(gap.bounds[1], 3)} whatever is so "
+            f"({percent} confidence)."
+        )
+    if len(found.gaps) > limit:
+        words.append(f"{len(found.gaps) - limit} more groups are in the result's `imputation`.")
+    return words
 
 
 def describe_set(audits: AuditSet) -> str:
