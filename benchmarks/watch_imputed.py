@@ -66,7 +66,8 @@ def main() -> None:
         error = np.std(values, ddof=1)
         rows.append(
             {
-                **law, "rows": options.rows, "repeats": each, "gap": gap, "bounds_hold": held / each,
+                **law, "rows": options.rows, "repeats": each, "gap": gap,
+                "bounds_hold": held / each,
                 "least_holds": least / each, "bias": np.mean(values) - gap,
                 "bias_in_errors": (np.mean(values) - gap) / error, "coverage": inside / each,
                 "width": found.bounds[1] - found.bounds[0], "certainty": result.certainty,
