@@ -12,9 +12,11 @@ step. "cold": classifiers forgotten. "first": a new loss, so that groups and tar
 from __future__ import annotations
 
 import argparse
+import cProfile
 import csv
 import os
 import platform
+import pstats
 import sys
 import time
 from pathlib import Path
@@ -216,6 +218,13 @@ def profile(n: int) -> None:
                 loss(s, groups, target).backward()
             torch.cuda.synchronize()
         print(k, criterion)
+        timer = cProfile.Profile()
+        timer.enable()
+        for _ in range(50):
+            loss(s, groups, target).backward()
+            s.grad = None
+        timer.disable()
+        pstats.Stats(timer).sort_stats("tottime").print_stats(22)
         print(found.key_averages().table(sort_by="cuda_time_total", row_limit=12,
                                          max_name_column_width=40), flush=True)  # fmt: skip
 
@@ -241,7 +250,7 @@ def main() -> None:
     if options.profile:
         return profile(n)
     repeats = 30 if device == "cuda" else 5
-    speed = bandwidth(device, max(n, 100_000_000))
+    speed = bandwidth(device, 5 * n)
     rows = []
     for k, criterion in CASES:
         rows += measure(n, k, criterion, device, torch.float32, speed, repeats)

@@ -99,13 +99,14 @@ def make_batch(
         known = groups >= 0
         table = None
     # One row of a table of sums: shares of the groups, then weights, then rows.
-    mass = known.to(torch.float64) if weight is None else weight.to(torch.float64) * known
+    mass = known if weight is None else weight.to(torch.float64) * known
     if table is None:
         index = torch.where(known, groups, n_groups)
-        totals = torch.bincount(index, mass, minlength=n_groups + 1)[:n_groups]
+        totals = torch.bincount(index, None if weight is None else mass, minlength=n_groups + 1)
+        totals = totals[:n_groups]
     else:
         totals = (table.to(torch.float64) * mass[:, None]).sum(dim=0)
-    counts = torch.stack([mass.sum(), known.sum().to(torch.float64)])
+    counts = torch.stack([mass.sum().to(torch.float64), known.sum().to(torch.float64)])
     sums = reduce(torch.cat([totals.to(torch.float64), counts])).cpu().numpy()
     shares, total = sums[:n_groups], sums[n_groups]
     keep = np.ones(n_groups, dtype=bool) if keep_all else shares > 0

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..information.basis import Basis
 from .batch import Batch
-from .newton import Sums
+from .newton import Curvature, Sums
 
 Array = NDArray[np.float64]
 
@@ -85,29 +85,27 @@ class EagerPasses:
         p = logs.exp()
         return phi, p[:, 1:], omega[:, None] * (member - p)[:, 1:], -(member * logs).sum(1), omega
 
-    def sums(self, weights: Array) -> Sums:
-        free, d = weights.shape
-        total = torch.zeros(
-            3 + free * d + (free * d) ** 2 + 2 * free * d, dtype=torch.float64,
-            device=self._z.device,
-        )  # fmt: skip
+    def first(self, weights: Array) -> Sums:
         w = self._tensor(weights)
-        for rows in self._chunks():
-            parts = self._first(rows, w) + self._second(rows, w)
-            total += torch.cat([part.to(torch.float64).reshape(-1) for part in parts])
-        out = self.batch.reduce(total).cpu().numpy()
-        return unpack(out, free, d)
+        flat = self._total([self._first(rows, w) for rows in self._chunks()])
+        return unpack_first(self.batch.reduce(flat).cpu().numpy(), *weights.shape)
 
-    def second(self, weights: Array, some: float) -> Tensor:
-        """Hessian and drift alone, flat, each row standing for `some`; of this process."""
-        free, d = weights.shape
-        size = (free * d) ** 2 + 2 * free * d
-        total = torch.zeros(size, dtype=torch.float64, device=self._z.device)
+    def second(self, weights: Array) -> Curvature:
+        flat = self.batch.reduce(self.second_sums(weights)).cpu().numpy()
+        return unpack_second(flat, *weights.shape)
+
+    def both(self, weights: Array) -> tuple[Sums, Curvature]:
+        return self.first(weights), self.second(weights)
+
+    def second_sums(self, weights: Array) -> Tensor:
+        """Hessian and drift of the rows of this process, flat."""
         w = self._tensor(weights)
-        for rows in self._chunks():
-            parts = self._second(rows, w)
-            total += torch.cat([part.to(torch.float64).reshape(-1) for part in parts])
-        return total * some
+        return self._total([self._second(rows, w) for rows in self._chunks()])
+
+    @staticmethod
+    def _total(chunks: list[list[Tensor]]) -> Tensor:
+        flat = [torch.cat([part.to(torch.float64).reshape(-1) for part in c]) for c in chunks]
+        return torch.stack(flat).sum(dim=0)
 
     def _tensor(self, values: Array) -> Tensor:
         return torch.as_tensor(values, dtype=self._t.dtype, device=self._t.device)
@@ -122,7 +120,7 @@ class EagerPasses:
         phi, _, r, loss, omega = self._look(rows, w)
         h = (r * self._slopes(rows, phi, w)).sum(dim=1)
         z = self._z[rows]
-        # Order of `unpack`.
+        # Order of `unpack_first`.
         return [(omega * loss).sum(), r.T @ phi, h.sum(), (h * z).sum()]
 
     def _second(self, rows: slice, w: Tensor) -> list[Tensor]:
@@ -163,14 +161,14 @@ class EagerPasses:
         return out
 
 
-def unpack(out: Array, free: int, d: int) -> Sums:
-    """Sums from one flat array: loss, score, chain, Hessian, drift."""
-    at = 3 + free * d
+def unpack_first(flat: Array, free: int, d: int) -> Sums:
+    """Sums from the head of a flat array: loss, score, chain."""
+    end = 1 + free * d
+    return Sums(float(flat[0]), flat[1:end].reshape(free, d), flat[end : end + 2])
+
+
+def unpack_second(flat: Array, free: int, d: int) -> Curvature:
+    """Hessian and drift from a flat array."""
     square = (free * d) ** 2
-    return Sums(
-        float(out[0]),
-        out[1 : 1 + free * d].reshape(free, d),
-        out[at - 2 : at],
-        out[at : at + square].reshape(free * d, free * d),
-        out[at + square :].reshape(2, free, d),
-    )
+    hessian = flat[:square].reshape(free * d, free * d)
+    return Curvature(hessian, flat[square:].reshape(2, free, d))

@@ -8,6 +8,7 @@ from nothing is found on such rows too.
 from __future__ import annotations
 
 import linecache
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,8 +19,8 @@ from torch import Tensor
 
 from ..information.basis import Basis
 from .batch import Batch, alone
-from .eager import EagerPasses, unpack
-from .newton import Sums
+from .eager import EagerPasses, unpack_first, unpack_second
+from .newton import Curvature, Sums
 from .template import Shape, source
 
 try:
@@ -71,6 +72,33 @@ def _moments_kernel(
     tl.store(out + 2, tl.sum(square, axis=0))
 
 
+@triton.jit
+def _center_kernel(part_ptr, shift_ptr, out_ptr, programs, BLOCK: tl.constexpr):
+    """Mean and reciprocal spread from the sums of all programs, without waiting for the host."""
+    row = tl.arange(0, BLOCK)
+    part = part_ptr + 3 * row
+    inside = row < programs
+    total = tl.sum(tl.load(part, mask=inside, other=0.0).to(tl.float64), axis=0)
+    plain = tl.sum(tl.load(part + 1, mask=inside, other=0.0).to(tl.float64), axis=0) / total
+    square = tl.sum(tl.load(part + 2, mask=inside, other=0.0).to(tl.float64), axis=0) / total
+    mean = tl.load(shift_ptr).to(tl.float64) + plain
+    variance = square - plain * plain
+    # As in `batch.standardizer`: no spread at the level of rounding.
+    flat = variance <= 1e-12 * mean * mean
+    inverse = tl.where(flat, 0.0, 1.0 / tl.sqrt(tl.where(flat, 1.0, variance)))
+    tl.store(out_ptr, mean.to(tl.float32))
+    tl.store(out_ptr + 1, inverse.to(tl.float32))
+
+
+@triton.jit
+def _total_kernel(part_ptr, out_ptr, programs, width, scale, BLOCK: tl.constexpr):
+    """One column of a table of sums, added up in float64."""
+    column = tl.program_id(0)
+    row = tl.arange(0, BLOCK)
+    part = tl.load(part_ptr + row * width + column, mask=row < programs, other=0.0)
+    tl.store(out_ptr + column, tl.sum(part.to(tl.float64), axis=0) * scale)
+
+
 @lru_cache(maxsize=256)
 def _kernel(shape: Shape) -> Any:
     """The compiled function; its source lives where tracebacks and Triton look for it."""
@@ -97,26 +125,27 @@ def _grid(n: int, mode: str, device: torch.device, block: int | None = None) -> 
     return min(tiles, _PROGRAMS * _processors(device)), rows, warps, tiles
 
 
+def _power(count: int) -> int:
+    """The next power of two."""
+    return 1 << max(count - 1, 0).bit_length()
+
+
 def center_of(s: Tensor, batch: Batch, start: Tensor | None) -> Tensor:
-    """Mean and reciprocal spread, (2,) float32 on the device; `start` is a mean to shift by."""
+    """Mean and reciprocal spread, (2,) float32 on the device; `start` begins with a mean to shift
+    by."""
     n = len(s)
     if start is None:
         # Some of the rows, so that one odd row does not cost the digits of all.
         start = s[:: max(1, n // 1024)].to(torch.float32).mean()
     programs, block, warps, tiles = _grid(n, "moments", s.device)
-    out = torch.empty((programs, 3), dtype=torch.float32, device=s.device)
+    part = torch.empty((programs, 3), dtype=torch.float32, device=s.device)
     weight = s if batch.weight is None else batch.weight
     _moments_kernel[(programs,)](
-        s, weight, start, out, n, tiles, batch.weight is not None, block, num_warps=warps
+        s, weight, start, part, n, tiles, batch.weight is not None, block, num_warps=warps
     )
-    sums = out.sum(dim=0, dtype=torch.float64)
-    off = sums[1:] / sums[0]
-    variance = off[1] - off[0] * off[0]
-    mean = start + off[0]
-    # As in `batch.standardizer`, without waiting for the device.
-    flat = variance <= (1e-6 * mean) ** 2
-    inverse = torch.where(flat, 0.0, variance.rsqrt())
-    return torch.stack([mean, inverse]).to(torch.float32)
+    center = torch.empty(2, dtype=torch.float32, device=s.device)
+    _center_kernel[(1,)](part, start, center, programs, _power(programs))
+    return center
 
 
 class FusedPasses:
@@ -146,10 +175,12 @@ class FusedPasses:
         # Processes with more and with fewer rows must not part ways.
         if stride < 4 or self.batch.reduce is not alone:
             return None
-        some, share = self._take(4 * stride)
-        part = FusedPasses(self.basis, self.s[:: 4 * stride].contiguous(), self.center, self.limit,
-                           some)  # fmt: skip
+        some, share = self._take(stride)
+        s = self.s[::stride].contiguous()
+        part = FusedPasses(self.basis, s, self.center, self.limit, some)
         part.n_known = self.n_known / share
+        # Closer than the rows left out allow would be in vain.
+        part.last_step = 0.1 / SAMPLE_ROWS
         return part
 
     def _take(self, stride: int) -> tuple[Batch, float]:
@@ -157,47 +188,59 @@ class FusedPasses:
             return None if values is None else values[::stride].contiguous()
 
         b = self.batch
-        part = Batch(some(b.codes), None, some(b.weight), some(b.target), b.present, b.n_known,
-                     b.shares, b.reduce)  # fmt: skip
+        part = replace(b, codes=some(b.codes), weight=some(b.weight), target=some(b.target))
         assert part.codes is not None
         return part, len(self.s) / len(part.codes)
 
-    def sums(self, weights: Array) -> Sums:
+    def _shape(self, mode: str, adds: bool = False) -> Shape:
+        weighted = self.batch.weight is not None
+        return Shape(mode, self.batch.n_groups, self.basis, self.limit, weighted, adds)
+
+    def first(self, weights: Array) -> Sums:
         free, d = weights.shape
-        table = torch.as_tensor(weights, dtype=torch.float32, device=self.s.device)
-        shape = Shape("second", free + 1, self.basis, self.limit, self.batch.weight is not None)
+        flat = self.batch.reduce(self._first(weights)).cpu().numpy()
+        return unpack_first(flat, free, d)
+
+    def second(self, weights: Array) -> Curvature:
+        free, d = weights.shape
+        shape = self._shape("second")
         stride = max(1, len(self.s) // SAMPLE_ROWS)
         if shape.is_wide or shape.n_sums > _MOST_SUMS:
-            first = self._first(weights)
-            second = self._second(weights, stride)
-            out = self.batch.reduce(torch.cat([first, second])).cpu().numpy()
-            return unpack(out, free, d)
-        if stride == 1:
-            flat = self.batch.reduce(self._launch(shape, table)).cpu().numpy()
-        else:
-            part = self._launch(shape, table, stride)
-            first = self._launch(shape_of(shape, "first"), table)
-            flat = self.batch.reduce(torch.cat([first, part[len(first) :]])).cpu().numpy()
-        return self._unpack_moments(flat, free, d)
+            if self._some is None:
+                batch, share = self._take(stride)
+                s = self.s[::stride].to(torch.float32)
+                self._some = EagerPasses(self.basis, s, self.center, self.limit, batch), share
+            found = self._some[0].second_sums(weights) * self._some[1]
+            return unpack_second(self.batch.reduce(found).cpu().numpy(), free, d)
+        flat = self.batch.reduce(self._launch(shape, weights, stride)).cpu().numpy()
+        return self._from_moments(flat[3 + free * d :], free, d)
 
-    def _unpack_moments(self, flat: Array, free: int, d: int) -> Sums:
+    def both(self, weights: Array) -> tuple[Sums, Curvature]:
+        """One launch and one wait for the device instead of two, where all rows are read."""
+        shape = self._shape("second")
+        if shape.is_wide or shape.n_sums > _MOST_SUMS or len(self.s) >= 2 * SAMPLE_ROWS:
+            return self.first(weights), self.second(weights)
+        free, d = weights.shape
+        flat = self.batch.reduce(self._launch(shape, weights)).cpu().numpy()
+        return unpack_first(flat, free, d), self._from_moments(flat[3 + free * d :], free, d)
+
+    def _from_moments(self, flat: Array, free: int, d: int) -> Curvature:
         blocks, moments = free * (free + 1) // 2, self.basis.n_moments
-        at = 3 + free * d
-        grams = iter(self.basis.gram(flat[at : at + blocks * moments].reshape(blocks, moments)))
+        grams = iter(self.basis.gram(flat[: blocks * moments].reshape(blocks, moments)))
         hessian = np.empty((free, d, free, d))
         for k in range(free):
             for other in range(k + 1):
                 hessian[k, :, other] = hessian[other, :, k] = next(grams)
-        rest = flat[at + blocks * moments :]
-        return unpack(np.concatenate([flat[:at], hessian.ravel(), rest]), free, d)
+        drift = flat[blocks * moments :].reshape(2, free, d)
+        return Curvature(hessian.reshape(free * d, free * d), drift)
 
     def _first(self, weights: Array) -> Tensor:
         free, d = weights.shape
-        device = self.s.device
-        shape = Shape("first", free + 1, self.basis, self.limit, self.batch.weight is not None)
+        shape = self._shape("first")
         if not shape.is_wide:
-            return self._launch(shape, torch.as_tensor(weights, dtype=torch.float32, device=device))
+            return self._launch(shape, weights)
         table, wide = self._widened(weights)
+        device = self.s.device
         programs, block, warps, tiles = _grid(len(self.s), "first", device, max(16, 4096 // wide))
         out = torch.empty((programs, 3), dtype=torch.float32, device=device)
         score = torch.empty((programs, d, wide), dtype=torch.float32, device=device)
@@ -209,14 +252,6 @@ class FusedPasses:
         scores = score.sum(dim=0, dtype=torch.float64)[:, 1 : 1 + free].T.reshape(-1)
         return torch.cat([sums[:1], scores, sums[1:]])
 
-    def _second(self, weights: Array, stride: int) -> Tensor:
-        """Hessian and drift of every `stride`-th row in plain PyTorch."""
-        if self._some is None:
-            batch, share = self._take(stride)
-            s = self.s[::stride].to(torch.float32)
-            self._some = EagerPasses(self.basis, s, self.center, self.limit, batch), share
-        return self._some[0].second(weights, self._some[1])
-
     def _columns(self) -> tuple[Tensor, ...]:
         b = self.batch
         assert b.codes is not None
@@ -226,24 +261,26 @@ class FusedPasses:
             self.s if b.weight is None else b.weight, self.center,
         )  # fmt: skip
 
-    def _launch(self, shape: Shape, table: Tensor, stride: int = 1) -> Tensor:
+    def _launch(self, shape: Shape, weights: Array, stride: int = 1) -> Tensor:
         """Sums of every `stride`-th tile, scaled up to all rows."""
-        n = len(self.s)
+        n, device, width = len(self.s), self.s.device, shape.n_sums
         rows, _ = _TILES[shape.mode]
-        tiles = max(1, -(-n // rows))
-        tiles = -(-tiles // stride)
-        programs, block, warps, _ = _grid(tiles * rows, shape.mode, self.s.device)
-        out = torch.empty((programs, shape.n_sums), dtype=torch.float32, device=self.s.device)
+        tiles = -(-max(1, -(-n // rows)) // stride)
+        programs, block, warps, _ = _grid(tiles * rows, shape.mode, device)
+        part = torch.empty((programs, width), dtype=torch.float32, device=device)
         _kernel(shape)[(programs,)](
-            *self._columns(), table, out, n, tiles, stride, block, num_warps=warps
-        )
-        sums = out.sum(dim=0, dtype=torch.float64)
-        return sums if stride == 1 else sums * (n / (tiles * rows))
+            *self._columns(), *weights.ravel().tolist(), part, n, tiles, stride, block,
+            num_warps=warps,
+        )  # fmt: skip
+        scale = 1.0 if stride == 1 else n / (tiles * rows)
+        out = torch.empty(width, dtype=torch.float64, device=device)
+        _total_kernel[(width,)](part, out, programs, width, scale, _power(programs))
+        return out
 
     def _widened(self, weights: Array) -> tuple[Tensor, int]:
         """(D, WIDE) with a column of zeros for the first group and for those that pad."""
         free, d = weights.shape
-        wide = 1 << free.bit_length()
+        wide = _power(free + 1)
         table = torch.zeros((d, wide), dtype=torch.float32)
         table[:, 1 : 1 + free] = torch.as_tensor(weights.T)
         return table.to(self.s.device), wide
@@ -253,27 +290,20 @@ class FusedPasses:
         out: Tensor | None,
     ) -> Tensor:  # fmt: skip
         """upstream·scale·(h − ω·(constant + along·z))/spread of every row, added to `out`."""
-        free, _ = weights.shape
         device, n = self.s.device, len(self.s)
-        shape = Shape("gradient", free + 1, self.basis, self.limit, self.batch.weight is not None,
-                      out is not None)  # fmt: skip
+        shape = self._shape("gradient", out is not None)
         out = torch.empty_like(self.s) if out is None else out
-        more: dict[str, int] = {}
+        finish = float(scale), float(constant), float(along)
         if shape.is_wide:
             table, wide = self._widened(weights)
             _, block, warps, tiles = _grid(n, "gradient", device, max(16, 4096 // wide))
-            more["WIDE"] = wide
+            given: tuple[Any, ...] = (table,)
+            blocks: tuple[int, ...] = (block, wide)
         else:
-            table = torch.as_tensor(weights, dtype=torch.float32, device=device)
             _, block, warps, tiles = _grid(n, "gradient", device)
-        finish = torch.tensor([scale, constant, along], dtype=torch.float32).to(device)
+            given, blocks = tuple(weights.ravel().tolist()), (block,)
         _kernel(shape)[(tiles,)](
-            *self._columns(), table, finish, upstream, out, n, tiles, 1, BLOCK=block,
-            num_warps=warps, **more,
+            *self._columns(), *given, out, upstream, *finish, n, tiles, 1, *blocks,
+            num_warps=warps,
         )  # fmt: skip
         return out
-
-
-def shape_of(shape: Shape, mode: str) -> Shape:
-    """The same kernel in another mode."""
-    return Shape(mode, shape.n_groups, shape.basis, shape.limit, shape.weighted)

@@ -44,7 +44,8 @@ class _Information(torch.autograd.Function):
     def forward(ctx: Any, scores: Tensor, evaluate: Any) -> Tensor:
         value, ctx.pull = evaluate(scores.detach())
         dtype = scores.dtype if scores.dtype == torch.float64 else torch.float32
-        return torch.tensor(value, dtype=dtype, device=scores.device)
+        # Filled on the device: a tensor made here would be waited for.
+        return torch.full((), value, dtype=dtype, device=scores.device)
 
     @staticmethod
     @once_differentiable
@@ -304,22 +305,11 @@ class FairnessLoss(nn.Module):
         self, scores: Tensor, batch: Batch, backend: str
     ) -> list[tuple[float, Any, Settled]]:
         """Each classifier at its optimum, or where the running one stands."""
-        center: Any
-        make: Any
-        if backend == "triton":
-            from .fused import FusedPasses, center_of
-
-            if batch.reduce is alone:
-                center = center_of(scores, batch, self._memory.mean)
-                self._memory.mean = center[0]
-            else:
-                pair = standardizer(scores, batch)
-                center = torch.tensor(pair, dtype=torch.float32, device=scores.device)
-            make = FusedPasses
-        else:
+        if backend == "eager":
             scores = scores.to(torch.float64)
-            center = standardizer(scores, batch)
-            make = EagerPasses
+        make, center = self._place(scores, batch, backend, self._memory.mean)
+        if backend == "triton":
+            self._memory.mean = center
         out = []
         for term in self._terms:
             passes = make(term.basis, scores, center, self._limit, batch)
@@ -347,17 +337,30 @@ class FairnessLoss(nn.Module):
         target = inputs.target
         if target is None:
             return batch, entropy, entropy
-        y = target.to(torch.float64)
-        mean, inverse = standardizer(y, batch)
-        if not np.isfinite([mean, inverse]).all():
-            return batch, float("nan"), float("nan")
-        seen = bounded((y - mean) * inverse, self._limit)[0]
-        batch = replace(batch, target=seen.to(dtype))
+        y = target.to(dtype)
+        make, center = self._place(y, batch, backend, None)
+        seen = bounded((y - center[0]) * center[1], self._limit)[0]
+        batch = replace(batch, target=seen)
         if self.criterion.given == ("s",):
             return batch, 0.0, entropy
-        passes = EagerPasses(self._given.basis, seen, (0.0, 1.0), None, batch)
-        left = -self._advance(self._given, passes, batch).value
+        as_it_is = torch.tensor([0.0, 1.0], dtype=dtype, device=y.device)
+        passes = make(self._given.basis, seen, as_it_is, None, batch)
+        try:
+            left = -self._advance(self._given, passes, batch).value
+        except NoDescent:
+            return batch, float("nan"), float("nan")
         return batch, left, left if left > LEAST_UNCERTAINTY * entropy else None
+
+    def _place(self, s: Tensor, batch: Batch, backend: str, start: Tensor | None) -> Any:
+        """The class of passes of a backend, and mean and reciprocal spread of a column."""
+        if backend == "eager":
+            return EagerPasses, standardizer(s, batch)
+        from .fused import FusedPasses, center_of
+
+        if batch.reduce is alone:
+            return FusedPasses, center_of(s, batch, start)
+        pair = standardizer(s, batch)
+        return FusedPasses, torch.tensor(pair, dtype=torch.float32, device=s.device)
 
     def _running_shares(self, batch: Batch) -> np.ndarray:
         """Shares of the groups over the batches; each begins with half a row."""
@@ -373,7 +376,7 @@ class FairnessLoss(nn.Module):
     def reset(self) -> None:
         """Forget the classifiers: the next batch is as the first."""
         for term in (*self._terms, self._given):
-            term.weights, term.present, term.hessian, term.count = None, (), None, 0
+            term.forget()
         self._shares, self._memory.bound = None, None
 
     def _group(self) -> Any:

@@ -37,15 +37,25 @@ class Sums:
     chain : (2,) array
         Σh and Σh·z, with h the derivative of −loss in the standardized score z at fixed W: what
         mean and spread of the scores take from a gradient.
-    hessian : (FD, FD) array
-        Of the loss; from some of the rows where those are many.
-    drift : (2, F, D) array
-        Derivative of `chain` in W; likewise.
     """
 
     loss: float
     score: Array
     chain: Array
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """Derivatives of :class:`Sums` in W; from some of the rows where those are many.
+
+    Attributes
+    ----------
+    hessian : (FD, FD) array
+        Of the loss.
+    drift : (2, F, D) array
+        Derivative of `chain`.
+    """
+
     hessian: Array
     drift: Array
 
@@ -58,16 +68,25 @@ class Passes(Protocol):
     # Squared decrement per row under which the error of one more step is below that of the sums.
     last_step: float
 
-    def sums(self, weights: Array) -> Sums: ...
+    def first(self, weights: Array) -> Sums: ...
+
+    def second(self, weights: Array) -> Curvature: ...
+
+    def both(self, weights: Array) -> tuple[Sums, Curvature]: ...
 
 
 @dataclass(frozen=True)
 class Settled:
-    """The optimum: L = −objective per row, weights, `chain` there, and passes taken."""
+    """The optimum: L = −objective per row, weights, `chain` there, curvature, and passes taken.
+
+    `is_fresh` says whether the curvature is that of these rows.
+    """
 
     value: float
     weights: Array
     chain: Array
+    curvature: Curvature
+    is_fresh: bool
     n_passes: int
 
 
@@ -82,50 +101,68 @@ def cold_weights(shares: Array, basis: Basis) -> Array:
     return out
 
 
-def settle(passes: Passes, kappa: float, shares: Array, start: Array | None = None) -> Settled:
-    """Newton steps from `start`, halved or damped where they do not improve the objective."""
-    cold = cold_weights(shares, passes.basis)
+def settle(
+    passes: Passes, kappa: float, shares: Array, start: Array | None = None,
+    curvature: Curvature | None = None,
+) -> Settled:  # fmt: skip
+    """Newton steps from `start`, halved or damped where they do not improve the objective.
+
+    A `curvature` from rows much like these serves for a last step: what it gets wrong is a share of
+    a step that is small already.
+    """
     n, taken = passes.n_known, 0
 
-    def look(weights: Array) -> tuple[float, Array, Sums]:
+    def sized(weights: Array, sums: Sums) -> tuple[float, Array, Sums]:
         nonlocal taken
         taken += 1
-        sums = passes.sums(weights)
         size, slope, _ = penalty(weights)
         return (sums.loss + 0.5 * kappa * size) / n, sums.score - kappa * slope, sums
 
+    cold = cold_weights(shares, passes.basis)
     weights = cold if start is None else start
-    objective, score, sums = look(weights)
+    fresh = start is None or curvature is None
+    if fresh:
+        sums, curvature = passes.both(weights)
+    else:
+        sums = passes.first(weights)
+    objective, score, sums = sized(weights, sums)
     known_nothing = float(-(shares * np.log(shares)).sum()) + 1e-6
     if start is not None and not objective <= known_nothing:
-        weights = cold
-        objective, score, sums = look(weights)
+        weights, fresh = cold, True
+        sums, curvature = passes.both(weights)
+        objective, score, sums = sized(weights, sums)
     if not np.isfinite(objective):
         raise NoDescent
+    assert curvature is not None
     damping = 0.0
     form = penalty(weights)[2]
     for _ in range(MAX_ITER):
-        step = solve(sums.hessian + kappa * form, score, damping)
+        step = solve(curvature.hessian + kappa * form, score, damping)
         decrement = float((score * step).sum()) / n
         if damping == 0.0 and decrement <= passes.last_step:
             break
+        if not fresh:
+            curvature, fresh = passes.second(weights), True
+            continue
         size, floor = 1.0, 1e-12 * abs(objective) + 1e-15
-        trial = look(weights + step)
+        found, bent = passes.both(weights + step)
+        trial = sized(weights + step, found)
         while not trial[0] <= objective + floor and size > SMALLEST_SHARE:
             size *= 0.5
-            trial = look(weights + size * step)
+            found, bent = passes.both(weights + size * step)
+            trial = sized(weights + size * step, found)
         if trial[0] <= objective + floor:
             weights = weights + size * step
-            objective, score, sums = trial
+            (objective, score, sums), curvature = trial, bent
             damping = 0.01 * damping if damping > 1e-10 else 0.0
         elif damping > 1e4:  # no way down that rounding lets us see
-            step, decrement = np.zeros_like(step), 0.0
+            decrement = -1.0
             break
         else:
             damping = max(100.0 * damping, 1e-10)
-    if decrement < 0:  # by rounding, and then there is nothing to gain by the step
+    # Out of steps, or uphill by rounding: what was seen last is what there is.
+    if not 0.0 <= decrement <= passes.last_step:
         step, decrement = np.zeros_like(step), 0.0
-    if decrement > passes.last_step:  # out of steps: what was seen last is what there is
-        step, decrement = np.zeros_like(step), 0.0
-    chain = sums.chain + (sums.drift * step).sum(axis=(1, 2))
-    return Settled(0.5 * decrement - objective, weights + step, chain, taken)
+    chain = sums.chain + (curvature.drift * step).sum(axis=(1, 2))
+    value = 0.5 * decrement - objective
+    return Settled(value, weights + step, chain, curvature, fresh, taken)

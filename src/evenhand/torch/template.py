@@ -70,10 +70,14 @@ def source(shape: Shape) -> str:
     return "import triton\nimport triton.language as tl\n\n\n@triton.jit\n" + "\n".join(body) + "\n"
 
 
-def _signature(outputs: str) -> list[str]:
+def _signature(shape: Shape, weights: str) -> list[str]:
+    outputs = "out_ptr, score_ptr" if shape.is_wide else "out_ptr"
+    if shape.mode == "gradient":
+        outputs = "out_ptr, upstream_ptr, scale, constant, along"
+    wide = ", WIDE: tl.constexpr" if shape.is_wide else ""
     return [
-        f"def kernel(s_ptr, y_ptr, a_ptr, w_ptr, center_ptr, weight_ptr, {outputs},"
-        " n, n_tiles, stride, BLOCK: tl.constexpr):",
+        f"def kernel(s_ptr, y_ptr, a_ptr, w_ptr, center_ptr, {weights}, {outputs},"
+        f" n, n_tiles, stride, BLOCK: tl.constexpr{wide}):",
         "    mean = tl.load(center_ptr)",
         "    inverse = tl.load(center_ptr + 1)",
     ]
@@ -132,10 +136,10 @@ def _slope_terms(basis: Basis) -> list[list[tuple[float, int]]]:
 def _narrow(shape: Shape) -> list[str]:
     basis, free = shape.basis, shape.n_groups - 1
     d, gradient = basis.n_terms, shape.mode == "gradient"
-    out = _signature("finish_ptr, upstream_ptr, out_ptr" if gradient else "out_ptr")
+    # By value: a table of weights would have to be copied to the device before each pass.
+    weights = ", ".join(f"w{k}_{j}" for k in range(free) for j in range(d))
+    out = _signature(shape, weights)
     for k in range(free):
-        for j in range(d):
-            out.append(f"    w{k}_{j} = tl.load(weight_ptr + {k * d + j})")
         for i, terms in enumerate(_slope_terms(basis)):
             total = " + ".join(f"{c!r} * w{k}_{j}" for c, j in terms)
             out.append(f"    c{k}_{i} = {total}")
@@ -220,9 +224,7 @@ def _second(shape: Shape) -> tuple[list[str], list[str]]:
 def _write(shape: Shape, rows: list[str]) -> list[str]:
     """The tail of a gradient kernel: one tile a program."""
     out = [
-        "    scale = tl.load(finish_ptr) * tl.load(upstream_ptr).to(tl.float32) * inverse",
-        "    constant = tl.load(finish_ptr + 1)",
-        "    along = tl.load(finish_ptr + 2)",
+        "    scale = scale * tl.load(upstream_ptr).to(tl.float32) * inverse",
         "    for tile in range(tl.program_id(0), n_tiles, tl.num_programs(0)):",
         *rows,
         "        g = scale * (h - w * (constant + along * z))",
@@ -237,10 +239,7 @@ def _wide(shape: Shape) -> list[str]:
     """Groups along a second axis; weights come as (D, WIDE), the first group's 0 among them."""
     basis, k = shape.basis, shape.n_groups
     d, gradient = basis.n_terms, shape.mode == "gradient"
-    outputs = "finish_ptr, upstream_ptr, out_ptr" if gradient else "out_ptr, score_ptr"
-    out = _signature(outputs)
-    out[0] = out[0].replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, WIDE: tl.constexpr")
-    out += ["    group = tl.arange(0, WIDE)"]
+    out = [*_signature(shape, "weight_ptr"), "    group = tl.arange(0, WIDE)"]
     for j in range(d):
         out.append(f"    w{j} = tl.load(weight_ptr + {j} * WIDE + group)")
     for i, terms in enumerate(_slope_terms(basis)):
