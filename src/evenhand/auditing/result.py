@@ -244,7 +244,14 @@ class Audit:
 
         return plot_audit(self)
 
-    def to_html(self, path: Any, *, force: bool = False) -> Any:
+    def to_html(
+        self,
+        path: Any,
+        *,
+        force: bool = False,
+        tolerance: Tolerance | None = None,
+        favorable: str | None = None,
+    ) -> Any:
         """Write the audit as one self-contained page, to mail or to print.
 
         Parameters
@@ -253,6 +260,10 @@ class Audit:
             File to write.
         force : bool
             Overwrite an existing file.
+        tolerance : Tolerance, optional
+            With it the verdict comes first.
+        favorable : {"high", "low"}, optional
+            With it, or with that of the tolerance, the impact table is shown.
 
         Returns
         -------
@@ -260,7 +271,11 @@ class Audit:
         """
         from ..report.html import audit_page, write_page
 
-        return write_page(audit_page(self), path, force)
+        verdict = None if tolerance is None else self.verdict(tolerance)
+        if favorable is None and tolerance is not None:
+            favorable = tolerance.favorable
+        impact = None if favorable is None else self.impact(favorable=favorable)
+        return write_page(audit_page(self, verdict=verdict, impact=impact), path, force)
 
     def _repr_html_(self) -> str:
         from ..report.html import compact

@@ -301,7 +301,7 @@ def _end(value: float) -> float | None:
 def _checked(path: Any) -> Path:
     path = Path(path)
     if path.suffix not in (".json", ".toml"):
-        raise ValueError(f"`path` must end in .json or .toml, got {path.name!r}.")
+        raise ValueError(f"A tolerance file must end in .json or .toml, got {path.name!r}.")
     return path
 
 

@@ -73,6 +73,17 @@ class ClauseResult:
     needed: float = math.nan
     note: str = ""
 
+    @property
+    def within(self) -> bool:
+        """Whether the estimate lies within the tolerance."""
+        return self.tolerance[0] <= self.value <= self.tolerance[1]
+
+    @property
+    def beyond_alone(self) -> bool:
+        """Whether the interval lies beyond, though not surely so among all the tests made."""
+        low, high = self.interval
+        return self.judged == OPEN and (high < self.tolerance[0] or low > self.tolerance[1])
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -182,7 +193,9 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
     judged = []
     for clause, p, z in zip(found, within.tolist(), errors, strict=True):
         word = judge(p, clause.p_beyond, level)
-        needed = units_needed(n, z, level) if word == OPEN else math.nan
+        # A fail has to stand out among all tests, a pass of a clause does not.
+        strict = level if clause.within else level / len(found)
+        needed = units_needed(n, z, strict) if word == OPEN else math.nan
         judged.append(replace(clause, p_within=p, judged=word, needed=needed))
     words = {clause.judged for clause in judged}
     worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS

@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
     )
 
 from ..information.criteria import CRITERIA, INDEPENDENCE
-from .commands import audits, levels, models, rows
+from .commands import audits, levels, models, rows, verdicts
 
 app = typer.Typer(
     name="evenhand",
@@ -32,7 +32,8 @@ app = typer.Typer(
         "Is this score fair to these groups, what would it cost to make it fairer, and which model "
         "is that?\n\nStart with 'evenhand demo', then 'evenhand audit' on a table of your own.\n\n"
         "Exit codes: 0 all is well; 1 a limit that you set is not met; 2 the input or the options "
-        "cannot be used; 3 a defect of evenhand."
+        "cannot be used; 3 a defect of evenhand; 4 not enough data to tell whether the tolerance "
+        "is met."
     ),
 )
 
@@ -183,6 +184,11 @@ def audit(
     json_: Json = False,
     fail_above: FailAbove = None,
     judge_by: JudgeBy = Judge.by_value,
+    tolerance: verdicts.ToleranceFile = None,
+    impact: verdicts.WithImpact = False,
+    favorable: verdicts.FavorableSide = None,
+    reference: verdicts.Reference = None,
+    at: verdicts.At = None,
     each: Annotated[
         bool, typer.Option("--each", help="Audit each --sensitive column by itself as well.")
     ] = False,
@@ -207,6 +213,9 @@ def audit(
     --fail-above separation=0.05
     """
     limits = audits.parse_limits(fail_above or [], target is not None)
+    asked = verdicts.read_asked(
+        tolerance, impact, favorable and favorable.value, reference, at or [], target is not None
+    )
     models.check_free(html, force)
     data = rows.load_scores(
         file, [prediction], target, sensitive, weight, frequency, cluster, separator, drop_missing,
@@ -214,18 +223,27 @@ def audit(
     )  # fmt: skip
     found = audits.run_audit(data, prediction, each, estimator, confidence, seed)
     checks = audits.check_limits(found, limits, judge_by.value)
+    each_audit = audits.audits_of(found)
+    judged = verdicts.judged(each_audit, asked)
+    tables = verdicts.impacts(each_audit, asked)
     if html is not None:
-        audits.write_audit(found, html, data.source_facts(), force)
+        audits.write_audit(found, html, data.source_facts(), force, judged, tables)
     if json_:
         whole = {**found.to_dict(), "checks": checks, "provenance": data.provenance()}
+        whole |= verdicts.to_dict(judged, tables)
         print(json.dumps(whole, indent=2, allow_nan=False))
     else:
+        for name, verdict in judged.items():
+            verdicts.show_verdict(verdict, name)
         audits.show_found(found, str(file))
+        for table in tables.values():
+            verdicts.show_impact(table)
         audits.show_checks(checks)
         if html is not None:
             say(f"Report: {html}")
-    if not all(check["passed"] for check in checks):
-        raise typer.Exit(LIMIT_MISSED)
+    code = verdicts.exit_code(judged, all(check["passed"] for check in checks))
+    if code:
+        raise typer.Exit(code)
 
 
 @app.command()
@@ -252,6 +270,7 @@ def compare(
     ] = None,
     html: Html = None,
     json_: Json = False,
+    favorable: verdicts.FavorableSide = None,
     drop_missing: DropMissing = False,
     estimator: Estimator = "auto",
     confidence: Confidence = 0.95,
@@ -269,18 +288,19 @@ def compare(
     Or, with both scores in one file: evenhand compare scores.csv -y y -s old -s new -a race
     """
     models.check_free(html, force)
+    side = None if favorable is None else favorable.value
     data, scores = rows.load_models(
         files, prediction, target, sensitive, weight, frequency, cluster, key, separator,
         drop_missing, levels.parse_bands(band or [], sensitive),
     )  # fmt: skip
     found = audits.run_compare(data, scores, estimator, confidence, seed)
     if html is not None:
-        audits.write_audit(found, html, data.source_facts(), force)
+        audits.write_audit(found, html, data.source_facts(), force, favorable=side)
     if json_:
         whole = {**found.to_dict(), "provenance": data.provenance()}
         print(json.dumps(whole, indent=2, allow_nan=False))
         return
-    audits.show_compare(found)
+    audits.show_compare(found, side)
     if html is not None:
         say(f"\nReport: {html}")
 
@@ -368,6 +388,9 @@ def frontier(
     if problem is not None:
         fail(problem)
         raise typer.Exit(LIMIT_MISSED)
+
+
+app.command("tolerance")(verdicts.tolerance)
 
 
 @app.command()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .curves import grid_over, number, sample_of
+from .impact import impact_section
 from .markup import Html, csv_link, element, join, json_block, label, page, table
 from .notes import GRADES, limits, method
 from .provenance import stamp
@@ -25,10 +26,13 @@ from .sections import (
 )
 from .svg import legend
 from .text import PARTS, accuracy, fixed, grade, part_rows, row_count
+from .verdict import verdict_section
 from .writing import write_text
 
 if TYPE_CHECKING:
+    from ..auditing.impact import Impact
     from ..auditing.result import Audit, AuditSet
+    from ..auditing.verdict import Verdict
 
 
 def write_page(text: str, path: Any, force: bool = False) -> Path:
@@ -37,7 +41,12 @@ def write_page(text: str, path: Any, force: bool = False) -> Path:
 
 
 def audit_page(
-    audit: Audit, *, title: str | None = None, source: Mapping[str, Any] | None = None
+    audit: Audit,
+    *,
+    title: str | None = None,
+    source: Mapping[str, Any] | None = None,
+    verdict: Verdict | None = None,
+    impact: Impact | None = None,
 ) -> str:
     """One audit as a document.
 
@@ -49,20 +58,30 @@ def audit_page(
         The heading.
     source : mapping, optional
         Facts about the data to print, such as the file and its columns.
+    verdict : Verdict, optional
+        As from :meth:`Audit.verdict`; it comes first.
+    impact : Impact, optional
+        As from :meth:`Audit.impact`.
     """
     title = title or "Fairness audit" + (f": {audit.name}" if audit.name else "")
     body = [
         _header(title, audit),
-        element("main", *_audit_sections(audit), method(audit.confidence_level), limits(audit),
-                provenance(audit, source or {})),
+        element("main", *_audit_sections(audit, verdict=verdict, impact=impact),
+                method(audit.confidence_level), limits(audit), provenance(audit, source or {})),
         footer(),
-        json_block(_data(audit, source), "evenhand-data"),
+        json_block(_data(audit, source) | _held(verdict, impact), "evenhand-data"),
     ]  # fmt: skip
     return page(title, body)
 
 
 def audit_set_page(
-    audits: AuditSet, *, title: str | None = None, source: Mapping[str, Any] | None = None
+    audits: AuditSet,
+    *,
+    title: str | None = None,
+    source: Mapping[str, Any] | None = None,
+    verdicts: Mapping[str, Verdict] | None = None,
+    impacts: Mapping[str, Impact] | None = None,
+    favorable: str | None = None,
 ) -> str:
     """Several audits: side by side, then one by one.
 
@@ -74,15 +93,20 @@ def audit_set_page(
         The heading.
     source : mapping, optional
         Facts about the data to print.
+    verdicts, impacts : mapping, optional
+        By the name of an audit, what :meth:`Audit.verdict` and :meth:`Audit.impact` returned.
+    favorable : {"high", "low"}, optional
+        Which change of a score is a gain.
     """
     title = title or f"Fairness by {audits.kind}"
     first = next(iter(audits.values()))
     parts: list[Any] = [element("h2", "Side by side"), comparison_table(audits)]
     if audits.kind == "model":
-        parts += [_before_after(audits), _gains_section(audits)]
+        parts += [_before_after(audits), _gains_section(audits, favorable)]
     for number_, (name, audit) in enumerate(audits.items(), 1):
         parts.append(element("h2", f"{audits.kind.capitalize()} {number_}: ", label(name, 120)))
-        parts += _audit_sections(audit, level="h3", prefix=f"{audits.kind}-{number_}-")
+        verdict, impact = (verdicts or {}).get(name), (impacts or {}).get(name)
+        parts += _audit_sections(audit, "h3", f"{audits.kind}-{number_}-", verdict, impact)
     body = [
         _header(title, first),
         element("main", *parts, method(first.confidence_level), limits(first),
@@ -122,15 +146,28 @@ def _group_count(audit: Audit) -> Html:
     return join([count, " of ", label(audit.sensitive_name, 80)])
 
 
-def _audit_sections(audit: Audit, level: str = "h2", prefix: str = "") -> list[Html]:
+def _held(verdict: Verdict | None, impact: Impact | None) -> dict[str, Any]:
+    found = {"verdict": verdict, "impact": impact}
+    return {key: value.to_dict() for key, value in found.items() if value is not None}
+
+
+def _audit_sections(
+    audit: Audit,
+    level: str = "h2",
+    prefix: str = "",
+    verdict: Verdict | None = None,
+    impact: Impact | None = None,
+) -> list[Html]:
     words = f" {accuracy(audit.r2)}" if audit.r2 == audit.r2 else ""
     return [
+        *([] if verdict is None else [verdict_section(verdict, level, prefix)]),
         element(
             "section",
             element(level, "In short"),
             element("p", headline(audit), words, class_="lead"),
             cards(audit),
         ),
+        *([] if impact is None else [impact_section(impact, level, prefix)]),
         element("section", element(level, "In pictures"), figures(audit)),
         element(
             "section",
@@ -192,14 +229,14 @@ def _before_after(audits: AuditSet) -> Html:
     )
 
 
-def _gains_section(audits: AuditSet) -> Html:
+def _gains_section(audits: AuditSet, favorable: str | None = None) -> Html:
     """Changes of each row's score from the first model to the others, by group."""
     names = list(audits)
     sections = []
     for number_, name in enumerate(names[1:], 2):
         sections += [
             element("p", "From ", label(names[0], 80), " to ", label(name, 80), ":"),
-            gains_table(audits[names[0]], audits[name], f"gains-{number_}.csv"),
+            gains_table(audits[names[0]], audits[name], f"gains-{number_}.csv", favorable),
         ]
     return element("section", element("h2", "Who gains and who loses"), *sections)
 

@@ -255,8 +255,19 @@ def gaps(audit: Audit) -> Html:
     return element("p", *parts)
 
 
-def gains_of(before: Audit, after: Audit) -> dict[str, list[Any]]:
-    """Change of each person's score between two audits of the same rows, by group."""
+# What a rise and a fall are called, by the side that is favorable.
+GAINS = {
+    None: ("Score rises", "Score falls"),
+    "high": ("Gain (score rises)", "Lose (score falls)"),
+    "low": ("Gain (score falls)", "Lose (score rises)"),
+}
+
+
+def gains_of(before: Audit, after: Audit, favorable: str | None = None) -> dict[str, list[Any]]:
+    """Change of each person's score between two audits of the same rows, by group.
+
+    "gain" is the share of those whose score rises, or falls if a low one is favorable.
+    """
     from ..groups.proxy import Proxy
     from .plots import gains
 
@@ -270,12 +281,14 @@ def gains_of(before: Audit, after: Audit) -> dict[str, list[Any]]:
     found = gains(pair[0]["s"], pair[1]["s"], groups, pair[0]["weight"])
     found["group"] = [before.labels[int(k)] for k in found["group"]]
     found["n"] = list(before._groups.columns["n"])
+    if favorable == "low":
+        found["gain"], found["loss"] = found["loss"], found["gain"]
     return found
 
 
-def gains_table(before: Audit, after: Audit, filename: str) -> Html:
+def gains_table(before: Audit, after: Audit, filename: str, favorable: str | None = None) -> Html:
     """The same as a table."""
-    found = gains_of(before, after)
+    found = gains_of(before, after, favorable)
     rows = [
         [
             label(group, 60),
@@ -286,7 +299,7 @@ def gains_table(before: Audit, after: Audit, filename: str) -> Html:
         ]
         for k, group in enumerate(found["group"])
     ]
-    header = ["Group", "Mean change", "Middle 90% of changes", "Score rises", "Score falls"]
+    header = ["Group", "Mean change", "Middle 90% of changes", *GAINS[favorable]]
     return join(
         [
             table(header, rows, caption="Change of each person's score, by group"),

@@ -95,6 +95,11 @@ def _needed(clause: ClauseResult) -> str:
 def verdict_notes(verdict: Verdict) -> list[str]:
     """What stands below the table."""
     notes = [f"{c.clause} of {_of(c)}: {c.note}." for c in verdict.clauses if c.note]
+    if any(c.beyond_alone for c in verdict.clauses):
+        notes.append(
+            f"An interval that lies beyond its tolerance is no proof by itself where "
+            f"{len(verdict.clauses)} were looked at; those left open would be one alone."
+        )
     if verdict.unjudged:
         share = f"{100 * verdict.tolerance.smallest:g}%"
         listed = ", ".join(short_names(verdict.unjudged[:8], 26))

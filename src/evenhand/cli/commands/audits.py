@@ -44,30 +44,27 @@ def check_limits(
     found: Audit | AuditSet, limits: Mapping[str, float], judge_by: str
 ) -> list[dict[str, Any]]:
     """One entry per limit, audit and part of it: a crossing must not hide what it is made of."""
-    audits = _audits(found)
+    from ...auditing.verdict import information_parts
+
     checks = []
-    for name, audit in audits.items():
-        for criterion, limit in limits.items():
-            for part, m in audit.parts(criterion).items():
-                whole = part == audit.sensitive_name
-                if not whole and part in audits:
-                    continue  # an audit of its own
-                ends = {"value": m.value, "lower": m.interval[0], "upper": m.interval[1]}
-                checks.append(
-                    {
-                        "audit": name,
-                        "part": None if whole else part,
-                        "criterion": criterion,
-                        "limit": limit,
-                        "judged_by": judge_by,
-                        "judged": ends[judge_by],
-                        "passed": bool(ends[judge_by] <= limit),
-                    }
-                )
+    for (name, criterion), part, m, _ in information_parts(audits_of(found), limits):
+        limit = limits[criterion]
+        ends = {"value": m.value, "lower": m.interval[0], "upper": m.interval[1]}
+        checks.append(
+            {
+                "audit": name,
+                "part": part,
+                "criterion": criterion,
+                "limit": limit,
+                "judged_by": judge_by,
+                "judged": ends[judge_by],
+                "passed": bool(ends[judge_by] <= limit),
+            }
+        )
     return checks
 
 
-def _audits(found: Audit | AuditSet) -> dict[str, Audit]:
+def audits_of(found: Audit | AuditSet) -> dict[str, Audit]:
     from ...auditing.result import AuditSet
 
     return dict(found) if isinstance(found, AuditSet) else {"": found}
@@ -87,18 +84,32 @@ def run_audit(
     )  # fmt: skip
 
 
-def write_audit(found: Any, path: Path, facts: dict[str, Any], force: bool) -> None:
+def write_audit(
+    found: Any,
+    path: Path,
+    facts: dict[str, Any],
+    force: bool,
+    verdicts: Mapping[str, Any] | None = None,
+    impacts: Mapping[str, Any] | None = None,
+    favorable: str | None = None,
+) -> None:
     """The HTML report of an audit or of several."""
     from ...auditing.result import AuditSet
     from ...report.html import audit_page, audit_set_page, write_page
 
-    make = audit_set_page if isinstance(found, AuditSet) else audit_page
-    write_page(make(found, source=facts), path, force)
+    if isinstance(found, AuditSet):
+        text = audit_set_page(
+            found, source=facts, verdicts=verdicts, impacts=impacts, favorable=favorable
+        )
+    else:
+        one = {"verdict": (verdicts or {}).get(""), "impact": (impacts or {}).get("")}
+        text = audit_page(found, source=facts, **one)
+    write_page(text, path, force)
 
 
 def show_found(found: Any, title: str) -> None:
     """Print an audit, or several."""
-    for name, audit in _audits(found).items():
+    for name, audit in audits_of(found).items():
         show_audit(audit, f"{title}, {name}" if name else title)
         say("")
 
@@ -129,7 +140,7 @@ def run_compare(
     )  # fmt: skip
 
 
-def show_compare(found: AuditSet) -> None:
+def show_compare(found: AuditSet, favorable: str | None = None) -> None:
     """Measures side by side, then who gains and who loses."""
     from ...report.sections import gains_of
 
@@ -140,7 +151,7 @@ def show_compare(found: AuditSet) -> None:
             say(f"\n{name}:", "bold")
             show_parts(audit)
     for name in list(found)[1:]:
-        table = gains_of(found[first], found[name])
+        table = gains_of(found[first], found[name], favorable)
         say(f"\nChange of scores from {first} to {name}:", "bold")
         rows = [
             [
@@ -152,4 +163,5 @@ def show_compare(found: AuditSet) -> None:
             ]
             for k, group in enumerate(short_names(table["group"], 40))
         ]
-        show_table(["group", "mean change", "middle 90%", "rises", "falls"], rows)
+        ends = ["rises", "falls"] if favorable is None else ["gain", "lose"]
+        show_table(["group", "mean change", "middle 90%", *ends], rows)

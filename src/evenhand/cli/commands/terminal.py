@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ...frontier.path import FairnessPath
 
 # Exit codes, as --help lists them.
-LIMIT_MISSED, BAD_INPUT, BUG = 1, 2, 3
+LIMIT_MISSED, BAD_INPUT, BUG, NOT_ENOUGH_DATA = 1, 2, 3, 4
 _COLORS = {
     "undefined": "yellow",
     "holds": "green",
@@ -135,6 +135,13 @@ _OPTIONS = {
     "`criterion`": "--criterion",
     "`group_features`": "--group-features",
     "`path`": "The file to write",
+    "`favorable`": "--favorable",
+    "`reference`": "--reference",
+    "`at`": "--at",
+    "`level`": "--level",
+    "`smallest`": "--smallest",
+    "`tolerance`": "--tolerance",
+    " Hint: pass `y_true` to the audit.": " Hint: give --target.",
     "force=True (--force on the command line)": "--force",
     # Of no use to someone who has not made the folds.
     " Hint: in cross-validation, stratify the folds by group so that every fold holds each of "
