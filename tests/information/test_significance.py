@@ -48,7 +48,7 @@ def scores_for(s, a, weight=None):
     _, members = significance._usable(groups)
     flat = np.empty(0)
     cell = np.zeros(len(a), dtype=np.int32)
-    rows = _null_covariance.Rows(ranks.rank, ranks.rank, flat, cell, flat, np.zeros((1, 4)))
+    rows = _null_covariance.RowsInCells(ranks.rank, ranks.rank, flat, cell, flat, np.zeros((1, 4)))
     return rows, members, _null_covariance.Scores(rows, members, groups.weight)
 
 
@@ -74,7 +74,7 @@ def test_covariance_is_that_of_permutations():
     rank = significance.conditional_rank(target, given)
     center, means = kernels.cell_means(rank, given.rank, given.normal, cell, n_cells)
     slope = significance.neighbor_slopes(center, means)
-    rows = _null_covariance.Rows(rank, given.rank, given.normal, cell, center, slope)
+    rows = _null_covariance.RowsInCells(rank, given.rank, given.normal, cell, center, slope)
     _, members = significance._usable(resolve_groups(a, n_rows=n))
     score = _null_covariance.Scores(rows, members, None)
     f = kernels.feature_matrix(*rows)
@@ -123,7 +123,7 @@ def test_sandwich_covariance_is_unbiased_in_narrow_cells(kind):
         w = np.where(a == 1, 1.0, 4.0) if kind == "group" else 0.1 + rng.gamma(1.5, size=n)
         cell, n_cells = Ranks(z).cells()
         u = rng.random(n)
-        rows = _null_covariance.Rows(
+        rows = _null_covariance.RowsInCells(
             u, Ranks(z).rank, z, cell, np.zeros(n_cells), np.zeros((n_cells, 6))
         )
         groups = resolve_groups(a, sample_weight=w, n_rows=n)
@@ -351,7 +351,7 @@ def test_draws_of_a_handful_take_no_row_twice(monkeypatch):
     n, value = 6, 10.0 ** np.arange(6)
     monkeypatch.setattr(kernels, "feature_matrix", lambda *rows: value[:, None])
     cell = np.zeros(n, dtype=np.int32)
-    rows = _null_covariance.Rows(value, value, value[:0], cell, value[:0], np.zeros((1, 1)))
+    rows = _null_covariance.RowsInCells(value, value, value[:0], cell, value[:0], np.zeros((1, 1)))
     drawn = _draws.draw_handful(rows, 4, np.zeros((1, 1)), np.eye(1), rng)
     found, counts = np.unique(np.round(np.sqrt(drawn)), return_counts=True)
     assert len(found) == 15  # 6 over 4

@@ -9,7 +9,7 @@ from evenhand._kernels.significance import feature_matrix
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.information import unit_covariance as units
 from evenhand.information.criteria import CRITERIA
-from evenhand.information.null_covariance import Rows
+from evenhand.information.null_covariance import RowsInCells
 from evenhand.information.ranks import Ranks, conditional_rank
 from evenhand.information.significance import _usable, exact_fairness_p_value
 
@@ -26,7 +26,7 @@ def in_cells(z, t):
     cell, n_cells = given.cells()
     rank = conditional_rank(Ranks(t), given)
     flat = np.zeros((n_cells, 6))
-    return Rows(rank, given.rank, given.normal, cell, np.zeros(n_cells), flat)
+    return RowsInCells(rank, given.rank, given.normal, cell, np.zeros(n_cells), flat)
 
 
 def three_groups(rng, n):

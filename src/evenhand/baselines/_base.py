@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Problem:
+class BaselineProblem:
     """Checked training data.
 
     Attributes
@@ -88,7 +88,7 @@ class LinearBaseline(RegressorMixin, BaseEstimator):
 
     def _prepare(
         self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, *, needs_groups: bool
-    ) -> Problem:
+    ) -> BaselineProblem:
         check_nonnegative(self.alpha, "alpha")
         refuse_unreal(X=X, y=y)
         check_index(
@@ -106,7 +106,7 @@ class LinearBaseline(RegressorMixin, BaseEstimator):
             needs_groups=needs_groups,
         )
 
-    def _store(self, problem: Problem, coef: Array) -> None:
+    def _store(self, problem: BaselineProblem, coef: Array) -> None:
         self.coef_ = coef
         self.intercept_ = float(problem.y_mean - problem.x_mean @ coef)
 
@@ -144,7 +144,7 @@ def prepare(
     *,
     fit_intercept: bool,
     needs_groups: bool,
-) -> Problem:
+) -> BaselineProblem:
     """Weights, groups and means of data that scikit-learn has already checked."""
     n_rows = len(y)
     weight = check_weight(sample_weight, n_rows)
@@ -171,10 +171,10 @@ def prepare(
         x_mean = np.asarray(X.T @ w).ravel() / n_rows
     else:
         x_mean, y_mean = np.zeros(X.shape[1]), 0.0
-    return Problem(X, y, w, groups, x_mean, y_mean, variance)
+    return BaselineProblem(X, y, w, groups, x_mean, y_mean, variance)
 
 
-def ridge(problem: Problem, alpha: float, extra: Array | None = None) -> Array:
+def ridge(problem: BaselineProblem, alpha: float, extra: Array | None = None) -> Array:
     """Solve (XᵀWX/n + alpha·I + extra) θ = XᵀWy/n, centered; least norm if singular."""
     matrix = problem.second_moment()
     target = problem.cross_moment(problem.y - problem.y_mean)

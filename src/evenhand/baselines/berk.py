@@ -9,8 +9,8 @@ import numpy as np
 
 from ._base import (
     Array,
+    BaselineProblem,
     LinearBaseline,
-    Problem,
     check_choice,
     check_nonnegative,
     dense,
@@ -137,7 +137,7 @@ class BerkRegressor(LinearBaseline):
             self.unfairness_ = value / problem.variance
         return self
 
-    def _quadratic_form(self, problem: Problem) -> Array:
+    def _quadratic_form(self, problem: BaselineProblem) -> Array:
         """The (d, d) matrix A with P = θᵀAθ."""
         groups = problem.groups
         assert groups is not None

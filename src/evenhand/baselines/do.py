@@ -12,8 +12,8 @@ from scipy import sparse
 from ..groups.sensitive import Groups
 from ._base import (
     Array,
+    BaselineProblem,
     LinearBaseline,
-    Problem,
     check_choice,
     check_nonnegative,
     dense,
@@ -136,7 +136,7 @@ class DoRegressor(LinearBaseline):
             self.unfairness_ = float(coef @ form @ coef) / problem.variance
         return self
 
-    def _quadratic_form(self, problem: Problem, groups: Groups) -> Array:
+    def _quadratic_form(self, problem: BaselineProblem, groups: Groups) -> Array:
         """The (d, d) matrix A with P = θᵀAθ."""
         member = groups.membership()
         if groups.weight is not None:

@@ -12,7 +12,7 @@ from scipy import optimize, special
 from sklearn.exceptions import ConvergenceWarning
 
 from ..information.criteria import SCORE, TARGET, Condition, Criterion, get_criterion
-from ._base import Array, LinearBaseline, Problem, check_choice, check_nonnegative, ridge
+from ._base import Array, BaselineProblem, LinearBaseline, check_choice, check_nonnegative, ridge
 
 BASES = ("linear", "quadratic")
 
@@ -147,7 +147,7 @@ class NestedLogisticRegressor(LinearBaseline):
         return self
 
     def _search(
-        self, problem: Problem, regularizer: NestedRegularizer, start: NDArray[np.float64]
+        self, problem: BaselineProblem, regularizer: NestedRegularizer, start: NDArray[np.float64]
     ) -> Array:
         groups = problem.groups
         assert groups is not None
@@ -189,10 +189,10 @@ class NestedLogisticRegressor(LinearBaseline):
         return found.x
 
     @staticmethod
-    def _scores(problem: Problem, theta: Array) -> Array:
+    def _scores(problem: BaselineProblem, theta: Array) -> Array:
         return np.asarray(problem.X @ theta) + (problem.y_mean - problem.x_mean @ theta)
 
-    def _base_value(self, problem: Problem, theta: Array) -> float:
+    def _base_value(self, problem: BaselineProblem, theta: Array) -> float:
         residual = self._scores(problem, theta) - problem.y
         value = problem.weight @ np.square(residual) / problem.n_rows + self.alpha * theta @ theta
         return float(value / problem.variance) if problem.variance > 0 else float(value)

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..groups.validation import refuse_unreal
-from ._base import Array, LinearBaseline, Problem, check_share, solve_psd
+from ._base import Array, BaselineProblem, LinearBaseline, check_share, solve_psd
 
 
 class ReductionRegressor(LinearBaseline):
@@ -185,7 +185,12 @@ class _Game:
     """
 
     def __init__(
-        self, problem: Problem, alpha: float, fit_intercept: bool, n_levels: int, epsilon: float
+        self,
+        problem: BaselineProblem,
+        alpha: float,
+        fit_intercept: bool,
+        n_levels: int,
+        epsilon: float,
     ) -> None:
         groups = problem.groups
         assert groups is not None

@@ -86,7 +86,7 @@ class Source:
             return name
         if count > 1:
             raise TableError(
-                f"{_name(self.path)} has {count} columns named {quote(name)}, so {option} is "
+                f"{called(self.path)} has {count} columns named {quote(name)}, so {option} is "
                 "ambiguous. Hint: rename one of them."
             )
         raise TableError(self._unknown(name, option))
@@ -97,7 +97,7 @@ class Source:
         shown = ", ".join(quote(n) for n in self.names[:30])
         more = f" and {len(self.names) - 30} more" if len(self.names) > 30 else ""
         text = (
-            f"{option} names {quote(name)}, which {_name(self.path)} does not have.{hint} Its "
+            f"{option} names {quote(name)}, which {called(self.path)} does not have.{hint} Its "
             f"columns are {shown}{more}."
         )
         if len(self.names) == 1 and self.kind == "csv":
@@ -123,25 +123,27 @@ def open_table(path: Any, separator: str | None = None) -> Source:
         folder = path.parent if path.parent.is_dir() else None
         near = nearest(path.name, [p.name for p in folder.iterdir()]) if folder else None
         hint = f" Did you mean {quote(near)}?" if near else ""
-        raise TableError(f"There is no file {_name(path)}.{hint}")
+        raise TableError(f"There is no file {called(path)}.{hint}")
     if path.is_dir():
-        raise TableError(f"{_name(path)} is a folder. Hint: name a file in it.")
+        raise TableError(f"{called(path)} is a folder. Hint: name a file in it.")
     try:
         with path.open("rb") as file:
             head = file.read(_SAMPLE)
             data = _decompress(head, file, path)
     except OSError as error:
-        raise TableError(f"{_name(path)} cannot be read: {error.strerror or error}.") from error
+        raise TableError(f"{called(path)} cannot be read: {error.strerror or error}.") from error
     if data is not None:
         head = data[:_SAMPLE]
     if not head.strip(b" \t\r\n\x00\xef\xbb\xbf"):
-        raise TableError(f"{_name(path)} is empty. Hint: it needs a line of column names and rows.")
+        raise TableError(
+            f"{called(path)} is empty. Hint: it needs a line of column names and rows."
+        )
     if head.startswith(b"PAR1"):
         return _open_binary(path, data, "parquet")
     if head.startswith((b"ARROW1", b"FEA1")):
         return _open_binary(path, data, "feather")
     if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
-        raise TableError(f"{_name(path)} is a spreadsheet. Hint: save it as CSV first.")
+        raise TableError(f"{called(path)} is a spreadsheet. Hint: save it as CSV first.")
     return _open_csv(path, data, head, separator)
 
 
@@ -164,7 +166,7 @@ def _decompress(head: bytes, file: Any, path: Path) -> bytes | None:
                     return archive.read(members[0])
     except (OSError, EOFError, zipfile.BadZipFile, lzma.LZMAError, ValueError) as error:
         raise TableError(
-            f"{_name(path)} looks compressed and cannot be unpacked: {error}. Hint: is it whole?"
+            f"{called(path)} looks compressed and cannot be unpacked: {error}. Hint: is it whole?"
         ) from error
     return None
 
@@ -184,7 +186,7 @@ def _open_binary(path: Path, data: bytes | None, kind: str) -> Source:
         else:
             names = feather.read_table(where, memory_map=data is None).column_names
     except (pa.ArrowException, OSError) as error:
-        raise TableError(f"{_name(path)} is not a whole {kind} file: {_first(error)}") from error
+        raise TableError(f"{called(path)} is not a whole {kind} file: {_first(error)}") from error
     return Source(path, kind, data, tuple(names))
 
 
@@ -194,7 +196,7 @@ def _open_csv(path: Path, data: bytes | None, head: bytes, separator: str | None
         encoding = "UTF-16"
     elif b"\x00" in head:
         raise TableError(
-            f"{_name(path)} is neither text nor Parquet nor Feather. Hint: save the table as CSV."
+            f"{called(path)} is neither text nor Parquet nor Feather. Hint: save the table as CSV."
         )
     else:
         try:
@@ -266,7 +268,7 @@ def read_table(
         raise TableError(_explain(source, error)) from error
     if not table.num_rows:
         raise TableError(
-            f"{_name(source.path)} has column names and no rows. Hint: nothing can be measured."
+            f"{called(source.path)} has column names and no rows. Hint: nothing can be measured."
         )
     return table
 
@@ -311,7 +313,7 @@ def _read_csv(source: Source, columns: list[str], as_text: bool, text: Sequence[
         if "conversion error" not in str(error) or size >= 2**31:
             raise
         table = read(size + 1)
-    if any(pa.types.is_binary(_value_type(field.type)) for field in table.schema):
+    if any(pa.types.is_binary(value_type(field.type)) for field in table.schema):
         return _read_csv(_recoded(source), columns, as_text, text)
     return table
 
@@ -322,7 +324,7 @@ def _recoded(source: Source) -> Source:
     return replace(source, data=_transcode(raw, "Windows-1252"), encoding="Windows-1252")
 
 
-def _value_type(kind: Any) -> Any:
+def value_type(kind: Any) -> Any:
     import pyarrow as pa
 
     return kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -332,7 +334,7 @@ def is_text_type(kind: Any) -> bool:
     """Whether values of an Arrow type, or of a dictionary of it, are text."""
     import pyarrow as pa
 
-    kind = _value_type(kind)
+    kind = value_type(kind)
     view = getattr(pa.types, "is_string_view", lambda _: False)  # not in the oldest pyarrow
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or view(kind))
 
@@ -343,11 +345,11 @@ def _explain(source: Source, error: Exception) -> str:
     if ragged:
         line = f" The line begins {quote(ragged[3])}." if ragged[3] else ""
         return (
-            f"{_name(source.path)} has {ragged[1]} column names and a line with {ragged[2]} "
+            f"{called(source.path)} has {ragged[1]} column names and a line with {ragged[2]} "
             f"fields.{line} Hint: a text that holds the separator {source.separator!r} must stand "
             'in quotes ("..."); if the separator is another one, give it with --separator.'
         )
-    return f"{_name(source.path)} cannot be read: {text}"
+    return f"{called(source.path)} cannot be read: {text}"
 
 
 def _sniff(lines: Sequence[str], path: Path) -> str:
@@ -388,7 +390,7 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
-def _name(path: Path) -> str:
+def called(path: Path) -> str:
     return repr(str(path))
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .null_covariance import Members, Rows
+from .null_covariance import Members, RowsInCells
 
 N_DRAWS = 1999
 
 
 def draw_all(
-    rows: Rows,
+    rows: RowsInCells,
     members: Members,
     mean: NDArray[np.float64],
     root: NDArray[np.float64],
@@ -41,7 +41,7 @@ def handful_of(members: Members, fewest: int) -> int:
 
 
 def draw_handful(
-    rows: Rows,
+    rows: RowsInCells,
     count: int,
     mean: NDArray[np.float64],
     root: NDArray[np.float64],

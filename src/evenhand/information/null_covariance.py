@@ -38,7 +38,7 @@ class Members:
         return replace(self, codes=codes, soft=None if self.soft is None else self.soft[rows])
 
 
-class Rows(NamedTuple):
+class RowsInCells(NamedTuple):
     """What the test functions are made of; z is empty for independence.
 
     u : rank of the tested variable given the conditioning one;  v, z : rank and normal score of the
@@ -62,7 +62,9 @@ class Scores:
     V moves to the sandwich covariance, which asks nothing of the weights but is noisy before that.
     """
 
-    def __init__(self, rows: Rows, members: Members, weight: NDArray[np.float64] | None) -> None:
+    def __init__(
+        self, rows: RowsInCells, members: Members, weight: NDArray[np.float64] | None
+    ) -> None:
         from .._kernels import significance as kernels
 
         g = members.n_groups - 1
@@ -140,7 +142,7 @@ def smallest_effective(members: Members, weight: NDArray[np.float64]) -> float:
 
 
 def sandwich(
-    rows: Rows,
+    rows: RowsInCells,
     members: Members,
     weight: NDArray[np.float64],
     mean: NDArray[np.float64],

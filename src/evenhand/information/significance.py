@@ -27,7 +27,14 @@ from .criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
 from .draws import draw_all, draw_handful, handful_of
 from .effective import refuse_few_weighted
 from .fine_structure import difference, level_rank, scan_p_value, scan_rows
-from .null_covariance import NO_FLOATS, Members, Rows, Scores, root_inverse, smallest_effective
+from .null_covariance import (
+    NO_FLOATS,
+    Members,
+    RowsInCells,
+    Scores,
+    root_inverse,
+    smallest_effective,
+)
 from .ranks import EXACT_RANK_ROWS, RankedRows, Ranks, conditional_rank, neighbor_slopes, rank_all
 from .unit_covariance import (
     CELLS_A_DIRECTION,
@@ -268,7 +275,7 @@ class _Data:
 class _Tested:
     """The tested variable given the conditioning one: rows in cells, and how to say so."""
 
-    rows: Rows
+    rows: RowsInCells
     target: Ranks
     given: Ranks | None
     where: str
@@ -350,7 +357,7 @@ def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
     target = data.ranks[tested]
     if not criterion.given:
         cell = np.zeros(target.n, dtype=np.int32)
-        rows = Rows(target.rank, target.rank, NO_FLOATS, cell, NO_FLOATS, np.zeros((1, 4)))
+        rows = RowsInCells(target.rank, target.rank, NO_FLOATS, cell, NO_FLOATS, np.zeros((1, 4)))
         return _Tested(rows, target, None, "")
     (name,) = criterion.given
     given = data.ranks[name]
@@ -374,7 +381,7 @@ def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
     center, means = cell_means(rank, given.rank, given.normal, cell, n_cells)
     # Without its slope f has nothing that a trend of the groups within a cell could be taken for.
     slope = neighbor_slopes(center, means)
-    rows = Rows(rank, given.rank, given.normal, cell, center, slope)
+    rows = RowsInCells(rank, given.rank, given.normal, cell, center, slope)
     return _Tested(
         rows, target, given, f" within {n_cells} slices of {name}", _same_units(criterion)
     )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import f as f_law
 
-from .null_covariance import SANDWICH_WORK, Members, Rows, root_inverse
+from .null_covariance import SANDWICH_WORK, Members, RowsInCells, root_inverse
 from .ranks import scattered_rows
 
 # Cells of more rows count row by row, others as one unit.
@@ -52,7 +52,7 @@ class UnitScores:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: RowsInCells,
         members: Members,
         weight: NDArray[np.float64] | None,
         unit: NDArray[np.intp],
@@ -224,7 +224,7 @@ def clusters_in_cells(
     return cell // np.int32(merge), -(-n_cells // merge), merge
 
 
-def weights_tied(rows: Rows, members: Members, weight: NDArray[np.float64]) -> bool:
+def weights_tied(rows: RowsInCells, members: Members, weight: NDArray[np.float64]) -> bool:
     """Whether weights depend on both the group and the tested variable, as far as log w tells.
 
     F tests in the regression of log w within cells on groups, on the first test functions, and on
@@ -240,7 +240,7 @@ def weights_tied(rows: Rows, members: Members, weight: NDArray[np.float64]) -> b
         members, weight = members.take(some), weight[some]
         z = rows.z[some] if len(rows.z) else rows.z
         part = (rows.u[some], rows.v[some], z, rows.cell[some])
-        rows = Rows(*part, rows.center, rows.slope)
+        rows = RowsInCells(*part, rows.center, rows.slope)
     cell = rows.cell
     size = np.maximum(np.bincount(cell, minlength=n_cells), 1)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...files.tabular import TableError
 from ...information.criteria import CRITERIA
 from ...report.curves import number, short_names
-from .rows import Rows, Vector
+from .rows import TableRows, Vector
 from .terminal import say, show_audit, show_parts, show_set, show_table
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def audits_of(found: Audit | AuditSet) -> dict[str, Audit]:
 
 
 def run_audit(
-    rows: Rows, prediction: str, each: bool, estimator: str, confidence: float, seed: int
+    rows: TableRows, prediction: str, each: bool, estimator: str, confidence: float, seed: int
 ) -> Any:
     """An Audit, or an AuditSet with `each`."""
     from ...auditing.audits import audit
@@ -128,7 +128,7 @@ def show_checks(checks: Sequence[Mapping[str, Any]]) -> None:
 
 
 def run_compare(
-    rows: Rows, scores: Mapping[str, Vector], estimator: str, confidence: float, seed: int
+    rows: TableRows, scores: Mapping[str, Vector], estimator: str, confidence: float, seed: int
 ) -> Any:
     """An AuditSet, one audit per model."""
     from ...auditing.audits import audit

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files.tabular import TableError, _name, _value_type, is_text_type
+from ...files.tabular import TableError, called, is_text_type, value_type
 from ...groups.validation import quote
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def numbers(table: pa.Table, name: str, path: Path, what: str) -> NDArray[np.flo
     import pyarrow.compute as pc
 
     column = table.column(name)
-    kind = _value_type(column.type)
-    where = f"column {quote(name)} of {_name(path)}"
+    kind = value_type(column.type)
+    where = f"column {quote(name)} of {called(path)}"
     if column.null_count == len(column) or pa.types.is_null(kind):
         raise TableError(f"The {what}, {where}, has no values at all.")
     if is_text_type(kind):
@@ -91,7 +91,7 @@ def plain_text(table: pa.Table, keep: Container[str] = ()) -> pa.Table:
     columns = {}
     for name in table.column_names:
         column = table.column(name)
-        kind = _value_type(column.type)
+        kind = value_type(column.type)
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
         if number or pa.types.is_boolean(kind) or name in keep:
             columns[name] = column
@@ -131,6 +131,6 @@ def write_table(table: pa.Table, path: Path) -> None:
                 writer.writerows(zip(*(c.to_pylist() for c in batch.columns), strict=True))
     else:
         raise TableError(
-            f"{_name(path)} must end in .csv, .tsv, .csv.gz, .parquet or .feather, so that its "
+            f"{called(path)} must end in .csv, .tsv, .csv.gz, .parquet or .feather, so that its "
             "format is known."
         )

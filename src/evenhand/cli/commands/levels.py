@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...files.tabular import TableError, _value_type, is_text_type
+from ...files.tabular import TableError, is_text_type, value_type
 from ...groups.banding import Bands, measurement
 from ...groups.categories import MAX_FRACTIONS, MAX_NUMBERS, suggest_edges
 from ...groups.validation import quote
@@ -87,7 +87,7 @@ def check_levels(table: pa.Table, as_written: bool) -> None:
 
     for name in table.column_names:
         column = table.column(name)
-        kind = _value_type(column.type)
+        kind = value_type(column.type)
         levels = [v for v in column.unique().to_pylist() if v is not None and v == v]
         if is_text_type(kind):
             found = _read_levels(levels) if as_written else None

@@ -14,7 +14,7 @@ from ...report import writing as _files
 from ...report.provenance import stamp
 from .audits import show_compare
 from .columns import is_text, write_table
-from .rows import Rows, load_training
+from .rows import TableRows, load_training
 from .terminal import say, show_audit, show_path
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def check_wanted(wanted: Mapping[str, Any]) -> None:
 
 
 def run_path(
-    rows: Rows, criterion: str, alpha: float, group_features: str | None, points: int,
+    rows: TableRows, criterion: str, alpha: float, group_features: str | None, points: int,
     folds: int, confidence: float, seed: int,
 ) -> FairnessPath:  # fmt: skip
     """Held-out measures along the frontier."""
@@ -82,7 +82,9 @@ def choose(path: FairnessPath, wanted: Mapping[str, Any]) -> tuple[Any, str | No
         return None, text + " Hint: relax the limit, or try --group-features posterior."
 
 
-def write_path(path: FairnessPath, chosen: Any, rows: Rows, outputs: Mapping[str, Path]) -> None:
+def write_path(
+    path: FairnessPath, chosen: Any, rows: TableRows, outputs: Mapping[str, Path]
+) -> None:
     """Report, CSV of the path and, if one was chosen, the model."""
     from ...report.frontier_page import path_page
     from ...report.markup import csv_text
@@ -102,7 +104,7 @@ def write_path(path: FairnessPath, chosen: Any, rows: Rows, outputs: Mapping[str
     _files.write_text(outputs["report.html"], page, force=True)
 
 
-def _features(path: FairnessPath, chosen: Any, rows: Rows) -> dict[str, list[Any]]:
+def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, list[Any]]:
     from ...report.plots import feature_information
 
     assert path._handle is not None
@@ -119,7 +121,7 @@ def _features(path: FairnessPath, chosen: Any, rows: Rows) -> dict[str, list[Any
     return found
 
 
-def _about(path: FairnessPath, rows: Rows) -> dict[str, Any]:
+def _about(path: FairnessPath, rows: TableRows) -> dict[str, Any]:
     point, request = path.selected, path.request
     assert point is not None
     assert request is not None

@@ -28,7 +28,7 @@ Vector = NDArray[np.float64]
 
 
 @dataclass
-class Rows:
+class TableRows:
     """Columns of a file that a command needs, by their role.
 
     Attributes
@@ -108,7 +108,7 @@ def load_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
     weight: str | None, frequency: str | None, cluster: str | None, separator: str | None,
     drop_missing: bool, bands: Mapping[str, Edges] | None = None,
-) -> Rows:  # fmt: skip
+) -> TableRows:  # fmt: skip
     """The columns an audit needs, and nothing else."""
     arguments = (
         predictions, target, sensitive, weight, frequency, cluster, separator, drop_missing, None,
@@ -121,7 +121,7 @@ def _all_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
     weight: str | None, frequency: str | None, cluster: str | None, separator: str | None,
     drop_missing: bool, key: str | None, bands: Mapping[str, Edges] | None,
-) -> Rows:  # fmt: skip
+) -> TableRows:  # fmt: skip
     source = open_table(file, separator)
     roles = {"--target": target, "--weight": weight, "--frequency": frequency, "--id": key}
     wanted = [source.resolve(name, option) for option, name in roles.items() if name is not None]
@@ -145,7 +145,7 @@ def _rows(
     source: Source, table: pa.Table, target: str | None, weight: str | None,
     frequency: str | None, predictions: Sequence[str], sensitive: list[str], drop_missing: bool,
     cluster: str | None = None, bands: Mapping[str, Edges] | None = None,
-) -> Rows:  # fmt: skip
+) -> TableRows:  # fmt: skip
     used = {}
     if target is not None:
         used["target"] = (target, numbers(table, target, source.path, "target"))
@@ -175,7 +175,7 @@ def _rows(
     found = {what: values for what, (_, values) in used.items()}
     groups, made = cut(table.select(sensitive), bands or {})
     check_levels(groups, as_written=source.kind == "csv")
-    return Rows(
+    return TableRows(
         source, found.get("target"), found.get("weight"), plain_text(groups, keep=made),
         target, sensitive, {name: found[f"prediction {name}"] for name in predictions}, table=table,
         cluster=clusters, bands=made, frequency=found.get("frequency"),
@@ -186,7 +186,7 @@ def _blank(labels: NDArray[np.object_]) -> NDArray[np.bool_]:
     return np.array([label is None for label in labels], dtype=bool)
 
 
-def _without_gaps(rows: Rows) -> Rows:
+def _without_gaps(rows: TableRows) -> TableRows:
     """Only the rows where no number is missing, with a note if that is not all of them."""
     used = [rows.y, rows.weight, rows.frequency, *rows.scores.values()]
     missing = [np.isnan(values) for values in used if values is not None]
@@ -216,7 +216,7 @@ def _without_gaps(rows: Rows) -> Rows:
     )
 
 
-def _repeated(rows: Rows) -> Rows:
+def _repeated(rows: TableRows) -> TableRows:
     """Each row as often as its frequency says."""
     if rows.frequency is None:
         return rows
@@ -232,7 +232,7 @@ def load_models(
     sensitive: Sequence[str], weight: str | None, frequency: str | None, cluster: str | None,
     key: str | None, separator: str | None, drop_missing: bool,
     bands: Mapping[str, Edges] | None = None,
-) -> tuple[Rows, dict[str, Vector]]:  # fmt: skip
+) -> tuple[TableRows, dict[str, Vector]]:  # fmt: skip
     """Scores of each model on the rows of the first file."""
     if len(files) > 1 and len(predictions) > 1:
         raise TableError(
@@ -277,7 +277,7 @@ def _model_names(files: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _matched(
-    first: Rows, path: Path, prediction: str, target: str | None, key: str | None,
+    first: TableRows, path: Path, prediction: str, target: str | None, key: str | None,
     separator: str | None, drop_missing: bool,
 ) -> Vector:  # fmt: skip
     """The scores of another file, in the order of the first one's rows."""
@@ -328,7 +328,7 @@ def load_training(
     file: Path, target: str, sensitive: Sequence[str], weight: str | None,
     frequency: str | None, cluster: str | None, drop: Sequence[str], separator: str | None,
     drop_missing: bool, bands: Mapping[str, Edges] | None = None,
-) -> Rows:  # fmt: skip
+) -> TableRows:  # fmt: skip
     """Target, groups and every other column as a feature."""
     source = open_table(file, separator)
     source.resolve(target, "--target")

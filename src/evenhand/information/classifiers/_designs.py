@@ -22,7 +22,7 @@ LARGE_ROWS = 1500
 
 
 @dataclass(frozen=True)
-class Design:
+class SplineDesign:
     """Columns of one basis; `roughness` is zero for the terms that are not smoothed."""
 
     name: str
@@ -40,7 +40,7 @@ class Design:
         return self._last[0][1]
 
 
-def designs(cells: Cells, names: Condition) -> list[Callable[[], Design]]:
+def designs(cells: Cells, names: Condition) -> list[Callable[[], SplineDesign]]:
     """The bases for one or two variables, each made when it is called for."""
     words = [word_for(name) for name in names]
     if len(names) == 1:
@@ -53,7 +53,7 @@ def designs(cells: Cells, names: Condition) -> list[Callable[[], Design]]:
 
     def build(
         name: str, first: Array, second: Array, beside: tuple[Array, Array], additive: bool = False
-    ) -> Design:
+    ) -> SplineDesign:
         from ..._kernels.splines import products
 
         terms = product_terms(bool(weight.sum() > LARGE_ROWS))
@@ -65,17 +65,17 @@ def designs(cells: Cells, names: Condition) -> list[Callable[[], Design]]:
         atoms = [(a, b) for a, b in zip(cells.atoms, beside, strict=True)]
         return _assemble(name, columns, roughness, degree, atoms)
 
-    def axes() -> Design:
+    def axes() -> SplineDesign:
         return build(f"splines of {words[0]} and {words[1]}", s, y, (y, s))
 
-    def sum_of_axes() -> Design:
+    def sum_of_axes() -> SplineDesign:
         return build(f"splines of {words[0]} plus those of {words[1]}", s, y, (y, s), additive=True)
 
-    def residual_of_first() -> Design:
+    def residual_of_first() -> SplineDesign:
         e = rescore(s - smooth(y, s, weight), weight)
         return build(f"splines of {words[1]} and residual {words[0]}", y, e, (y, e))
 
-    def residual_of_second() -> Design:
+    def residual_of_second() -> SplineDesign:
         e = rescore(y - smooth(s, y, weight), weight)
         return build(f"splines of {words[0]} and residual {words[1]}", s, e, (e, s))
 
@@ -90,7 +90,7 @@ def _assemble(
     roughness: Array,
     degree: Index,
     atoms: Sequence[tuple[Index, Array | None]],
-) -> Design:
+) -> SplineDesign:
     """Add the terms of point masses: each its own level, and its own slope along the other."""
     extra, rough = [], []
     for atom, beside in atoms:
@@ -105,10 +105,10 @@ def _assemble(
         columns = np.concatenate([columns, *extra], axis=1)
         roughness = np.concatenate([roughness, *rough])
         degree = np.concatenate([degree, np.full(len(roughness) - len(degree), 3)])
-    return Design(name, columns, roughness, degree)
+    return SplineDesign(name, columns, roughness, degree)
 
 
-def trim(design: Design, n_groups: int) -> Design:
+def trim(design: SplineDesign, n_groups: int) -> SplineDesign:
     """Keep the smoothest columns where many groups would make the Newton system large."""
     room = max(3, _MAX_PARAMETERS // (n_groups - 1))
     if len(design.roughness) <= room:
@@ -116,4 +116,4 @@ def trim(design: Design, n_groups: int) -> Design:
     order = np.lexsort((design.degree, design.roughness))[:room]
     order.sort()
     columns = np.ascontiguousarray(design.columns[:, order])
-    return Design(design.name, columns, design.roughness[order], design.degree[order])
+    return SplineDesign(design.name, columns, design.roughness[order], design.degree[order])

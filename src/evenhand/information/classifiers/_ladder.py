@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..criteria import Condition
 from ._cells import Cells, sums
-from ._designs import LARGE_ROWS, Design, designs, trim
+from ._designs import LARGE_ROWS, SplineDesign, designs, trim
 from ._leave_out import losses_without_fold
 from ._multinomial import fit
 
@@ -96,7 +96,7 @@ def climb(cells: Cells, names: Condition, slack: float) -> list[Rung]:
 
 def _fit_rung(
     cells: Cells,
-    design: Design,
+    design: SplineDesign,
     number: int,
     top: int,
     penalty: float,
@@ -123,7 +123,7 @@ def _fit_rung(
 def refit(cells: Cells, names: Condition, rungs: list[Rung]) -> list[Rung]:
     """The same rungs on other cells."""
     makers = designs(cells, names)
-    built: dict[int, Design] = {}
+    built: dict[int, SplineDesign] = {}
     tables = {table.name: table for table in _table(cells)}
     out = []
     for rung in rungs:
