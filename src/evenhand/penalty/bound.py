@@ -9,8 +9,7 @@ or a function of it and the target, whose derivative the gradient is multiplied 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +23,11 @@ from ..information.classifiers.lspc import LSPCTerm
 from ..information.criteria import Criterion
 from .checks import check_trainable
 from .curvature import low_rank_factor
+from .scores import LIMIT, Scores
 
 if TYPE_CHECKING:
     from .regularizer import FairnessRegularizer
 
-# The c of t = c·tanh(z/c): at 1 too little of the score is left, at 3 its tails are back.
-LIMIT = 1.5
 # H(A | given) below this share of H(A): what is given gives the group away.
 LEAST_UNCERTAINTY = 1e-3
 
@@ -131,7 +129,18 @@ class BoundRegularizer:
         for (_, _, mine), (_, _, theirs) in zip(self._terms, other._terms, strict=True):
             mine.warm_start(theirs)
 
-    def _read(self, s: NDArray[np.float64]) -> _Scores:
+    @property
+    def joint_term(self) -> Any:
+        """The classifier of the group given all that the criterion names."""
+        return self._terms[0][2]
+
+    @property
+    def joint_rows(self) -> Rows:
+        """What that classifier reads, but for the scores."""
+        return self._rows[len(self.criterion.joint)]
+
+    def read(self, s: NDArray[np.float64]) -> Scores:
+        """Scores as the classifiers see them."""
         s = np.ascontiguousarray(self.groups.take_known(s))
         chain = None
         if self._moving.of:
@@ -152,7 +161,7 @@ class BoundRegularizer:
             fixed = self._rows[len(condition)]
             whole = np.array([*inside, *fixed.center[2:]])
             rows[condition] = fixed._replace(s=seen, center=whole, moves=moves)
-        return _Scores(rows, center[1] == 0.0, back, s, center, chain)
+        return Scores(rows, center[1] == 0.0, back, s, center, chain)
 
     def _follow(self, s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The variable that moves with the score, and its derivative."""
@@ -165,7 +174,7 @@ class BoundRegularizer:
 
     def value(self, y_pred: Any) -> float:
         """Ĩ of the scores."""
-        scores = self._read(check_column(y_pred, "y_pred", self.groups.n_rows))
+        scores = self.read(check_column(y_pred, "y_pred", self.groups.n_rows))
         if scores.constant and not self.criterion.moves(self.criterion.given):
             return 0.0
         total = self._offset
@@ -197,11 +206,12 @@ class BoundRegularizer:
 
         With `rough` the gradient may be off in its fourth digit, where that saves a pass.
         """
-        return self._evaluate(s, self._read(s), scale, rough)
+        return self.evaluate_read(s, self.read(s), scale, rough)
 
-    def _evaluate(
-        self, s: NDArray[np.float64], scores: _Scores, scale: float = 1.0, rough: bool = False
+    def evaluate_read(
+        self, s: NDArray[np.float64], scores: Scores, scale: float = 1.0, rough: bool = False
     ) -> tuple[float, NDArray[np.float64]]:
+        """The same for scores that `read` has been over."""
         if scores.constant:
             # Constant scores have no spread to divide by; any direction is as good as another.
             return scale * self.value(s), np.zeros(self.groups.n_rows)
@@ -254,32 +264,17 @@ class BoundRegularizer:
         loss, and bounds its curvature up to that exchange.
         """
         s = check_column(y_pred, "y_pred", self.groups.n_rows)
-        scores = self._read(s)
-        value, gradient = self._evaluate(s, scores)
-        _, condition, term = self._terms[0]
-        rows, (mean, inverse) = scores.rows[condition], scores.center
+        scores = self.read(s)
+        value, gradient = self.evaluate_read(s, scores)
+        term, rows = self.joint_term, scores.rows[self.criterion.joint]
+        mean, inverse = scores.center
         if scores.constant:
             width = term.basis.n_terms * (self.groups.n_groups - 1)
             return value, gradient, np.zeros((self.groups.n_rows, width))
-        slope = None if scores.back is None else 1.0 - (rows.s / LIMIT) ** 2
         z = (scores.known - mean) * inverse
+        slope = scores.slope(rows.s)
         factor = low_rank_factor(term, rows, z, slope, inverse, self._standardized)
         if scores.chain is not None:
             factor *= scores.chain[:, None]
         factor /= np.sqrt(self.normalizer)
         return value, gradient, self.groups.put_known(factor)
-
-
-class _Scores(NamedTuple):
-    """Scores as the classifiers see them, and the way back for a gradient.
-
-    `known` and `center` are of the variable that moves with the score, `chain` is its derivative;
-    None where it is the score itself.
-    """
-
-    rows: dict[tuple[str, ...], Rows]
-    constant: bool
-    back: Callable[[NDArray[np.float64]], None] | None
-    known: NDArray[np.float64]
-    center: tuple[float, float]
-    chain: NDArray[np.float64] | None

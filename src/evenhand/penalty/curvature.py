@@ -52,34 +52,55 @@ def low_rank_factor(
     moves : bool
         Whether their mean and spread move with them.
     """
-    basis, weights, n = term.basis, term.weights_at(rows), len(rows.s)
-    lspc = isinstance(term, LSPCTerm)
-    if lspc:
+    root = weights_root(term, rows, inverse)
+    out, plain, along = own_parts(term, rows, z, slope, root)
+    if moves:
+        for block, part in _blocks(rows):
+            out[block] -= taken_by_moments(part.weight, z[block], plain, along)
+    return out
+
+
+def weights_root(term: Any, rows: Rows, inverse: float, share: float = 1.0) -> Array:
+    """What F_sW is multiplied by: R of RRᵀ = (−F_WW)⁻¹, per row and per unit of the score.
+
+    `share` is that of these rows among all that the penalty is for.
+    """
+    basis, weights = term.basis, term.weights_at(rows)
+    if isinstance(term, LSPCTerm):
         information = _lspc_information(rows, basis, weights, term.beta)
     else:
-        information = objective_at(rows, basis, weights, term.kappa)[2]
-    root = _inverse_root(information) * inverse / np.sqrt(n)
-    out, plain, along = np.empty((n, root.shape[1])), 0.0, 0.0
+        information = objective_at(rows, basis, weights, share * term.kappa)[2]
+    return _inverse_root(information) * inverse / np.sqrt(len(rows.s))
+
+
+def own_parts(
+    term: Any, rows: Rows, z: Array, slope: Array | None, root: Array
+) -> tuple[Array, Array, Array]:
+    """What each row's score does to its own terms, (n, r), with means of that and of that times z.
+
+    The means are what a moving mean and spread take from every row.
+    """
+    weights, n = term.weights_at(rows), len(rows.s)
+    out = np.empty((n, root.shape[1]))
+    plain, along = np.zeros(root.shape[1]), np.zeros(root.shape[1])
     for block, part in _blocks(rows):
-        # F_sW before mean and spread are taken to move: each row sees its own terms alone.
-        if lspc:
-            cross = _lspc_cross(part, basis, weights, term.beta)
+        if isinstance(term, LSPCTerm):
+            cross = _lspc_cross(part, term.basis, weights, term.beta)
         else:
-            cross = _logistic_cross(part, basis, weights)
+            cross = _logistic_cross(part, term.basis, weights)
         if slope is not None:
             cross *= slope[block]
         own = cross.T @ root
         plain += own.sum(axis=0)
         along += z[block] @ own
         out[block] = own
-    if moves:
-        for block, part in _blocks(rows):
-            taken = np.multiply.outer(z[block], along / n)
-            taken += plain / n
-            if len(part.weight):
-                taken *= part.weight[:, None]
-            out[block] -= taken
-    return out
+    return out, plain / n, along / n
+
+
+def taken_by_moments(weight: Array, z: Array, plain: Array, along: Array) -> Array:
+    out = np.multiply.outer(z, along)
+    out += plain
+    return out * weight[:, None] if len(weight) else out
 
 
 def diagonal_bound(factor: Array) -> Array:

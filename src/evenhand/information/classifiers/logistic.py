@@ -118,7 +118,7 @@ def newton(
         if settled is not None:
             return LogisticFit(settled.weights, settled.n_iter)
     if start is None and n >= 2 * SAMPLE_ROWS:
-        some = _every(rows, n // SAMPLE_ROWS)
+        some = every(rows, n // SAMPLE_ROWS)
         start = descend(some, basis, _positive(kappa), None, SAMPLE_STEPS)[0].weights
     fit, converged = descend(rows, basis, _positive(kappa), start, max_iter, last_step)
     if not converged:
@@ -137,7 +137,7 @@ def _positive(kappa: float) -> float:
     return kappa
 
 
-def _every(rows: Rows, stride: int) -> Rows:
+def every(rows: Rows, stride: int) -> Rows:
     """Every `stride`-th row."""
     columns: dict[str, Any] = {
         name: np.ascontiguousarray(getattr(rows, name)[::stride])
