@@ -24,6 +24,7 @@ ROOMS = (
 BESIDE = {
     "_kernels": ("groups", "information"),
     "baselines": ("groups", "information", "penalty", "models"),
+    "boosting": ("groups", "information", "penalty"),
     "datasets": ("groups", "information"),
     "torch": ("groups", "information", "penalty", "models"),
 }

@@ -19,6 +19,7 @@ MODULES = {
     "report": "Figures",
     "datasets": "Data sets",
     "baselines": "Methods to compare with",
+    "boosting": "Objectives of boosting libraries",
 }
 WIDTH = 104
 

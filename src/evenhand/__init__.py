@@ -39,7 +39,7 @@ _HOME = {
     "separation": "information.entropies",
     "sufficiency": "information.entropies",
 }
-_MODULES = ("baselines", "datasets", "report")
+_MODULES = ("baselines", "boosting", "datasets", "report")
 
 _moved.install()
 

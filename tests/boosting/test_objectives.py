@@ -1,0 +1,373 @@
+"""Objectives of both libraries: native ones at weight 0, right gradients, fairer models."""
+
+import copy
+
+import numpy as np
+import pytest
+from scipy.stats import gamma as gamma_law
+from scipy.stats import poisson as poisson_law
+
+import evenhand as eh
+from evenhand import boosting
+from evenhand.boosting.losses import LOSSES
+from evenhand.penalty.curvature import diagonal_bound
+from evenhand.penalty.row_bound import RowBound
+
+LIBRARIES = ["xgboost", "lightgbm"]
+NATIVE = {
+    "xgboost": {"squared": "reg:squarederror", "poisson": "count:poisson", "gamma": "reg:gamma"},
+    "lightgbm": {"squared": "regression", "poisson": "poisson", "gamma": "gamma"},
+}
+
+
+def rows(n=2000, loss="squared", seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 2, n)
+    X = rng.normal(size=(n, 4)) + a[:, None] * [0.8, 0.0, 0.3, 0.0]
+    f = 0.4 * X[:, 0] + 0.3 * np.sin(2 * X[:, 1]) + 0.2 * X[:, 2]
+    if loss == "poisson":
+        y = rng.poisson(np.exp(f)).astype(float)
+    elif loss == "gamma":
+        y = rng.gamma(2.0, np.exp(f) / 2.0) + 1e-3
+    else:
+        y = f + 0.5 * rng.normal(size=n)
+    return X, y, a, rng.uniform(0.3, 2.0, n)
+
+
+def bind(y, a, criterion="independence", **options):
+    return eh.FairnessRegularizer(criterion).bind(y, sensitive_features=a, **options)
+
+
+def train(library, objective, X, y, weight=None, rounds=20, custom=True, **params):
+    """Raw scores of the rows of training, from an intercept of 0."""
+    if library == "xgboost":
+        import xgboost
+
+        data = xgboost.DMatrix(X, y, weight=weight)
+        params = {"nthread": 1, "max_depth": 3, "max_delta_step": 0.7, **params}
+        if custom:
+            model = xgboost.train({**params, "base_score": 0.0}, data, rounds, obj=objective)
+        else:
+            base = 0.0 if objective == "reg:squarederror" else 1.0
+            params = {**params, "objective": objective, "base_score": base}
+            model = xgboost.train(params, data, rounds)
+        return model.predict(data, output_margin=True)
+    import lightgbm
+
+    params = {"num_threads": 1, "verbose": -1, "boost_from_average": False, **params}
+    data = lightgbm.Dataset(X, y, weight=weight)
+    model = lightgbm.train({**params, "objective": objective}, data, rounds)
+    return model.predict(X, raw_score=True)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_weight_zero_is_the_native_objective(library, loss, weighted):
+    X, y, a, w = rows(loss=loss)
+    w = w if weighted else None
+    objective = boosting.objective(bind(y, a), loss, library, fairness_weight=0.0)
+    ours = train(library, objective, X, y, w)
+    native = train(library, NATIVE[library][loss], X, y, w, custom=False)
+    np.testing.assert_allclose(ours, native, rtol=1e-4, atol=1e-4)
+    if library == "xgboost":  # LightGBM trains with a copy
+        assert objective.round == 20
+
+
+@pytest.mark.parametrize(
+    ("loss", "law"),
+    [
+        ("squared", lambda y, m: -0.5 * (y - m) ** 2),
+        ("poisson", lambda y, m: poisson_law.logpmf(y, np.exp(m))),
+        ("gamma", lambda y, m: gamma_law.logpdf(y, 1.0, scale=np.exp(m))),
+    ],
+)
+def test_losses_are_log_likelihoods(loss, law):
+    rng = np.random.default_rng(0)
+    y, m = rng.poisson(2.0, 50) + 1.0, 0.3 * rng.normal(size=50)
+    gradient, curvature = LOSSES[loss].derivatives(y, m)
+    h = 1e-5
+    np.testing.assert_allclose(gradient, (law(y, m - h) - law(y, m + h)) / (2 * h), atol=1e-6)
+    second = (2 * law(y, m) - law(y, m - 1e-3) - law(y, m + 1e-3)) / 1e-6
+    assert (curvature >= second - 1e-4).all()
+    mean = LOSSES[loss].mean(m)
+    best = np.log(y) if LOSSES[loss].log_link else y
+    np.testing.assert_allclose(
+        LOSSES[loss].deviances(y, mean), 2 * (law(y, best) - law(y, m)), atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("criterion", ["independence", "separation"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradient_is_that_of_loss_and_fairness(loss, criterion, weighted):
+    """Against differences of ½Σω·deviance + λ·½Σω·(null deviance)·Ĩ."""
+    _, y, a, w = rows(300, loss)
+    weight = w if weighted else None
+    bound = bind(y, a, criterion, sample_weight=weight)
+    objective = boosting.objective(bound, loss, fairness_weight=2.0, plain_rounds=0)
+    rng = np.random.default_rng(1)
+    m = 0.3 * rng.normal(size=300) + 0.2 * a
+    gradient, curvature = objective(y, m, weight)
+    found, omega = LOSSES[loss], np.ones(300) if weight is None else weight
+
+    def total(m):
+        null = found.deviances(y, np.average(y, weights=omega))
+        whole = found.deviances(y, found.mean(m)) @ omega
+        return 0.5 * whole + 2.0 * 0.5 * (omega @ null) * bound.value(found.mean(m))
+
+    for direction in rng.normal(size=(4, 300)):
+        numeric = (total(m + 1e-4 * direction) - total(m - 1e-4 * direction)) / 2e-4
+        assert numeric == pytest.approx(gradient @ direction, rel=1e-3, abs=1e-3)
+    assert (curvature > 0).all()
+    assert objective.value == pytest.approx(bound.value(found.mean(m)), rel=1e-6)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_training_is_fairer_with_a_larger_weight(library, loss):
+    X, y, a, _ = rows(loss=loss)
+    bound = bind(y, a)
+    values = []
+    for weight in (0.0, 1.0, 100.0):
+        objective = boosting.objective(bound, loss, library, fairness_weight=weight)
+        margin = train(library, objective, X, y, rounds=100)
+        values.append(bound.value(LOSSES[loss].mean(margin.astype(float))))
+    assert values[1] < 0.9 * values[0]
+    assert values[2] < 0.7 * values[0]
+    assert np.isfinite(margin).all()
+
+
+def test_plain_rounds_come_first_and_again_in_the_next_training():
+    X, y, a, _ = rows(500)
+    objective = boosting.objective(bind(y, a), plain_rounds=5)
+    plain = boosting.objective(bind(y, a), fairness_weight=0.0)
+    for _ in range(2):
+        np.testing.assert_array_equal(
+            train("xgboost", objective, X, y, rounds=5), train("xgboost", plain, X, y, rounds=5)
+        )
+        assert np.isnan(objective.value)
+    train("xgboost", objective, X, y, rounds=6)
+    assert objective.round == 6
+    assert objective.value > 0
+    objective.reset()
+    assert objective.round == 0
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_regressors_of_scikit_learn(library, weighted):
+    X, y, a, w = rows(800)
+    w = w if weighted else None
+    objective = boosting.objective(bind(y, a, sample_weight=w), library=library)
+    expected = train(library, objective, X, y, w, rounds=15)
+    if library == "xgboost":
+        from xgboost import XGBRegressor
+
+        model = XGBRegressor(
+            objective=copy.deepcopy(objective), n_estimators=15, max_depth=3, max_delta_step=0.7,
+            base_score=0.0, n_jobs=1,
+        )  # fmt: skip
+    else:
+        from lightgbm import LGBMRegressor
+
+        model = LGBMRegressor(
+            objective=copy.deepcopy(objective), n_estimators=15, n_jobs=1, verbose=-1
+        )
+    model.fit(X, y, sample_weight=w)
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("criterion", ["independence", "separation", "sufficiency"])
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("kind", ["plain", "weights", "unknown"])
+def test_bound_from_a_table_is_close_to_the_exact_one(criterion, n_groups, kind, case):
+    data = case(kind, n_groups, n=12_000)
+    bound = eh.FairnessRegularizer(criterion).bind(data.y, **data.fairness)
+    value, gradient, bar = RowBound(bound, least_rows=1000).evaluate(data.s, 2.0)
+    expected = bound.value_grad_curvature(data.s)
+    exact = 2.0 * diagonal_bound(expected[2])
+    assert value == pytest.approx(2.0 * expected[0], rel=1e-6)
+    np.testing.assert_allclose(gradient, 2.0 * expected[1], rtol=1e-4, atol=1e-9)
+    known = exact > 0
+    assert (bar[~known] == 0).all()
+    ratio = bar[known] / exact[known]
+    assert np.quantile(ratio, 0.02) > 0.85
+    assert np.quantile(ratio, 0.98) < 1.15
+    constant = RowBound(bound, least_rows=1000).evaluate(np.ones(12_000))
+    assert not constant[1].any()
+    assert not constant[2].any()
+
+
+@pytest.mark.parametrize("options", [{"kappa": "published"}, {"score_map": "raw"}])
+def test_bound_for_other_options(options, case):
+    data = case("plain", 2, n=6000)
+    bound = eh.FairnessRegularizer("independence", "lspc", **options).bind(data.y, **data.fairness)
+    _, _, bar = RowBound(bound, least_rows=1000).evaluate(data.s)
+    exact = diagonal_bound(bound.value_grad_curvature(data.s)[2])
+    ratio = bar / exact
+    assert np.quantile(ratio, 0.1) > 0.85
+    assert np.quantile(ratio, 0.9) < 1.15
+
+
+def test_copies_share_the_rows():
+    """LightGBM copies its parameters, and scikit-learn's clones theirs."""
+    _, y, a, _ = rows(100)
+    objective = boosting.objective(bind(y, a), plain_rounds=0)
+    other = copy.deepcopy(objective)
+    assert other.bound is objective.bound
+    objective(y, y)
+    assert (objective.round, other.round) == (1, 0)
+
+
+def test_rows_for_several_people():
+    X, y, a, _ = rows(300)
+    bound = bind(y, a, frequency=np.arange(300) % 3)
+    objective = boosting.objective(bound, fairness_weight=1.0, plain_rounds=2)
+    assert np.isfinite(train("xgboost", objective, X, y, rounds=4)).all()
+
+
+class TestMetrics:
+    @pytest.mark.parametrize("fairness_weight", [None, 2.0])
+    def test_xgboost(self, fairness_weight):
+        import xgboost
+
+        X, y, a, w = rows(900)
+        bounds = [bind(y[:600], a[:600]), bind(y[600:], a[600:])]
+        metric = boosting.metric(bounds, fairness_weight=fairness_weight)
+        sets = [xgboost.DMatrix(X[s], y[s], weight=w[s]) for s in (slice(600), slice(600, None))]
+        log: dict = {}
+        model = xgboost.train(
+            {"nthread": 1, "base_score": 0.0, "disable_default_eval_metric": 1}, sets[0], 12,
+            obj=boosting.objective(bounds[0], plain_rounds=3), custom_metric=metric,
+            evals=[(sets[0], "train"), (sets[1], "valid")], evals_result=log, verbose_eval=False,
+        )  # fmt: skip
+        scores = model.predict(sets[1]).astype(float)
+        expected = bounds[1].value(scores)
+        name = "independence"
+        if fairness_weight:
+            name = "squared+independence"
+            mean = np.average(y[600:], weights=w[600:])
+            share = np.average((y[600:] - scores) ** 2, weights=w[600:])
+            share /= np.average((y[600:] - mean) ** 2, weights=w[600:])
+            expected = share + 2.0 * expected
+        assert log["valid"][name][-1] == pytest.approx(expected, rel=1e-4)
+        assert len(log["train"][name]) == 12
+
+    def test_xgboost_regressor_stops_early(self):
+        from xgboost import XGBRegressor
+
+        X, y, a, _ = rows(900)
+        train_bound, valid = bind(y[:600], a[:600]), bind(y[600:], a[600:])
+        model = XGBRegressor(
+            objective=boosting.objective(train_bound), n_estimators=300, n_jobs=1, base_score=0.0,
+            eval_metric=boosting.metric(valid, fairness_weight=1.0), early_stopping_rounds=5,
+        )  # fmt: skip
+        model.fit(X[:600], y[:600], eval_set=[(X[600:], y[600:])], verbose=False)
+        assert model.best_iteration < 299
+
+    def test_lightgbm(self):
+        import lightgbm
+
+        X, y, a, _ = rows(900, "poisson")
+        bounds = [bind(y[:600], a[:600]), bind(y[600:], a[600:])]
+        train_set = lightgbm.Dataset(X[:600], y[:600])
+        valid = lightgbm.Dataset(X[600:], y[600:], reference=train_set)
+        log: dict = {}
+        objective = boosting.objective(bounds[0], "poisson", "lightgbm")
+        model = lightgbm.train(
+            {"num_threads": 1, "verbose": -1, "objective": objective, "metric": "None"},
+            train_set, 200, valid_sets=[valid],
+            feval=boosting.metric(bounds[1], "poisson", "lightgbm", fairness_weight=1.0),
+            callbacks=[lightgbm.record_evaluation(log), lightgbm.early_stopping(5, verbose=False)],
+        )  # fmt: skip
+        found = log["valid_0"]["poisson+independence"]
+        assert model.best_iteration < 200
+        assert found[model.best_iteration - 1] == min(found)
+
+    @pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated")
+    def test_lightgbm_regressor(self):
+        from lightgbm import LGBMRegressor
+
+        X, y, a, _ = rows(900)
+        model = LGBMRegressor(n_estimators=5, n_jobs=1, verbose=-1)
+        valid = bind(y[600:], a[600:])
+        model.fit(
+            X[:600], y[:600], eval_set=[(X[600:], y[600:])],
+            eval_metric=boosting.metric(valid, library="lightgbm"),
+        )  # fmt: skip
+        expected = valid.value(model.predict(X[600:]))
+        assert model.evals_result_["valid_0"]["independence"][-1] == pytest.approx(expected)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"loss": "huber"}, "`loss` must be one of squared, poisson, gamma, got 'huber'. Hint"),
+            ({"loss": None}, "`loss` must be one of squared, poisson, gamma, got None"),
+            ({"library": "catboost"}, "`library` must be one of xgboost, lightgbm, got 'catboost'"),
+            ({"library": ["xgboost"]}, r"`library` must be one of .*, got \['xgboost'\]"),
+            ({"fairness_weight": -1}, "`fairness_weight` must be a nonnegative number, got -1"),
+            ({"fairness_weight": True}, "`fairness_weight` must be a nonnegative number, got True"),
+            ({"plain_rounds": -1}, "`plain_rounds` must be a nonnegative integer, got -1"),
+            ({"plain_rounds": 1.5}, "`plain_rounds` must be a nonnegative integer, got 1.5"),
+        ],
+    )
+    def test_arguments(self, arguments, message):
+        _, y, a, _ = rows(50)
+        with pytest.raises(ValueError, match=message):
+            boosting.objective(bind(y, a), **arguments)
+
+    @pytest.mark.parametrize("make", [boosting.objective, boosting.metric])
+    def test_a_term_that_is_not_bound(self, make):
+        with pytest.raises(
+            ValueError, match=r"`bound` must be a term that is bound.*Hint: eh.Fair"
+        ):
+            make(eh.FairnessRegularizer())
+
+    @pytest.mark.parametrize("library", LIBRARIES)
+    def test_other_rows(self, library):
+        X, y, a, _ = rows(100)
+        objective = boosting.objective(bind(y[:90], a[:90]), library=library)
+        with pytest.raises(ValueError, match=r"must have the 90 rows of `bound`, got 100\. Hint"):
+            train(library, objective, X, y, rounds=1)
+
+    @pytest.mark.parametrize(
+        ("loss", "message"),
+        [
+            ("poisson", "the target must be nonnegative with loss='poisson', got -1. Hint"),
+            ("gamma", "the target must be positive with loss='gamma', got -1. Hint"),
+        ],
+    )
+    def test_targets(self, loss, message):
+        _, y, a, _ = rows(100)
+        y = np.abs(y)
+        y[3] = -1.0
+        with pytest.raises(ValueError, match=message):
+            boosting.objective(bind(y, a), loss)(y, np.zeros(100))
+
+    def test_scores_that_are_not_finite(self):
+        _, y, a, _ = rows(100)
+        objective = boosting.objective(bind(y, a), plain_rounds=0)
+        with pytest.raises(ValueError, match=r"scores in training are no longer finite. Hint"):
+            objective(y, np.r_[y[:-1], np.nan])
+
+    def test_metric_of_other_rows(self):
+        _, y, a, _ = rows(100)
+        metric = boosting.metric(bind(y, a))
+        with pytest.raises(ValueError, match=r"got 99 rows, and terms over 100. Hint: metric"):
+            metric(y[:99], y[:99])
+        with pytest.raises(ValueError, match=r"numbers of rows differ, got \[100, 100\]. Hint"):
+            boosting.metric([bind(y, a), bind(y, a)])
+        with pytest.raises(ValueError, match=r"numbers of rows differ, got \[\]"):
+            boosting.metric([])
+
+    @pytest.mark.parametrize("library", LIBRARIES)
+    def test_missing_extra(self, library, monkeypatch):
+        _, y, a, _ = rows(100)
+        monkeypatch.setattr("evenhand.boosting.calls.find_spec", lambda name: None)
+        with pytest.raises(ImportError, match=rf"needs {library}.*pip install 'evenhand\[boosting"):
+            boosting.objective(bind(y, a), library=library)
+        with pytest.raises(ImportError, match=r"pip install 'evenhand\[boosting\]'"):
+            boosting.metric(bind(y, a), library=library)
