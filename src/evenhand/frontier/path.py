@@ -449,9 +449,17 @@ def fairness_path(
     if exposure is not None:
         seen, loss_weight = accuracy.loss.per_unit(y, weight, more["exposure"])
     gauge = Gauge(
-        seen, weight, groups, measure_with, random_state, confidence_level, clusters,
-        accuracy=accuracy, loss_weight=loss_weight, given=more.get("given"),
-    )  # fmt: skip
+        y=seen,
+        weight=weight,
+        groups=groups,
+        measure_with=measure_with,
+        random_state=random_state,
+        confidence_level=confidence_level,
+        cluster=clusters,
+        accuracy=accuracy,
+        loss_weight=loss_weight,
+        given=more.get("given"),
+    )
     check_effective_size(gauge.groups)
     folds = make_folds(cv, X, y, groups, random_state, clusters)
     held_out = HeldOut(handle, data, folds, n_jobs)
@@ -482,9 +490,19 @@ def fairness_path(
                 advance(len(batch))
     readings = [found[w] for w in kept]
     return FairnessPath(
-        tuple(r.point for r in readings), name, confidence_level, gauge.name, len(y),
-        groups.n_unknown, len(folds), groups.name, groups.label_names,
+        points=tuple(r.point for r in readings),
+        criterion=name,
+        confidence_level=confidence_level,
+        measured_with=gauge.name,
+        n_rows=len(y),
+        n_unknown=groups.n_unknown,
+        n_splits=len(folds),
+        sensitive_name=groups.name,
+        labels=groups.label_names,
         n_clusters=None if clusters is None else int(clusters.max()) + 1,
-        fitted_before=fitted_before, accuracy=accuracy,
-        _correlation=correlations(readings), _handle=handle, _data=data,
-    )  # fmt: skip
+        fitted_before=fitted_before,
+        accuracy=accuracy,
+        _correlation=correlations(readings),
+        _handle=handle,
+        _data=data,
+    )

@@ -243,11 +243,17 @@ class FairRegressor(ScoresWithGroups, RegressorMixin, BaseEstimator):
         estimator = get_estimator(self.measure_with, self.random_state, "measure_with")
         curves = [
             Curve(
-                c, c.build(criterion.name, self.alpha, self.random_state), few, folds, some,
-                criterion, estimator, self.n_jobs,
+                candidate=c,
+                estimator=c.build(criterion.name, self.alpha, self.random_state),
+                data=few,
+                folds=folds,
+                groups=some,
+                criterion=criterion,
+                measure_with=estimator,
+                n_jobs=self.n_jobs,
             )
             for c in candidates(self.attribute, criterion)
-        ]  # fmt: skip
+        ]
         return _Search(data, curves)
 
     def _settle(self, search: _Search) -> FairRegressor:
@@ -398,10 +404,16 @@ def _table(
         stderr = curve.difference_error(found[best][0], place)
         out.append(
             Tried(
-                curve.candidate.name, curve.candidate.words, place.fairness_weight, place.accuracy,
-                place.unfairness, reached, gain[best] - g if reached else float("nan"), stderr,
+                name=curve.candidate.name,
+                words=curve.candidate.words,
+                fairness_weight=place.fairness_weight,
+                r2=place.accuracy,
+                unfairness=place.unfairness,
+                reached=reached,
+                behind=gain[best] - g if reached else float("nan"),
+                behind_stderr=stderr,
             )
-        )  # fmt: skip
+        )
     order = sorted(range(len(out)), key=lambda j: (j != best, -gain[j]))
     return tuple(out[j] for j in order)
 

@@ -299,7 +299,9 @@ def _new_tree(
     depth = max(int(np.ceil(np.log2((high - low) / leaf_size))), 0)
     nodes = 2 ** (depth + 1) - 1
     spans, boxes = np.empty((nodes, 2), dtype=np.int64), np.empty((nodes, 4))
-    return _Tree(points, rows, low, high, depth, spans, boxes)
+    return _Tree(
+        points=points, rows=rows, low=low, high=high, depth=depth, spans=spans, boxes=boxes
+    )
 
 
 def _count_plane(

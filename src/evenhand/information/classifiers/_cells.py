@@ -348,9 +348,18 @@ def _collect(
         single = squares / np.where(own > 0, own, 1.0)
         spread = np.zeros(len(used))
         return Cells(
-            coordinates, atoms, counts, used // k, target, own, single, spread, row_entry, exact,
-            fold,
-        )  # fmt: skip
+            coordinates=coordinates,
+            atoms=atoms,
+            counts=counts,
+            cell=used // k,
+            target=target,
+            weight=own,
+            single=single,
+            spread=spread,
+            row_entry=row_entry,
+            exact=exact,
+            fold=fold,
+        )
     assert groups.probabilities is not None
     counts = np.stack([sums(cell, weight * p, c) for p in groups.probabilities.T], axis=1)
     if len(cell) <= SOFT_ROWS or folds is not None:
@@ -358,7 +367,17 @@ def _collect(
         target = np.ascontiguousarray(groups.probabilities)
         spread = np.zeros(len(cell))
         return Cells(
-            coordinates, atoms, counts, cell, target, weight, weight, spread, rows, exact, folds
+            coordinates=coordinates,
+            atoms=atoms,
+            counts=counts,
+            cell=cell,
+            target=target,
+            weight=weight,
+            single=weight,
+            spread=spread,
+            row_entry=rows,
+            exact=exact,
+            fold=folds,
         )
     mass = sums(cell, weight, c)
     safe = np.where(mass > 0, mass, 1.0)
@@ -368,5 +387,14 @@ def _collect(
     even = np.square(target).sum(axis=1)
     spread = np.sqrt(np.clip((squares - even) / np.maximum(1.0 - even, 1e-12), 0.0, 1.0))
     return Cells(
-        coordinates, atoms, counts, np.arange(c), target, mass, single, spread, cell, exact
+        coordinates=coordinates,
+        atoms=atoms,
+        counts=counts,
+        cell=np.arange(c),
+        target=target,
+        weight=mass,
+        single=single,
+        spread=spread,
+        row_entry=cell,
+        exact=exact,
     )

@@ -173,8 +173,16 @@ def grow(
     terms = (k - 1) * leaves
     name = f"{plane.name}, {leaves:.0f} parts"
     return Grown(
-        name, losses[0], losses[1], row_entry, mean_inside, mean_outside, terms, shift, doubt,
-    )  # fmt: skip
+        name=name,
+        inside=losses[0],
+        outside=losses[1],
+        row_entry=row_entry,
+        mean_inside=mean_inside,
+        mean_outside=mean_outside,
+        terms=terms,
+        shift=shift,
+        doubt=doubt,
+    )
 
 
 def _count(plane: Plane, groups: Groups, weight: Array, folds: Index | None) -> Counts:

@@ -144,28 +144,50 @@ def combine(
     for cells, rungs in ladders:
         found += [
             _Candidate(
-                r.words, len(entries), r.inside, r.outside, cells.mean(r.inside),
-                cells.mean(r.outside), r.terms, r.squares,
+                words=r.words,
+                part=len(entries),
+                inside=r.inside,
+                outside=r.outside,
+                mean_inside=cells.mean(r.inside),
+                mean_outside=cells.mean(r.outside),
+                terms=r.terms,
+                squares=r.squares,
             )
             for r in rungs
-        ]  # fmt: skip
+        ]
         entries.append(cells.row_entry)
     for tree in grown:
         found.append(
             _Candidate(
-                tree.name, len(entries), tree.inside, tree.outside, tree.mean_inside,
-                tree.mean_outside, tree.terms, tree.terms, tree.shift, tree.doubt,
-                HANDICAP,
+                words=tree.name,
+                part=len(entries),
+                inside=tree.inside,
+                outside=tree.outside,
+                mean_inside=tree.mean_inside,
+                mean_outside=tree.mean_outside,
+                terms=tree.terms,
+                squares=tree.terms,
+                shift=tree.shift,
+                doubt=tree.doubt,
+                handicap=HANDICAP,
             )
-        )  # fmt: skip
+        )
         entries.append(tree.row_entry)
     for other in alone:
         found.append(
             _Candidate(
-                other.chosen, len(entries), other.inside, other.outside, other.mean_inside,
-                other.mean_outside, other.terms, other.squares, other.shift, other.doubt,
+                words=other.chosen,
+                part=len(entries),
+                inside=other.inside,
+                outside=other.outside,
+                mean_inside=other.mean_inside,
+                mean_outside=other.mean_outside,
+                terms=other.terms,
+                squares=other.squares,
+                shift=other.shift,
+                doubt=other.doubt,
             )
-        )  # fmt: skip
+        )
         entries.append(other.row_entry)
     share = weigh(
         [c.mean_outside + c.handicap / data.effective for c in found], data.effective, temperature
@@ -217,9 +239,18 @@ def _average(
     doubt = float(sum(share[j] * found[j].doubt for j in used))
     words = found[int(np.argmax(share))].words
     return Estimate(
-        inside, outside, row_entry, mean_inside, mean_outside, between, words, terms, squares,
-        shift, doubt,
-    )  # fmt: skip
+        inside=inside,
+        outside=outside,
+        row_entry=row_entry,
+        mean_inside=mean_inside,
+        mean_outside=mean_outside,
+        between=between,
+        chosen=words,
+        terms=terms,
+        squares=squares,
+        shift=shift,
+        doubt=doubt,
+    )
 
 
 def lean_of(terms: float, squares: float) -> float:
