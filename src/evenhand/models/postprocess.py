@@ -3,6 +3,7 @@
 s' = Σ_k p_k · m_k(s₀) with p_k the recorded group or its probability given the features, and the
 maps m_k chosen by FairRidge's objective: FairRidge on the features [s₀, p_k, p_k·s₀] for affine
 maps, and on [s₀, Σ_k p_k·g_k(s₀), p_k·s₀] where g_k moves each group to the barycenter of all.
+With `passthrough` the features of the regressor are among them: the stack.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from ..groups.frequency import repeat_rows
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_column, check_index, refuse_masked
 from ..groups.weights import check_weight
-from ..information.criteria import get_criterion
 from .base_scores import check_regressor, fit_out_of_fold, is_fitted, keeps_a_fit, predict_base
 from .group_classifier import classifier_input, out_of_fold_groups
 from .linear import FairRidge
-from .membership import Membership, check_kind
-from .score_maps import KINDS, ScoreMaps
+from .linear_copy import LinearCopy
+from .map_choice import check_shape, choose_basis, choose_map
+from .membership import Membership
+from .score_maps import ScoreMaps
 from .scoring import ScoresWithGroups
+from .stack import StackColumns, StackPenalty, beside
 from .transport import Transport
 
 Vector = NDArray[np.float64]
@@ -39,21 +42,27 @@ BENDS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, BaseEstimator):
-    """A fair map of the score s₀ of any regressor: s' = Σ_k p_k·m_k(s₀).
+    """A fair map of the score s₀ of any regressor: s' = Σ_k p_k·m_k(s₀), or the stack on it.
 
     The maps minimize ``mean w(y − s')²/Var(y) + fairness_weight·Ĩ``, the objective of
-    :class:`FairRidge`, and leave the regressor itself as it is.
+    :class:`FairRidge`, and leave the regressor itself as it is. With ``passthrough=True`` the
+    features X are among their columns, s' = Xθ + m(s₀) + Σ_k p_k·(o_k + c_k·s₀): fairness can then
+    also be had by weighing single features less, which costs less accuracy.
 
     Parameters
     ----------
     estimator : regressor
         Fitted or not. An unfitted one is cloned and fitted; the maps are then trained on its
         out-of-fold scores, so that they do not trust it more than new rows would. For a fitted one,
-        hand `fit` rows that it was not fitted on.
+        hand `fit` rows that it was not fitted on. It is handed X as it is, so that a booster treats
+        categories and missing values its own way.
     criterion : {"independence", "separation", "sufficiency"}
         What the score must not reveal.
     fairness_weight : float
         1 means that one point of R² is worth one point of normalized information.
+    passthrough : bool
+        The stack: X is among the columns, as a copy in numbers (standardized; missing numbers set
+        to the median and marked; one column for each level of a category).
     group_features : {"posterior", "attribute"} or None
         "attribute" gives each recorded group its own map: the fairest result for the accuracy,
         but it treats two people who differ only in group differently on purpose, which the law of
@@ -63,7 +72,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         it, so it answers the practical problem of a missing attribute and not the ethical question
         of whether groups may be treated differently. None applies one map to everybody, which
         treats all alike and, being invertible, cannot make the score any fairer: it only
-        recalibrates.
+        recalibrates (with `passthrough` it can be fairer by its use of X).
     map : {"auto", "affine", "spline", "transport"}
         "affine": m_k is a straight line. "transport", for independence: a line plus a share of the
         map g_k that moves the scores of group k to the barycenter of all groups. It matches whole
@@ -76,18 +85,32 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         in the eyes of the quadratic classifier it is trained against: audit it with the default
         estimator before relying on it. Where "spline" or "transport" would fall it is mixed with
         a simpler map that does not. "auto" is "transport" for independence by attribute, and
-        "affine" otherwise.
+        "affine" otherwise. With `passthrough` the same columns are beside X, but a spline bends
+        alike in all groups, nothing keeps the score from falling where s₀ rises, and "auto" is
+        "transport" (without group features "spline").
     alpha : float
         Penalty on the coefficients of the (standardized) features of the maps.
+    passthrough_alpha : "auto" or nonnegative float
+        Penalty on the coefficients of X, with `passthrough`. "auto" takes the one of least
+        generalized cross-validation error at ``fairness_weight=0``: the score is then s₀ but for
+        what X can be trusted to add.
     group_alpha : "auto" or nonnegative float
         γ of a penalty γ·Σ_k ‖slope_k − mean slope‖², see :class:`FairRidge`.
-    classifier, basis, kappa, score_map, max_iter, tol
+    basis : {"auto", "quadratic", "linear", "degree3"}
+        As in :class:`FairRidge`. "auto" is "quadratic", and "degree3" for separation with
+        `passthrough`, whose many columns find what a quadratic does not see.
+    classifier, kappa, score_map, max_iter, tol
         As in :class:`FairRidge`.
     group_classifier : classifier, optional
         P(a|x) for "posterior": anything with `predict_proba`. Logistic regression on the scaled
-        features when left out, which needs numeric features.
+        features when left out, which needs numeric features (with `passthrough` it has their copy
+        in numbers).
     cv : int, splitter or list of (train, test)
         Folds for out-of-fold scores and group probabilities.
+    ensemble : bool or "auto"
+        Whether new rows are scored by the mean of the regressors of the folds, rather than by one
+        fitted to all rows. It saves that fit and was the more accurate held out; it keeps `cv`
+        regressors. "auto" is True with `passthrough` only.
     prefit : bool or "auto"
         Whether `estimator` is fitted; "auto" finds out. A fitted one survives `clone`, so that no
         fold refits it. True also says that it has not seen the rows handed in here; without that
@@ -98,16 +121,20 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     Attributes
     ----------
     estimator_ : regressor
-        The fitted base.
+        The fitted base; with `ensemble` the mean of those in its `estimators_`.
     group_classifier_ : classifier or None
     regressor_ : FairRidge
         The model of the maps.
+    columns_ : tuple of str
+        Names of the columns of `regressor_`, with `passthrough`.
+    passthrough_alpha_ : float
+        The penalty on those of X, with `passthrough`.
     map_ : {"affine", "spline", "transport"}
         The kind of map that was fitted.
     offsets_, slopes_ : (K,) and (K, 1 + bends) arrays
         m_k(z) = offset_k + z·slope_k0 + Σ_j max(z − bend_j, 0)·slope_kj at the standardized
         score z = (s₀ − `center_`) / `scale_`; `bends_` is empty but for a spline. For "transport"
-        m_k(z) = offset_k + z·slope_k0 + g_k(z)·slope_k1.
+        m_k(z) = offset_k + z·slope_k0 + g_k(z)·slope_k1. Not there with `passthrough`.
     transport_ : Transport or None
         g_k for "transport".
     blend_ : float
@@ -140,16 +167,19 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         criterion: str = "independence",
         fairness_weight: float = 1.0,
         *,
+        passthrough: bool = False,
         group_features: str | None = "posterior",
         map: str = "auto",
         alpha: float = 1e-6,
+        passthrough_alpha: float | str = "auto",
         group_alpha: float | str = "auto",
         classifier: str = "logistic",
-        basis: str = "quadratic",
+        basis: str = "auto",
         kappa: float | str = "auto",
         score_map: str = "auto",
         group_classifier: Any = None,
         cv: Any = 5,
+        ensemble: bool | str = "auto",
         prefit: bool | str = "auto",
         max_iter: int = 200,
         tol: float = 1e-6,
@@ -158,9 +188,11 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         self.estimator = estimator
         self.criterion = criterion
         self.fairness_weight = fairness_weight
+        self.passthrough = passthrough
         self.group_features = group_features
         self.map = map
         self.alpha = alpha
+        self.passthrough_alpha = passthrough_alpha
         self.group_alpha = group_alpha
         self.classifier = classifier
         self.basis = basis
@@ -168,6 +200,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         self.score_map = score_map
         self.group_classifier = group_classifier
         self.cv = cv
+        self.ensemble = ensemble
         self.prefit = prefit
         self.max_iter = max_iter
         self.tol = tol
@@ -223,9 +256,9 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         )  # fmt: skip
         Z, y = self._start(X, y, sensitive_features, sample_weight, cluster)
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        model, columns = self._ridge(self._felt(self.fairness_weight)), self._maps.simple_columns()
+        model, columns = self._ridge(self._felt(self.fairness_weight)), self._simple_columns()
         simple = None if columns is None else clone(model).fit(Z[:, columns], y, **extra)
-        start = model._start(Z, y, sensitive_features, sample_weight, self._maps.slopes())
+        start = model._start(Z, y, sensitive_features, sample_weight, self._penalty)
         return self._finish(model._finish(start), simple)
 
     def path_fitter(
@@ -238,8 +271,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         model.set_params(fairness_weight=0.0)
         Z, y = model._start(X, y, sensitive_features, sample_weight, cluster)
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        ridge, columns = model._ridge(0.0), model._maps.simple_columns()
-        fitter, simple = ridge.path_fitter(Z, y, **extra, slopes=model._maps.slopes()), None
+        ridge, columns = model._ridge(0.0), model._simple_columns()
+        fitter, simple = ridge.path_fitter(Z, y, **extra, slopes=model._penalty), None
         if columns is not None:
             simple = ridge.path_fitter(Z[:, columns], y, **extra)
 
@@ -252,12 +285,13 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
 
     def _felt(self, fairness_weight: float) -> float:
         # One map for everybody cannot make the score fairer; the only way out would be a constant.
-        return 0.0 if self.group_features is None else fairness_weight
+        alike = self.group_features is None and not self.passthrough
+        return 0.0 if alike else fairness_weight
 
     def _ridge(self, fairness_weight: float) -> FairRidge:
         return FairRidge(
             self.criterion, fairness_weight, self.alpha, classifier=self.classifier,
-            basis=self.basis, group_alpha=self.group_alpha, kappa=self.kappa,
+            basis=choose_basis(self), group_alpha=self.group_alpha, kappa=self.kappa,
             score_map=self.score_map, max_iter=self.max_iter, tol=self.tol,
         )  # fmt: skip
 
@@ -283,7 +317,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
                 "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: "
                 "pass sensitive_features=... to fit."
             )
-        if groups is not None and self.group_features is None and self.fairness_weight > 0:
+        if groups is not None and self._felt(self.fairness_weight) < self.fairness_weight:
             warnings.warn(
                 "One map for everybody cannot change what a score tells about the group, so "
                 "`fairness_weight` has no effect with group_features=None. Hint: use 'posterior' "
@@ -299,22 +333,35 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
             clusters = check_cluster(cluster, len(y))
             folds = make_folds(self.cv, X, y, groups or one, self.random_state, clusters)
         if self._is_prefit():
+            if self.passthrough and self.prefit == "auto":
+                warnings.warn(
+                    f"The {type(self.estimator).__name__} is fitted already. If these rows are "
+                    "those it was fitted on, its scores are better here than on new ones and the "
+                    "stack trusts them too much, and no measure of it is held out. Hint: hand fit "
+                    "other rows and say so with prefit=True, or refit it with prefit=False.",
+                    UserWarning,
+                    stacklevel=3,
+                )
             self.estimator_, score = self.estimator, predict_base(self.estimator, X)
         else:
-            self.estimator_, score = fit_out_of_fold(self.estimator, X, y, weight, folds)
+            ensemble = self.passthrough if self.ensemble == "auto" else bool(self.ensemble)
+            self.estimator_, score = fit_out_of_fold(self.estimator, X, y, weight, folds, ensemble)
         self.center_ = float(np.average(score, weights=weight))
         spread = float(np.sqrt(np.average((score - self.center_) ** 2, weights=weight)))
         self.scale_ = spread if spread > 1e-12 * abs(self.center_) else 1.0
         self.bends_ = np.empty(0)
-        self.map_ = self._choose_map()
+        self.map_ = choose_map(self)
         if self.map_ == "spline":
             self.bends_ = np.unique(np.quantile(self._standardized(score), BENDS))
         self._membership: Membership | None = None
-        p = None
+        p, numbers = None, None
+        if self.passthrough:
+            self._copy = LinearCopy.fit(X)
+            numbers = self._copy.transform(X)
         self.group_classifier_ = None
         self.transport_: Transport | None = None
         if groups is not None and self.group_features is not None:
-            p = self._fit_membership(X, groups, folds)
+            p = self._fit_membership(X, numbers, groups, folds)
             if self.map_ == "transport":
                 row_weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
                 z = self._standardized(groups.take_known(score))
@@ -324,19 +371,35 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
-        n_maps = 1 if p is None else p.shape[1]
-        self._maps = ScoreMaps(n_maps, self.bends_, self.transport_)
-        return self._maps.features(self._standardized(score), p), y
+        self._maps: ScoreMaps | StackColumns
+        if not self.passthrough:
+            n_maps = 1 if p is None else p.shape[1]
+            self._maps = maps = ScoreMaps(n_maps, self.bends_, self.transport_)
+            self._penalty: Any = maps.slopes()
+            return maps.features(self._standardized(score), p), y
+        labels = ("all",) if groups is None or p is None else groups.label_names
+        self._maps = stack = StackColumns(labels, self.bends_, self.transport_)
+        self.columns_ = (*self._copy.names, *stack.names)
+        self._penalty = StackPenalty(len(stack.names), stack.slopes(), self.passthrough_alpha)
+        return beside(numbers, stack.features(self._standardized(score), p)), y
 
-    def _fit_membership(self, X: Any, groups: Groups, folds: list[Any]) -> Vector:
+    def _simple_columns(self) -> list[int] | None:
+        return self._maps.simple_columns() if isinstance(self._maps, ScoreMaps) else None
+
+    def _fit_membership(self, X: Any, numbers: Any, groups: Groups, folds: list[Any]) -> Vector:
         """p of the training rows, out of fold for "posterior"."""
         assert self.group_features is not None
         self._membership = Membership(self.group_features, groups.labels, groups.shares)
         if self.group_features == "attribute":
             return self._membership.recorded(groups, groups.n_rows)
-        X = classifier_input(self.group_classifier, X)
+        X = self._classifier_input(X, numbers)
         self.group_classifier_, p = out_of_fold_groups(self.group_classifier, X, groups, folds)
         return p
+
+    def _classifier_input(self, X: Any, numbers: Any) -> Any:
+        if numbers is not None and self.group_classifier is None:
+            return numbers
+        return classifier_input(self.group_classifier, X)
 
     def _standardized(self, score: Vector) -> Vector:
         return (score - self.center_) / self.scale_
@@ -345,6 +408,10 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         """The maps from the fitted coefficients."""
         self.regressor_, self.n_iter_ = ridge, ridge.n_iter_
         self.unfairness_ = ridge.unfairness_
+        if isinstance(self._maps, StackColumns):
+            assert isinstance(self._penalty, StackPenalty)
+            self.passthrough_alpha_ = self._penalty.chosen
+            return self
         self.offsets_, self.slopes_ = self._maps.unpack(ridge.intercept_, ridge.coef_)
         self.blend_ = 1.0
         if simple is not None:
@@ -373,22 +440,18 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         check_is_fitted(self, "regressor_")
         check_index(X=X, sensitive_features=sensitive_features)
         score = predict_base(self.estimator_, X)
-        p = np.ones((len(score), 1))
+        z = self._standardized(score)
+        numbers = self._copy.transform(X) if isinstance(self._maps, StackColumns) else None
+        p = None
         if self._membership is not None:
             if self.group_features == "posterior":
-                X = classifier_input(self.group_classifier, X)
+                X = self._classifier_input(X, numbers)
             p = self._membership.members(X, sensitive_features, len(score), self.group_classifier_)
-        z = self._standardized(score)
+        if isinstance(self._maps, StackColumns):
+            return self.regressor_.predict(beside(numbers, self._maps.features(z, p)))
+        if p is None:
+            p = np.ones((len(score), 1))
         return self._maps.evaluate(z, p, self.offsets_, self.slopes_)
-
-    def _choose_map(self) -> str:
-        # Held out, transport by attribute was the better map under every bound on independence, and
-        # not under those on separation. By an unsure posterior it would have to overshoot.
-        if self.map != "auto":
-            return self.map
-        equal = get_criterion(self.criterion).equalizes_scores
-        by_attribute = self.group_features == "attribute"
-        return "transport" if equal and by_attribute else "affine"
 
     def _is_prefit(self) -> bool:
         return is_fitted(self.estimator) if self.prefit == "auto" else bool(self.prefit)
@@ -399,15 +462,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
 
     def _check_parameters(self) -> None:
         check_regressor(self.estimator, self.prefit)
-        if self.map not in ("auto", *KINDS):
-            kinds = ", ".join(KINDS)
-            raise ValueError(f"`map` must be auto or one of {kinds}, got {self.map!r}.")
-        check_kind(self.group_features)
-        if self.map == "transport" and self.group_features is None:
-            raise ValueError(
-                "`map` must be 'affine' or 'spline' with group_features=None, got 'transport': it "
-                "moves groups together, and one map for everybody knows none."
-            )
+        check_shape(self)
         self._ridge(self.fairness_weight)._check_parameters()
 
 
