@@ -126,7 +126,7 @@ def test_fair_scores_read_as_fair():
     y = rng.normal(size=20_000)
     audit = eh.audit(y, y + rng.normal(size=20_000), sensitive_features=rng.integers(0, 2, 20_000))
     text = str(audit)
-    assert "violated:" not in text.replace("not clearly violated:", "")
+    assert "violated:" not in text
     for m in audit.measures.values():
         assert m.interval[0] == 0.0
         assert m.p_value > 0.01

@@ -296,6 +296,34 @@ def test_a_group_of_one_row_has_no_interval():
     assert not math.isnan(found.get("smd", "black").low)
 
 
+def test_a_group_of_one_cluster_has_no_interval_and_one_of_few_a_wide_one():
+    y, s, a = people(1000)
+    cluster = np.arange(1000) // 10
+    a = a.astype(object)
+    a[:30] = "here"
+    few = table(y, s, a, cluster=cluster).get("mean_difference", "here")
+    assert few.freedom < 5
+    assert few.high - few.low > 4 * few.stderr
+    a[10:30] = "white"
+    one = table(y, s, a, cluster=cluster, smallest=0.0)
+    assert not one.get("smd", "here").defined
+    assert one.get("smd", "black").defined
+
+
+def test_clusters_of_one_row_are_rows():
+    y, s, a = people(400)
+    assert table(y, s, a, cluster=np.arange(400)).to_dict() == table(y, s, a).to_dict()
+
+
+def test_many_groups():
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 150, 6000).astype(str)
+    found = table(None, rng.standard_normal(6000), a, smallest=0.0)
+    sure = [n for n in found.numbers if n.statistic == "smd" and n.differs]
+    assert len(sure) <= 1
+    assert sum(n.statistic == "smd" for n in found.numbers) == 149
+
+
 def test_constant_scores_are_even():
     a = np.repeat(["p", "q"], 50)
     one = table(None, np.ones(100), a).get("mean_difference", "q")

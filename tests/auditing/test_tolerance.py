@@ -111,7 +111,9 @@ def test_bad_files(change, message, tmp_path):
 
 
 def test_files_of_another_kind(tmp_path):
-    with pytest.raises(ValueError, match=r"A tolerance file must end in .json or .toml, got 't.yaml'"):
+    with pytest.raises(
+        ValueError, match=r"A tolerance file must end in .json or .toml, got 't.yaml'"
+    ):
         eh.Tolerance.from_file(tmp_path / "t.yaml")
     for name in ("t.json", "t.toml"):
         (tmp_path / name).write_text("{[")

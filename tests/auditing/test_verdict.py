@@ -11,6 +11,7 @@ from scipy import stats
 
 import evenhand as eh
 from evenhand.auditing.verdict import Verdict
+from evenhand.information.effective import EffectiveSizeWarning
 from evenhand.information.judging import half_width_to, judge, root_interval, units_needed
 from evenhand.information.measures import Measure
 
@@ -165,6 +166,35 @@ def test_what_is_not_defined_does_not_pass():
     found = audit.verdict(eh.Tolerance(mean_ratio=(0.5, 2.0)))
     assert found.outcome == "not enough data"
     assert found.clauses[0].note == "the number is not defined here"
+
+
+def test_a_group_of_one_cluster_is_not_judged_sure():
+    y, s, a = scores(1000, 0.0)
+    a = a.astype(object)
+    a[:40] = "here"
+    cluster = np.r_[np.zeros(40), 1 + np.arange(960) // 4].astype(int)
+    with pytest.warns(EffectiveSizeWarning) as caught:
+        audit = eh.audit(y, s, sensitive_features=a, cluster=cluster, estimator="lspc")
+    assert "'here' (1)" in str(caught[-1].message)
+    found = audit.verdict(eh.Tolerance(mean_difference=(-50, 50)))
+    judged = {c.group: c.judged for c in found.clauses}
+    assert judged["here"] == "not enough data"
+    assert found.outcome == "not enough data"
+
+
+def test_an_interval_beyond_by_itself_is_explained():
+    """Where many are looked at, one interval beyond is no proof."""
+    for seed in range(40):
+        _, s, a = scores(900, 1.8, seed=seed, groups="pqrstu")
+        audit = eh.audit(None, s, sensitive_features=a, estimator="lspc")
+        found = audit.verdict(eh.Tolerance(mean_difference=(-0.2, 0.2), reference="p"))
+        if any(c.beyond_alone for c in found.clauses):
+            break
+    text = " ".join(str(found).split())
+    assert "no proof by itself where 5 were looked at" in text
+    (clause,) = [c for c in found.clauses if c.beyond_alone][:1]
+    assert not clause.within
+    assert clause.needed > 900
 
 
 def test_clauses_that_need_a_target():

@@ -10,7 +10,7 @@ from evenhand.report.text import accuracy, describe, describe_set, fixed, grade,
     [
         (0.001, (0.0, 0.005), 0.4, "holds", "holds as far as these data can tell"),
         (0.02, (0.0, 0.05), 0.4, "unclear", "chance alone could produce (p = 0.400)"),
-        (0.02, (0.0, 0.05), float("nan"), "unclear", "is not clearly violated"),
+        (0.02, (0.0, 0.05), float("nan"), "unclear", "is left open, not enough data"),
         (0.005, (0.002, 0.008), 0.01, "slight", "slightly violated"),
         (0.05, (0.04, 0.06), 0.0001, "clear", "clearly violated"),
         (0.3, (0.2, 0.4), 0.0001, "strong", "strongly violated"),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 GRADES = {
     "undefined": "– Nothing to measure",
     "holds": "✓ Holds as far as these data can tell",
-    "unclear": "? Not clearly violated",
+    "unclear": "? Not enough data to tell",
     "slight": "! Slightly violated",
     "unsized": "! Violated, size not known",
     "clear": "✕ Clearly violated",
@@ -24,7 +24,7 @@ GRADES = {
 PHRASES = {
     "undefined": "has nothing to measure",
     "holds": "holds as far as these data can tell",
-    "unclear": "is not clearly violated",
+    "unclear": "is left open (not enough data)",
     "slight": "is slightly violated",
     "unsized": "is violated, by how much is not known",
     "clear": "is clearly violated",

@@ -8,6 +8,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from ..information.criteria import get_criterion
+from ..information.judging import OPEN
 from .curves import clean, number, short_names
 
 if TYPE_CHECKING:
@@ -50,14 +51,14 @@ def verdict(measure: Measure) -> str:
     if level == "holds":
         return f"holds as far as these data can tell: {found}.{advice}"
     if level == "unclear" and advice:
-        return f"is not clearly violated: {found}, p {_p_with_sign(measure.p_value)}.{advice}"
+        return f"is left open: {found}, p {_p_with_sign(measure.p_value)}.{advice}"
     if level == "unclear":
         chance = (
             f", which chance alone could produce (p {_p_with_sign(measure.p_value)})"
             if tested
             else ""
         )
-        return f"is not clearly violated: {found}{chance}."
+        return f"is left open, {OPEN}: {found}{chance}."
     p = f", p {_p_with_sign(measure.p_value)}" if tested else ""
     if level == "unsized":
         return f"is violated, by how much is not known: {found}{p}.{advice}"

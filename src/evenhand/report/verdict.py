@@ -21,20 +21,30 @@ BADGES = {"pass": "holds", "fail": "strong", "not enough data": "unclear"}
 SIGNS = {VIOLATED: "✕", HOLDS: "✓", OPEN: "?"}
 
 
+# Both are about the same number, and ask different questions of it.
+EXACT = (
+    'Elsewhere in this report "violated" means "not exactly fair": a value may be surely above 0 '
+    "and surely within what is tolerated."
+)
+
+
 def verdict_sentence(verdict: Verdict) -> str:
     """The outcome and why."""
+    return f"{TITLES[verdict.outcome]}: {reason(verdict)}"
+
+
+def reason(verdict: Verdict) -> str:
+    """Why it is so."""
     count = {word: sum(c.judged == word for c in verdict.clauses) for word in SIGNS}
     total = len(verdict.clauses)
     if verdict.outcome == "pass":
-        why = f"all {total} tests show a value within its tolerance."
-    elif verdict.outcome == "fail":
-        why = f"{count[VIOLATED]} of {total} tests show a value beyond its tolerance."
-    else:
-        why = (
-            f"{count[OPEN]} of {total} tests cannot tell whether the value lies within its "
-            f"tolerance, and none shows that it lies beyond. {needed_text(verdict)}"
-        )
-    return f"{TITLES[verdict.outcome]}: {why}"
+        return f"all {total} tests show a value within its tolerance."
+    if verdict.outcome == "fail":
+        return f"{count[VIOLATED]} of {total} tests show a value beyond its tolerance."
+    return (
+        f"{count[OPEN]} of {total} tests cannot tell whether the value lies within its "
+        f"tolerance, and none shows that it lies beyond. {needed_text(verdict)}"
+    )
 
 
 def needed_text(verdict: Verdict) -> str:
@@ -123,18 +133,19 @@ def describe_verdict(verdict: Verdict, width: int = WIDTH) -> str:
 def verdict_section(verdict: Verdict, level: str = "h2", prefix: str = "") -> Html:
     """The verdict on a page, with the rule that it follows."""
     header, rows = verdict_rows(verdict)
+    why = reason(verdict)
     cells: list[list[Any]] = [[label(row[0], 80), *row[1:]] for row in rows]
     return element(
         "section",
         element(level, "Verdict"),
         element("p", TITLES[verdict.outcome], class_=f"badge {BADGES[verdict.outcome]}"),
-        element("p", verdict_sentence(verdict), class_="lead"),
+        element("p", why[0].upper() + why[1:], class_="lead"),
         table(
             [h[0].upper() + h[1:] for h in header], cells,
             caption=f"Clauses of the tolerance: {_clauses(verdict)}",
         ),
         *(element("p", note, class_="note") for note in verdict_notes(verdict)),
-        element("p", RULE_WITH_TOLERANCE, class_="note"),
+        element("p", RULE_WITH_TOLERANCE, " ", EXACT, class_="note"),
         csv_link(verdict._columns(), f"{prefix}verdict.csv"),
     )  # fmt: skip
 
