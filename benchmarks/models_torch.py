@@ -5,8 +5,9 @@
     python benchmarks/models_torch.py --merge rows.csv
 
 "Three reads" is the time of reading score, group and, where it counts, target three times at the
-bandwidth of a copy on the same device. "warm": groups and target as before, scores moved by a small
-step. "cold": classifiers forgotten. "first": a new loss, so that groups and target are read too.
+bandwidth of a copy on the same device. "warm": groups and target as before, scores moved along the
+gradient by 1e-4 of their spread. "moved": by 1e-2 of it. "cold": classifiers forgotten. "first": a
+new loss, so that groups and target are read too.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from evenhand.torch import FairnessLoss
 RESULTS = Path(__file__).parent / "results" / "models_torch.csv"
 CASES = [(k, c) for k in (2, 5) for c in ("independence", "separation")]
 # Of the spread of the scores: how far they move between two calls.
-STEP = 1e-3
+STEPS = {"warm": 1e-4, "moved": 1e-2}
 
 
 def rows_of(n: int, k: int, device: str, dtype: torch.dtype, seed: int = 0) -> tuple[Any, ...]:
@@ -96,9 +97,7 @@ def measure(
     value = loss(s.requires_grad_(), groups, target)
     value.backward()
     assert s.grad is not None
-    move = s.grad / s.grad.std() * (STEP * s.detach().std())
-    scores = [(s.detach() - i * move).requires_grad_() for i in range(4)]
-    del move
+    move = s.grad / s.grad.std() * s.detach().std()
 
     def warm() -> Any:
         return lambda x: loss(x, groups, target)
@@ -112,7 +111,9 @@ def measure(
         return lambda x: fresh(x, groups, target)
 
     out = []
-    for start, make in (("warm", warm), ("cold", cold), ("first", first)):
+    for start, make in (("warm", warm), ("moved", warm), ("cold", cold), ("first", first)):
+        step = STEPS.get(start, STEPS["moved"])
+        scores = [(s.detach() - i * step * move).requires_grad_() for i in range(4)]
         seconds, spread = time_calls(make, scores, device, repeats)
         out.append({
             "what": "loss", "device": name_of(device), "rows": n, "groups": k,
@@ -180,27 +181,32 @@ def save(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def tune(n: int) -> None:
     """Tiles and warps tried one kernel at a time; prints, and changes nothing."""
+    from triton.testing import do_bench
+
     from evenhand.torch import fused
 
     kept = dict(fused._TILES), fused._PROGRAMS
     for k, criterion in CASES:
         s, y, groups = rows_of(n, k, "cuda", torch.float32)
         target = y if criterion != "independence" else None
-        s.requires_grad_()
-        for mode, tries in {
-            "moments": [(2048, 4), (4096, 4), (4096, 8), (8192, 8)],
-            "first": [(256, 4), (512, 4), (1024, 4), (1024, 8), (2048, 8)],
-            "gradient": [(512, 4), (1024, 4), (2048, 4), (2048, 8), (4096, 8)],
-        }.items():
-            for tile in tries:
-                for programs in (4, 8, 16) if mode == "first" else (8,):
-                    fused._TILES, fused._PROGRAMS = {**kept[0], mode: tile}, programs
-                    loss = FairnessLoss(criterion, k)
-                    loss(s, groups, target).backward()
-                    seconds, _ = time_calls(
-                        lambda: lambda x: loss(x, groups, target), [s], "cuda", 12
-                    )
-                    print(k, criterion, mode, tile, programs, f"{1e3 * seconds:.3f} ms", flush=True)
+        loss = FairnessLoss(criterion, k)
+        loss(s, groups, target)
+        batch = loss._memory._kept[1][0]
+        center, term = fused.center_of(s, batch, None), loss._terms[0]
+        passes = fused.FusedPasses(term.basis, s, center, loss._limit, batch)
+        one = torch.ones((), device="cuda")
+        calls = {
+            "moments": lambda: fused.center_of(s, batch, center),
+            "first": lambda: passes._first(term.weights),
+            "gradient": lambda: passes.gradient(term.weights, 1.0, 0.1, 0.1, one, None),
+        }
+        for mode, call in calls.items():
+            for rows in (512, 1024, 2048, 4096):
+                for warps in (4, 8):
+                    for programs in (8,) if mode == "gradient" else (4, 8, 16):
+                        fused._TILES, fused._PROGRAMS = {**kept[0], mode: (rows, warps)}, programs
+                        ms = do_bench(call, warmup=5, rep=25, return_mode="median")
+                        print(k, criterion, mode, rows, warps, programs, f"{ms:.3f}", flush=True)
         fused._TILES, fused._PROGRAMS = dict(kept[0]), kept[1]
 
 

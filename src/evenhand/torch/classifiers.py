@@ -6,7 +6,7 @@ running  H ← (1 − m)·H + m·H_batch,  W ← W + m·H⁻¹·score
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 from ..information.basis import Basis
 from ..information.classifiers._newton import penalty, solve
-from .newton import Curvature, NoDescent, Settled, settle
+from .newton import NoDescent, Settled, settle
 
 Array = NDArray[np.float64]
 
-# Batches that a curvature may serve.
-_SERVES = 50
 # Halvings of a running step that makes the batch itself look worse.
 _HALVINGS = 5
 
@@ -50,25 +48,16 @@ class Classifier:
     present: tuple[int, ...] = ()
     hessian: Array | None = None
     count: int = 0
-    _curvature: Curvature | None = field(default=None, repr=False)
-    _size: float = 0.0
-    _served: int = 0
 
     def refit(self, passes: Any, batch: Any) -> Settled:
         """The optimum over the batch, from that of the batch before."""
         start = self.weights if self.present == batch.present else None
-        curvature = self._curvature
-        # Only for batches of one size: the curvature is a sum over rows.
-        if start is None or self._size != passes.n_known or self._served >= _SERVES:
-            curvature = None
         if start is None:
             sample = getattr(passes, "sample", lambda: None)()
             if sample is not None:
                 start = settle(sample, self.kappa, batch.shares).weights
-        found = settle(passes, self.kappa, batch.shares, start, curvature)
+        found = settle(passes, self.kappa, batch.shares, start)
         self.weights, self.present = found.weights, batch.present
-        self._curvature, self._size = found.curvature, passes.n_known
-        self._served = 0 if found.is_fresh else self._served + 1
         return found
 
     def follow(self, passes: Any, batch: Any, momentum: float, learn: bool) -> Settled:
@@ -101,12 +90,11 @@ class Classifier:
         value = -(sums.loss + 0.5 * self.kappa * penalty(self.weights)[0]) / n
         if not np.isfinite(value):
             raise NoDescent
-        return Settled(value, self.weights, sums.chain, curvature, True, taken)
+        return Settled(value, self.weights, sums.chain, curvature, taken)
 
     def forget(self) -> None:
         """Back to knowing nothing."""
         self.weights, self.present, self.hessian, self.count = None, (), None, 0
-        self._curvature = None
 
     def state(self) -> dict[str, Any]:
         """What `running` keeps, as plain lists for a checkpoint."""
@@ -124,4 +112,3 @@ class Classifier:
             for name in ("weights", "hessian")
         )
         self.present, self.count = tuple(state["present"]), int(state["count"])
-        self._curvature = None

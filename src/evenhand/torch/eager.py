@@ -90,12 +90,9 @@ class EagerPasses:
         flat = self._total([self._first(rows, w) for rows in self._chunks()])
         return unpack_first(self.batch.reduce(flat).cpu().numpy(), *weights.shape)
 
-    def second(self, weights: Array) -> Curvature:
-        flat = self.batch.reduce(self.second_sums(weights)).cpu().numpy()
-        return unpack_second(flat, *weights.shape)
-
     def both(self, weights: Array) -> tuple[Sums, Curvature]:
-        return self.first(weights), self.second(weights)
+        flat = self.batch.reduce(self.second_sums(weights)).cpu().numpy()
+        return self.first(weights), unpack_second(flat, *weights.shape)
 
     def second_sums(self, weights: Array) -> Tensor:
         """Hessian and drift of the rows of this process, flat."""

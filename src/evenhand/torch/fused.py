@@ -1,8 +1,8 @@
 """The passes as generated Triton kernels: each reads the rows once and keeps nothing of their size.
 
 Newton steps need exact scores and a good Hessian: with more than `SAMPLE_ROWS` rows the Hessian is
-that of some of them, spread evenly, which leaves about a thousandth of the error of a step. A start
-from nothing is found on such rows too.
+that of some of them, spread evenly, which leaves about a hundredth of a step. A start from nothing
+is found on such rows too.
 """
 
 from __future__ import annotations
@@ -38,25 +38,35 @@ Array = NDArray[np.float64]
 
 # Rows whose Hessian stands for that of all.
 SAMPLE_ROWS = 1 << 17
-# Sums up to which the Hessian of few groups is a kernel of its own.
-_MOST_SUMS = 48
+# Sums up to which the Hessian is a kernel too; and up to which it has registers for longer tiles.
+_MOST_SUMS, _FEW_SUMS = 220, 64
 # A program for so many rows at least, and programs per processor at most; by mode the rows of a
 # tile and the warps that work on it.
 _PROGRAMS = 8
-_TILES = {"first": (1024, 4), "second": (256, 4), "gradient": (1024, 4), "moments": (4096, 8)}
+_TILES = {
+    "first": (1024, 4),
+    "second": (256, 4),
+    "large second": (128, 4),
+    "gradient": (1024, 4),
+    "moments": (4096, 8),
+}
 
 
 @triton.jit
 def _moments_kernel(
-    s_ptr, w_ptr, shift_ptr, out_ptr, n, n_tiles, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr
-):
+    s_ptr, w_ptr, shift_ptr, out_ptr, n, n_tiles,
+    WEIGHTED: tl.constexpr, LONG: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Σω, Σω(s − shift), Σω(s − shift)² of the rows of a program."""
     shift = tl.load(shift_ptr)
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     plain = tl.zeros((BLOCK,), dtype=tl.float32)
     square = tl.zeros((BLOCK,), dtype=tl.float32)
     for tile in range(tl.program_id(0), n_tiles, tl.num_programs(0)):
-        row = tl.cast(tile, tl.int64) * BLOCK + tl.arange(0, BLOCK)
+        if LONG:
+            row = tl.cast(tile, tl.int64) * BLOCK + tl.arange(0, BLOCK)
+        else:
+            row = tile * BLOCK + tl.arange(0, BLOCK)
         inside = row < n
         x = tl.load(s_ptr + row, mask=inside, other=0.0).to(tl.float32) - shift
         if WEIGHTED:
@@ -125,6 +135,11 @@ def _grid(n: int, mode: str, device: torch.device, block: int | None = None) -> 
     return min(tiles, _PROGRAMS * _processors(device)), rows, warps, tiles
 
 
+def _is_long(n: int) -> bool:
+    """Whether numbers of rows, and of those of a last tile, outgrow 32 bits."""
+    return n > 2**31 - 2**16
+
+
 def _power(count: int) -> int:
     """The next power of two."""
     return 1 << max(count - 1, 0).bit_length()
@@ -141,8 +156,9 @@ def center_of(s: Tensor, batch: Batch, start: Tensor | None) -> Tensor:
     part = torch.empty((programs, 3), dtype=torch.float32, device=s.device)
     weight = s if batch.weight is None else batch.weight
     _moments_kernel[(programs,)](
-        s, weight, start, part, n, tiles, batch.weight is not None, block, num_warps=warps
-    )
+        s, weight, start, part, n, tiles, batch.weight is not None, _is_long(n), block,
+        num_warps=warps,
+    )  # fmt: skip
     center = torch.empty(2, dtype=torch.float32, device=s.device)
     _center_kernel[(1,)](part, start, center, programs, _power(programs))
     return center
@@ -194,35 +210,39 @@ class FusedPasses:
 
     def _shape(self, mode: str, adds: bool = False) -> Shape:
         weighted = self.batch.weight is not None
-        return Shape(mode, self.batch.n_groups, self.basis, self.limit, weighted, adds)
+        long = _is_long(len(self.s))
+        return Shape(mode, self.batch.n_groups, self.basis, self.limit, weighted, adds, long)
 
     def first(self, weights: Array) -> Sums:
-        free, d = weights.shape
         flat = self.batch.reduce(self._first(weights)).cpu().numpy()
-        return unpack_first(flat, free, d)
-
-    def second(self, weights: Array) -> Curvature:
-        free, d = weights.shape
-        shape = self._shape("second")
-        stride = max(1, len(self.s) // SAMPLE_ROWS)
-        if shape.is_wide or shape.n_sums > _MOST_SUMS:
-            if self._some is None:
-                batch, share = self._take(stride)
-                s = self.s[::stride].to(torch.float32)
-                self._some = EagerPasses(self.basis, s, self.center, self.limit, batch), share
-            found = self._some[0].second_sums(weights) * self._some[1]
-            return unpack_second(self.batch.reduce(found).cpu().numpy(), free, d)
-        flat = self.batch.reduce(self._launch(shape, weights, stride)).cpu().numpy()
-        return self._from_moments(flat[3 + free * d :], free, d)
+        return unpack_first(flat, *weights.shape)
 
     def both(self, weights: Array) -> tuple[Sums, Curvature]:
-        """One launch and one wait for the device instead of two, where all rows are read."""
-        shape = self._shape("second")
-        if shape.is_wide or shape.n_sums > _MOST_SUMS or len(self.s) >= 2 * SAMPLE_ROWS:
-            return self.first(weights), self.second(weights)
         free, d = weights.shape
-        flat = self.batch.reduce(self._launch(shape, weights)).cpu().numpy()
-        return unpack_first(flat, free, d), self._from_moments(flat[3 + free * d :], free, d)
+        shape, ahead = self._shape("second"), 3 + free * d
+        stride = max(1, len(self.s) // SAMPLE_ROWS)
+        by_moments = not shape.is_wide and shape.n_sums <= _MOST_SUMS
+        if not by_moments:
+            sums = torch.cat([self._first(weights), self._some_second(weights, stride)])
+        elif stride == 1:
+            sums = self._launch(shape, weights)
+        else:
+            # The short one first, while the device is still busy with what came before.
+            second = self._launch(shape, weights, stride)
+            sums = torch.cat([self._first(weights), second[ahead:]])
+        # One wait for the device.
+        flat = self.batch.reduce(sums).cpu().numpy()
+        rest = flat[ahead:]
+        bent = self._from_moments(rest, free, d) if by_moments else unpack_second(rest, free, d)
+        return unpack_first(flat, free, d), bent
+
+    def _some_second(self, weights: Array, stride: int) -> Tensor:
+        """Hessian and drift of every `stride`-th row in plain PyTorch."""
+        if self._some is None:
+            batch, share = self._take(stride)
+            s = self.s[::stride].to(torch.float32)
+            self._some = EagerPasses(self.basis, s, self.center, self.limit, batch), share
+        return self._some[0].second_sums(weights) * self._some[1]
 
     def _from_moments(self, flat: Array, free: int, d: int) -> Curvature:
         blocks, moments = free * (free + 1) // 2, self.basis.n_moments
@@ -264,9 +284,11 @@ class FusedPasses:
     def _launch(self, shape: Shape, weights: Array, stride: int = 1) -> Tensor:
         """Sums of every `stride`-th tile, scaled up to all rows."""
         n, device, width = len(self.s), self.s.device, shape.n_sums
-        rows, _ = _TILES[shape.mode]
+        large = shape.mode == "second" and width > _FEW_SUMS
+        mode = "large second" if large else shape.mode
+        rows, _ = _TILES[mode]
         tiles = -(-max(1, -(-n // rows)) // stride)
-        programs, block, warps, _ = _grid(tiles * rows, shape.mode, device)
+        programs, block, warps, _ = _grid(tiles * rows, mode, device)
         part = torch.empty((programs, width), dtype=torch.float32, device=device)
         _kernel(shape)[(programs,)](
             *self._columns(), *weights.ravel().tolist(), part, n, tiles, stride, block,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
@@ -212,9 +213,9 @@ class FairnessLoss(nn.Module):
         backend = self._choose(inputs)
 
         def evaluate(flat: Tensor) -> tuple[float, Pull]:
-            with torch.autocast(flat.device.type, enabled=False):
-                if backend == "kernels":
-                    return self._with_kernels(flat, inputs)
+            if backend == "kernels":
+                return self._with_kernels(flat, inputs)
+            with _full_precision(flat.device.type):
                 return self._with_passes(flat, inputs, backend)
 
         return _Information.apply(scores.reshape(-1), evaluate)
@@ -291,7 +292,7 @@ class FairnessLoss(nn.Module):
 
         def pull(upstream: Tensor) -> Tensor:
             out: Tensor | None = None
-            with torch.autocast(scores.device.type, enabled=False):
+            with _full_precision(scores.device.type):
                 for sign, passes, found in settled:
                     scale = sign * processes / (normalizer * n)
                     constant, along = found.chain / n
@@ -397,6 +398,13 @@ class FairnessLoss(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         # What is remembered of the last batch is no part of the module.
         return {**self.__dict__, "_memory": Memory()}
+
+
+def _full_precision(device: str) -> AbstractContextManager[Any]:
+    """Products in the precision of their factors, whatever goes on around."""
+    if torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
 
 
 def _check_name(parameter: str, value: Any, names: tuple[str, ...]) -> None:

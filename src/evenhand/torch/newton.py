@@ -70,23 +70,17 @@ class Passes(Protocol):
 
     def first(self, weights: Array) -> Sums: ...
 
-    def second(self, weights: Array) -> Curvature: ...
-
     def both(self, weights: Array) -> tuple[Sums, Curvature]: ...
 
 
 @dataclass(frozen=True)
 class Settled:
-    """The optimum: L = −objective per row, weights, `chain` there, curvature, and passes taken.
-
-    `is_fresh` says whether the curvature is that of these rows.
-    """
+    """The optimum: L = −objective per row, weights, `chain` there, curvature, and passes taken."""
 
     value: float
     weights: Array
     chain: Array
     curvature: Curvature
-    is_fresh: bool
     n_passes: int
 
 
@@ -101,39 +95,25 @@ def cold_weights(shares: Array, basis: Basis) -> Array:
     return out
 
 
-def settle(
-    passes: Passes, kappa: float, shares: Array, start: Array | None = None,
-    curvature: Curvature | None = None,
-) -> Settled:  # fmt: skip
-    """Newton steps from `start`, halved or damped where they do not improve the objective.
-
-    A `curvature` from rows much like these serves for a last step: what it gets wrong is a share of
-    a step that is small already.
-    """
+def settle(passes: Passes, kappa: float, shares: Array, start: Array | None = None) -> Settled:
+    """Newton steps from `start`, halved or damped where they do not improve the objective."""
     n, taken = passes.n_known, 0
 
-    def sized(weights: Array, sums: Sums) -> tuple[float, Array, Sums]:
+    def look(weights: Array) -> tuple[float, Array, Sums, Curvature]:
         nonlocal taken
         taken += 1
+        sums, curvature = passes.both(weights)
         size, slope, _ = penalty(weights)
-        return (sums.loss + 0.5 * kappa * size) / n, sums.score - kappa * slope, sums
+        return (sums.loss + 0.5 * kappa * size) / n, sums.score - kappa * slope, sums, curvature
 
-    cold = cold_weights(shares, passes.basis)
-    weights = cold if start is None else start
-    fresh = start is None or curvature is None
-    if fresh:
-        sums, curvature = passes.both(weights)
-    else:
-        sums = passes.first(weights)
-    objective, score, sums = sized(weights, sums)
-    known_nothing = float(-(shares * np.log(shares)).sum()) + 1e-6
-    if start is not None and not objective <= known_nothing:
-        weights, fresh = cold, True
-        sums, curvature = passes.both(weights)
-        objective, score, sums = sized(weights, sums)
+    weights = cold_weights(shares, passes.basis) if start is None else start
+    objective, score, sums, curvature = look(weights)
+    if start is not None and not objective <= float(-(shares * np.log(shares)).sum()) + 1e-6:
+        # Worse than knowing nothing: the rows have moved too far for the old weights to help.
+        weights = cold_weights(shares, passes.basis)
+        objective, score, sums, curvature = look(weights)
     if not np.isfinite(objective):
         raise NoDescent
-    assert curvature is not None
     damping = 0.0
     form = penalty(weights)[2]
     for _ in range(MAX_ITER):
@@ -141,19 +121,14 @@ def settle(
         decrement = float((score * step).sum()) / n
         if damping == 0.0 and decrement <= passes.last_step:
             break
-        if not fresh:
-            curvature, fresh = passes.second(weights), True
-            continue
         size, floor = 1.0, 1e-12 * abs(objective) + 1e-15
-        found, bent = passes.both(weights + step)
-        trial = sized(weights + step, found)
+        trial = look(weights + step)
         while not trial[0] <= objective + floor and size > SMALLEST_SHARE:
             size *= 0.5
-            found, bent = passes.both(weights + size * step)
-            trial = sized(weights + size * step, found)
+            trial = look(weights + size * step)
         if trial[0] <= objective + floor:
             weights = weights + size * step
-            (objective, score, sums), curvature = trial, bent
+            objective, score, sums, curvature = trial
             damping = 0.01 * damping if damping > 1e-10 else 0.0
         elif damping > 1e4:  # no way down that rounding lets us see
             decrement = -1.0
@@ -165,4 +140,4 @@ def settle(
         step, decrement = np.zeros_like(step), 0.0
     chain = sums.chain + (curvature.drift * step).sum(axis=(1, 2))
     value = 0.5 * decrement - objective
-    return Settled(value, weights + step, chain, curvature, fresh, taken)
+    return Settled(value, weights + step, chain, curvature, taken)

@@ -39,6 +39,8 @@ class Shape:
         Whether there are weights ω; without, all rows count 1.
     adds : bool
         Whether a gradient is added to what is there.
+    is_long : bool
+        Whether rows are numbered in 64 bits, which costs registers.
     """
 
     mode: str
@@ -47,6 +49,7 @@ class Shape:
     limit: float | None
     weighted: bool
     adds: bool = False
+    is_long: bool = False
 
     @property
     def is_wide(self) -> bool:
@@ -86,8 +89,9 @@ def _signature(shape: Shape, weights: str) -> list[str]:
 def _load(shape: Shape) -> list[str]:
     """A tile of rows: z, t, dt/dz as `steep`, group a, weight w, monomials m1, m2, …"""
     limit, k = shape.limit, shape.n_groups
+    number = "tl.cast(tile, tl.int64)" if shape.is_long else "tile"
     out = [
-        "        row = tl.cast(tile, tl.int64) * stride * BLOCK + tl.arange(0, BLOCK)",
+        f"        row = {number} * stride * BLOCK + tl.arange(0, BLOCK)",
         "        inside = row < n",
         "        s = tl.load(s_ptr + row, mask=inside, other=0.0).to(tl.float32)",
         f"        a = tl.load(a_ptr + row, mask=inside, other={k}).to(tl.int32)",
