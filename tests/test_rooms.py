@@ -30,6 +30,7 @@ BESIDE = {
 }
 # Upward, each inside a function: a result shows itself, and only then is the view loaded.
 ALLOWED = {
+    ("auditing.conditional", "report.controls"): "Conditional.__str__",
     ("auditing.drivers", "report.drivers"): "Drivers.__str__",
     ("auditing.impact", "report.impact"): "Impact.__str__",
     ("auditing.verdict", "report.verdict"): "Verdict.__str__",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .._kernels.threads import n_threads
 from ..groups.frequency import repeat_rows
+from ..groups.controls import Controls, read_controls
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import (
     check_column,
@@ -30,6 +31,7 @@ from ..information.estimation import EntropyEstimator
 from ..information.measures import measure
 from ..information.ranks import EXACT_RANK_ROWS, rank_all
 from ..information.significance import exact_fairness_p_values
+from .conditional import audit_given
 from .disparities import summarize_groups
 from .group_moments import AuditedRows
 from .imputed import imputation
@@ -49,6 +51,8 @@ def audit(
     sample_weight: Any = None,
     frequency: Any = None,
     cluster: Any = None,
+    controls: Any = None,
+    reference: Any = "largest",
     estimator: Any = "auto",
     confidence_level: float = 0.95,
     random_state: Any = None,
@@ -81,6 +85,12 @@ def audit(
         Label of the person, place or school that each row belongs to, where rows of one are not
         independent. Clusters are then left out whole, standard errors sum over them and intervals
         use Student's t. Fewer than 5 are refused, and fewer than 100 are warned of.
+    controls : frame, dict of columns or array, optional
+        Legitimate factors: numbers, dates and categories, with gaps. The result then also has
+        `conditional`: whether people with the same controls are scored alike whatever their group,
+        in units of the score and in information.
+    reference : label or "largest"
+        With `controls`, the group that each other one is compared with.
     estimator : str or instance
         "auto", "logistic", "lspc", "fourier", "knn", or an instance.
     confidence_level : float
@@ -109,13 +119,13 @@ def audit(
     confidence_level = check_confidence_level(confidence_level)
     n_boot = check_n_boot(n_boot)
     seed = check_seed(random_state)
-    y_true, y_pred, sensitive_features, sample_weight, cluster = repeat_rows(
+    y_true, y_pred, sensitive_features, sample_weight, cluster, controls = repeat_rows(
         frequency, y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
-        sample_weight=sample_weight, cluster=cluster,
+        sample_weight=sample_weight, cluster=cluster, controls=controls,
     )  # fmt: skip
     check_index(
         y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
-        sample_weight=sample_weight, cluster=cluster,
+        sample_weight=sample_weight, cluster=cluster, controls=controls,
     )  # fmt: skip
     models = models_of(y_pred)
     attributes = attributes_of(sensitive_features)
@@ -136,9 +146,11 @@ def audit(
         n = len(scores[name])
     assert n is not None
     y = None if y_true is None else check_column(y_true, "y_true", n)
+    given = None if controls is None else read_controls(controls, n)
     weight = check_weight(sample_weight, n)
     rows = weighted_rows(weight)
     if rows is not None:
+        given = None if given is None else given.take(rows)
         scores = {name: column[rows] for name, column in scores.items()}
         y = None if y is None else y[rows]
 
@@ -156,7 +168,8 @@ def audit(
     if len(attributes) > 1:
         alone = {name: read_groups(a, aside=not per_attribute) for name, a in attributes.items()}
     run = _Run(
-        get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, n_boot
+        get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, n_boot,
+        given, reference,
     )  # fmt: skip
     results: dict[str, Audit] = {}
     for name, s in scores.items():
@@ -183,6 +196,8 @@ class _Run:
     confidence_level: float
     seed: int
     n_boot: int
+    controls: Controls | None = None
+    reference: Any = "largest"
 
     def audit(
         self, y: Vector | None, s: Vector, groups: Groups, name: str,
@@ -228,6 +243,13 @@ class _Run:
         worst = {}
         if crossed and groups.n_groups > 2:
             worst = worst_against_rest(criteria, variables, groups, crossed, self.estimator, **how)
+        conditional = None
+        if self.controls is not None:
+            # A label of the crossing is none of its attributes'.
+            reference = "largest" if not warn else self.reference
+            conditional = audit_given(
+                s, groups, self.controls, self.estimator, reference, warn=warn, **how
+            )
         return Audit(
             measures=measures,
             disparities=gaps,
@@ -241,6 +263,7 @@ class _Run:
             attributes=attributes or {},
             one_against_rest=worst,
             imputation=imputation(variables["s"], groups, self.confidence_level),
+            conditional=conditional,
             _groups=table,
             _sample=sample_rows(known_y, variables["s"], groups),
             _rows=AuditedRows(known_y, variables["s"], groups),

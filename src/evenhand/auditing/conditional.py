@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..groups.controls import Control, Controls
+from ..groups.controls import Control, Controls, refuse_none
 from ..groups.sensitive import Groups, GroupWarning
 from ..groups.tables import to_frame
 from ..information.estimation import EntropyEstimator
@@ -47,8 +47,10 @@ class Conditional:
         Each group against the reference, in units of the score.
     information : Measure
         I(S;A|C) / H(A|C); the p-value is of S ⟂ A | C.
-    controls, constant : tuple of str
-        Names of those used, and of those left out as every row has the same value.
+    controls : tuple of str
+        Names of those used.
+    left_out : dict of str → str
+        Why others are not used.
     reference : str
         The group that the others are compared with.
     is_function : bool
@@ -69,7 +71,7 @@ class Conditional:
     gaps: tuple[AdjustedGap, ...]
     information: Measure
     controls: tuple[str, ...]
-    constant: tuple[str, ...]
+    left_out: dict[str, str]
     reference: str
     is_function: bool
     unexplained: float
@@ -102,11 +104,14 @@ class Conditional:
         ----------
         backend : {"pandas", "polars", "pyarrow"}, optional
         """
-        columns: dict[str, list[Any]] = {"group": [], "reference": [], "n": [], "n_compared": []}
-        for gap in self.gaps:
-            for name in columns:
-                if hasattr(gap, name):
-                    columns[name].append(getattr(gap, name))
+        return to_frame(self.columns(), backend)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The columns of :meth:`to_frame`."""
+        columns: dict[str, list[Any]] = {
+            name: [getattr(gap, name) for gap in self.gaps]
+            for name in ("group", "reference", "n", "n_compared")
+        }
         for part in ("raw", "explained", "adjusted"):
             for name in (part, f"{part}_percent"):
                 found: list[Estimate] = [getattr(gap, name) for gap in self.gaps]
@@ -118,7 +123,7 @@ class Conditional:
         columns["p_value"] = [gap.adjusted.p_value for gap in self.gaps]
         columns["p_adjusted"] = [gap.p_adjusted for gap in self.gaps]
         columns["no_counterpart"] = [gap.no_counterpart for gap in self.gaps]
-        return to_frame(columns, backend)
+        return columns
 
     def to_dict(self) -> dict[str, Any]:
         """Everything by name."""
@@ -126,6 +131,11 @@ class Conditional:
         out["gaps"] = [gap.to_dict() for gap in self.gaps]
         out["information"] = self.information.to_dict()
         return out
+
+    def __str__(self) -> str:
+        from ..report.controls import describe_conditional
+
+        return describe_conditional(self)
 
 
 def audit_given(
@@ -159,7 +169,7 @@ def audit_given(
         )  # fmt: skip
     else:
         rows = groups
-    controls = _checked(controls, s, rows)
+    _check(controls, s, rows)
     at = find_reference(reference, rows)
     strata = rows.codes if rows.codes is not None else rows.membership().argmax(axis=1)
     features = Features(controls, deal_folds(strata, rows.cluster, seed), seed)
@@ -184,7 +194,7 @@ def audit_given(
     if warn:
         _warn_alone(gaps, stacklevel)
     return Conditional(
-        tuple(gaps), information, controls.names, controls.constant, rows.label_names[at],
+        tuple(gaps), information, controls.names, controls.left_out, rows.label_names[at],
         left < FUNCTION_SHARE, left, alone, outcome.chosen, summary, test.method,
         how["confidence_level"],
     )  # fmt: skip
@@ -201,12 +211,8 @@ def find_reference(reference: Any, groups: Groups) -> int:
     raise ValueError(f"`reference` must be 'largest' or one of {names}, got {reference!r}.")
 
 
-def _checked(controls: Controls, s: Vector, groups: Groups) -> Controls:
-    if not controls.columns:
-        raise ValueError(
-            f"`controls` must differ between the rows with a known group: {_list(controls.constant)}"
-            " does not. Hint: leave `controls` out to judge the score as it is."
-        )
+def _check(controls: Controls, s: Vector, groups: Groups) -> None:
+    refuse_none(controls)
     for column in controls.columns:
         if column.values is not None and np.array_equal(column.values, s) and np.ptp(s) > 0:
             raise ValueError(
@@ -220,7 +226,6 @@ def _checked(controls: Controls, s: Vector, groups: Groups) -> Controls:
                 "its values is found in one group only. Hint: drop it; a factor that stands for "
                 "the group is no legitimate one."
             )
-    return controls
 
 
 def _determines(column: Control, groups: Groups) -> bool:

@@ -13,7 +13,7 @@ another: the smallest against all others, the next among those left, and so on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from scipy.special import fdtrc
 from ..groups.clusters import cluster_groups, renumber
 from ..groups.sensitive import Groups
 from ..groups.weights import mean_one
-from ..information.criteria import SEPARATION
+from ..information.criteria import CONDITIONAL
 from ..information.entropies import Entropies, estimate_entropies
 from ..information.estimation import EntropyEstimator, RowLosses
 from ..information.measures import Measure, measure
@@ -31,7 +31,7 @@ from ..information.nuisance import Features, Fitted
 from ..information.significance import TestResult, exact_fairness_p_value
 
 Vector = NDArray[np.float64]
-GIVEN, JOINT = SEPARATION.given, SEPARATION.joint
+GIVEN, JOINT = CONDITIONAL.given, CONDITIONAL.joint
 # Units for each direction tested, so that their covariance is known well enough.
 UNITS_A_DIRECTION = 20
 # A score is called a function of controls and group where they leave less of its variance.
@@ -82,7 +82,7 @@ def fit_chain(groups: Groups, features: Features) -> Chain:
 def through_summaries(
     residual: Vector, groups: Groups, chain: Chain, estimator: EntropyEstimator
 ) -> Entropies:
-    """H(A|b) and H(A|R,b), as the chain rule has them, under the names of separation."""
+    """H(A|b) and H(A|R,b), as the chain rule has them, under the names of the criterion."""
     n = groups.n_known
     weight = np.ones(n) if groups.weight is None else groups.weight
     membership = groups.membership()
@@ -95,7 +95,8 @@ def through_summaries(
         part = _pair(groups, membership[rows, k] / left[rows], weight[rows] * left[rows], rows)
         p = np.clip(fitted.value[rows], LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
         balance = np.log(p) - np.log1p(-p)
-        found = estimate_entropies([SEPARATION], balance, residual[rows], part, estimator)
+        columns = {"s": residual[rows], "c": balance}
+        found = estimate_entropies([CONDITIONAL], columns, part, estimator)
         mass = float(weight[rows] @ left[rows]) / float(weight.sum())
         for c in (GIVEN, JOINT):
             losses = found.rows[c]
@@ -106,7 +107,7 @@ def through_summaries(
         merged += found.rows[JOINT].merged
         chosen.append(found.rows[JOINT].chosen)
         if groups.cluster is not None:
-            own = found.independent.get(SEPARATION.name, part.n_effective)
+            own = found.independent.get(CONDITIONAL.name, part.n_effective)
             shares.append(own / part.n_known)
         left = left - membership[:, k]
     rows_of = {
@@ -114,7 +115,7 @@ def through_summaries(
         for c in (GIVEN, JOINT)
     }
     mean = {c: max(float(np.average(rows_of[c].value, weights=weight)), 0.0) for c in rows_of}
-    independent = {SEPARATION.name: n * min(shares)} if shares else {}
+    independent = {CONDITIONAL.name: n * min(shares)} if shares else {}
     return Entropies({(): groups.entropy, **mean}, rows_of, groups, independent)
 
 
@@ -228,9 +229,9 @@ def information_given(
     """
     single = features.controls.single
     if single is not None:
-        found = estimate_entropies([SEPARATION], single, s, groups, entropies)
-        variables = {"s": s, "y": single}
-        test = exact_fairness_p_value(SEPARATION, variables, groups, random_state=random_state)
+        variables = {"s": s, "c": single}
+        found = estimate_entropies([CONDITIONAL], variables, groups, entropies)
+        test = exact_fairness_p_value(CONDITIONAL, variables, groups, random_state=random_state)
         (name,) = features.controls.names
         summary = f"{name} itself, with the score as the second variable"
     else:
@@ -243,5 +244,4 @@ def information_given(
             "two summaries: the log-odds of the group given the controls "
             f"({models}) and the score less its expectation given them"
         )
-    value = measure(SEPARATION, found, p_value=test.p_value, **how)
-    return replace(value, criterion="conditional"), test, summary
+    return measure(CONDITIONAL, found, p_value=test.p_value, **how), test, summary

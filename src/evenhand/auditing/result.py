@@ -9,6 +9,7 @@ from typing import Any
 from ..groups.tables import json_safe, to_frame
 from ..information.criteria import get_criterion
 from ..information.measures import Measure, measure_columns, with_measures
+from .conditional import Conditional
 from .disparities import Disparities, GroupTable
 from .group_moments import AuditedRows, GroupMoments
 from .impact import SMALLEST, Impact, impact_table
@@ -42,6 +43,9 @@ class Audit:
     imputation : Imputation or None
         Of a :class:`Proxy`: what can be said of gaps between the true groups without the assumption
         that score and group are independent among people of the same probabilities.
+    conditional : Conditional or None
+        With controls: gaps in units of the score among people with the same controls, and the
+        information that the score then still has about the group.
     """
 
     measures: dict[str, Measure]
@@ -56,6 +60,7 @@ class Audit:
     attributes: dict[str, Audit] = field(default_factory=dict)
     one_against_rest: dict[str, OneAgainstRest] = field(default_factory=dict)
     imputation: Imputation | None = None
+    conditional: Conditional | None = None
     _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
     _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
     _rows: AuditedRows | GroupMoments | None = field(repr=False, default=None, compare=False)
@@ -227,6 +232,7 @@ class Audit:
                     }
                     for name, worst in self.one_against_rest.items()
                 },
+                **({"conditional": self.conditional.to_dict()} if self.conditional else {}),
                 "groups": self._groups.columns,
                 "disparities": dict(vars(self.disparities)),
                 "imputation": None if self.imputation is None else self.imputation.to_dict(),

@@ -1,8 +1,8 @@
-"""Legitimate factors: columns of any kind → numbers that a model can use, in one documented way.
+"""Legitimate factors: columns of any kind, as models of score and group given them see them.
 
-A number stays a number; where it is missing, the median stands in and a column of its own marks it.
-Anything else is a category: a level of fewer than 10 rows goes with the other rare ones, as do the
-levels beyond the 40 most frequent, and "missing" is a level. Dates are numbers (days).
+The encoding is that of :class:`evenhand.TableEncoder`: a number stays a number, with the median
+where it is missing and a mark of that; dates count in days; anything else is a category whose rare
+levels go together and of which "missing" is a level. A number with few values is a category too.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from .encoding import MAX_LEVELS, MIN_LEVEL_ROWS, MISSING, OTHER, ColumnError
+from .encoding import _fit_column as fit_column
+from .encoding import _missing as missing_rows
+from .encoding import _numbers as numbers_of
+from .encoding import _texts as texts_of
 from .validation import check_names, frame_columns, read_native
 
 Vector = NDArray[np.float64]
-# A level seen in fewer rows cannot be told from noise.
-MIN_LEVEL_ROWS = 10
-MAX_LEVELS = 40
-# A number with so few values is as good as a category: no curve has to be guessed between them.
+# With so few values no curve has to be guessed between them.
 FEW_VALUES = 10
-MISSING, OTHER = "(missing)", "(other)"
+CONSTANT = "it has the same value in every row"
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,10 @@ class Control:
 
 @dataclass(frozen=True)
 class Controls:
-    """The columns that differ between rows, and the names of those that do not."""
+    """The columns that are used, and why others are not, a sentence by name."""
 
     columns: tuple[Control, ...]
-    constant: tuple[str, ...] = ()
+    left_out: dict[str, str]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,8 +92,8 @@ class Controls:
         """Some of the rows; a column may become constant there and is left out then."""
         taken = [column.take(rows) for column in self.columns]
         kept = tuple(column for column in taken if not column.is_constant)
-        gone = tuple(column.name for column in taken if column.is_constant)
-        return Controls(kept, (*self.constant, *gone))
+        gone = {column.name: CONSTANT for column in taken if column.is_constant}
+        return Controls(kept, {**self.left_out, **gone})
 
 
 def read_controls(controls: Any, n_rows: int) -> Controls:
@@ -104,28 +106,37 @@ def read_controls(controls: Any, n_rows: int) -> Controls:
     n_rows : int
         Number of rows expected.
     """
-    columns = [_read(name, column) for name, column in _split(controls)]
-    if not columns:
+    columns: list[Control] = []
+    left_out: dict[str, str] = {}
+    for name, column in _split(controls):
+        if len(column) != n_rows:
+            raise ValueError(
+                f"`controls` must have one entry per row: got {len(column)} for {n_rows} rows."
+            )
+        found = _read(name, column)
+        if isinstance(found, str):
+            left_out[name] = found
+        else:
+            columns.append(found)
+    read = Controls(tuple(columns), left_out)
+    refuse_none(read)
+    return read
+
+
+def refuse_none(controls: Controls) -> None:
+    """Refuse controls of which none can be used."""
+    if controls.columns:
+        return
+    if not controls.left_out:
         raise ValueError(
             "`controls` must have at least one column, got none. Hint: leave `controls` out to "
             "judge the score as it is."
         )
-    for column in columns:
-        rows = column.values if column.values is not None else column.codes
-        assert rows is not None
-        if len(rows) != n_rows:
-            raise ValueError(
-                f"`controls` must have one entry per row: got {len(rows)} for {n_rows} rows."
-            )
-    kept = tuple(column for column in columns if not column.is_constant)
-    constant = tuple(column.name for column in columns if column.is_constant)
-    if not kept:
-        raise ValueError(
-            "`controls` must differ between rows: "
-            f"{', '.join(map(repr, constant))} has the same value in every row. Hint: leave "
-            "`controls` out to judge the score as it is."
-        )
-    return Controls(kept, constant)
+    reasons = "; ".join(f"{name!r}: {reason}" for name, reason in controls.left_out.items())
+    raise ValueError(
+        f"`controls` must hold a column that can be used, got none ({reasons}). Hint: leave "
+        "`controls` out to judge the score as it is."
+    )
 
 
 def _split(controls: Any) -> list[tuple[str, Any]]:
@@ -170,66 +181,26 @@ def _one(name: str, values: Any) -> Any:
     return columns[0][1]
 
 
-def _read(name: str, column: Any) -> Control:
-    values = _numbers(column)
-    if values is not None:
-        if np.isinf(values).any():
-            raise ValueError(
-                f"`controls` (column {name!r}) must be finite: row {int(np.isinf(values).argmax())}"
-                " is infinite. Hint: mend it or set it to missing."
-            )
+def _read(name: str, column: Any) -> Control | str:
+    """A control, or why there is none."""
+    absent = missing_rows(column)
+    try:
+        spec = fit_column(column, name, False, MIN_LEVEL_ROWS, MAX_LEVELS)
+    except ColumnError as error:
+        raise ValueError(f"`controls`: {error}") from None
+    if spec.kind == "left out":
+        return spec.reason
+    if spec.kind == "number":
+        values = numbers_of(column, name, absent)
+        assert values is not None
         distinct, inverse = np.unique(values, return_inverse=True)  # NaNs are one value
         if len(distinct) > FEW_VALUES:
             return Control(name, values, None)
         text = np.array([MISSING if v != v else f"{v:g}" for v in distinct], dtype=object)
-        codes, levels = _pool(inverse, text)
-        return Control(name, values, codes, levels)
-    listed = column.to_list() if isinstance(column, nw.Series) else list(column)
-    text = np.array([MISSING if _is_missing(v) else str(v) for v in listed], dtype=object)
-    found, inverse = np.unique(text.astype(str), return_inverse=True)
-    if len(found) > max(2 * MAX_LEVELS, 0.5 * len(text)):
-        raise ValueError(
-            f"`controls` (column {name!r}) must be numbers or categories, got {len(found)} "
-            f"different texts in {len(text)} rows, like a name or a number stored as text. Hint: "
-            "leave it out, or make numbers of it."
-        )
-    codes, levels = _pool(inverse, found)
-    return Control(name, None, codes, levels)
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
-
-
-def _numbers(column: Any) -> Vector | None:
-    """The column as floats with NaN for gaps, dates as days; None for anything else."""
-    if isinstance(column, nw.Series):
-        kind = column.dtype
-        if kind.is_temporal():
-            if kind not in (nw.Date, nw.Datetime):
-                return None
-            column = column.cast(nw.Datetime("us")).to_numpy()
-        elif kind.is_numeric() or kind == nw.Boolean:
-            column = column.cast(nw.Float64).to_numpy()
-        elif kind == nw.Object:
-            return _numbers(np.array(column.to_list(), dtype=object))
-        else:
-            return None
-    if column.dtype.kind == "M":
-        days = column.astype("datetime64[us]").astype(np.float64) / 86.4e9
-        days[np.isnat(column)] = np.nan
-        return days
-    if column.dtype.kind in "biuf":
-        return column.astype(np.float64)
-    if column.dtype.kind == "O":
-        missing = np.array([_is_missing(v) for v in column], dtype=bool)
-        known = column[~missing]
-        numbers = (int, float, np.number, np.bool_)
-        if len(known) and all(isinstance(v, numbers) for v in known):
-            out = np.full(len(column), np.nan)
-            out[~missing] = known.astype(np.float64)
-            return out
-    return None
+        return Control(name, values, *_pool(inverse, text))
+    text = np.where(absent, MISSING, texts_of(column, absent)).astype(str)
+    found, inverse = np.unique(text, return_inverse=True)
+    return Control(name, None, *_pool(inverse, found))
 
 
 def _pool(inverse: NDArray[Any], names: NDArray[Any]) -> tuple[NDArray[np.intp], tuple[str, ...]]:

@@ -250,8 +250,24 @@ SUFFICIENCY = Criterion(
     "risk classes.",
 )
 
+CONDITIONAL = Criterion(
+    "conditional",
+    ("c",),
+    ("s", "c"),
+    meaning="among people with the same controls, knowing a prediction removes {percent} of the "
+    "uncertainty about the group",
+    question="Are people with the same legitimate factors scored alike, whatever their group?",
+    suits="Some factors may be used whatever their effect on groups: rating factors, experience, "
+    "qualifications.",
+    variables=(Variable("c", "controls"),),
+)
+
 # All that are known by name, in the order in which tables show them.
 CRITERIA: dict[str, Criterion] = {c.name: c for c in (INDEPENDENCE, SEPARATION, SUFFICIENCY)}
+
+
+# Those that need columns of their own, which no score and target bring along.
+WITH_CONTROLS: dict[str, Criterion] = {CONDITIONAL.name: CONDITIONAL}
 
 
 def register_criterion(criterion: Criterion) -> Criterion:
@@ -281,7 +297,7 @@ def register_criterion(criterion: Criterion) -> Criterion:
     """
     if not isinstance(criterion, Criterion):
         raise TypeError(f"`criterion` must be a Criterion, got {criterion!r}.")
-    if CRITERIA.get(criterion.name, criterion) != criterion:
+    if (CRITERIA | WITH_CONTROLS).get(criterion.name, criterion) != criterion:
         raise ValueError(
             f"`criterion` must have a name of its own: there is another {criterion.name!r}. Hint: "
             "unregister_criterion(name) removes that."
@@ -314,9 +330,10 @@ def get_criterion(name: str | Criterion) -> Criterion:
     """Look a criterion up by name."""
     if isinstance(name, Criterion):
         return name
-    if not isinstance(name, str) or name not in CRITERIA:
-        raise ValueError(f"`criterion` must be one of {', '.join(CRITERIA)}, got {name!r}.")
-    return CRITERIA[name]
+    known = CRITERIA | WITH_CONTROLS
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"`criterion` must be one of {', '.join(known)}, got {name!r}.")
+    return known[name]
 
 
 def measurable(columns: Collection[str]) -> list[Criterion]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .controls import conditional_section
 from .curves import grid_over, number, sample_of
 from .impact import impact_section
 from .markup import Html, csv_link, element, join, json_block, label, page, table
@@ -159,8 +160,12 @@ def _audit_sections(
     impact: Impact | None = None,
 ) -> list[Html]:
     words = f" {accuracy(audit.r2)}" if audit.r2 == audit.r2 else ""
+    money = []
+    if audit.conditional is not None:
+        money = [conditional_section(audit.conditional, level, prefix)]
     return [
         *([] if verdict is None else [verdict_section(verdict, level, prefix)]),
+        *money,
         element(
             "section",
             element(level, "In short"),
