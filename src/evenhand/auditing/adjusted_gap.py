@@ -68,8 +68,10 @@ class AdjustedGap:
         controls would have; NaN likewise.
     p_adjusted : float
         p-value of `adjusted` after Holm's correction for the number of groups.
-    n, n_compared : int or float
-        Rows of the group, and those with a counterpart.
+    n : int or float
+        Rows of the group; expected rows of a proxy.
+    n_compared : int
+        Rows of possible members that have a counterpart.
     no_counterpart : float
         Share of the group's rows with hardly any counterpart in the reference.
     n_counterparts : float
@@ -91,7 +93,7 @@ class AdjustedGap:
     ratio_percent: Estimate
     p_adjusted: float
     n: float
-    n_compared: float
+    n_compared: int
     no_counterpart: float
     n_counterparts: float
     propensity: str
@@ -225,7 +227,7 @@ class _Comparison:
     value: float
     psi: Vector
     kept: NDArray[np.bool_]
-    n_compared: float
+    n_compared: int
     no_counterpart: float
     n_counterparts: float
     propensity: str
@@ -245,7 +247,7 @@ def _compare(left: Vector, in_k: Vector, in_r: Vector, features: Features) -> _C
     inside, outside = in_k * kept, in_r * kept * odds
     members = in_k > 0
     share = 1.0 - float(inside.sum() / in_k.sum())
-    n_compared = float((members & kept).sum())
+    n_compared = int((members & kept).sum())
     if not inside.any() or not outside.any():
         empty = np.zeros_like(left)
         note = "no member of the group has a counterpart with the same controls in the reference"

@@ -68,8 +68,8 @@ def _range(low: float, high: float, sign: float) -> str:
     return f"{low:.3g} to {high:.3g}"
 
 
-def conditional_lines(found: Conditional) -> list[str]:
-    """Paragraph and table for the terminal."""
+def describe_conditional(found: Conditional) -> str:
+    """The text behind ``str(audit.conditional)``: a paragraph and a table."""
     names = ", ".join(short_names(found.controls, 30))
     lines = [f"Among people with the same controls ({names}):"]
     lines += [gap_sentence(gap) for gap in found.gaps[:MOST_SENTENCES]]
@@ -77,13 +77,7 @@ def conditional_lines(found: Conditional) -> list[str]:
         lines.append(f"{len(found.gaps) - MOST_SENTENCES} more groups are in the table.")
     lines += [_information(found), ""]
     header, rows = _gap_rows(found)
-    lines += _table(header, rows)
-    return lines
-
-
-def describe_conditional(found: Conditional) -> str:
-    """The text behind ``str(audit.conditional)``."""
-    return "\n".join(conditional_lines(found))
+    return "\n".join(lines + _table(header, rows))
 
 
 def _information(found: Conditional) -> str:
@@ -100,6 +94,8 @@ def _gap_rows(found: Conditional) -> tuple[list[str], list[list[str]]]:
         f"against {short_names([found.reference], 20)[0]}", "rows", "gap", "explained",
         "not explained", f"{percent} interval", "in %", "p (all groups)", "no counterpart",
     ]  # fmt: skip
+    alone = any(gap.no_counterpart > 0 for gap in found.gaps)
+    header = header if alone else header[:-1]
     rows = []
     for gap, name in zip(found.gaps, short_names([g.group for g in found.gaps], 30), strict=True):
         low, high = gap.adjusted.interval
@@ -110,7 +106,7 @@ def _gap_rows(found: Conditional) -> tuple[list[str], list[list[str]]]:
                 f"{low:.4g} to {high:.4g}" if gap.is_estimated else "n/a",
                 _number(gap.adjusted_percent, 3), p_text(gap.p_adjusted),
                 f"{100 * gap.no_counterpart:.2g}%",
-            ]
+            ][: len(header)]
         )  # fmt: skip
     return header, rows
 

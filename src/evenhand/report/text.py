@@ -139,9 +139,7 @@ def describe(audit: Audit) -> str:
         lines.append(accuracy(audit.r2))
     lines.append("")
     if audit.conditional is not None:
-        from .controls import conditional_lines
-
-        lines += [*conditional_lines(audit.conditional), ""]
+        lines += [str(audit.conditional), ""]
     lines += [f"{get_criterion(name).title} {judgment(audit, name)}" for name in audit.measures]
     lines.append("")
     percent = f"{100 * audit.confidence_level:g}%"
