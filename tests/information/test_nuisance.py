@@ -66,7 +66,8 @@ def test_steps_are_left_to_trees(monkeypatch):
     label = (rng.random(3000) < p).astype(float)
     found = features(C)
     number, group = found.regress(y, np.ones(3000)), found.classify(label, np.ones(3000))
-    assert "boosted trees" in number.chosen and "boosted trees" in group.chosen
+    assert "boosted trees" in number.chosen
+    assert "boosted trees" in group.chosen
     assert np.mean((number.value - truth) ** 2) < 0.1 * truth.var()
     assert np.mean((group.value - p) ** 2) < 0.1 * p.var()
     monkeypatch.setattr(nuisance, "TREE_ROWS", 10**9)
@@ -115,4 +116,5 @@ def test_folds_keep_clusters_and_share_out_strata():
 def test_a_constant_is_predicted_as_such(value):
     C = np.random.default_rng(0).normal(size=(100, 1))
     found = features(C).regress(np.full(100, value), np.ones(100))
-    assert found.chosen == "constant" and (found.value == value).all()
+    assert found.chosen == "constant"
+    assert (found.value == value).all()

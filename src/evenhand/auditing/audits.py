@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.threads import n_threads
-from ..groups.frequency import repeat_rows
 from ..groups.controls import Controls, read_controls
+from ..groups.frequency import repeat_rows
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import (
     check_column,

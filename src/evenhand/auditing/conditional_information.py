@@ -110,10 +110,14 @@ def through_summaries(
             own = found.independent.get(CONDITIONAL.name, part.n_effective)
             shares.append(own / part.n_known)
         left = left - membership[:, k]
+    words = "; ".join(dict.fromkeys(chosen))
     rows_of = {
-        c: RowLosses(*terms[c], "; ".join(dict.fromkeys(chosen)), *counts[c], merged)
+        c: RowLosses(
+            value=terms[c][0], influence=terms[c][1], chosen=words, terms=counts[c][0],
+            between=counts[c][1], merged=merged,
+        )
         for c in (GIVEN, JOINT)
-    }
+    }  # fmt: skip
     mean = {c: max(float(np.average(rows_of[c].value, weights=weight)), 0.0) for c in rows_of}
     independent = {CONDITIONAL.name: n * min(shares)} if shares else {}
     return Entropies({(): groups.entropy, **mean}, rows_of, groups, independent)

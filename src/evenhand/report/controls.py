@@ -1,4 +1,4 @@
-"""Scores among people with the same controls, in words and tables: money first, then information."""
+"""Scores among people with the same controls, in words and tables: money, then information."""
 
 from __future__ import annotations
 
@@ -144,13 +144,14 @@ def conditional_section(found: Conditional, level: str = "h2", prefix: str = "")
         join(
             [
                 table(
-                    header, cells,
+                    header,
+                    cells,
                     caption="Gaps of mean scores, in units of the score, against "
                     f"{clean(found.reference)}",
                 ),
                 csv_link(columns, f"{prefix}controls.csv"),
             ]
-        ),  # fmt: skip
+        ),
         element(
             "p",
             _information(found),
