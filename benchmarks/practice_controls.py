@@ -91,7 +91,7 @@ def effects(design: str, C):
 def truths(design: str):
     """The gaps of the members that have counterparts, and the information or NaN."""
     rng = np.random.default_rng(2024)
-    C, p, a, s, _ = law(design, rng, 400_000)
+    C, p, _, s, _ = law(design, rng, 400_000)
     effect = effects(design, C)
     gaps = []
     for k in range(1, p.shape[1]):
