@@ -30,7 +30,7 @@ from common import (
 )
 
 from evenhand import FairRidge
-from evenhand.models.ridge import solve
+from evenhand.models.path_solver import solve
 
 WEIGHTS = (0.3, 1.0, 3.0, 10.0, 100.0)
 SHRUNK = (1.0, 0.2, 0.05)
@@ -63,9 +63,9 @@ def fits_from_starts(
         starts.append(problem.shrunk(0.0) + size * direction / np.linalg.norm(direction))
     began = time.perf_counter()
     found = [solve(problem, bound, weight, 1000, 1e-6, start=start) for start in starts]
-    base = problem.ridge_objective(problem.theta)
+    base = problem.objective(problem.theta)
     fit = np.array([base + float(f.v @ f.v) for f in found])
-    term = np.array([(f.objective - float(f.v @ f.v)) / weight for f in found])
+    term = np.array([f.term / weight for f in found])
     seconds = time.perf_counter() - began
     return {"objective": fit + weight * term, "unfairness": term, "seconds": seconds}
 

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 # costs nothing and an extra that is not installed never breaks the core.
 _HOME = {
     "FairRegressor": "frontier.recommended",
+    "FairGLM": "models.glm",
     "FairRidge": "models.linear",
     "FairnessRegularizer": "penalty.regularizer",
     "Drivers": "auditing.drivers",
@@ -22,6 +23,7 @@ _HOME = {
     "KNN": "information.neighbors",
     "LSPC": "information.classifiers",
     "Logistic": "information.classifiers",
+    "SeparationWarning": "models.glm",
     "Proxy": "groups.proxy",
     "TableEncoder": "groups.encoding",
     "Tolerance": "auditing.tolerance",

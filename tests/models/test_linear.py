@@ -491,6 +491,10 @@ class TestAgainstAGeneralPurposeSolver:
         assert model.objective_ <= lowest + 1e-8
 
 
+def bowl_of_squares(v):
+    return float(v @ v), 2.0 * v
+
+
 class TestSolver:
     @staticmethod
     def problem(seed=0, size=8):
@@ -499,10 +503,10 @@ class TestSolver:
         Z, shift = 3.0 * rng.normal(size=(30, size)), 5.0 * rng.normal(size=30)
 
         def evaluate(s):
-            return float(np.logaddexp(s, -s).sum()), np.tanh(s)
+            return 0.0, float(np.logaddexp(s, -s).sum()), np.tanh(s)
 
         def f(v):
-            return v @ v + evaluate(shift + Z @ v)[0]
+            return v @ v + evaluate(shift + Z @ v)[1]
 
         return evaluate, Z, shift, f
 
@@ -510,7 +514,7 @@ class TestSolver:
         evaluate, Z, shift, f = self.problem()
         found = minimize(
             evaluate, lambda p: Z @ p, lambda r: Z.T @ r, shift, np.zeros(8),
-            max_iter=200, tol=1e-8, memory=Memory(),
+            max_iter=200, tol=1e-8, memory=Memory(), bowl=bowl_of_squares,
         )  # fmt: skip
         theirs = optimize.minimize(f, np.zeros(8), options={"gtol": 1e-9})
         assert found.converged
@@ -524,12 +528,12 @@ class TestSolver:
 
         def solve(scale, memory):
             def scaled(s):
-                value, slope = evaluate(s)
-                return scale * value, scale * slope
+                loss, value, slope = evaluate(s)
+                return loss, scale * value, scale * slope
 
             return minimize(
                 scaled, lambda p: Z @ p, lambda r: Z.T @ r, shift, np.zeros(8),
-                max_iter=200, tol=1e-6, memory=memory,
+                max_iter=200, tol=1e-6, memory=memory, bowl=bowl_of_squares,
             )  # fmt: skip
 
         memory = Memory()
@@ -543,11 +547,11 @@ class TestSolver:
             with np.errstate(divide="ignore", invalid="ignore"):
                 inside = s < 1
                 value = -np.log(1 - s).sum() - 40 * s.sum() if inside.all() else np.inf
-                return float(value), np.where(inside, 1 / (1 - s) - 40, np.nan)
+                return float(value), 0.0, np.where(inside, 1 / (1 - s) - 40, np.nan)
 
         found = minimize(
             evaluate, lambda p: p, lambda r: r, np.zeros(1), np.zeros(1),
-            max_iter=100, tol=1e-9, memory=Memory(),
+            max_iter=100, tol=1e-9, memory=Memory(), bowl=bowl_of_squares,
         )  # fmt: skip
         theirs = optimize.minimize_scalar(
             lambda v: v * v - np.log(1 - v) - 40 * v, bounds=(0, 1 - 1e-12), method="bounded",
@@ -558,16 +562,16 @@ class TestSolver:
 
     def test_a_start_at_the_minimum_needs_one_evaluation(self):
         found = minimize(
-            lambda s: (0.0, np.zeros(3)), lambda p: p, lambda r: r, np.zeros(3), np.zeros(3),
-            max_iter=10, tol=1e-6, memory=Memory(),
+            lambda s: (0.0, 0.0, np.zeros(3)), lambda p: p, lambda r: r, np.zeros(3), np.zeros(3),
+            max_iter=10, tol=1e-6, memory=Memory(), bowl=bowl_of_squares,
         )  # fmt: skip
         assert (found.converged, found.n_iter, found.n_evaluations) == (True, 0, 1)
 
     def test_a_wrong_gradient_ends_the_search(self):
         """Uphill is called downhill: no step improves, and the solver says so."""
         found = minimize(
-            lambda s: (float(s.sum()), -np.ones(3)), lambda p: p, lambda r: r, np.zeros(3),
-            np.zeros(3), max_iter=50, tol=1e-6, memory=Memory(),
+            lambda s: (0.0, float(s.sum()), -np.ones(3)), lambda p: p, lambda r: r, np.zeros(3),
+            np.zeros(3), max_iter=50, tol=1e-6, memory=Memory(), bowl=bowl_of_squares,
         )  # fmt: skip
         assert not found.converged
         assert found.v.tolist() == [0.0, 0.0, 0.0]
@@ -686,7 +690,7 @@ def test_where_the_search_starts(classifier, start, share, regression):
     model = FairRidge("separation", 3.0, classifier=classifier, start=start)
     prepared = model._start(X, y, a, None)
     problem = prepared.problem
-    first = problem.theta + problem.unwhiten(prepared._first(3.0, Memory()))
+    first = problem.at(prepared._first(3.0, Memory()))
     assert first == pytest.approx(share * problem.theta)
     model.fit(X, y, sensitive_features=a)
     if classifier == "logistic":

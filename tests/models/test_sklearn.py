@@ -28,7 +28,13 @@ from evenhand import LSPC, FairRidge, Logistic, Proxy
 from evenhand.groups.sensitive import GroupWarning
 
 
-@parametrize_with_checks([FairRidge(fairness_weight=0), LSPC(), Logistic()])
+@parametrize_with_checks([
+    FairRidge(fairness_weight=0),
+    eh.FairGLM(fairness_weight=0),
+    eh.FairGLM("normal", fairness_weight=0),
+    LSPC(),
+    Logistic(),
+])  # fmt: skip
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -45,6 +51,10 @@ class Grouped:
 
 
 class GroupedRidge(Grouped, FairRidge):
+    pass
+
+
+class GroupedGLM(Grouped, eh.FairGLM):
     pass
 
 
@@ -74,6 +84,8 @@ def expected(estimator):
     [
         GroupedRidge(),
         GroupedRidge("separation", classifier="lspc", group_features="posterior"),
+        GroupedGLM(),
+        GroupedGLM("normal", "separation", group_features="posterior"),
         GroupedCV(
             max_unfairness=1.0, fairness_weights=[1.0], measure_with="logistic", cv=2,
             random_state=0,

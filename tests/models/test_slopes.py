@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import evenhand as eh
 from evenhand.models import slopes as _slopes
-from evenhand.models.design import Design
+from evenhand.models.design import FeatureMatrix
 from evenhand.models.ridge import prepare
 from evenhand.models.slopes import Slopes
 
@@ -62,7 +62,7 @@ def test_left_out_errors_against_refits(k, width, weighted, intercept, form):
     w = np.random.default_rng(2).uniform(0.2, 3.0, n) if weighted else np.ones(n)
     w /= w.mean()
     problem = prepare(
-        Design(form(X), extra), y, w if weighted else None, ALPHA, intercept, slopes.size
+        FeatureMatrix(form(X), extra), y, w if weighted else None, ALPHA, intercept, slopes.size
     )
     left = _slopes._Left.fit(problem, slopes.size, y, w if weighted else None)
     values, vectors = eigh(left.moment, slopes.penalty())
@@ -81,7 +81,7 @@ def test_left_out_errors_against_refits(k, width, weighted, intercept, form):
 def test_more_features_than_rows():
     X, y, a = made(n=60, d=90)
     slopes, extra = Slopes(3), columns(X, a)
-    problem = prepare(Design(X, extra), y, None, ALPHA, True, slopes.size)
+    problem = prepare(FeatureMatrix(X, extra), y, None, ALPHA, True, slopes.size)
     assert problem.rotation is not None
     shrunk, gamma = slopes.shrink(problem, y, None, 0.7)
     F = isotropic(np.hstack([X, extra]), slopes, gamma)

@@ -7,6 +7,7 @@ from sklearn.linear_model import Ridge
 
 import evenhand as eh
 from evenhand.models import ridge as _ridge
+from evenhand.models.design import FeatureMatrix
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def wide():
 def tall(monkeypatch, model, *args, **kwargs):
     """The fit by the d × d moments, however wide."""
     with monkeypatch.context() as patch:
-        patch.setattr(_ridge, "_is_wide", lambda design: False)
+        patch.setattr(FeatureMatrix, "wide", False)
         return model.fit(*args, **kwargs)
 
 

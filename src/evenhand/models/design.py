@@ -23,7 +23,7 @@ BLOCK_BYTES = 2**21
 THREADED_SIZE = 4_000_000
 
 
-class Design:
+class FeatureMatrix:
     """X (n, d), with optional extra dense columns E (n, e): the matrix [X, E]."""
 
     def __init__(self, X: Any, extra: NDArray[np.float64] | None = None):
@@ -36,6 +36,11 @@ class Design:
         self.rounding = 1e-14 if sparse.issparse(X) and extra is None else 1e-26
         self._sparse = sparse.issparse(X)
         self._direct = not self._sparse and X.dtype == np.float64
+
+    @property
+    def wide(self) -> bool:
+        """Whether there are more columns than rows."""
+        return self.d > self.n
 
     def blas(self) -> AbstractContextManager[Any]:
         """One BLAS thread where the matrix is too small for two to pay."""
@@ -78,9 +83,9 @@ class Design:
                 out += self.X[rows].astype(np.float64).T @ r[rows]
         return out if self.extra is None else np.concatenate([out, self.extra.T @ r])
 
-    def take(self, rows: NDArray[np.intp]) -> Design:
+    def take(self, rows: NDArray[np.intp]) -> FeatureMatrix:
         """Some of the rows, copied."""
-        return Design(self.X[rows], None if self.extra is None else self.extra[rows])
+        return FeatureMatrix(self.X[rows], None if self.extra is None else self.extra[rows])
 
     def check_squares(self, squares: Vector) -> None:
         """Refuse columns whose mean square is beyond the largest float."""
@@ -103,7 +108,7 @@ class Design:
 
     def rotated(
         self, weight: Vector | None, center: bool, n_kept: int = 0
-    ) -> tuple[Design, NDArray[np.float64], Vector]:
+    ) -> tuple[FeatureMatrix, NDArray[np.float64], Vector]:
         """Z (n, m), Q (d, m) with orthonormal columns and the means: [X, E] − mean = Z Qᵀ.
 
         The last `n_kept` columns are in Z as they are, for penalties of their own.
@@ -140,7 +145,7 @@ class Design:
         z = np.empty((self.n, rank + n_kept))
         z[order, :rank] = r[:rank].T
         z[:, rank:] = rows[:, k:]
-        return Design(z), block_diag(q[:, :rank], np.eye(n_kept)), mean
+        return FeatureMatrix(z), block_diag(q[:, :rank], np.eye(n_kept)), mean
 
     def moments(
         self, y: Vector, weight: Vector | None, center: bool

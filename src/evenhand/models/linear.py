@@ -5,36 +5,21 @@ minimize  [ mean ω(y − s)² + α‖θ‖² ] / Var(y) + fairness_weight · Ĩ
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from copy import copy
-from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..groups.frequency import repeat_rows
-from ..groups.sensitive import Groups, resolve_groups
-from ..groups.validation import check_index, refuse_unreal
-from ..groups.weights import check_weight
-from ..penalty.regularizer import FairnessRegularizer
 from .accuracy import Accuracy
-from .design import Design
-from .group_features import GroupFeatures
+from .base import FairLinear, TrainingRows
+from .design import FeatureMatrix
 from .losses import R2
-from .membership import check_kind
-from .ridge import STARTS, Prepared, Problem, path_tolerance, prepare
-from .scoring import ScoresWithGroups
-from .slopes import Slopes, check_group_alpha
-
-Vector = NDArray[np.float64]
+from .ridge import RidgeProblem, prepare
+from .slopes import Slopes
 
 
-class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
+class FairRidge(FairLinear):
     """Ridge regression with a fairness term.
 
     Minimizes ``[mean w(y − s)² + alpha‖θ‖²]/Var(y) + fairness_weight·Ĩ`` with Ĩ the normalized
@@ -153,15 +138,10 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         """R²: how paths, reports and tables measure this model."""
         return R2
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
         frequency: Any = None,
-    ):  # fmt: skip
+    ) -> FairRidge:  # fmt: skip
         """Fit the model.
 
         Parameters
@@ -187,74 +167,6 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         )
         return self._finish(self._start(X, y, sensitive_features, sample_weight))
 
-    def _start(
-        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any,
-        slopes: Slopes | None = None,
-    ) -> Prepared:  # fmt: skip
-        """Everything that does not depend on `fairness_weight`; `slopes` are among X already."""
-        self._check_parameters()
-        refuse_unreal(X=X, y=y)
-        check_index(
-            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight
-        )  # fmt: skip
-        X, y = validate_data(
-            self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32],
-            y_numeric=True,
-        )  # fmt: skip
-        n = X.shape[0]
-        weight = check_weight(sample_weight, n)
-        if weight is not None:
-            weight = weight * (n / weight.sum())
-        y = y.astype(np.float64, copy=False)
-        groups = None
-        if sensitive_features is not None:
-            groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)
-        elif self.fairness_weight > 0:
-            raise ValueError(
-                "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: "
-                "pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first call "
-                "sklearn.set_config(enable_metadata_routing=True)."
-            )
-        elif self.group_features is not None:
-            raise ValueError(
-                f"`sensitive_features` must be given with group_features={self.group_features!r}, "
-                "got None."
-            )
-        design = Design(X)
-        with design.blas():
-            problem = self._ridge(design, y, weight, slopes)
-        if problem.variance == 0 and self.fairness_weight > 0:
-            raise ValueError(
-                "`y` must vary: all rows have the same value, so there is nothing to predict."
-            )
-        self._group_features: GroupFeatures | None = None
-        bound = None
-        if groups is not None:
-            if self.group_features is not None:
-                problem = self._add_group_features(problem, y, weight, groups)
-            bound = self._regularizer().bind(y, sensitive_features=groups)
-        return Prepared(problem, bound, self.start)
-
-    def _finish(self, prepared: Prepared, on_path: bool = False) -> FairRidge:
-        """Solve at `fairness_weight`, from the nearest solutions in `prepared`."""
-        problem = prepared.problem
-        theta = problem.theta
-        # The ridge solve counts as an iteration.
-        self.n_iter_, self.n_evaluations_ = 1, 0
-        self.unfairness_ = float("nan")
-        if prepared.bound is not None:
-            theta = self._fit_fair(prepared, on_path)
-        X = problem.features.X
-        d = X.shape[1]
-        coefficients = problem.coefficients(theta)
-        self.coef_ = coefficients[:d].astype(X.dtype, copy=False)
-        self.group_coef_ = coefficients[d:]
-        self.intercept_ = float(problem.intercept(theta))
-        self.objective_ = problem.ridge_objective(theta)
-        if self.fairness_weight > 0:
-            self.objective_ += self.fairness_weight * self.unfairness_
-        return self
-
     def path_fitter(
         self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None,
         slopes: Slopes | None = None,
@@ -264,75 +176,27 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         The set-up is shared and solutions start one another. Solved more loosely than `fit`: a path
         is for measuring, and the model chosen on it is refitted. :func:`fairness_path` uses this
         method of any estimator that defines it beside its `fit`.
+
+        Parameters
+        ----------
+        X, y, sensitive_features, sample_weight
+            As for `fit`.
+        slopes : Slopes, optional
+            Which of the last columns of X are slopes by group, penalized by `group_alpha`.
         """
-        model = clone(self)
-        prepared = model._start(X, y, sensitive_features, sample_weight, slopes)
-        n = prepared.problem.design.n
+        return self._path(X, y, sensitive_features, sample_weight, slopes)
 
-        def fit(fairness_weight: float) -> FairRidge:
-            # A shallow copy shares what `_start` set and nothing that `_finish` sets.
-            point = copy(model)
-            point.fairness_weight = fairness_weight
-            point.tol = path_tolerance(self.tol, n, fairness_weight)
-            return point._finish(prepared, on_path=True)
-
-        return fit
-
-    def _add_group_features(
-        self, problem: Problem, y: Vector, weight: Vector | None, groups: Groups
-    ) -> Problem:
-        X = problem.features.X
-        base = (problem.coefficients(problem.theta), problem.intercept(problem.theta))
-        score = problem.features.forward(base[0]) + base[1]
-        assert self.group_features is not None
-        features = GroupFeatures.fit(self.group_features, X, score, groups, weight)
-        extra = features.transform(X, score, groups)
-        self._group_features, self._base = features, base
-        return self._ridge(Design(X, extra), y, weight, Slopes(groups.n_groups))
-
-    def _ridge(
-        self, design: Design, y: Vector, weight: Vector | None, slopes: Slopes | None
-    ) -> Problem:
-        """The problem at ``fairness_weight=0``; `slopes` are its last columns."""
+    def _problem(
+        self, design: FeatureMatrix, rows: TrainingRows, slopes: Slopes | None
+    ) -> RidgeProblem:
         self.group_alpha_ = 0.0
         kept = 0 if slopes is None else slopes.size
-        problem = prepare(design, y, weight, self.alpha, self.fit_intercept, kept)
+        problem = prepare(design, rows.y, rows.weight, self.alpha, self.fit_intercept, kept)
         if slopes is not None:
-            problem, self.group_alpha_ = slopes.shrink(problem, y, weight, self.group_alpha)
+            problem, self.group_alpha_ = slopes.shrink(
+                problem, rows.y, rows.weight, self.group_alpha
+            )
         return problem
-
-    def _fit_fair(self, prepared: Prepared, on_path: bool) -> Vector:
-        problem = prepared.problem
-        theta = problem.theta
-        assert prepared.bound is not None
-        if self.fairness_weight > 0:
-            found = prepared.solve(self.fairness_weight, self.max_iter, self.tol, on_path=on_path)
-            self.n_iter_, self.n_evaluations_ = max(found.n_iter, 1), found.n_evaluations
-            theta = problem.theta + problem.unwhiten(found.v)
-            if prepared.bound.scale_free:
-                theta = problem.best_scale(theta)
-            # A search that ends at the level of rounding just above `tol` has done its work.
-            stalled = found.gradient_norm > 1e3 * self.tol * (1.0 + self.fairness_weight)
-            if not found.converged and (stalled or found.n_iter >= self.max_iter):
-                warnings.warn(
-                    f"FairRidge stopped after {found.n_iter} iterations (max_iter={self.max_iter}) "
-                    f"with a gradient of {found.gradient_norm:.1e}. Hint: raise `max_iter`, or "
-                    "raise `tol` if the objective no longer changes where you need it.",
-                    ConvergenceWarning,
-                    stacklevel=3,
-                )
-            self.unfairness_ = (found.objective - float(found.v @ found.v)) / self.fairness_weight
-            # One score for all is the other candidate: no path of falling values leads there, as
-            # the term does not see the scale of the scores.
-            least, zero = problem.ridge_objective(theta), np.zeros_like(theta)
-            gain = least + self.fairness_weight * self.unfairness_ - problem.ridge_objective(zero)
-            if gain > 0:
-                constant = prepared.bound.value(np.full(problem.design.n, problem.mean_y))
-                if gain > self.fairness_weight * constant:
-                    theta, self.unfairness_ = zero, constant
-        else:
-            self.unfairness_ = prepared.plain()
-        return theta
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
         """Scores s = Xθ + b.
@@ -347,34 +211,4 @@ class FairRidge(ScoresWithGroups, RegressorMixin, BaseEstimator):
         -------
         (n,) array
         """
-        check_is_fitted(self)
-        refuse_unreal(X=X)
-        check_index(X=X, sensitive_features=sensitive_features)
-        X = validate_data(
-            self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
-        )
-        score = np.asarray(X @ self.coef_ + np.asarray(self.intercept_, dtype=X.dtype))
-        if self._group_features is None:
-            return score
-        base = Design(X).forward(self._base[0]) + self._base[1]
-        extra = self._group_features.transform(X, base, sensitive_features)
-        return (score + extra @ self.group_coef_).astype(X.dtype, copy=False)
-
-    def _check_parameters(self) -> None:
-        for name in ("fairness_weight", "alpha", "tol"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-                raise ValueError(f"`{name}` must be a nonnegative number, got {value!r}.")
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise ValueError(f"`max_iter` must be a positive integer, got {self.max_iter!r}.")
-        if self.start not in STARTS:
-            raise ValueError(f"`start` must be one of {', '.join(STARTS)}, got {self.start!r}.")
-        check_kind(self.group_features)
-        check_group_alpha(self.group_alpha)
-        # Names are checked even where fairness_weight=0 would never use them.
-        self._regularizer()
-
-    def _regularizer(self) -> FairnessRegularizer:
-        return FairnessRegularizer(
-            self.criterion, self.classifier, self.basis, kappa=self.kappa, score_map=self.score_map
-        )
+        return self._predictor(X, sensitive_features)

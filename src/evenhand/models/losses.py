@@ -39,12 +39,15 @@ class Loss(ABC):
         Whether `lower` itself is excluded.
     positive : bool
         Whether predictions are positive by the link.
+    width_from_residuals : bool
+        Whether `fixed` is to be asked again with the residuals of a first fit.
     """
 
     name: str = "loss"
     link: Link = LINKS["identity"]
     lower, upper = -np.inf, np.inf
     open_lower = False
+    width_from_residuals = False
 
     @abstractmethod
     def deviance(self, y: Vector, mean: Vector) -> Vector:
@@ -66,8 +69,19 @@ class Loss(ABC):
         """The constant of least Σ ω d(y, μ): the mean, for every deviance of a family."""
         return float(np.average(y, weights=weight))
 
-    def fixed(self, y: Vector, weight: Vector | None, n_features: int) -> Loss:
-        """The loss with whatever it takes from the data settled; itself for most."""
+    def fixed(
+        self, residual: Vector, weight: Vector | None, n_features: int, again: bool = False
+    ) -> Loss:
+        """The loss with whatever it takes from the data settled; itself for most.
+
+        Parameters
+        ----------
+        residual : (n,) array
+            y less its mean at first; less the plain fit when asked `again`.
+        weight : (n,) array or None
+        n_features : int
+        again : bool
+        """
         return self
 
     def stages(self) -> list[Loss]:
@@ -233,10 +247,12 @@ class QuantileLoss(Loss):
         τ.
     width : float or None
         h; None until `fixed` takes it from the data, by the rule of smoothed quantile regression
-        (He et al. 2021): max(0.05, √(τ(1−τ))·((d + log n)/n)^0.4) spreads of the target, at which
-        the bias is below the sampling error. The logistic kernel is 1.8 times as wide as the
-        normal one of that rule.
+        (He et al. 2021): √(τ(1−τ))·((d + log n)/n)^0.4 spreads of the residuals, and no less than
+        a twentieth, at which the bias is below the sampling error. The logistic kernel is 1.8
+        times as wide as the normal one of that rule.
     """
+
+    width_from_residuals = True
 
     def __init__(self, quantile: float, width: float | None = None):
         self.name, self.quantile, self.width = "quantile", float(quantile), width
@@ -250,13 +266,17 @@ class QuantileLoss(Loss):
         share = np.cumsum(np.ones(len(y)) if weight is None else weight[order])
         return float(y[order][int(np.searchsorted(share, self.quantile * share[-1]))])
 
-    def fixed(self, y: Vector, weight: Vector | None, n_features: int) -> Loss:
-        if self.width is not None:
+    def fixed(
+        self, residual: Vector, weight: Vector | None, n_features: int, again: bool = False
+    ) -> Loss:
+        if self.width is not None and not again:
             return self
-        n, tau = len(y), self.quantile
+        n, tau = len(residual), self.quantile
         rule = np.sqrt(tau * (1 - tau)) * ((n_features + np.log(max(n, 2))) / n) ** 0.4
-        spread = float(np.sqrt(np.cov(y, aweights=weight))) if n > 1 else 0.0
-        return QuantileLoss(tau, max(0.05, float(rule)) / 1.8 * (spread or 1.0))
+        # By quartiles, as quantiles are asked for where tails are heavy.
+        ends = [QuantileLoss(q).null_mean(residual, weight) for q in (0.25, 0.75)]
+        spread = (ends[1] - ends[0]) / 1.35 or float(np.ptp(residual)) or 1.0
+        return QuantileLoss(tau, max(0.05, float(rule)) / 1.8 * spread)
 
     def stages(self) -> list[Loss]:
         """From a wide corner to the final one, where Newton steps from afar would fail."""

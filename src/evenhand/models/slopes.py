@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from .ridge import Problem, whiten
+from .ridge import RidgeProblem
+from .whitening import whiten
 
 Vector = NDArray[np.float64]
 Table = NDArray[np.float64]
@@ -75,8 +76,8 @@ class Slopes:
         return np.kron(alike, np.eye(self.width)).astype(np.float64, copy=False)
 
     def shrink(
-        self, problem: Problem, y: Vector, weight: Vector | None, group_alpha: float | str
-    ) -> tuple[Problem, float]:
+        self, problem: RidgeProblem, y: Vector, weight: Vector | None, group_alpha: float | str
+    ) -> tuple[RidgeProblem, float]:
         """The problem with its slopes penalized, and γ."""
         if isinstance(group_alpha, str):
             group_alpha = self.leave_one_out(problem, y, weight)
@@ -86,7 +87,7 @@ class Slopes:
         penalty[-self.size :, -self.size :] += group_alpha * self.penalty()
         return problem.penalized(penalty), float(group_alpha)
 
-    def leave_one_out(self, problem: Problem, y: Vector, weight: Vector | None) -> float:
+    def leave_one_out(self, problem: RidgeProblem, y: Vector, weight: Vector | None) -> float:
         """γ of least Σ ωᵢ(yᵢ − ŷ₋ᵢ)², or zero where there are rows enough."""
         if self.size == 0 or problem.design.n > MAX_ROWS * self.size:
             return 0.0
@@ -111,16 +112,15 @@ class _Left:
     weight: Vector
 
     @classmethod
-    def fit(cls, problem: Problem, size: int, y: Vector, weight: Vector | None) -> _Left:
-        gram, cross, design = problem.gram, problem.cross, problem.design
+    def fit(cls, problem: RidgeProblem, size: int, y: Vector, weight: Vector | None) -> _Left:
+        gram, cross, design = problem.moments.gram, problem.moments.cross, problem.design
         n, k = design.n, design.d - size
         omega = np.ones(n) if weight is None else weight
-        theta, transform, triangular = whiten(gram[:k, :k], cross[:k], problem.penalty[:k, :k], 1.0)
-        # W with W Wᵀ = C⁻¹.
-        whitened = np.linalg.inv(transform).T if triangular else transform
+        found = whiten(gram[:k, :k], problem.penalty[:k, :k], 1.0)
+        theta, whitened = found.solve(cross[:k]), found.inverse_root()
         said = whitened @ (whitened.T @ gram[:k, k:])
         # With an intercept all is about the means; it then costs 1/n of every row's weight.
-        residual, leverage = y - problem.mean_y, np.full(n, float(problem.centered))
+        residual, leverage = y - problem.moments.mean_y, np.full(n, float(problem.centered))
         slopes = np.empty((n, size))
         for rows, block in design.blocks():
             block = block - problem.shift

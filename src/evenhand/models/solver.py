@@ -1,10 +1,11 @@
 """L-BFGS for a quadratic bowl plus a smooth function of the scores.
 
-    minimize over v   f(v) = ‖v‖² + g(s₀ + Zv)
+    minimize over v   f(v) = q(v) + g(s₀ + Zv)
 
-In whitened coordinates the ridge objective is ‖v‖² exactly, so the solver starts from its true
-curvature. Along a ray the scores are s + t·Zp: a line search costs evaluations of g but no pass
-over the features, and an iteration costs one Z·p and one Zᵀ·g.
+In whitened coordinates the plain objective is ‖v‖², exactly for squares (all of it in q) and near
+its minimum for other losses (q is their penalty), so the solver starts from its true curvature.
+Along a ray the scores are s + t·Zp: a line search costs evaluations of g but no pass over the
+features, and an iteration costs one Z·p and one Zᵀ·g.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
+# Loss beyond the bowl, weighted fairness term, slope of their sum in the scores.
+Evaluated = tuple[float, float, Vector]
+Evaluate = Callable[[Vector], Evaluated]
+Bowl = Callable[[Vector], tuple[float, Vector]]
 MEMORY = 20
 ARMIJO, CURVATURE = 1e-4, 0.9
 
@@ -34,7 +39,10 @@ class Memory:
             self.pairs.append((step, change, curvature))
 
     def rescaled(self, factor: float) -> Memory:
-        """The same pairs for the bowl plus `factor` times the old g: exact, as ∇‖v‖² = 2v."""
+        """The same pairs for ‖v‖² plus `factor` times the rest, as ∇‖v‖² = 2v.
+
+        Exact for squared losses; for others what they are off ‖v‖² by is scaled along.
+        """
         out = Memory()
         for step, change, _ in self.pairs:
             out.add(step, 2.0 * step + factor * (change - 2.0 * step))
@@ -57,10 +65,11 @@ class Memory:
 
 @dataclass
 class Solution:
-    """Where the solver stopped, and whether it is a minimum."""
+    """Where the solver stopped, and whether it is a minimum; `term` is the fairness term there."""
 
     v: Vector
     objective: float
+    term: float
     gradient_norm: float
     converged: bool
     n_iter: int
@@ -68,33 +77,36 @@ class Solution:
 
 
 def minimize(
-    evaluate: Callable[[Vector], tuple[float, Vector]],
+    evaluate: Evaluate,
     forward: Callable[[Vector], Vector],
     backward: Callable[[Vector], Vector],
     start_scores: Vector,
     v: Vector,
     *,
+    bowl: Bowl,
     max_iter: int,
     tol: float,
     memory: Memory,
 ) -> Solution:
-    """Minimize ‖v‖² + g(s).
+    """Minimize q(v) + g(s).
 
     Parameters
     ----------
-    evaluate : s → (g, ∂g/∂s)
+    evaluate : s → the two parts of g and ∂g/∂s
     forward, backward : p → Zp and r → Zᵀr
     start_scores : s at the starting `v`
+    bowl : v → q and ∇q
     tol : float
         Stop when ‖∇f‖ ≤ tol.
     memory : Memory
         Updated in place.
     """
     s = start_scores
-    value, slope = evaluate(s)
+    loss, term, slope = evaluate(s)
     evaluations = 1
-    objective = float(v @ v) + value
-    gradient = 2.0 * v + backward(slope)
+    floor, down = bowl(v)
+    objective = floor + (loss + term)
+    gradient = down + backward(slope)
     del slope  # as long as the data, and not needed again
     converged = bool(np.linalg.norm(gradient) <= tol)
     iteration = 0
@@ -105,7 +117,7 @@ def minimize(
             memory.pairs.clear()
             p = -0.5 * gradient
         ray = forward(p)
-        found = _search(evaluate, s, ray, v, p, objective, float(p @ gradient))
+        found = _search(evaluate, bowl, s, ray, v, p, objective, float(p @ gradient))
         evaluations += found.evaluations
         if found.step == 0.0:
             if not memory.pairs:
@@ -113,25 +125,27 @@ def minimize(
             memory.pairs.clear()
             continue
         v_new = v + found.step * p
-        gradient_new = 2.0 * v_new + backward(found.slope)
+        gradient_new = bowl(v_new)[1] + backward(found.slope)
         memory.add(v_new - v, gradient_new - gradient)
         v, gradient, s, objective = v_new, gradient_new, found.scores, found.objective
+        term = found.term
         del found, ray
         converged = bool(np.linalg.norm(gradient) <= tol)
     norm = float(np.linalg.norm(gradient))
-    return Solution(v, objective, norm, converged, iteration, evaluations)
+    return Solution(v, objective, term, norm, converged, iteration, evaluations)
 
 
 @dataclass
 class _Found:
     step: float
     objective: float
+    term: float
     scores: Vector
     slope: Vector
     evaluations: int
 
 
-def _search(evaluate, s, ray, v, p, objective: float, slope0: float) -> _Found:
+def _search(evaluate, bowl, s, ray, v, p, objective: float, slope0: float) -> _Found:
     """A step that satisfies the Wolfe conditions, by bracketing and cubic interpolation."""
     low, f_low, d_low = 0.0, objective, slope0
     high: tuple[float, float, float] | None = None
@@ -140,14 +154,16 @@ def _search(evaluate, s, ray, v, p, objective: float, slope0: float) -> _Found:
     for count in range(1, 21):
         scores = t * ray
         scores += s
-        value, slope = evaluate(scores)
-        point = v + t * p
-        f = float(point @ point) + value
-        d = 2.0 * float(point @ p) + float(slope @ ray)
+        loss, term, slope = evaluate(scores)
+        floor, down = bowl(v + t * p)
+        f = floor + (loss + term)
+        # A step too long by far may leave the range of floats; it is cut short below.
+        with np.errstate(over="ignore", invalid="ignore"):
+            d = float(down @ p) + float(slope @ ray)
         # Near the minimum changes of f drown in rounding; the slope then decides.
         slack = 1e-14 * (abs(objective) + 1.0)
         if np.isfinite(f) and f <= objective + ARMIJO * t * slope0 + slack and f <= f_low + slack:
-            best = _Found(t, f, scores, slope, count)
+            best = _Found(t, f, term, scores, slope, count)
             if abs(d) <= -CURVATURE * slope0:
                 return best
             if d >= 0:
@@ -163,7 +179,7 @@ def _search(evaluate, s, ray, v, p, objective: float, slope0: float) -> _Found:
         if abs(t - low) * float(np.linalg.norm(p)) < 1e-14:
             break
     if best is None:
-        return _Found(0.0, objective, s, ray, count)
+        return _Found(0.0, objective, 0.0, s, ray, count)
     best.evaluations = count
     return best
 

@@ -1,0 +1,292 @@
+"""What fair linear models share: checks, group features, the fit at one weight and along a path.
+
+minimize  loss(η) / null loss + penalty + fairness_weight · Ĩ(score of η),   η = Xθ + b
+
+A subclass says which loss, by the problem that `_problem` returns.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..groups.sensitive import Groups, resolve_groups
+from ..groups.validation import check_index, refuse_unreal
+from ..groups.weights import check_weight
+from ..penalty.bound import BoundRegularizer
+from ..penalty.regularizer import FairnessRegularizer
+from .design import FeatureMatrix
+from .group_features import GroupFeatures
+from .membership import check_kind
+from .path_solver import STARTS, PathSolver, Problem, path_tolerance
+from .scoring import ScoresWithGroups
+from .slopes import Slopes, check_group_alpha
+
+Vector = NDArray[np.float64]
+
+
+class LinearProblem(Problem, Protocol):
+    """A problem whose solutions are coefficients of the features."""
+
+    @property
+    def features(self) -> FeatureMatrix: ...
+
+    @property
+    def null(self) -> float:
+        """The loss of the best constant."""
+
+    @property
+    def theta(self) -> Any:
+        """Parameters of the plain solution."""
+
+    def at(self, v: Vector) -> Vector:
+        """Parameters at v."""
+
+    def coefficients(self, theta: Vector) -> Vector:
+        """Of the features as they were given."""
+
+    def intercept(self, theta: Vector) -> float: ...
+
+    def objective(self, theta: Vector) -> float:
+        """Loss and penalty, divided by `null`."""
+
+    def best_scale(self, theta: Vector) -> Vector:
+        """The best among models that the fairness term cannot tell apart."""
+
+    def constant(self) -> Vector | None:
+        """Parameters of one score for everybody, if there is such a model."""
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Checked columns of a fit.
+
+    Attributes
+    ----------
+    y : (n,) array
+        What the loss sees.
+    weight : (n,) array of mean 1, or None
+        Weights of the loss.
+    offset : (n,) array or None
+        Known part of the predictor.
+    given : (n,) array or None
+        What stands for y in criteria that condition on it alone.
+    """
+
+    y: Vector
+    weight: Vector | None
+    offset: Vector | None = None
+    given: Vector | None = None
+
+
+class FairLinear(ScoresWithGroups, RegressorMixin, BaseEstimator):
+    """Base of :class:`FairRidge` and :class:`FairGLM`; not for use by itself."""
+
+    criterion: str
+    fairness_weight: float
+    alpha: float
+    classifier: str
+    basis: str
+    kappa: float | str
+    score_map: str
+    group_features: str | None
+    group_alpha: float | str
+    fit_intercept: bool
+    max_iter: int
+    tol: float
+    start: str
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _rows(self, y: Vector, weight: Vector | None, columns: Mapping[str, Any]) -> TrainingRows:
+        """Columns as the loss takes them."""
+        return TrainingRows(y, weight)
+
+    def _problem(
+        self, design: FeatureMatrix, rows: TrainingRows, slopes: Slopes | None
+    ) -> Any:  # a LinearProblem
+        """The problem at ``fairness_weight=0``; `slopes` are the last columns of the design."""
+        raise NotImplementedError
+
+    def _start(
+        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any,
+        slopes: Slopes | None = None, **columns: Any,
+    ) -> PathSolver:  # fmt: skip
+        """Everything that does not depend on `fairness_weight`; `slopes` are among X already."""
+        self._check_parameters()
+        refuse_unreal(X=X, y=y)
+        check_index(
+            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight, **columns
+        )
+        X, y = validate_data(
+            self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32],
+            y_numeric=True,
+        )  # fmt: skip
+        n = X.shape[0]
+        weight = check_weight(sample_weight, n)
+        if weight is not None:
+            weight = weight * (n / weight.sum())
+        rows = self._rows(y.astype(np.float64, copy=False), weight, columns)
+        groups = None
+        if sensitive_features is not None:
+            groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)
+        elif self.fairness_weight > 0:
+            raise ValueError(
+                "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: "
+                "pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first call "
+                "sklearn.set_config(enable_metadata_routing=True)."
+            )
+        elif self.group_features is not None:
+            raise ValueError(
+                f"`sensitive_features` must be given with group_features={self.group_features!r}, "
+                "got None."
+            )
+        design = FeatureMatrix(X)
+        with design.blas():
+            problem = self._problem(design, rows, slopes)
+        if problem.null == 0 and self.fairness_weight > 0:
+            raise ValueError(
+                "`y` must vary: all rows have the same value, so there is nothing to predict."
+            )
+        self._group_features: GroupFeatures | None = None
+        bound = None
+        if groups is not None:
+            if self.group_features is not None:
+                problem = self._add_group_features(problem, rows, groups)
+            regularizer = self._regularizer()
+            given = rows.given if regularizer.criterion.given == ("y",) else None
+            bound = regularizer.bind(rows.y, sensitive_features=groups, given=given)
+        return PathSolver(problem, bound, self.start)
+
+    def _finish(self, prepared: PathSolver, on_path: bool = False) -> Self:
+        """Solve at `fairness_weight`, from the nearest solutions in `prepared`."""
+        problem: Any = prepared.problem
+        theta = problem.theta
+        # The plain solve counts as an iteration.
+        self.n_iter_, self.n_evaluations_ = 1, 0
+        self.unfairness_ = float("nan")
+        if prepared.bound is not None:
+            theta = self._fit_fair(prepared, prepared.bound, on_path)
+        self._settle(problem, theta)
+        X = problem.features.X
+        d = X.shape[1]
+        coefficients = problem.coefficients(theta)
+        self.coef_ = coefficients[:d].astype(X.dtype, copy=False)
+        self.group_coef_ = coefficients[d:]
+        self.intercept_ = float(problem.intercept(theta))
+        self.objective_ = problem.objective(theta)
+        if self.fairness_weight > 0:
+            self.objective_ += self.fairness_weight * self.unfairness_
+        return self
+
+    def _settle(self, problem: Any, theta: Vector) -> None:
+        """What else a subclass keeps of the solution."""
+
+    def _path(self, *rows: Any, **columns: Any) -> Callable[[float], Any]:
+        """fairness_weight → fitted model; arguments as of `_start`."""
+        model = clone(self)
+        prepared = model._start(*rows, **columns)
+        n = prepared.problem.design.n
+
+        def fit(fairness_weight: float) -> FairLinear:
+            # A shallow copy shares what `_start` set and nothing that `_finish` sets.
+            point = copy(model)
+            point.fairness_weight = fairness_weight
+            point.tol = path_tolerance(self.tol, n, fairness_weight)
+            return point._finish(prepared, on_path=True)
+
+        return fit
+
+    def _add_group_features(
+        self, problem: LinearProblem, rows: TrainingRows, groups: Groups
+    ) -> LinearProblem:
+        X = problem.features.X
+        base = (problem.coefficients(problem.theta), problem.intercept(problem.theta))
+        score = problem.features.forward(base[0]) + base[1]
+        assert self.group_features is not None
+        features = GroupFeatures.fit(self.group_features, X, score, groups, rows.weight)
+        extra = features.transform(X, score, groups)
+        self._group_features, self._base = features, base
+        return self._problem(FeatureMatrix(X, extra), rows, Slopes(groups.n_groups))
+
+    def _fit_fair(self, prepared: PathSolver, bound: BoundRegularizer, on_path: bool) -> Vector:
+        problem: Any = prepared.problem
+        if self.fairness_weight == 0:
+            self.unfairness_ = prepared.plain()
+            return problem.theta
+        found = prepared.solve(self.fairness_weight, self.max_iter, self.tol, on_path=on_path)
+        self.n_iter_, self.n_evaluations_ = max(found.n_iter, 1), found.n_evaluations
+        theta = problem.at(found.v)
+        if bound.scale_free:
+            theta = problem.best_scale(theta)
+        # A search that ends at the level of rounding just above `tol` has done its work.
+        stalled = found.gradient_norm > 1e3 * self.tol * (1.0 + self.fairness_weight)
+        if not found.converged and (stalled or found.n_iter >= self.max_iter):
+            warnings.warn(
+                f"{type(self).__name__} stopped after {found.n_iter} iterations "
+                f"(max_iter={self.max_iter}) with a gradient of {found.gradient_norm:.1e}. Hint: "
+                "raise `max_iter`, or raise `tol` if the objective no longer changes where you "
+                "need it.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        self.unfairness_ = found.term / self.fairness_weight
+        # One score for all is the other candidate: no path of falling values leads there, as the
+        # term does not see the scale of the scores.
+        zero = problem.constant()
+        if zero is None:
+            return theta
+        least = problem.objective(theta) + self.fairness_weight * self.unfairness_
+        gain = least - problem.objective(zero)
+        if gain > 0:
+            constant = bound.value(problem.fair_scores(problem.scores(zero)))
+            if gain > self.fairness_weight * constant:
+                theta, self.unfairness_ = zero, constant
+        return theta
+
+    def _predictor(self, X: Any, sensitive_features: Any, **columns: Any) -> NDArray[Any]:
+        """η = Xθ + b, with what the group features add."""
+        check_is_fitted(self)
+        refuse_unreal(X=X)
+        check_index(X=X, sensitive_features=sensitive_features, **columns)
+        X = validate_data(
+            self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
+        )
+        score = np.asarray(X @ self.coef_ + np.asarray(self.intercept_, dtype=X.dtype))
+        if self._group_features is None:
+            return score
+        base = FeatureMatrix(X).forward(self._base[0]) + self._base[1]
+        extra = self._group_features.transform(X, base, sensitive_features)
+        return (score + extra @ self.group_coef_).astype(X.dtype, copy=False)
+
+    def _check_parameters(self) -> None:
+        for name in ("fairness_weight", "alpha", "tol"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
+                raise ValueError(f"`{name}` must be a nonnegative number, got {value!r}.")
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise ValueError(f"`max_iter` must be a positive integer, got {self.max_iter!r}.")
+        if self.start not in STARTS:
+            raise ValueError(f"`start` must be one of {', '.join(STARTS)}, got {self.start!r}.")
+        check_kind(self.group_features)
+        check_group_alpha(self.group_alpha)
+        # Names are checked even where fairness_weight=0 would never use them.
+        self._regularizer()
+
+    def _regularizer(self) -> FairnessRegularizer:
+        return FairnessRegularizer(
+            self.criterion, self.classifier, self.basis, kappa=self.kappa, score_map=self.score_map
+        )

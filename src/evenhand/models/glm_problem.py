@@ -1,0 +1,273 @@
+"""A generalized linear model in coordinates whitened at its plain solution.
+
+    objective = [ mean ω d(y, μ(η)) + θᵀPθ ] / D₀,   (b, θ) = plain solution + T v
+
+About ‖v‖² above its minimum near v = 0, so that L-BFGS starts from the true curvature; what the
+loss is off a parabola by is left for it to learn, as the fairness term is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..penalty.bound import BoundRegularizer
+from .design import FeatureMatrix
+from .losses import Loss
+from .newton import BoundLoss, Plain, fit_plain
+from .ridge import RidgeProblem, prepare
+from .slopes import Slopes
+from .solver import Evaluate, Evaluated
+
+Vector = NDArray[np.float64]
+Table = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GLMProblem:
+    """See the module; `Problem` in `path_solver` says what each method is for.
+
+    Attributes
+    ----------
+    features, design : FeatureMatrix
+        As given, and as rotated where there are more columns than rows.
+    bound : BoundLoss
+    plain : Plain
+    penalty : (d, d) array
+        P.
+    offset : (n,) array or None
+    of_mean : bool
+        Whether the fairness term sees the mean μ, rather than η.
+    fit_intercept : bool
+    rotation, mean_x
+        Of a rotated design: coefficients are Qθ, about mean_x.
+    """
+
+    features: FeatureMatrix
+    design: FeatureMatrix
+    bound: BoundLoss
+    plain: Plain
+    penalty: Table
+    offset: Vector | None
+    of_mean: bool
+    fit_intercept: bool
+    rotation: Table | None = None
+    mean_x: Vector | None = None
+
+    @property
+    def loss(self) -> Loss:
+        return self.bound.loss
+
+    @property
+    def null(self) -> float:
+        """What the loss is divided by."""
+        return self.bound.null
+
+    @property
+    def theta(self) -> Vector:
+        """(b, θ) of the plain solution, b the intercept of the centered columns."""
+        return self._joined(self.plain.intercept, self.plain.theta)
+
+    def _joined(self, intercept: float, theta: Vector) -> Vector:
+        return np.concatenate([[intercept + float(self.plain.center @ theta)], theta])
+
+    @property
+    def origin(self) -> Vector:
+        return np.concatenate([[0.0], self.plain.whitening.origin])
+
+    def shrunk(self, factor: float) -> Vector:
+        v = self.plain.whitening.invert((factor - 1.0) * self.plain.theta)
+        return np.concatenate([[0.0], v])
+
+    def at(self, v: Vector) -> Vector:
+        """(b, θ) at v."""
+        return self.theta + self._apply(v)
+
+    def _apply(self, v: Vector) -> Vector:
+        plain = self.plain
+        return np.concatenate([[plain.spread * v[0]], plain.whitening.apply(v[1:])])
+
+    def _forward(self, change: Vector) -> Vector:
+        theta = change[1:]
+        return self.design.forward(theta) + (change[0] - float(self.plain.center @ theta))
+
+    def scores(self, theta: Vector) -> Vector:
+        """η at (b, θ)."""
+        eta = self._forward(theta)
+        return eta if self.offset is None else eta + self.offset
+
+    def predictor(self, v: Vector) -> Vector:
+        return self.scores(self.at(v))
+
+    def fair_scores(self, predictor: Vector) -> Vector:
+        return self.loss.link.inverse(predictor) if self.of_mean else predictor
+
+    def bowl(self, v: Vector) -> tuple[float, Vector]:
+        """θᵀPθ / D₀ and its gradient."""
+        theta = self.at(v)[1:]
+        pull = self.penalty @ theta / self.bound.scale
+        gradient = np.concatenate([[0.0], self.plain.whitening.adjoint(2.0 * pull)])
+        return float(theta @ pull), gradient
+
+    def forward(self, p: Vector, bound: BoundRegularizer) -> Vector:
+        return self._forward(self._apply(p))
+
+    def backward(self, r: Vector, bound: BoundRegularizer) -> Vector:
+        total, plain = float(r.sum()), self.plain
+        g = self.design.backward(r) - plain.center * total
+        return np.concatenate([[plain.spread * total], plain.whitening.adjoint(g)])
+
+    def evaluator(self, bound: BoundRegularizer, fairness_weight: float, rough: bool) -> Evaluate:
+        link, of_mean = self.loss.link, self.of_mean and self.loss.link.name != "identity"
+
+        def evaluate(eta: Vector) -> Evaluated:
+            value, slope = self.bound.evaluate(eta)
+            if not np.isfinite(value):
+                return np.inf, 0.0, slope
+            scores = eta
+            if of_mean:
+                with np.errstate(over="ignore"):
+                    scores = link.inverse(eta)
+            term, part = bound.evaluate(scores, fairness_weight, rough=rough)
+            # The slope of e^η is the mean itself: no second exponential.
+            if of_mean:
+                part *= scores if link.name == "log" else link.slopes(eta)[0]
+            slope += part
+            return value, term, slope
+
+        return evaluate
+
+    def take(self, rows: NDArray[np.intp]) -> GLMProblem:
+        offset = None if self.offset is None else self.offset[rows]
+        return replace(
+            self, design=self.design.take(rows), bound=self.bound.take(rows), offset=offset
+        )
+
+    def coefficients(self, theta: Vector) -> Vector:
+        """Of the features as they were given."""
+        return theta[1:] if self.rotation is None else self.rotation @ theta[1:]
+
+    def intercept(self, theta: Vector) -> float:
+        if not self.fit_intercept:
+            return 0.0
+        b = float(theta[0]) - float(self.plain.center @ theta[1:])
+        return b if self.mean_x is None else b - float(self.mean_x @ self.coefficients(theta))
+
+    def objective(self, theta: Vector) -> float:
+        """[mean ω d + θᵀPθ] / D₀."""
+        value, _ = self.bound.evaluate(self.scores(theta))
+        return value + float(theta[1:] @ self.penalty @ theta[1:]) / self.bound.scale
+
+    def constant(self) -> Vector | None:
+        """(b, θ) of one score for everybody; None where there is no such model."""
+        if not self.fit_intercept or self.offset is not None:
+            return None
+        mean = self.loss.null_mean(self.bound.y, self.bound.weight)
+        out = np.zeros_like(self.theta)
+        out[0] = float(self.loss.link(np.asarray(mean)))
+        return out
+
+    def best_scale(self, theta: Vector) -> Vector:
+        """The model of least loss among those whose fairness term is the same.
+
+        The term standardizes its scores: it sees neither their level nor their scale. Of means e^η
+        the intercept is the scale; of η, or of means η, level and scale are b and a factor of θ.
+        Where the weight of the term is large the search ends before the loss has found them.
+        """
+        if not self.fit_intercept:
+            return theta
+        of_predictor = not self.of_mean or self.loss.link.name == "identity"
+        if of_predictor and self.offset is None:
+            columns = self._forward(np.concatenate([[0.0], theta[1:]]))[:, None]
+            columns = np.hstack([np.ones_like(columns), columns])
+        elif of_predictor or self.loss.link.name == "log":
+            columns = np.ones((self.design.n, 1))
+        else:
+            return theta
+        eta = self.scores(theta)
+        weight = float(theta[1:] @ self.penalty @ theta[1:]) / self.bound.scale
+        level, factor = np.zeros(columns.shape[1]), 1.0
+        value, slope = self.bound.evaluate(eta)
+        best = value + weight
+        for _ in range(20):
+            rows = self.bound.curvature(eta) / (self.design.n * self.bound.scale)
+            hessian = columns.T @ (columns * rows[:, None])
+            gradient = columns.T @ slope
+            if len(level) > 1:
+                gradient[1] += 2.0 * weight * factor
+                hessian[1, 1] += 2.0 * weight
+            step = -np.linalg.lstsq(hessian, gradient, rcond=None)[0]
+            if not -float(gradient @ step) > 1e-13:
+                break
+            for t in (1.0, 0.5, 0.25, 0.1, 0.01):
+                moved = eta + columns @ (t * step)
+                value, slope_new = self.bound.evaluate(moved)
+                scaled = factor + t * step[1] if len(level) > 1 else 1.0
+                if value + weight * scaled**2 <= best:
+                    break
+            else:
+                break
+            best, eta, slope, factor = value + weight * scaled**2, moved, slope_new, scaled
+            level = level + t * step
+        return np.concatenate([[theta[0] + level[0]], factor * theta[1:]])
+
+
+def prepare_glm(
+    design: FeatureMatrix, loss: Loss, y: Vector, weight: Vector | None, offset: Vector | None,
+    *, alpha: float, fit_intercept: bool, of_mean: bool, max_iter: int, tol: float,
+    n_kept: int = 0,
+) -> GLMProblem:  # fmt: skip
+    """The plain fit and its whitening, once per data set."""
+    loss = loss.fixed(y, weight, design.d)
+    bound = BoundLoss.bind(loss, y, weight)
+    features, rotation, mean_x = design, None, None
+    if design.wide:
+        design, rotation, mean_x = features.rotated(weight, fit_intercept, n_kept)
+    penalty = alpha * np.eye(design.d)
+    plain = fit_plain(design, bound, penalty, offset, fit_intercept, max_iter, tol)
+    if loss.width_from_residuals:
+        eta = design.forward(plain.theta) + plain.intercept
+        residual = y - (eta if offset is None else eta + offset)
+        bound = replace(bound, loss=loss.fixed(residual, weight, design.d, again=True))
+        plain = fit_plain(design, bound, penalty, offset, fit_intercept, max_iter, tol)
+    return GLMProblem(
+        features=features, design=design, bound=bound, plain=plain, penalty=penalty, offset=offset,
+        of_mean=of_mean, fit_intercept=fit_intercept, rotation=rotation, mean_x=mean_x,
+    )  # fmt: skip
+
+
+def shrink_slopes(
+    problem: GLMProblem, slopes: Slopes, group_alpha: float | str, max_iter: int, tol: float
+) -> tuple[GLMProblem, float]:
+    """The problem with its slopes penalized, and γ; see :mod:`evenhand.models.slopes`.
+
+    "auto" leaves rows out of the least squares problem that a Newton step at the solution solves.
+    """
+    if isinstance(group_alpha, str):
+        working, target, weight, unit = _working(problem)
+        group_alpha = unit * slopes.leave_one_out(working, target, weight)
+    if group_alpha == 0 or slopes.size == 0:
+        return problem, float(group_alpha)
+    penalty = problem.penalty.copy()
+    penalty[-slopes.size :, -slopes.size :] += group_alpha * slopes.penalty()
+    plain = fit_plain(
+        problem.design, problem.bound, penalty, problem.offset, problem.fit_intercept, max_iter, tol
+    )
+    return replace(problem, penalty=penalty, plain=plain), float(group_alpha)
+
+
+def _working(problem: GLMProblem) -> tuple[RidgeProblem, Vector, Vector, float]:
+    """Ridge problem, target, weights, and what one of its units of penalty is here."""
+    eta = problem.scores(problem.theta)
+    _, slope = problem.bound.evaluate(eta)
+    rows = problem.bound.curvature(eta)
+    rows = np.maximum(rows, 1e-6 * rows.mean())
+    mean = float(rows.mean())
+    linear = eta if problem.offset is None else eta - problem.offset
+    target = linear - slope * (problem.design.n * problem.bound.scale) / rows
+    alpha = 2.0 * float(problem.penalty[0, 0]) / mean if len(problem.penalty) else 0.0
+    weight = rows / mean
+    ridge = prepare(problem.design, target, weight, alpha, problem.fit_intercept)
+    return ridge, target, weight, 0.5 * mean
