@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import evenhand as eh
-from evenhand.files.portable import from_fair_ridge, load_model
+from evenhand.files.portable import from_linear, load_model
 from evenhand.files.tabular import TableError
 from evenhand.groups.encoding import MISSING, OTHER, ColumnError, encode, fit_columns
 
@@ -105,9 +105,7 @@ def training(kind, n=300):
 @pytest.mark.parametrize("kind", [None, "posterior", "attribute"])
 def test_a_saved_model_predicts_as_the_fitted_one(kind, tmp_path):
     table, X, a, columns, model = training(kind)
-    path = from_fair_ridge(model, columns, "y", ["race"], {"note": "é"}).save(
-        tmp_path / "model.json"
-    )
+    path = from_linear(model, columns, "y", ["race"], {"note": "é"}).save(tmp_path / "model.json")
     again = load_model(tmp_path)
     found, _ = again.predict(table)
     np.testing.assert_allclose(found, model.predict(X, sensitive_features=a), rtol=1e-9)
@@ -116,6 +114,31 @@ def test_a_saved_model_predicts_as_the_fitted_one(kind, tmp_path):
     assert json.loads(path.read_text())["format"] == "evenhand.model"
     with pytest.raises(FileExistsError):
         again.save(path)
+
+
+@pytest.mark.parametrize("kind", [None, "posterior", "attribute"])
+@pytest.mark.parametrize(
+    ("family", "link"),
+    [("poisson", None), ("binomial", None), ("gamma", "canonical"), ("quantile", None)],
+)
+def test_a_saved_glm_predicts_as_the_fitted_one(family, link, kind, tmp_path):
+    table, X, a, columns, _ = training(kind)
+    rng = np.random.default_rng(0)
+    y = rng.uniform(0.2, 0.9, len(a)) + 0.05 * X[:, 0]
+    model = eh.FairGLM(family, fairness_weight=1, link=link, group_features=kind)
+    model.fit(X, y, sensitive_features=a)
+    from_linear(model, columns, "y", ["race"], {}).save(tmp_path / "model.json")
+    found, _ = load_model(tmp_path).predict(table)
+    np.testing.assert_allclose(found, model.predict(X, sensitive_features=a), rtol=1e-9)
+
+
+def test_a_model_without_its_least_predictor_is_damaged(tmp_path):
+    path = save(None, tmp_path)
+    data = json.loads(path.read_text())
+    for change in ({"link": "inverse"}, {"least_predictor": 0.1}):
+        path.write_text(json.dumps({**data, **change}))
+        with pytest.raises(TableError, match="`least_predictor` must be there for a link of"):
+            load_model(path)
 
 
 def test_two_groups_have_one_row_of_logistic_coefficients(tmp_path):
@@ -128,13 +151,13 @@ def test_two_groups_have_one_row_of_logistic_coefficients(tmp_path):
     model = eh.FairRidge(fairness_weight=1, group_features="posterior").fit(
         X, y, sensitive_features=a
     )
-    saved = from_fair_ridge(model, columns, "y", ["a"], {})
+    saved = from_linear(model, columns, "y", ["a"], {})
     np.testing.assert_allclose(saved.predict(table)[0], model.predict(X), rtol=1e-9)
 
 
 def test_an_unknown_group_is_averaged_and_a_new_one_refused():
     table, X, a, columns, model = training("attribute")
-    saved = from_fair_ridge(model, columns, "y", ["race"], {})
+    saved = from_linear(model, columns, "y", ["race"], {})
     labels = a.astype(object)
     labels[0] = None
     gap = table.set_column(2, "race", pa.array(labels.tolist()))
@@ -189,7 +212,7 @@ def test_damaged_models_are_refused_with_the_field(tmp_path, change, words):
         ("[" * 100_000, "is no JSON"),
         ('{"format": "evenhand.model", "format": "x"}', "`format` is given twice"),
         ('{"format": "evenhand.model", "version": true}', "has version True of the format"),
-        ('{"format": "evenhand.model", "version": 3}', "reads versions 1 to 2. Hint: upgrade"),
+        ('{"format": "evenhand.model", "version": 4}', "reads versions 1 to 3. Hint: upgrade"),
     ],
 )
 def test_files_that_are_no_models(tmp_path, text, words):
@@ -200,7 +223,7 @@ def test_files_that_are_no_models(tmp_path, text, words):
 
 def save(kind, folder):
     _, _, _, columns, model = training(kind)
-    found = from_fair_ridge(model, columns, "y", ["race"], {"note": 1})
+    found = from_linear(model, columns, "y", ["race"], {"note": 1})
     return found.save(folder / "model.json")
 
 
@@ -226,7 +249,7 @@ def damaged(data, path):
         wrong.append(None)
     if isinstance(value, str):
         wrong.remove("∅")
-        if path[-1] in ("kind", "format", "group_features"):
+        if path[-1] in ("kind", "format", "group_features", "link"):
             wrong.append("other")
     if isinstance(value, bool):
         wrong.remove(True)

@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import evenhand as eh
 from evenhand.models.base_scores import FoldMean
-from evenhand.models.design import Design
+from evenhand.models.design import FeatureMatrix
 from evenhand.models.ridge import prepare
 from evenhand.models.stack import GRID, StackPenalty, generalized_cross_validation
 
@@ -234,7 +234,7 @@ def test_generalized_cross_validation_by_the_definition():
     n, d = 80, 6
     Z = rng.normal(size=(n, d + 2))
     y = Z[:, d] + 0.3 * Z[:, 0] + rng.normal(size=n)
-    problem = prepare(Design(Z), y, None, 1e-9, True, 2)
+    problem = prepare(FeatureMatrix(Z), y, None, 1e-9, True, 2)
     best, least = None, np.inf
     centered = Z - Z.mean(axis=0)
     for gamma in [g for g in GRID if g <= 0.1001]:

@@ -332,6 +332,31 @@ def frontier(
         float | None,
         typer.Option("--min-r2", help="Choose the fairest model at least this accurate."),
     ] = None,
+    min_accuracy: Annotated[
+        float | None,
+        typer.Option("--min-accuracy", help="The same by D², for models of a deviance."),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option("--model", help="The kind of model.", metavar=f"[{'|'.join(models.MODELS)}]"),
+    ] = "ridge",
+    exposure: Annotated[
+        str | None,
+        typer.Option(
+            "--exposure",
+            help="Column with the time at risk; the target is a total over it, the score a rate.",
+        ),
+    ] = None,
+    given: Annotated[
+        str | None,
+        typer.Option(
+            "--given",
+            help="Column that separation conditions on in place of the target: a legitimate "
+            "measure of risk. It is not a feature.",
+        ),
+    ] = None,
+    power: Annotated[float, typer.Option("--power", help="Variance power of glm-tweedie.")] = 1.5,
+    quantile: Annotated[float, typer.Option("--quantile", help="Of glm-quantile.")] = 0.5,
     certify: Annotated[
         bool,
         typer.Option("--certify", help="Judge by bounds that allow for having picked the best."),
@@ -352,7 +377,7 @@ def frontier(
             "probability given the features, or by the attribute itself (then needed to predict).",
         ),
     ] = GroupFeatures.none,
-    alpha: Annotated[float, typer.Option("--alpha", help="Ridge penalty.")] = 1e-3,
+    alpha: Annotated[float, typer.Option("--alpha", help="Penalty on the coefficients.")] = 1e-3,
     points: Annotated[int, typer.Option("--points", help="Models on the frontier.")] = 20,
     folds: Annotated[int, typer.Option("--folds", help="Parts for held-out measures.")] = 5,
     drop_missing: DropMissing = False,
@@ -371,17 +396,26 @@ def frontier(
     --max-unfairness 0.01 --out fair/
 
     Then: evenhand predict fair/model.json new.csv --out scored.csv
+
+    For claims: evenhand frontier policies.csv --model glm-poisson --target claims --exposure years
+    --sensitive sex --max-unfairness 0.01 --out fair/
     """
     outputs = models.check_folder(out, force)
-    wanted = {"max_unfairness": max_unfairness, "min_r2": min_r2, "certify": certify}
+    wanted = {
+        "max_unfairness": max_unfairness, "min_r2": min_r2, "min_accuracy": min_accuracy,
+        "certify": certify,
+    }  # fmt: skip
     models.check_wanted(wanted)
+    build = models.MODELS[models.check_model(model)]
+    more = {name: found for name, found in (("exposure", exposure), ("given", given)) if found}
     data = rows.load_training(
         file, target, sensitive, weight, frequency, cluster, drop or [], separator, drop_missing,
-        levels.parse_bands(band or [], sensitive),
+        levels.parse_bands(band or [], sensitive), more,
     )  # fmt: skip
     kind = None if group_features is GroupFeatures.none else group_features.value
     out.mkdir(parents=True, exist_ok=True)
-    path = models.run_path(data, criterion, alpha, kind, points, folds, confidence, seed)
+    options = {"alpha": alpha, "group_features": kind, "power": power, "quantile": quantile}
+    path = models.run_path(data, build(criterion, options), points, folds, confidence, seed)
     chosen, problem = models.choose(path, wanted)
     models.write_path(path, chosen, data, outputs)
     models.show_frontier(path, chosen, problem, outputs)

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-FORMAT, VERSION = "evenhand.model", 2
+from ..models.links import LINKS
+
+FORMAT, VERSION = "evenhand.model", 3
 Check = Callable[[Any, str], Any]
 
 
@@ -39,18 +41,21 @@ def check_model(data: Mapping[str, Any], version: int) -> dict[str, Any]:
     """All fields of a model but `format` and `version`, with lists as tuples.
 
     Version 1 has neither `group_features`, without which a lost `groups` goes unnoticed, nor
-    `bands`.
+    `bands`; versions 1 and 2 are of models whose score is the linear predictor itself.
     """
     newer: dict[str, Check] = {
         "group_features": _optional(_one_of("posterior", "attribute")),
         "bands": _mapping(_record({"edges": _list(_edge, 1), "labels": _list(_text, 2)})),
     }
-    fields = {**_MODEL, **(newer if version > 1 else {})}
+    newest: dict[str, Check] = {"link": _one_of(*LINKS), "least_predictor": _optional(_spread)}
+    fields = {**_MODEL, **(newer if version > 1 else {}), **(newest if version > 2 else {})}
     rest = {name: value for name, value in data.items() if name not in ("format", "version")}
     found = _record(fields)(rest, "")
     if version == 1:
         groups = found["groups"]
         found |= {"bands": {}, "group_features": None if groups is None else groups["kind"]}
+    if version < 3:
+        found |= {"link": "identity", "least_predictor": None}
     _check_whole(found)
     return found
 
@@ -210,6 +215,10 @@ def _check_whole(model: Mapping[str, Any]) -> None:
     """What fields must have to do with each other."""
     from ..groups.encoding import Column
 
+    if LINKS[model["link"]].positive != (model["least_predictor"] is not None):
+        raise ValueError(
+            "`least_predictor` must be there for a link of positive predictors, and only for it"
+        )
     _distinct(tuple(c["name"] for c in model["columns"]), "columns")
     for k, column in enumerate(model["columns"]):
         _distinct(column["levels"], f"columns[{k}].levels")

@@ -17,6 +17,7 @@ from scipy.special import expit, softmax
 from ..groups.banding import Bands
 from ..groups.encoding import Column, encode
 from ..groups.validation import quote
+from ..models.links import LINKS
 from ..report.writing import write_text
 from .model_schema import FORMAT, VERSION, check_model, read_json
 from .tabular import TableError
@@ -99,6 +100,10 @@ class PortableModel:
         What it was fitted to and how, for people.
     bands : dict of name → Bands
         Of those attributes that are cut into bands before they are groups.
+    link : str
+        Of a generalized linear model: scores are means μ(η) of the linear predictor η.
+    least_predictor : float or None
+        η is cut off below it, where the link needs positive ones.
     """
 
     columns: tuple[Column, ...]
@@ -109,6 +114,8 @@ class PortableModel:
     groups: GroupPart | None = None
     about: dict[str, Any] = field(default_factory=dict)
     bands: dict[str, Bands] = field(default_factory=dict)
+    link: str = "identity"
+    least_predictor: float | None = None
 
     @property
     def feature_names(self) -> list[str]:
@@ -138,7 +145,9 @@ class PortableModel:
             if self.groups.kind == "attribute":
                 labels = self._labels(table)
             score = score + self.groups.contribution(X, labels)
-        return score, unseen
+        if self.least_predictor is not None:
+            score = np.maximum(score, self.least_predictor)
+        return LINKS[self.link].inverse(score), unseen
 
     def _labels(self, table: pa.Table) -> list[str | None]:
         assert self.groups is not None
@@ -251,19 +260,19 @@ def _build(found: dict[str, Any]) -> PortableModel:
     bands = {name: Bands(**band) for name, band in found["bands"].items()}
     return PortableModel(
         columns, found["coef"], found["intercept"], found["target"], found["sensitive"], groups,
-        found["about"], bands,
+        found["about"], bands, found["link"], found["least_predictor"],
     )  # fmt: skip
 
 
-def from_fair_ridge(
+def from_linear(
     model: Any, columns: list[Column], target: str, sensitive: list[str], about: dict[str, Any],
     bands: dict[str, Bands] | None = None,
 ) -> PortableModel:  # fmt: skip
-    """A :class:`PortableModel` of a fitted :class:`evenhand.FairRidge`.
+    """A :class:`PortableModel` of a fitted :class:`evenhand.FairRidge` or `evenhand.FairGLM`.
 
     Parameters
     ----------
-    model : FairRidge
+    model : FairRidge or FairGLM
         Fitted on the encoded columns.
     columns : list of Column
         As from :func:`evenhand.files.encoding.fit_columns`.
@@ -295,7 +304,8 @@ def from_fair_ridge(
             tuple(np.asarray(model._base[0], dtype=float).tolist()), float(model._base[1]),
             tuple(model.group_coef_.tolist()), coef, intercept,
         )  # fmt: skip
+    link = model.loss_.link if hasattr(model, "loss_") else LINKS["identity"]
     return PortableModel(
         tuple(columns), tuple(model.coef_.tolist()), model.intercept_, target, tuple(sensitive),
-        groups, about, bands or {},
+        groups, about, bands or {}, link.name, model._least_eta if link.positive else None,
     )  # fmt: skip

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
-from .ridge import Problem
+from .ridge import RidgeProblem
 from .slopes import Slopes
 from .transport import Transport
 
@@ -126,8 +126,8 @@ class StackPenalty:
         return self.n_kept
 
     def shrink(
-        self, problem: Problem, y: Vector, weight: Vector | None, group_alpha: float | str
-    ) -> tuple[Problem, float]:
+        self, problem: RidgeProblem, y: Vector, weight: Vector | None, group_alpha: float | str
+    ) -> tuple[RidgeProblem, float]:
         """The problem with both penalties, and that of the slopes."""
         n_features = problem.design.d - self.n_kept
         if isinstance(self.alpha, str):
@@ -147,7 +147,7 @@ class StackPenalty:
         return self.slopes.shrink(problem, y, weight, group_alpha)
 
 
-def generalized_cross_validation(problem: Problem, n_features: int, n_rows: float) -> float:
+def generalized_cross_validation(problem: RidgeProblem, n_features: int, n_rows: float) -> float:
     """γ on the first columns of least n·RSS(γ) / (n − c·df(γ))², c = `COUNTED`.
 
     Leave-one-out error with every row's leverage replaced by their mean. After the other columns
@@ -160,7 +160,7 @@ def generalized_cross_validation(problem: Problem, n_features: int, n_rows: floa
     if n_features == 0:
         return GRID[0]
     k = n_features
-    gram, cross = problem.gram, problem.cross
+    gram, cross = problem.moments.gram, problem.moments.cross
     rest = gram[k:, k:] + problem.penalty[k:, k:]
     # Columns that repeat each other, such as p_k of an attribute that is in X too.
     rest = rest + 1e-10 * np.diag(np.diag(rest)) + 1e-300 * np.eye(len(rest))
@@ -170,7 +170,7 @@ def generalized_cross_validation(problem: Problem, n_features: int, n_rows: floa
     values, vectors = np.linalg.eigh((moment + moment.T) / 2.0)
     values = values.clip(0.0)
     shares = np.square(vectors.T @ target)
-    left = problem.second_y - float(cross[k:] @ said[:, k])
+    left = problem.moments.second_y - float(cross[k:] @ said[:, k])
     free = float(problem.centered) + len(rest)
     grid = GRID if k > CROWDED * n_rows else [g for g in GRID if g <= MOST * (1.0 + 1e-9)]
     errors = []

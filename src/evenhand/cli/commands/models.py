@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...files.portable import from_fair_ridge, load_model
+from ...files.portable import from_linear, load_model
 from ...files.tabular import TableError, open_table, read_table
 from ...report import writing as _files
 from ...report.provenance import stamp
@@ -47,24 +47,62 @@ def check_wanted(wanted: Mapping[str, Any]) -> None:
     """Refuse a request that makes no sense before the work, not after it."""
     from ...frontier.checks import check_request
 
-    if wanted["max_unfairness"] is not None or wanted["min_r2"] is not None:
-        check_request(wanted["max_unfairness"], wanted["min_r2"], "raise")
-    elif wanted["certify"]:
-        raise TableError("--certify needs --max-unfairness or --min-r2.")
+    for name in ("min_r2", "min_accuracy"):
+        if wanted["max_unfairness"] is not None or wanted[name] is not None:
+            check_request(wanted["max_unfairness"], wanted[name], "raise", name)
+    if not _asked(wanted) and wanted["certify"]:
+        raise TableError("--certify needs --max-unfairness, --min-r2 or --min-accuracy.")
+
+
+def _asked(wanted: Mapping[str, Any]) -> bool:
+    return any(wanted[name] is not None for name in ("max_unfairness", "min_r2", "min_accuracy"))
+
+
+def check_model(name: str) -> str:
+    """The name of a kind of model, if there is one."""
+    if name not in MODELS:
+        raise TableError(f"--model must be one of {', '.join(MODELS)}, got {name!r}.")
+    return name
+
+
+def _ridge(criterion: str, options: Mapping[str, Any]) -> Any:
+    from ...models.linear import FairRidge
+
+    return FairRidge(criterion, alpha=options["alpha"], group_features=options["group_features"])
+
+
+def _glm(family: str) -> Callable[[str, Mapping[str, Any]], Any]:
+    def build(criterion: str, options: Mapping[str, Any]) -> Any:
+        from ...models.glm import FairGLM
+
+        return FairGLM(family, criterion, **options)
+
+    return build
+
+
+# What --model can be: (criterion, options) → an estimator with a `fairness_weight`. Options are
+# alpha, group_features, power and quantile.
+MODELS: dict[str, Callable[[str, Mapping[str, Any]], Any]] = {
+    "ridge": _ridge,
+    "glm-normal": _glm("normal"),
+    "glm-poisson": _glm("poisson"),
+    "glm-gamma": _glm("gamma"),
+    "glm-inverse-gaussian": _glm("inverse_gaussian"),
+    "glm-tweedie": _glm("tweedie"),
+    "glm-binomial": _glm("binomial"),
+    "glm-quantile": _glm("quantile"),
+}
 
 
 def run_path(
-    rows: TableRows, criterion: str, alpha: float, group_features: str | None, points: int,
-    folds: int, confidence: float, seed: int,
-) -> FairnessPath:  # fmt: skip
+    rows: TableRows, model: Any, points: int, folds: int, confidence: float, seed: int
+) -> FairnessPath:
     """Held-out measures along the frontier."""
     from ...frontier.path import fairness_path
-    from ...models.linear import FairRidge
 
-    model = FairRidge(criterion, alpha=alpha, group_features=group_features)
     return fairness_path(
         model, rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weight,
-        cluster=rows.cluster, n_points=points, cv=folds, confidence_level=confidence,
+        cluster=rows.cluster, **rows.more, n_points=points, cv=folds, confidence_level=confidence,
         random_state=seed,
     )  # fmt: skip
 
@@ -73,7 +111,7 @@ def choose(path: FairnessPath, wanted: Mapping[str, Any]) -> tuple[Any, str | No
     """The fitted model of the request, or None and why there is none."""
     from ...frontier.path import Unreachable
 
-    if wanted["max_unfairness"] is None and wanted["min_r2"] is None:
+    if not _asked(wanted):
         return None, None
     try:
         return path.select(**wanted), None
@@ -96,7 +134,7 @@ def write_path(
         # A model of an earlier run must not stand beside the report of this one.
         outputs["model.json"].unlink(missing_ok=True)
     else:
-        model = from_fair_ridge(
+        model = from_linear(
             chosen, rows.columns, str(rows.target), rows.sensitive, _about(path, rows), rows.bands
         )
         model.save(outputs["model.json"], force=True)
@@ -224,7 +262,8 @@ def run_demo(out: Path, force: bool) -> None:
     rows = load_training(
         out / "students.csv", "colgpa", ["race"], None, None, None, [], None, False
     )
-    path = run_path(rows, "independence", 1e-3, None, 20, 5, 0.95, 0)
+    model = _ridge("independence", {"alpha": 1e-3, "group_features": None})
+    path = run_path(rows, model, 20, 5, 0.95, 0)
     first = path.points[0].scores
     say("2. Audit of an ordinary linear model, on students it has not seen:\n")
     before = audit(rows.y, first, sensitive_features=rows.groups, random_state=0)

@@ -48,6 +48,8 @@ class TableRows:
         Further files that scores were read from.
     table : pyarrow Table or None
         The features, for training.
+    more : dict of role → (n,) array
+        Further columns of numbers that a model takes, such as "exposure".
     """
 
     source: Source
@@ -65,6 +67,7 @@ class TableRows:
     bands: dict[str, Bands] = field(default_factory=dict)
     others: list[Path] = field(default_factory=list)
     frequency: Vector | None = None
+    more: dict[str, Any] = field(default_factory=dict)
 
     @property
     def paths(self) -> list[Path]:
@@ -145,6 +148,7 @@ def _rows(
     source: Source, table: pa.Table, target: str | None, weight: str | None,
     frequency: str | None, predictions: Sequence[str], sensitive: list[str], drop_missing: bool,
     cluster: str | None = None, bands: Mapping[str, Edges] | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> TableRows:  # fmt: skip
     used = {}
     if target is not None:
@@ -153,6 +157,8 @@ def _rows(
         used["weight"] = (weight, numbers(table, weight, source.path, "weight"))
     if frequency is not None:
         used["frequency"] = (frequency, numbers(table, frequency, source.path, "frequency"))
+    for what, name in (more or {}).items():
+        used[what] = (name, numbers(table, name, source.path, what))
     for name in predictions:
         used[f"prediction {name}"] = (name, numbers(table, name, source.path, "prediction"))
     gaps_in = {what: (name, np.isnan(values)) for what, (name, values) in used.items()}
@@ -179,6 +185,7 @@ def _rows(
         source, found.get("target"), found.get("weight"), plain_text(groups, keep=made),
         target, sensitive, {name: found[f"prediction {name}"] for name in predictions}, table=table,
         cluster=clusters, bands=made, frequency=found.get("frequency"),
+        more={what: found[what] for what in more or {}},
     )  # fmt: skip
 
 
@@ -188,7 +195,7 @@ def _blank(labels: NDArray[np.object_]) -> NDArray[np.bool_]:
 
 def _without_gaps(rows: TableRows) -> TableRows:
     """Only the rows where no number is missing, with a note if that is not all of them."""
-    used = [rows.y, rows.weight, rows.frequency, *rows.scores.values()]
+    used = [rows.y, rows.weight, rows.frequency, *rows.scores.values(), *rows.more.values()]
     missing = [np.isnan(values) for values in used if values is not None]
     if rows.cluster is not None:
         missing.append(_blank(rows.cluster))
@@ -197,9 +204,10 @@ def _without_gaps(rows: TableRows) -> TableRows:
         return rows
     if absent.all():
         raise TableError("No row is left once those with missing numbers are left out.")
+    also = "".join(f"{what}, " for what in rows.more)
     note(
-        f"{int(absent.sum()):,} rows without a target, score, weight, frequency or cluster are "
-        "left out."
+        f"{int(absent.sum()):,} rows without a target, score, weight, {also}frequency or cluster "
+        "are left out."
     )
     keep = ~absent
     assert rows.table is not None
@@ -210,6 +218,7 @@ def _without_gaps(rows: TableRows) -> TableRows:
         frequency=None if rows.frequency is None else rows.frequency[keep],
         groups=rows.groups.filter(keep),
         scores={name: values[keep] for name, values in rows.scores.items()},
+        more={what: values[keep] for what, values in rows.more.items()},
         dropped=int(absent.sum()),
         cluster=None if rows.cluster is None else rows.cluster[keep],
         table=rows.table.filter(keep),
@@ -220,11 +229,14 @@ def _repeated(rows: TableRows) -> TableRows:
     """Each row as often as its frequency says."""
     if rows.frequency is None:
         return rows
-    y, weight, groups, cluster, table = repeat_rows(
+    y, weight, groups, cluster, table, *more = repeat_rows(
         rows.frequency, y=rows.y, weight=rows.weight, groups=rows.groups, cluster=rows.cluster,
-        table=rows.table,
+        table=rows.table, **rows.more,
     )  # fmt: skip
-    return replace(rows, y=y, weight=weight, groups=groups, cluster=cluster, table=table)
+    named = dict(zip(rows.more, more, strict=True))
+    return replace(
+        rows, y=y, weight=weight, groups=groups, cluster=cluster, table=table, more=named
+    )
 
 
 def load_models(
@@ -328,14 +340,18 @@ def load_training(
     file: Path, target: str, sensitive: Sequence[str], weight: str | None,
     frequency: str | None, cluster: str | None, drop: Sequence[str], separator: str | None,
     drop_missing: bool, bands: Mapping[str, Edges] | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> TableRows:  # fmt: skip
-    """Target, groups and every other column as a feature."""
+    """Target, groups and every other column as a feature; `more` are columns by their role."""
+    more = more or {}
     source = open_table(file, separator)
     source.resolve(target, "--target")
     if weight is not None:
         source.resolve(weight, "--weight")
     if frequency is not None:
         source.resolve(frequency, "--frequency")
+    for role, name in more.items():
+        source.resolve(name, f"--{role}")
     sensitive = list(dict.fromkeys(source.resolve(name, "--sensitive") for name in sensitive))
     if target in sensitive:
         raise TableError(f"--target and --sensitive both name {target!r}.")
@@ -343,9 +359,8 @@ def load_training(
         if name not in source.names:
             source.resolve(name, "--drop")
     labels = _cluster_column(source, cluster)
-    features = [
-        n for n in source.names if n not in {target, weight, frequency, *sensitive, *labels, *drop}
-    ]
+    taken = {target, weight, frequency, *more.values(), *sensitive, *labels, *drop}
+    features = [n for n in source.names if n not in taken]
     for name in features:
         if features.count(name) > 1:
             raise TableError(
@@ -354,12 +369,12 @@ def load_training(
             )
     if not features:
         raise TableError(f"{str(file)!r} has no column left to use as a feature.")
-    others = [*(name for name in (weight, frequency) if name), *labels]
+    others = [*(name for name in (weight, frequency, *more.values()) if name), *labels]
     wanted = list(dict.fromkeys([target, *sensitive, *others, *features]))
     text = [name for name in labels if name not in (target, weight, frequency, *sensitive)]
     table = read_table(source, wanted, text=text)
     rows = _rows(
-        source, table, target, weight, frequency, [], sensitive, drop_missing, cluster, bands
+        source, table, target, weight, frequency, [], sensitive, drop_missing, cluster, bands, more
     )  # fmt: skip
     rows = _repeated(_without_gaps(rows))
     assert rows.table is not None
@@ -370,7 +385,7 @@ def load_training(
     ]
     rows.columns += [
         Column(n, "left out", reason="--drop says so") for n in dict.fromkeys(drop)
-        if n not in (target, weight, frequency, *sensitive, *labels)
+        if n not in (target, weight, frequency, *more.values(), *sensitive, *labels)
     ]  # fmt: skip
     rows.X, _ = encode(rows.table, rows.columns)
     if not rows.X.shape[1]:
