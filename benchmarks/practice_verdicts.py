@@ -1,6 +1,6 @@
 """How often verdicts are wrong, impact intervals cover, and planned rows suffice.
 
-python benchmarks/practice_verdicts.py [--replications 1000] [--workers 1]
+python benchmarks/practice_verdicts.py [--replications 1000] [--workers 1] [--parts edge planning]
 
 Scores are normal given the group, so that every truth is known, or solved for. Verdicts are tried
 at the edge of the tolerance, where a pass and a fail are both wrong: each must come at most in the
@@ -11,6 +11,7 @@ score and target; in "places" a whole cluster is of one group, in "schools" each
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -19,7 +20,7 @@ from functools import cache
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from common import write
+from common import RESULTS, write
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
@@ -46,6 +47,7 @@ DESIGNS = [
     ("schools", 2, 500), ("schools", 5, 500),
 ]  # fmt: skip
 AT = (0.5, 0.2)
+PARTS = ["coverage", "edge", "planning"]
 
 
 def sample(kind: str, k: int, units: int, seed: int, gaps=None):
@@ -226,15 +228,29 @@ def planned(job) -> bool:
     return audit.verdict(eh.Tolerance(independence=tolerance)).outcome == wanted
 
 
+def kept(parts: list[str]) -> list[dict[str, str]]:
+    """Rows of the last run that are not made again."""
+    path = RESULTS / "practice_verdicts.csv"
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [
+            {key: value for key, value in row.items() if key != "setting"}
+            for row in csv.DictReader(file)
+            if row["part"] not in parts
+        ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replications", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
     options = parser.parse_args()
     reps = options.replications
-    rows = []
+    rows = kept(options.parts)
     with ProcessPoolExecutor(options.workers) as pool:
-        for kind, k, units in DESIGNS:
+        for kind, k, units in DESIGNS if "coverage" in options.parts else ():
             jobs = [(kind, k, units, seed) for seed in range(reps)]
             found = list(pool.map(covered, jobs, chunksize=20))
             for statistic in STATISTICS:
@@ -244,7 +260,7 @@ def main() -> None:
                                  "number": statistic, "at": key[1], "replications": reps,
                                  "coverage": own, "simultaneous": both})  # fmt: skip
             print(kind, k, units, flush=True)
-        for clause, side, kind, k, units in EDGES:
+        for clause, side, kind, k, units in EDGES if "edge" in options.parts else ():
             jobs = [(clause, side, kind, k, units, seed) for seed in range(reps)]
             found = list(pool.map(judged, jobs, chunksize=20))
             share = {word: found.count(word) / reps for word in ("pass", "fail")}
@@ -252,7 +268,7 @@ def main() -> None:
                          "number": clause, "side": side, "replications": reps,
                          "wrong_pass": share["pass"], "wrong_fail": share["fail"]})  # fmt: skip
             print(rows[-1], flush=True)
-        for effect, tolerance, share in PLANS:
+        for effect, tolerance, share in PLANS if "planning" in options.parts else ():
             jobs = [(effect, tolerance, share, seed) for seed in range(reps // 2)]
             found = list(pool.map(planned, jobs, chunksize=20))
             units = eh.rows_needed(effect, [1 - share, share], tolerance=tolerance)

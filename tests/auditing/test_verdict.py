@@ -12,7 +12,7 @@ from scipy import stats
 import evenhand as eh
 from evenhand.auditing.verdict import Verdict
 from evenhand.information.effective import EffectiveSizeWarning
-from evenhand.information.judging import half_width_to, judge, root_interval, units_needed
+from evenhand.information.judging import half_width_down_to, judge, root_interval, units_needed
 from evenhand.information.measures import Measure
 
 
@@ -240,25 +240,54 @@ def test_a_set_of_audits_has_a_verdict_each(fair, unfair):
     assert {name: v.outcome for name, v in found.items()} == {"old": "fail", "new": "pass"}
 
 
-@pytest.mark.parametrize("value", [-0.02, 0.0, 0.0001, 0.01, 0.04, 0.3])
+@pytest.mark.parametrize("value", [0.0001, 0.01, 0.04, 0.3])
 @pytest.mark.parametrize("stderr", [0.0005, 0.01, 0.2])
 @pytest.mark.parametrize("z", [0.3, 1.0, 1.96, 3.0])
 def test_tests_and_intervals_agree(value, stderr, z):
     """A limit is an end of the interval exactly where the test's statistic is the quantile."""
-    low, high = root_interval(value, z * stderr)
+    low, _ = root_interval(value, z * stderr)
     if 0 < low < 1:
-        assert half_width_to(value, low) == pytest.approx(z * stderr, rel=1e-9)
-    if value < 0:  # two intervals may end there, and the narrower one counts
-        assert -z * stderr * (1 + 1e-9) <= half_width_to(value, high) < 0
-    elif 0 < high < 1 and high > value:
-        assert half_width_to(value, high) == pytest.approx(-z * stderr, rel=1e-9)
+        assert half_width_down_to(value, low) == pytest.approx(z * stderr, rel=1e-9)
+
+
+@pytest.mark.parametrize("value", [-0.02, 0.0, 0.0001, 0.01, 0.3])
+@pytest.mark.parametrize("stderr", [0.0005, 0.01, 0.2])
+@pytest.mark.parametrize("level", [0.001, 0.05, 0.1])
+def test_tests_and_bounds_agree(value, stderr, level):
+    m = measured(value, stderr)
+    low, high = m.bounds(level)
+    assert low <= max(value, 0.0) < high <= 1
+    if high < 1:
+        assert m.p_values(high)[1] == pytest.approx(level, rel=1e-6)
+        assert m.judged(high * 1.001, level) == "holds"
+        assert m.judged(max(high * 0.999, value + 1e-9), level) == "not enough data"
+    if low > 0:
+        assert m.p_values(low)[0] == pytest.approx(level, rel=1e-6)
+
+
+@pytest.mark.parametrize("noncentrality", [3.0, 8.0, 30.0, 200.0])
+@pytest.mark.parametrize("terms", [1, 3, 8])
+def test_a_value_at_the_limit_seldom_passes(noncentrality, terms):
+    """Estimates as they are in theory: a noncentral χ² less its degrees of freedom."""
+    rng = np.random.default_rng(0)
+    drawn = (rng.noncentral_chisquare(terms, noncentrality, 4000) - terms) / 2000.0
+    limit = noncentrality / 2000.0
+    passed = failed = 0
+    for value in drawn:
+        stderr = math.sqrt(2.0 * max(value, 0.0) / 1000.0 + max(terms, 3) / 2e6)
+        m = measured(value, stderr, n_independent=1000.0)
+        word = m.judged(limit)
+        passed += word == "holds"
+        failed += word == "violated"
+    assert passed / 4000 < 0.058
+    assert failed / 4000 < 0.058
 
 
 def measured(value, stderr, p=0.5, **changes):
     made = Measure(
         criterion="independence", value=value, nats=value, normalizer=1.0, stderr=stderr,
         interval=root_interval(value, 1.96 * stderr), p_value=p, estimator="auto", chosen="", n=100,
-        n_effective=100.0,
+        n_effective=100.0, n_independent=1e5,
     )  # fmt: skip
     return replace(made, **changes)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ..information.criteria import get_criterion
+from ..information.judging import errors_below, half_width_down_to
 from ..information.significance import SMOOTH_SHARE
 from .tolerance import check_level
 
@@ -33,9 +34,10 @@ def rows_needed(
     """n = λ / (2·effect·H(A)): rows that tell a normalized information from 0.
 
     A test with d degrees of freedom sees an information I in n rows with the noncentrality 2nI, and
-    λ is where its power is the one asked for. From a tolerance v₀, rows that put the whole
-    confidence interval on the effect's side of it: 2√v·|√v − √v₀| ≥ (z_level + z_power)·se, with
-    se² = (2I/n + p/(2n²)) / H(A)².
+    λ is where its power is the one asked for. From a tolerance v₀, rows that put the one-sided
+    bound on the effect's side of it: for a larger effect v, 2√v·(√v − √v₀) ≥ (z_level +
+    z_power)·σ(v); for a smaller one, v₀ − v ≥ x·σ(v₀) + z_power·σ(v). Here σ²(v) = (2vH/n +
+    p/(2n²))/H² with H = H(A), and x is z_level less its share in the skewness (`errors_below`).
 
     Parameters
     ----------
@@ -84,12 +86,31 @@ def rows_needed(
             f"`effect` must differ from the tolerance, got {effect:g} for both: no number of rows "
             "tells a value from itself. Hint: plan for a score at half the tolerance."
         )
-    gap = 2.0 * math.sqrt(effect) * abs(math.sqrt(effect) - math.sqrt(tolerance)) * entropy
-    wanted = (gap / float(ndtri(1.0 - level) + ndtri(power))) ** 2
-    # wanted·n² = 2·I·n + p/2.
-    b = 2.0 * effect * entropy
-    terms = _TERMS * (len(p) - 1)
-    return math.ceil((b + math.sqrt(b * b + 2.0 * wanted * terms)) / (2.0 * wanted))
+    z, more = float(ndtri(1.0 - level)), float(ndtri(power))
+    limit, terms = tolerance, _TERMS * (len(p) - 1)
+
+    def spread(value: float, n: float) -> float:
+        return math.sqrt(2.0 * value * entropy / n + terms / (2.0 * n * n)) / entropy
+
+    def enough(n: float) -> bool:
+        if effect > limit:
+            half = half_width_down_to(effect, limit)
+            return half >= (z + more) * spread(effect, n)
+        # The value that this share of samples stays below.
+        seen = effect + more * spread(effect, n)
+        if seen >= limit:
+            return False
+        rate = 2.0 / (n * entropy)
+        return -errors_below(seen, spread(max(seen, 0.0), n), limit, rate) >= z
+
+    high = 2.0
+    while not enough(high):
+        high *= 2.0
+    low = high / 2.0
+    while high - low > 0.5:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return math.ceil(high)
 
 
 def _noncentrality(freedom: int, level: float, power: float) -> float:

@@ -44,7 +44,8 @@ class ClauseResult:
         Of a number of the impact table, else "".
     value : float
     interval : (float, float)
-        At 1 − 2·level, so that one within the tolerance is a pass of this clause.
+        One-sided bounds at the level: an interval at 1 − 2·level. Within the tolerance it is a
+        pass of this clause.
     tolerance : (float, float)
         An open end is infinite.
     p_within : float
@@ -258,7 +259,7 @@ def _information(
     # The worst group was picked among so many.
     p_within = min(p_within * compared, 1.0)
     result = ClauseResult(
-        name, part, "", "", m.shown, m.interval_at(1 - 2 * level), ends, p_within, p_beyond,
+        name, part, "", "", m.shown, m.bounds(level), ends, p_within, p_beyond,
         note=note,
     )  # fmt: skip
     return result, m.errors_above(ends[1])

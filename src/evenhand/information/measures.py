@@ -16,7 +16,7 @@ from ..groups.sensitive import Groups
 from .criteria import CRITERIA, Criterion, get_criterion
 from .effective import unit_masses
 from .entropies import Entropies
-from .judging import half_width_to, judge, root_interval
+from .judging import errors_below, half_width_down_to, judge, root_interval, upper_bound
 
 Vector = NDArray[np.float64]
 # A test is sure below this p-value, and an estimate beyond as many standard errors from zero.
@@ -76,6 +76,8 @@ class Measure:
         Rows that the estimate took for copies of others.
     freedom : float
         Degrees of freedom of the standard error: infinite for rows, few for few clusters.
+    n_independent : float
+        Independent rows that tell as much about the value; NaN where that was not found out.
     """
 
     criterion: str
@@ -92,6 +94,7 @@ class Measure:
     n_clusters: int | None = None
     n_merged: int = 0
     freedom: float = math.inf
+    n_independent: float = math.nan
 
     def __float__(self) -> float:
         return self.value
@@ -135,22 +138,33 @@ class Measure:
             return self.interval[0] > 0
         return self.p_value < SIGNIFICANT_P or self._sure
 
-    def interval_at(self, confidence_level: float) -> tuple[float, float]:
-        """The interval at another level."""
-        quantile = float(stdtrit(self.freedom, 0.5 + confidence_level / 2))
-        return root_interval(self.value, quantile * self.stderr)
+    def bounds(self, level: float = SIGNIFICANT_P) -> tuple[float, float]:
+        """A lower and an upper bound, each beyond the true value with this chance at the most.
+
+        The upper one is somewhat further out than the end of an interval of that level, which is
+        made to hold the truth and not to be on the safe side of it (:func:`.errors_below`).
+        """
+        errors = float(stdtrit(self.freedom, 1.0 - level))
+        low = root_interval(self.value, errors * self.stderr)[0]
+        return low, upper_bound(self.value, self.stderr, self._rate, errors)
+
+    @property
+    def _rate(self) -> float:
+        """How fast the variance of the value grows with it: 2/(n·H)."""
+        n = self.n_effective if math.isnan(self.n_independent) else self.n_independent
+        return 2.0 / (n * self.normalizer)
 
     def errors_above(self, limit: float) -> float:
-        """By how many standard errors the value lies above a limit, on the interval's scale.
+        """By how many standard errors the value lies above a limit, or with a minus below it.
 
         0 where the value is not defined, or not sized: then it is not known on which side it lies.
         """
         if not self.defined:
             return 0.0
-        half = half_width_to(self.value, limit)
-        if half < 0 and self.unsized:
-            return 0.0
-        return half / self.stderr if self.stderr > 0 else math.copysign(math.inf, half)
+        if self.value > limit:
+            half = half_width_down_to(self.value, limit)
+            return half / self.stderr if self.stderr > 0 else math.inf
+        return 0.0 if self.unsized else errors_below(self.value, self.stderr, limit, self._rate)
 
     def p_values(self, limit: float) -> tuple[float, float]:
         """Of the hypotheses that the true value lies within a limit, and beyond it."""
@@ -229,7 +243,7 @@ def measure(
     groups = entropies.groups
     value, nats = entropies.normalized(criterion), entropies.nats(criterion)
     given = entropies.mean[criterion.given]
-    freedom = math.inf
+    freedom, independent = math.inf, math.nan
     if entropies.exhausted(criterion):
         stderr = float("nan")
     else:
@@ -237,8 +251,8 @@ def measure(
         added = abs(entropies.rows[criterion.joint].terms - entropies.rows[criterion.given].terms)
         # An estimator that found nothing to add has still looked: a line, a curve, an interaction.
         added = max(added, 3.0 * (groups.n_groups - 1))
-        n = entropies.independent.get(criterion.name, groups.n_effective)
-        noise = _fitting_noise(added / (groups.n_groups - 1), groups, n) / given
+        independent = entropies.independent.get(criterion.name, groups.n_effective)
+        noise = _fitting_noise(added / (groups.n_groups - 1), groups, independent) / given
         if n_boot:
             spread = _bootstrap_error(psi, groups.weight, groups.cluster, n_boot, seed)
         else:
@@ -264,6 +278,7 @@ def measure(
         n_clusters=None if groups.cluster is None else groups.n_units,
         n_merged=joint.merged,
         freedom=freedom,
+        n_independent=independent,
     )
 
 
