@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -107,3 +109,20 @@ def check_weights(fairness_weights: Any) -> list[float]:
             f"{fairness_weights!r}."
         )
     return sorted({0.0, *weights.tolist()})
+
+
+def warn_mixed(weights: Sequence[float], constant: Sequence[int], n_folds: int) -> None:
+    """Say where some folds give everybody one score, and the others do not."""
+    mixed = [
+        f"{weight:.4g} ({count} of {n_folds})"
+        for weight, count in zip(weights, constant, strict=True)
+        if 0 < count < n_folds
+    ]
+    if mixed:
+        warnings.warn(
+            "Some folds give everybody one score, and the others do not, at fairness weights "
+            f"{', '.join(mixed)}: what is measured there is of no one model, and `select` passes "
+            "over it. Hint: smaller weights, or fewer folds of more rows.",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -216,6 +216,14 @@ class HeldOut:
         k = len(self.folds)
         return [self._assemble(parts[j * k : (j + 1) * k]) for j in range(len(fairness_weights))]
 
+    def n_constant(self, scores: Vector) -> int:
+        """Folds in which held-out scores are one and the same for everybody."""
+        return sum(
+            bool(np.ptp(scores[test]) <= 1e-12 * np.abs(scores[test]).max())
+            for _, test in self.folds
+            if len(test) > 1
+        )
+
     def _assemble(self, parts: Sequence[Vector]) -> Vector:
         out = np.empty(self.n_rows)
         for (_, test), part in zip(self.folds, parts, strict=True):

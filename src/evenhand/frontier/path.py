@@ -30,6 +30,7 @@ from .checks import (
     check_rows,
     check_varies,
     check_weights,
+    warn_mixed,
 )
 from .held_out import Data, Handle, HeldOut, progress
 from .readings import Gauge, PathPoint, Reading, correlations, critical
@@ -83,6 +84,9 @@ class FairnessPath:
     fitted_before : bool
         Whether a model inside was fitted before, on other rows (``prefit=True``), so that folds
         hold out only what is fitted around it.
+    constant_folds : tuple of int
+        For each point the folds in which everybody has one score. Where it is some of them but not
+        all, the point is a mixture of two kinds of model: `select` passes over it.
     accuracy : Accuracy
         What the estimator calls its accuracy: R², or D² for a deviance.
     sensitive_name, labels
@@ -102,6 +106,7 @@ class FairnessPath:
     n_clusters: int | None = None
     fitted_before: bool = False
     accuracy: Accuracy = R2
+    constant_folds: tuple[int, ...] = ()
     _correlation: dict[str, NDArray[np.float64]] = field(repr=False, default_factory=dict)
     _handle: Handle | None = field(repr=False, default=None)
     _data: Data | None = field(repr=False, default=None)
@@ -133,6 +138,12 @@ class FairnessPath:
         no_worse = (accuracy[:, None] >= accuracy) & (u[:, None] <= u)
         better = (accuracy[:, None] > accuracy) | (u[:, None] < u)
         return np.asarray((no_worse & better).any(axis=0))
+
+    @property
+    def mixed(self) -> NDArray[np.bool_]:
+        """Points where some folds, but not all, give everybody one score."""
+        counts = np.array(self.constant_folds or [0] * len(self.points))
+        return np.asarray((counts > 0) & (counts < self.n_splits))
 
     def select(
         self,
@@ -179,6 +190,8 @@ class FairnessPath:
         self.request = Request(
             name, max_unfairness, least, bool(certify), self.confidence_level, self.accuracy
         )
+        # Neither kind of model in a mixture has been measured, so that there is none to hand out.
+        u, accuracy = np.where(self.mixed, np.inf, u), np.where(self.mixed, -np.inf, accuracy)
         best, met = self.request.choose(u, accuracy)
         self.selected = None
         if not met:
@@ -290,8 +303,9 @@ class FairnessPath:
 
     def _table(self) -> list[list[str]]:
         rows = [["fairness_weight", self.accuracy.symbol, *self.criteria, ""]]
-        for point, dominated in zip(self.points, self.dominated(), strict=True):
-            note = "selected" if point is self.selected else "dominated" if dominated else ""
+        for point, dominated, mixed in zip(self.points, self.dominated(), self.mixed, strict=True):
+            note = "dominated" if dominated else ""
+            note = "selected" if point is self.selected else "mixed" if mixed else note
             rows.append([
                 f"{point.fairness_weight:.4g}",
                 f"{point.accuracy:.4f} ± {point.accuracy_stderr:.4f}",
@@ -311,6 +325,7 @@ class FairnessPath:
             f"{', '.join(self.labels)}), {len(self)} points, {self.n_rows} {rows}{unknown}, "
             f"held out in {self.n_splits} folds"
             + (", around a model that was fitted before" if self.fitted_before else "")
+            + ("; mixed: some folds give everybody one score" if self.mixed.any() else "")
         )
 
     def __str__(self) -> str:
@@ -489,6 +504,10 @@ def fairness_path(
                     found[w] = gauge.read(w, scores)
                 advance(len(batch))
     readings = [found[w] for w in kept]
+    constant = tuple(held_out.n_constant(r.point.scores) for r in readings)
+    if not isinstance(fairness_weights, str):
+        # "auto" looks beyond where a larger weight helps; nobody has asked for that point.
+        warn_mixed(kept, constant, len(folds))
     return FairnessPath(
         points=tuple(r.point for r in readings),
         criterion=name,
@@ -502,6 +521,7 @@ def fairness_path(
         n_clusters=None if clusters is None else int(clusters.max()) + 1,
         fitted_before=fitted_before,
         accuracy=accuracy,
+        constant_folds=constant,
         _correlation=correlations(readings),
         _handle=handle,
         _data=data,
