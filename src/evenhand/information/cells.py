@@ -1,0 +1,362 @@
+"""Counts in place of rows: how many people of each group lie in each cell of a grid.
+
+A cell is a bin of the score by a bin of the target (`edges` has the formula). For each cell and
+group are kept
+
+    n, Σw, Σw², Σws, Σwy, Σws², Σwy², Σwsy, least and largest s and y
+
+with s and y less the shifts of the grid. Tables of them add up: the cells of two sets of rows are
+the sum of the cells of each. Beyond some thousands of rows measures, tests and group tables need
+nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..groups.frequency import check_frequency
+from ..groups.proxy import Proxy
+from ..groups.sensitive import resolve_groups
+from ..groups.validation import check_column, check_index
+from ..groups.weights import check_weight
+from .edges import Edges
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.int32]
+# Columns of `sums`.
+WEIGHT, WEIGHT2, SCORE, TARGET, SCORE2, TARGET2, PRODUCT = range(7)
+N_SUMS = 7
+# Entries of a grid up to which those that occur are found by a table of all of them.
+_DENSE = 1 << 24
+_NOTHING, _NO_COUNTS = np.empty(0), np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """People by score bin, target bin and group. Made by :meth:`from_rows`, merged by ``a + b``.
+
+    One entry for each cell and group that occurs, in the order of score bin, target bin and group.
+
+    Attributes
+    ----------
+    edges : Edges
+        The grid. Cells with the same edges can be merged.
+    labels : tuple
+        The groups; tuples of values where several attributes are crossed.
+    names : tuple of str
+        The attributes.
+    score_bin, target_bin, group : (E,) int32 arrays
+        Where an entry lies, and the number of its group among `labels`.
+    count : (E,) int64 array
+        Number of people.
+    sums : (E, 7) array
+        Σw, Σw², Σws, Σwy, Σws², Σwy², Σwsy, of s and y less the shifts of the grid.
+    least, largest : (E, 2) arrays
+        Extremes of s and y; those of y are NaN without a target.
+    n_unknown : int
+        People whose group is not known; they are in no cell.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(2000, random_state=0)
+    >>> first = eh.Cells.from_rows(data.y[:999], data.s[:999], sensitive_features=data.a[:999])
+    >>> rest = eh.Cells.from_rows(
+    ...     data.y[999:], data.s[999:], sensitive_features=data.a[999:], edges=first.edges)
+    >>> (first + rest).n
+    2000
+    """
+
+    edges: Edges
+    labels: tuple[Any, ...]
+    names: tuple[str, ...]
+    score_bin: Index
+    target_bin: Index
+    group: Index
+    count: NDArray[np.int64]
+    sums: Vector
+    least: Vector
+    largest: Vector
+    n_unknown: int = 0
+
+    def __post_init__(self) -> None:
+        for values in self._arrays():
+            values.setflags(write=False)
+
+    @classmethod
+    def from_rows(
+        cls,
+        y_true: Any,
+        y_pred: Any,
+        *,
+        sensitive_features: Any,
+        sample_weight: Any = None,
+        frequency: Any = None,
+        edges: Edges | int | None = None,
+    ) -> Cells:
+        """Count rows into cells.
+
+        Parameters
+        ----------
+        y_true : (n,) array or None
+            Targets; without them only independence can be measured.
+        y_pred : (n,) array
+            Scores.
+        sensitive_features : array, series or frame
+            Group of each row; several columns are crossed. Rows with a missing group are counted in
+            `n_unknown`. A Proxy has no counts and is refused.
+        sample_weight : (n,) array, optional
+            A row of weight 0 counts as absent.
+        frequency : (n,) array, optional
+            Number of people that each row stands for.
+        edges : Edges or int, optional
+            Those of the cells that these are to be merged with; a number of bins a side; or a grid
+            that suits the rows at hand.
+        """
+        if isinstance(sensitive_features, Proxy):
+            raise ValueError(
+                "`sensitive_features` must be labels, got a Proxy: probabilities cannot be counted "
+                "into cells. Hint: audit the rows themselves."
+            )
+        check_index(
+            y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, frequency=frequency,
+        )  # fmt: skip
+        s = check_column(y_pred, "y_pred")
+        y = None if y_true is None else check_column(y_true, "y_true", len(s))
+        weight = check_weight(sample_weight, len(s))
+        people = None if frequency is None else check_frequency(frequency, len(s))
+        groups = resolve_groups(sensitive_features, n_rows=len(s), require_two=False, warn=False)
+        assert groups.codes is not None
+        used = np.ones(len(s), dtype=bool)
+        if weight is not None:
+            used &= weight > 0
+        if people is not None:
+            used &= people > 0
+        if not isinstance(edges, Edges):
+            seen, target = _take(used, s, y)
+            edges = Edges.from_values(seen, target, edges)
+        elif (edges.target is None) != (y is None):
+            what = "no target" if edges.target is None else "a target"
+            raise ValueError(f"`edges` must fit `y_true`: they are of a grid with {what}.")
+        known = used if groups.known is None else used & groups.known
+        absent = used & ~known
+        n_unknown = int(absent.sum() if people is None else people[absent].sum())
+        codes = groups.codes[groups.take_known(used)]
+        s, y = _take(known, s, y)
+        weight, people = _take(known, weight, people)
+        first, second = edges.bins_of(s, y)
+        entry, keys = _number(first, second, codes, edges.bins, max(groups.n_groups, 1))
+        names = _names(groups.name, groups.labels)
+        return cls._filled(
+            edges, groups.labels, names, keys, entry, (s, y, weight, people), n_unknown
+        )
+
+    @classmethod
+    def _filled(
+        cls, edges: Edges, labels: tuple[Any, ...], names: tuple[str, ...], keys: Any,
+        entry: Any, rows: tuple[Any, ...], n_unknown: int,
+    ) -> Cells:  # fmt: skip
+        from .._kernels.cells import fill_sums
+
+        s, y, weight, people = rows
+        count = np.zeros(len(keys), dtype=np.int64)
+        sums = np.zeros((len(keys), N_SUMS))
+        least, largest = np.full((len(keys), 2), np.inf), np.full((len(keys), 2), -np.inf)
+        fill_sums(
+            entry, s, _NOTHING if y is None else y, _NOTHING if weight is None else weight,
+            _NO_COUNTS if people is None else people, edges.score.shift,
+            0.0 if edges.target is None else edges.target.shift, count, sums, least, largest,
+        )  # fmt: skip
+        if y is None:
+            least[:, 1] = largest[:, 1] = np.nan
+        place, group = np.divmod(keys, max(len(labels), 1))
+        first, second = np.divmod(place, edges.bins)
+        first, second, group = (v.astype(np.int32) for v in (first, second, group))
+        return cls(
+            edges, labels, names, first, second, group, count, sums, least, largest, n_unknown
+        )
+
+    @cached_property
+    def n(self) -> int:
+        """People with a known group."""
+        return int(self.count.sum())
+
+    @property
+    def n_cells(self) -> int:
+        """Cells with people in them, whatever their group."""
+        return len(np.unique(self._place))
+
+    @property
+    def has_target(self) -> bool:
+        return self.edges.target is not None
+
+    @cached_property
+    def weighted(self) -> bool:
+        """Whether people have weights other than one and the same."""
+        return bool((self.sums[:, [WEIGHT, WEIGHT2]] != self.count[:, None]).any())
+
+    @property
+    def sensitive_name(self) -> str:
+        return " × ".join(self.names)
+
+    @property
+    def _place(self) -> NDArray[np.int64]:
+        return self.score_bin.astype(np.int64) * self.edges.bins + self.target_bin
+
+    def _arrays(self) -> tuple[NDArray[Any], ...]:
+        return (self.score_bin, self.target_bin, self.group, self.count, self.sums, self.least,
+                self.largest)  # fmt: skip
+
+    def __repr__(self) -> str:
+        unknown = f", {self.n_unknown:,} of unknown group" if self.n_unknown else ""
+        return (
+            f"Cells({self.n:,} people{unknown} in {self.n_cells:,} cells of {self.edges.kind}, "
+            f"{len(self.labels)} groups of {self.sensitive_name})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Cells):
+            return NotImplemented
+        mine, theirs = ((c.edges, c.labels, c.names, c.n_unknown) for c in (self, other))
+        pairs = zip(self._arrays(), other._arrays(), strict=True)
+        return mine == theirs and all(
+            np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __add__(self, other: object) -> Cells:
+        """The cells of both sets of rows."""
+        return merge([self, other]) if isinstance(other, Cells) else NotImplemented
+
+    def __radd__(self, other: object) -> Cells:
+        """``sum(parts)`` begins with 0."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    @staticmethod
+    def merge(parts: Iterable[Cells]) -> Cells:
+        """The cells of many sets of rows at once: quicker than one ``+`` after the other.
+
+        Parameters
+        ----------
+        parts : iterable of Cells
+            With the same edges.
+        """
+        return merge(list(parts))
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table: one row an entry, with edges, labels and version in its metadata."""
+        from .cell_tables import to_arrow
+
+        return to_arrow(self)
+
+    @classmethod
+    def from_arrow(cls, table: Any) -> Cells:
+        """From :meth:`to_arrow`, or from a table that another engine has filled; all is checked.
+
+        Parameters
+        ----------
+        table : pyarrow Table
+        """
+        from .cell_tables import from_arrow
+
+        return from_arrow(table)
+
+
+def merge(parts: list[Cells]) -> Cells:
+    """Add up cells of one grid; groups that some of them lack are fine."""
+    if not parts:
+        raise ValueError("`parts` must hold at least one Cells, got none.")
+    first = parts[0]
+    for part in parts:
+        if not isinstance(part, Cells):
+            raise ValueError(f"`parts` must be Cells, got {type(part).__name__}.")
+        if part.edges != first.edges:
+            raise ValueError(
+                "Cells must have the same `edges` to be merged, got "
+                f"{first.edges.kind} and {part.edges.kind}, with other shifts or scales. Hint: "
+                "make all but the first with edges=first.edges."
+            )
+        if part.names != first.names:
+            raise ValueError(
+                f"Cells must be of the same attribute to be merged, got {first.sensitive_name!r} "
+                f"and {part.sensitive_name!r}."
+            )
+    labels = _union([part.labels for part in parts])
+    number = {label: k for k, label in enumerate(labels)}
+    groups = [
+        part.group if part.labels == labels
+        else np.array([number[v] for v in part.labels], dtype=np.int32)[part.group]
+        for part in parts
+    ]  # fmt: skip
+    place = np.concatenate([part._place for part in parts])
+    key = place * max(len(labels), 1) + np.concatenate(groups)
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    starts = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else order
+    columns = [np.concatenate([part._arrays()[j] for part in parts])[order] for j in range(7)]
+    first_bin, second_bin = (column[starts] for column in columns[:2])
+    group = (key[starts] % max(len(labels), 1)).astype(np.int32)
+    if len(starts):
+        count, sums = (np.add.reduceat(column, starts, axis=0) for column in columns[3:5])
+        least = np.minimum.reduceat(columns[5], starts, axis=0)
+        largest = np.maximum.reduceat(columns[6], starts, axis=0)
+    else:
+        count, sums, least, largest = columns[3:]
+    unknown = sum(part.n_unknown for part in parts)
+    return Cells(
+        first.edges, labels, first.names, first_bin, second_bin, group, count, sums, least,
+        largest, unknown,
+    )  # fmt: skip
+
+
+def _union(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """All labels: as they are where they agree, else in their own order, or by name."""
+    if all(labels == found[0] for labels in found):
+        return found[0]
+    everyone = dict.fromkeys(label for labels in found for label in labels)
+    longest = max(found, key=len)
+    if len(longest) == len(everyone):
+        return longest
+    try:
+        return tuple(sorted(everyone))
+    except TypeError:
+        return tuple(sorted(everyone, key=lambda v: (type(v).__name__, str(v))))
+
+
+def _names(name: str, labels: tuple[Any, ...]) -> tuple[str, ...]:
+    """The attributes, one for each value of a label."""
+    if not labels or not isinstance(labels[0], tuple):
+        return (name,)
+    names = tuple(name.split(" × "))
+    if len(names) != len(labels[0]):
+        return tuple(f"attribute {j}" for j in range(len(labels[0])))
+    return names
+
+
+def _take(rows: NDArray[np.bool_], *columns: Any) -> tuple[Any, ...]:
+    """Some rows of columns that may be None; no copy where it is all of them."""
+    every = bool(rows.all())
+    return tuple(c if c is None or every else c[rows] for c in columns)
+
+
+def _number(
+    first: Index, second: Index, codes: NDArray[np.intp], bins: int, n_groups: int
+) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Entry of each row, and the keys of the entries in order."""
+    key = (first.astype(np.int64) * bins + second) * n_groups + codes
+    size = bins * bins * n_groups
+    if size > _DENSE or size > 64 * len(key):
+        keys, entry = np.unique(key, return_inverse=True)
+        return entry.astype(np.intp, copy=False), keys
+    keys = np.flatnonzero(np.bincount(key, minlength=size))
+    lookup = np.zeros(size, dtype=np.intp)
+    lookup[keys] = np.arange(len(keys))
+    return lookup[key], keys
