@@ -16,6 +16,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 SECTIONS = {
     "Audit": ("audit", "Audit", "AuditSet", "independence", "separation", "sufficiency"),
     "Verdict": ("Tolerance", "rows_needed"),
+    "Counts in place of rows": ("Cells",),
     "Who belongs where": ("bands", "Proxy"),
     "Models": ("FairRegressor", "FairRidge", "FairRidgeCV", "FairPostprocessor"),
     "Frontier": ("fairness_path", "FairnessPath"),
@@ -27,7 +28,7 @@ SECTIONS = {
 RESULTS = (
     "Measure", "Disparities", "OneAgainstRest", "Impact", "ImpactNumber", "Verdict", "ClauseResult",
     "PathPoint", "Unreachable", "Tried",
-    "BoundRegularizer", "RowLosses", "EntropyEstimator",
+    "BoundRegularizer", "Edges", "RowLosses", "EntropyEstimator",
 )  # fmt: skip
 EXECUTED = re.compile(r"^```\{executed\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMPUTED_BY = re.compile(r"^```\{computed-by\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 # Public name -> the module that holds it. Names resolve on first use, so that `import evenhand`
 # costs nothing and an extra that is not installed never breaks the core.
 _HOME = {
+    "Cells": "information.cells",
     "FairRegressor": "frontier.recommended",
     "FairGLM": "models.glm",
     "FairRidge": "models.linear",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._kernels.threads import n_threads
 from ..groups.controls import Controls, read_controls
-from ..groups.frequency import repeat_rows
+from ..groups.frequency import repeat_rows, too_many
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import (
     check_column,
@@ -24,15 +24,18 @@ from ..groups.validation import (
     check_seed,
 )
 from ..groups.weights import check_weight, weighted_rows
+from ..information.cell_people import People, refuse_beside_cells
+from ..information.cells import Cells
 from ..information.criteria import complete, measurable
 from ..information.effective import check_effective_size, take_weighted, warn_shared_values
-from ..information.entropies import estimate_entropies, get_estimator
+from ..information.entropies import Entropies, estimate_entropies, get_estimator
 from ..information.estimation import EntropyEstimator
 from ..information.measures import measure
 from ..information.ranks import EXACT_RANK_ROWS, rank_all
 from ..information.significance import exact_fairness_p_values
 from .conditional import audit_given
 from .disparities import summarize_groups
+from .from_cells import audit_cells
 from .group_moments import AuditedRows
 from .imputed import imputation
 from .input import attributes_of, models_of
@@ -45,9 +48,9 @@ Vector = NDArray[np.float64]
 
 def audit(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     *,
-    sensitive_features: Any,
+    sensitive_features: Any = None,
     sample_weight: Any = None,
     frequency: Any = None,
     cluster: Any = None,
@@ -63,8 +66,10 @@ def audit(
 
     Parameters
     ----------
-    y_true : (n,) array or None
-        Targets; without them only independence can be measured.
+    y_true : (n,) array or None, or Cells
+        Targets; without them only independence can be measured. Or :class:`Cells`, which hold all
+        that is needed of targets, scores, groups, weights and frequencies; these must then be left
+        out, as must `cluster` and `n_boot`, for which there would have to be rows.
     y_pred : (n,) array, or a dict or frame of such columns
         Scores. Several columns give an :class:`AuditSet`, one audit per model.
     sensitive_features : array, series, frame or Proxy
@@ -119,6 +124,26 @@ def audit(
     confidence_level = check_confidence_level(confidence_level)
     n_boot = check_n_boot(n_boot)
     seed = check_seed(random_state)
+    given = {
+        "y_pred": y_pred, "sensitive_features": sensitive_features,
+        "sample_weight": sample_weight, "frequency": frequency, "cluster": cluster,
+        "controls": controls,
+    }  # fmt: skip
+    if isinstance(y_true, Cells):
+        refuse_beside_cells(estimator, n_boot=n_boot or None, **given)
+        run = _Run(get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, 0)
+        return _audit_cells(y_true, run, per_attribute)
+    if too_many(frequency):
+        refuse_beside_cells(estimator, n_boot=n_boot or None, cluster=cluster, controls=controls)
+        run = _Run(get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, 0)
+        del given["y_pred"], given["cluster"], given["controls"]
+        found = {
+            name: _audit_cells(Cells.from_rows(y_true, s, **given), run, per_attribute, name)
+            for name, s in models_of(y_pred).items()
+        }
+        if isinstance(y_pred, dict) or len(found) > 1:
+            return AuditSet({k: v for k, v in found.items() if isinstance(v, Audit)}, "model")
+        return next(iter(found.values()))
     y_true, y_pred, sensitive_features, sample_weight, cluster, controls = repeat_rows(
         frequency, y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
         sample_weight=sample_weight, cluster=cluster, controls=controls,
@@ -202,13 +227,21 @@ class _Run:
     def audit(
         self, y: Vector | None, s: Vector, groups: Groups, name: str,
         attributes: dict[str, Audit] | None = None, crossed: tuple[str, ...] = (),
-        warn: bool = True,
+        warn: bool = True, estimated: People | None = None,
     ) -> Audit:  # fmt: skip
-        """One audit; that of a crossing is given those of its attributes, and their names."""
+        """One audit; that of a crossing is given those of its attributes, and their names.
+
+        `estimated` are other rows, which stand for several people each, for the measures.
+        """
         columns = {"s": s} if y is None else {"s": s, "y": y}
         criteria = measurable(columns)
         variables = complete(criteria, {k: groups.take_known(v) for k, v in columns.items()})
         known_y = variables.get("y")
+
+        def estimate() -> Entropies:
+            return estimate_entropies(
+                criteria, whole.variables, whole.groups, self.estimator, frequency
+            )
 
         def tests_and_tables():
             ranks = rank_all(variables)
@@ -219,14 +252,16 @@ class _Run:
                 known_y, variables["s"], groups, self.confidence_level, ranks["s"]
             )
 
+        frequency = None if estimated is None else estimated.frequency
+        whole = People(s, y, groups, None) if estimated is None else estimated
         if groups.n_known > EXACT_RANK_ROWS and n_threads() > 1:
             # The long loops release the interpreter lock.
             with ThreadPoolExecutor(1) as pool:
                 other = pool.submit(tests_and_tables)
-                entropies = estimate_entropies(criteria, columns, groups, self.estimator)
+                entropies = estimate()
                 tests, table, gaps = other.result()
         else:
-            entropies = estimate_entropies(criteria, columns, groups, self.estimator)
+            entropies = estimate()
             tests, table, gaps = tests_and_tables()
         if warn:
             left = {c[0]: value for c, value in entropies.mean.items() if len(c) == 1}
@@ -238,8 +273,12 @@ class _Run:
             "seed": self.seed,
         }
         measures = {
-            c.name: measure(c, entropies, p_value=tests[c.name].p_value, **how) for c in criteria
-        }
+            c.name: measure(
+                c, entropies, p_value=tests[c.name].p_value, **how,
+                frequency=frequency,
+            )
+            for c in criteria
+        }  # fmt: skip
         worst = {}
         if crossed and groups.n_groups > 2:
             worst = worst_against_rest(criteria, variables, groups, crossed, self.estimator, **how)
@@ -268,6 +307,24 @@ class _Run:
             _sample=sample_rows(known_y, variables["s"], groups),
             _rows=AuditedRows(known_y, variables["s"], groups),
         )
+
+
+def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -> Audit | AuditSet:
+    def one(
+        rows: People, tested: People, attributes: dict[str, Audit], names: tuple[str, ...],
+        warn: bool,
+    ) -> Audit:  # fmt: skip
+        estimated = None if rows.frequency is None else rows
+        return run.audit(
+            tested.y, tested.s, tested.groups, name, attributes, names, warn, estimated
+        )
+
+    found = audit_cells(cells, one)
+    if not per_attribute:
+        return found
+    if not found.attributes:
+        raise ValueError("`per_attribute` must be used with several attributes: `cells` have one.")
+    return AuditSet({**found.attributes, found.sensitive_name: found}, "attribute")
 
 
 def _name_of(estimator: Any) -> str:

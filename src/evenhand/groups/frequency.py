@@ -91,6 +91,13 @@ def people_of(counts: NDArray[np.int64]) -> Rows:
     return np.repeat(np.arange(len(counts), dtype=np.intp), counts)
 
 
+def too_many(frequency: Any) -> bool:
+    """Whether there are more people than rows may be repeated for."""
+    if frequency is None:
+        return False
+    return int(check_frequency(frequency, _length(frequency)).sum()) > MAX_PEOPLE
+
+
 def repeat_rows(frequency: Any, **columns: Any) -> tuple[Any, ...]:
     """Every column with each row repeated as often as its frequency says; as they are for None.
 

@@ -1,10 +1,10 @@
 """Cells → rows that estimators and tests can work on.
 
-Every person of a cell gets a place between the least and the largest value seen in it. Places are
-the same whatever the group: the means of two groups in a cell differ by chance, and rows placed at
-them would give the group away. They are taken in turn from a sequence that fills a square evenly,
-so that any stretch of it, such as the people of one group, does so too. A cell of one person, or
-of one value, is exact.
+Every person of a cell gets a place between the least and the largest value seen in it, of its group
+if that has several people there. Groups are not placed at their means, which differ by chance and
+would give the group away, but spread out, in turn along a sequence that fills a square evenly, so
+that any stretch of it, such as the people of one group, does so too. A cell of one person or two,
+or of one value, is exact.
 
 Up to `MOST_ROWS` people are a row each. Beyond that a row stands for several, with its weight, and
 `frequency` says for how many.
@@ -23,10 +23,19 @@ from .cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cel
 
 Vector = NDArray[np.float64]
 MOST_ROWS = 2_000_000
+# Estimators that look at single rows.
+NEED_ROWS = ("knn", "fourier")
 # The additive recurrence of least discrepancy in the plane: powers of the root of x³ = x + 1.
 _STEPS = 0.7548776662466927, 0.5698402909980532
 # Means closer to an end of their cell than this would need too steep a density.
 _END = 0.02
+# People of a group in a cell at which its own mean counts for half. Those of a few are noise, and
+# differ from group to group where a cell holds several common values.
+_FEW = 8.0
+# People of a group in a cell from which on it has ends of its own.
+_SEVERAL = 4
+# People from which on a cell can have a heap, and what its mean and shape must be like.
+_HEAP_PEOPLE, _HEAP_MEAN, _HEAP_SHAPE = 16, 0.3, 0.4
 # Most of the variance of weights that is taken by lowering the lighter half.
 _LIGHTEST = 0.95
 
@@ -42,6 +51,26 @@ class People(NamedTuple):
     @property
     def variables(self) -> dict[str, Vector]:
         return {"s": self.s} if self.y is None else {"s": self.s, "y": self.y}
+
+
+def refuse_beside_cells(estimator: Any, **given: Any) -> None:
+    """Refuse what needs rows, or what cells hold already.
+
+    Parameters
+    ----------
+    estimator : str or instance
+    **given : Any
+        Other arguments by name, None where they were left out.
+    """
+    name = estimator if isinstance(estimator, str) else type(estimator).__name__
+    if name.lower() in NEED_ROWS:
+        raise ValueError(
+            f"`estimator` must be auto, logistic or lspc for cells, got {name!r}, which needs rows."
+        )
+    for argument, value in given.items():
+        if value is not None:
+            why = "which needs rows" if argument in ("cluster", "n_boot", "controls") else "which they hold"
+            raise ValueError(f"`{argument}` must be left out for cells: {why}.")
 
 
 def people(cells: Cells, most: int = MOST_ROWS) -> People:
@@ -77,47 +106,116 @@ def _place(cells: Cells, rows: NDArray[np.int64], frequency: Vector | None) -> P
     own = cell[entry]
     size = np.add.reduceat(rows, first)
     number = np.arange(len(entry)) - np.repeat(np.cumsum(size) - size, size)
-    sums = np.add.reduceat(cells.sums, first, axis=0)
-    least = np.minimum.reduceat(cells.least, first, axis=0)
-    largest = np.maximum.reduceat(cells.largest, first, axis=0)
+    whole = _Whole(
+        np.add.reduceat(cells.count, first),
+        np.add.reduceat(cells.sums, first, axis=0),
+        np.minimum.reduceat(cells.least, first, axis=0),
+        np.maximum.reduceat(cells.largest, first, axis=0),
+        first,
+        cell,
+    )
     edges = cells.edges
     # Every cell begins elsewhere: the first group would otherwise always have the first place.
     begin = np.random.default_rng(0).random((2, len(first)))
     turns = [(b[own] + number * step) % 1.0 for b, step in zip(begin, _STEPS, strict=True)]
+    # Two people of one group lie at the ends, at the same one or at opposite ones.
+    pair = ((whole.n == 2)[cell] & (rows == 2))[entry]
+    falls = cells.sums[:, PRODUCT] * cells.sums[:, WEIGHT] < (
+        cells.sums[:, SCORE] * cells.sums[:, TARGET]
+    )
+    turns[0][pair] = number[pair]
+    turns[1][pair] = np.where(falls[entry[pair]], 1 - number[pair], number[pair])
     y = None
     if edges.target is not None:
-        mean = sums[:, TARGET] / sums[:, WEIGHT] + edges.target.shift
-        y = _spread(least[:, 1], largest[:, 1], mean, turns[1], own)
+        y = _spread(cells, 1, whole, turns[1], entry)
     if edges.slope and y is not None:
-        s = _along_line(cells, sums, least, largest, y, turns[0], own)
+        s = _along_line(cells, whole, y, turns[0], own)
     else:
-        mean = sums[:, SCORE] / sums[:, WEIGHT] + edges.score.shift
-        s = _spread(least[:, 0], largest[:, 0], mean, turns[0], own)
+        s = _spread(cells, 0, whole, turns[0], entry)
     weight = None
     if cells.weighted or frequency is not None:
         weight = mean_one(_weights(cells, rows, entry))
     codes = cells.group[entry].astype(np.intp)
-    labels: tuple[Any, ...] = cells.labels
-    n = len(codes)
-    groups = Groups(labels, codes, None, weight, None, n, cells.sensitive_name)
+    groups = Groups(cells.labels, codes, None, weight, None, len(codes), cells.sensitive_name)
     return People(s, y, groups, frequency)
 
 
-def _spread(least: Vector, largest: Vector, mean: Vector, turn: Vector, own: Any) -> Vector:
-    """Values between the ends of a cell, with the density t^(1/p − 1) that has its mean."""
-    width = largest - least
-    inside = np.divide(mean - least, width, out=np.full_like(width, 0.5), where=width > 0)
+class _Whole(NamedTuple):
+    """Cells with their groups together; `first` entry of each, and the cell of each entry."""
+
+    n: NDArray[np.int64]
+    sums: Vector
+    least: Vector
+    largest: Vector
+    first: NDArray[np.intp]
+    cell: NDArray[np.intp]
+
+
+def _spread(cells: Cells, axis: int, whole: _Whole, turn: Vector, entry: Any) -> Vector:
+    """Values between two ends, with the density t^(1/p − 1) that has the mean asked for.
+
+    The ends and the mean are those of the cell, or where a group has several people in it those of
+    the group: a group that ends in the middle of a cell, as groups told apart by an edge do, stays
+    on its side. But not where some people of a group share one value and others of the cell have
+    another: then there are common values in it, which people of other groups would be moved off.
+    """
+    along = (cells.edges.score, cells.edges.target)[axis]
+    assert along is not None
+    cell = whole.cell
+    column = SCORE + axis
+    low, high = whole.least[cell, axis], whole.largest[cell, axis]
+    pooled = (whole.sums[:, column] / whole.sums[:, WEIGHT])[cell]
+    mean = cells.sums[:, column] / cells.sums[:, WEIGHT]
+    shared = (cells.count > 1) & (cells.least[:, axis] == cells.largest[:, axis]) & (low < high)
+    mixed = np.logical_or.reduceat(shared, whole.first)[cell]
+    heaped = _heaped(whole, axis, along.shift)[cell]
+    alone = ((cells.count >= _SEVERAL) | (whole.n[cell] <= 2)) & ~mixed & (heaped == 0)
+    trust = np.where(alone | (heaped != 0), 1.0, cells.count / (cells.count + _FEW))
+    mean = pooled + trust * (mean - pooled) + along.shift
+    low, high = (
+        np.where(alone, own[:, axis], end)
+        for own, end in ((cells.least, low), (cells.largest, high))
+    )
+    width = high - low
+    inside = np.full(len(cell), 0.5)
+    np.divide(mean - low, width, out=inside, where=width > 0)
     power = 1.0 / np.clip(inside, _END, 1.0 - _END) - 1.0
-    return least[own] + width[own] * turn ** power[own]
+    # The rest of a heaped cell is spread evenly, so that its mean tells how many lie on the heap.
+    heap = np.where(heaped < 0, 1.0 - 2.0 * inside, 2.0 * inside - 1.0)
+    heap = np.where(heaped != 0, np.clip(heap, 0.0, 1.0), 0.0)
+    power[heaped != 0] = 1.0
+    rows = np.bincount(entry, minlength=len(cell))
+    number = np.arange(len(entry)) - np.repeat(np.cumsum(rows) - rows, rows)
+    on_heap = number < np.rint(heap * rows)[entry]
+    end = np.where(heaped < 0, low, high)[entry]
+    return np.where(on_heap, end, low[entry] + width[entry] * turn ** power[entry])
 
 
-def _along_line(
-    cells: Cells, sums: Vector, least: Vector, largest: Vector, y: Vector, turn: Vector, own: Any
-) -> Vector:
+def _heaped(whole: _Whole, axis: int, shift: float) -> NDArray[np.int8]:
+    """−1 for a cell with many people at its least value, 1 at its largest, 0 for any other.
+
+    Of people at one end and others spread evenly, E t² = ⅔ E t for distances t from that end in
+    multiples of the width, however many there are of each; a long tail has far less.
+    """
+    mass, width = whole.sums[:, WEIGHT], whole.largest[:, axis] - whole.least[:, axis]
+    first, second = whole.sums[:, SCORE + axis] / mass, whole.sums[:, SCORE2 + axis] / mass
+    out = np.zeros(len(mass), dtype=np.int8)
+    many = (whole.n >= _HEAP_PEOPLE) & (width > 0)
+    for side, end in ((-1, whole.least[:, axis]), (1, whole.largest[:, axis])):
+        away = end - shift
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.abs(first - away) / width
+            square = (second - 2.0 * away * first + away * away) / width**2
+            near = (mean < _HEAP_MEAN) & (square > _HEAP_SHAPE * mean)
+        out[many & near] = side
+    return out
+
+
+def _along_line(cells: Cells, whole: _Whole, y: Vector, turn: Vector, own: Any) -> Vector:
     """The line plus residuals with the mean and the spread of those in the cell."""
     edges = cells.edges
     assert edges.target is not None
-    slope, mass = edges.slope, sums[:, WEIGHT]
+    slope, sums, mass = edges.slope, whole.sums, whole.sums[:, WEIGHT]
     mean = (sums[:, SCORE] - slope * sums[:, TARGET]) / mass
     square = sums[:, SCORE2] - 2.0 * slope * sums[:, PRODUCT] + slope * slope * sums[:, TARGET2]
     variance = np.maximum(square / mass - mean * mean, 0.0)
@@ -126,8 +224,8 @@ def _along_line(
     half = np.sqrt(np.where(variance > noise, 3.0 * variance, 0.0))
     s = edges.score.shift + slope * (y - edges.target.shift)
     s += mean[own] + half[own] * (2.0 * turn - 1.0)
-    exact = (least[:, 0] == largest[:, 0])[own]
-    s[exact] = least[own[exact], 0]
+    exact = (whole.least[:, 0] == whole.largest[:, 0])[own]
+    s[exact] = whole.least[own[exact], 0]
     return s
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..groups.frequency import repeat_rows
+from ..groups.frequency import repeat_rows, too_many
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_column, check_index
 from ..groups.weights import check_weight, weighted_rows
@@ -165,10 +165,12 @@ def estimate_entropies(
     variables: Mapping[str, NDArray[np.float64]],
     groups: Groups,
     estimator: EntropyEstimator,
+    frequency: NDArray[np.float64] | None = None,
 ) -> Entropies:
     """All entropies that the criteria need, each estimated once.
 
     `variables` are validated columns over all n rows, by name: "s" and what else the criteria need.
+    `frequency` says for how many people each known row stands, where that is more than one.
     """
     criteria = list(criteria)
     needed: list[Condition] = []
@@ -188,15 +190,26 @@ def estimate_entropies(
     found[NOTHING] = RowLosses(terms, terms, "group shares", groups.n_groups - 1.0)
     rows = {condition: found[reduced.get(condition, condition)] for condition in [NOTHING, *needed]}
     mean = {NOTHING: groups.entropy}
+    fewer = 0.0
+    if frequency is not None:
+        # Estimators leave a row out where they should leave out one of its people.
+        fewer = 0.5 / groups.n_effective - 0.5 / people_effective(groups, frequency)
     for condition in needed:
         # Neighbor estimates of an entropy near zero can fall below it.
         average = float(np.average(rows[condition].value, weights=groups.weight))
+        average -= fewer * rows[condition].left_out
         mean[condition] = max(average, 0.0) if reduced[condition] else groups.entropy
     independent = {}
     if groups.cluster is not None:
         columns = {name: variables[name] for name in varying}
         independent = {c.name: independent_rows(c, columns, groups) for c in criteria}
     return Entropies(mean, rows, groups, independent)
+
+
+def people_effective(groups: Groups, frequency: NDArray[np.float64]) -> float:
+    """(Σω)² / Σω²/f: equally weighted people, where rows of weight ω stand for f of them."""
+    weight = frequency if groups.weight is None else groups.weight
+    return float(weight.sum() ** 2 / (weight**2 / frequency).sum())
 
 
 def share_terms(groups: Groups) -> NDArray[np.float64]:
@@ -221,6 +234,21 @@ def _measure(
 ) -> float:
     if "y" not in criterion.needs:
         y_true = None
+    if too_many(frequency):
+        from .cell_people import people, refuse_beside_cells
+        from .cells import Cells
+
+        refuse_beside_cells(estimator, cluster=cluster)
+        made = people(
+            Cells.from_rows(
+                y_true, y_pred, sensitive_features=sensitive_features,
+                sample_weight=sample_weight, frequency=frequency,
+            )
+        )  # fmt: skip
+        found = estimate_entropies(
+            [criterion], made.variables, made.groups, get_estimator(estimator), made.frequency
+        )
+        return found.normalized(criterion) if normalize else found.nats(criterion)
     y_true, y_pred, sensitive_features, sample_weight, cluster = repeat_rows(
         frequency, y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
         sample_weight=sample_weight, cluster=cluster,

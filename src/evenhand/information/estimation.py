@@ -38,6 +38,9 @@ class RowLosses:
         correction for what none of them resolves; 0 where there is one basis and no correction.
     merged : int
         Rows taken for copies of others.
+    left_out : float
+        Leaving one of n equal rows out has raised the estimate by left_out/(2n): what matters
+        where a row stands for several people, of whom only one should have been left out.
     """
 
     value: NDArray[np.float64]
@@ -46,6 +49,7 @@ class RowLosses:
     terms: float = 0.0
     between: float = 0.0
     merged: int = 0
+    left_out: float = 0.0
 
 
 def largest_loss(groups: Groups) -> float:

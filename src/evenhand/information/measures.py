@@ -15,7 +15,7 @@ from ..groups.clusters import cluster_groups, cluster_sums, degrees_of_freedom
 from ..groups.sensitive import Groups
 from .criteria import CRITERIA, Criterion, get_criterion
 from .effective import unit_masses
-from .entropies import Entropies
+from .entropies import Entropies, people_effective
 from .judging import errors_below, half_width_down_to, judge, root_interval, upper_bound
 
 Vector = NDArray[np.float64]
@@ -230,7 +230,7 @@ def measure_columns(measures: Collection[Measure]) -> dict[str, list[Any]]:
 
 def measure(
     criterion: Criterion, entropies: Entropies, confidence_level: float, p_value: float,
-    estimator: str, n_boot: int = 0, seed: int = 0,
+    estimator: str, n_boot: int = 0, seed: int = 0, frequency: Vector | None = None,
 ) -> Measure:  # fmt: skip
     """A :class:`Measure` from entropies: v = 1 − H_joint/H_given and its error.
 
@@ -239,8 +239,15 @@ def measure(
     the p parameters that the joint classifier fits beyond the other, with variance p/(2n²) in nats
     and more for small groups; of clustered rows n counts those that are worth independent ones.
     Where an estimator averages several bases, the variance between what they say is added.
+
+    `frequency` says for how many people a row stands, each with its share of the weight; errors
+    and sizes are then those of people, with Σω²ψ²/f for Σω²ψ².
     """
     groups = entropies.groups
+    n_people, n_effective = groups.n_known, groups.n_effective
+    if frequency is not None:
+        n_people = round(frequency.sum())
+        n_effective = people_effective(groups, frequency)
     value, nats = entropies.normalized(criterion), entropies.nats(criterion)
     given = entropies.mean[criterion.given]
     freedom, independent = math.inf, math.nan
@@ -251,12 +258,12 @@ def measure(
         added = abs(entropies.rows[criterion.joint].terms - entropies.rows[criterion.given].terms)
         # An estimator that found nothing to add has still looked: a line, a curve, an interaction.
         added = max(added, 3.0 * (groups.n_groups - 1))
-        independent = entropies.independent.get(criterion.name, groups.n_effective)
+        independent = entropies.independent.get(criterion.name, n_effective)
         noise = _fitting_noise(added / (groups.n_groups - 1), groups, independent) / given
         if n_boot:
             spread = _bootstrap_error(psi, groups.weight, groups.cluster, n_boot, seed)
         else:
-            spread = standard_error(psi, groups.weight, groups.cluster)
+            spread = standard_error(psi, groups.weight, groups.cluster, frequency)
         between = math.sqrt(entropies.rows[criterion.joint].between) / given
         stderr = math.hypot(spread, noise, between)
         freedom = freedom_of(psi, groups)
@@ -273,8 +280,8 @@ def measure(
         p_value=p_value,
         estimator=estimator,
         chosen=joint.chosen,
-        n=groups.n_known,
-        n_effective=groups.n_effective,
+        n=n_people,
+        n_effective=n_effective,
         n_clusters=None if groups.cluster is None else groups.n_units,
         n_merged=joint.merged,
         freedom=freedom,
@@ -316,13 +323,17 @@ def _centered(psi: Vector, weight: Vector | None) -> Vector:
 
 
 def standard_error(
-    psi: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None = None
-) -> float:
+    psi: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None = None,
+    frequency: Vector | None = None,
+) -> float:  # fmt: skip
     """√(Σω²(ψ − mean ψ)²)/Σω, with n/(n − 1) for the mean: the error of a weighted mean of ψ.
 
-    With clusters the sum is of squares of sums over each of the G clusters, with G/(G − 1).
+    With clusters the sum is of squares of sums over each of the G clusters, with G/(G − 1). With
+    frequencies f a row is f people of weight ω/f.
     """
     centered = _centered(psi, weight)
+    if frequency is not None:
+        centered = centered / np.sqrt(frequency)
     if cluster is not None:
         centered = cluster_sums(cluster, centered)
     n = len(centered)

@@ -49,7 +49,17 @@ from ._cells import (
 from ._cuts import WORTHWHILE
 from ._dyadic import LEAST_ROWS, Grown, Plane, deepest, grow, screen
 from ._ladder import climb, refit
-from ._pooling import HANDICAP, LEAST_SHARE, Data, Estimate, combine, prepare, prior_bias, weigh
+from ._pooling import (
+    HANDICAP,
+    LEAST_SHARE,
+    Data,
+    Estimate,
+    combine,
+    lean_of,
+    prepare,
+    prior_bias,
+    weigh,
+)
 from ._residual import falls, residuals, standardized
 from ._spline_basis import smooth
 
@@ -169,7 +179,8 @@ class Adaptive:
             if len(condition) == 2 and person is not None:
                 merged_rows = len(person) - int(person.max()) - 1
             out[condition] = RowLosses(
-                rows, rows, found.chosen, found.terms, spread, merged_rows
+                rows, rows, found.chosen, found.terms, spread, merged_rows,
+                lean_of(found.terms, found.squares) * found.squares,
             )  # fmt: skip
         return out
 

@@ -137,5 +137,6 @@ class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
             # A few clusters draw the fit to themselves, so that losses in sample spread too little.
             few = groups.cluster is not None and self.losses == "balanced"
             influence = outside if few else value
-            out[condition] = RowLosses(value, influence, name, terms)
+            left_out = {"in-sample": 0.0, "balanced": 0.5, "leave-one-out": 1.0}[self.losses]
+            out[condition] = RowLosses(value, influence, name, terms, left_out=left_out * terms)
         return out
