@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .cells import N_SUMS, Cells
 from .edges import Edges
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from .cells import Cells
 
 FORMAT, VERSION = "evenhand.cells", 1
 KEY = FORMAT.encode()
@@ -53,8 +54,8 @@ def about(cells: Cells) -> dict[str, Any]:
     }
 
 
-def from_arrow(table: Any) -> Cells:
-    """Read what :func:`to_arrow` writes, every field checked."""
+def from_arrow(table: Any) -> dict[str, Any]:
+    """The fields of Cells from what :func:`to_arrow` writes, every one checked."""
     metadata = getattr(getattr(table, "schema", None), "metadata", None)
     if not hasattr(table, "column_names"):
         raise ValueError(f"`table` must be a pyarrow Table, got {type(table).__name__}.")
@@ -92,7 +93,7 @@ def from_arrow(table: Any) -> Cells:
 def _checked(
     columns: dict[str, NDArray[Any]], edges: Edges, labels: tuple[Any, ...],
     names: tuple[str, ...], unknown: int,
-) -> Cells:  # fmt: skip
+) -> dict[str, Any]:  # fmt: skip
     sizes = {"score_bin": edges.bins, "target_bin": edges.bins, "group": len(labels)}
     if edges.target is None:
         sizes["target_bin"] = 1
@@ -116,7 +117,7 @@ def _checked(
         if (columns[f"least_{axis}"] > columns[f"largest_{axis}"]).any():
             raise ValueError(f"`table` must have least_{axis} ≤ largest_{axis} in every row.")
     n = len(columns["n"])
-    sums = np.empty((n, N_SUMS))
+    sums = np.empty((n, len(SUMS)))
     for j, name in enumerate(SUMS):
         sums[:, j] = columns[name]
     least, largest = np.full((n, 2), np.nan), np.full((n, 2), np.nan)
@@ -129,11 +130,18 @@ def _checked(
         raise ValueError(
             "`table` must have one row for each score_bin, target_bin and group; some are repeated."
         )
-    first, second, group = (columns[name][order].astype(np.int32) for name in INTEGERS[:3])
-    return Cells(
-        edges, labels, names, first, second, group, columns["n"][order], sums[order],
-        least[order], largest[order], unknown,
-    )  # fmt: skip
+    where = {name: columns[name][order].astype(np.int32) for name in INTEGERS[:3]}
+    return {
+        "edges": edges,
+        "labels": labels,
+        "names": names,
+        **where,
+        "count": columns["n"][order],
+        "sums": sums[order],
+        "least": least[order],
+        "largest": largest[order],
+        "n_unknown": unknown,
+    }
 
 
 def _labels(head: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...]]:

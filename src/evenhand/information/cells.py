@@ -267,7 +267,7 @@ class Cells:
         """
         from .cell_tables import from_arrow
 
-        return from_arrow(table)
+        return cls(**from_arrow(table))
 
 
 def merge(parts: list[Cells]) -> Cells:
