@@ -69,7 +69,7 @@ def audit(
     y_true : (n,) array or None, or Cells
         Targets; without them only independence can be measured. Or :class:`Cells`, which hold all
         that is needed of targets, scores, groups, weights and frequencies; these must then be left
-        out, as must `cluster` and `n_boot`, for which there would have to be rows.
+        out, as must `cluster`, `controls` and `n_boot`, for which there would have to be rows.
     y_pred : (n,) array, or a dict or frame of such columns
         Scores. Several columns give an :class:`AuditSet`, one audit per model.
     sensitive_features : array, series, frame or Proxy
@@ -124,21 +124,21 @@ def audit(
     confidence_level = check_confidence_level(confidence_level)
     n_boot = check_n_boot(n_boot)
     seed = check_seed(random_state)
-    given = {
+    others = {
         "y_pred": y_pred, "sensitive_features": sensitive_features,
         "sample_weight": sample_weight, "frequency": frequency, "cluster": cluster,
         "controls": controls,
     }  # fmt: skip
     if isinstance(y_true, Cells):
-        refuse_beside_cells(estimator, n_boot=n_boot or None, **given)
+        refuse_beside_cells(estimator, n_boot=n_boot or None, **others)
         run = _Run(get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, 0)
         return _audit_cells(y_true, run, per_attribute)
     if too_many(frequency):
         refuse_beside_cells(estimator, n_boot=n_boot or None, cluster=cluster, controls=controls)
         run = _Run(get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, 0)
-        del given["y_pred"], given["cluster"], given["controls"]
+        del others["y_pred"], others["cluster"], others["controls"]
         found = {
-            name: _audit_cells(Cells.from_rows(y_true, s, **given), run, per_attribute, name)
+            name: _audit_cells(Cells.from_rows(y_true, s, **others), run, per_attribute, name)
             for name, s in models_of(y_pred).items()
         }
         if isinstance(y_pred, dict) or len(found) > 1:

@@ -69,7 +69,11 @@ def refuse_beside_cells(estimator: Any, **given: Any) -> None:
         )
     for argument, value in given.items():
         if value is not None:
-            why = "which needs rows" if argument in ("cluster", "n_boot", "controls") else "which they hold"
+            why = (
+                "which needs rows"
+                if argument in ("cluster", "n_boot", "controls")
+                else "which they hold"
+            )
             raise ValueError(f"`{argument}` must be left out for cells: {why}.")
 
 
