@@ -61,7 +61,10 @@ def test_it_does_not_change():
 @pytest.mark.parametrize(
     ("clauses", "message"),
     [
-        ({}, "must hold at least one clause, got none; there are independence, .*odds_ratio"),
+        (
+            {},
+            "must hold at least one clause, got none; there are indep.*odds_ratio, adjusted_gap",
+        ),
         ({"means_ratio": (1, 2)}, "no clause 'means_ratio'; there are .*Hint: did you mean 'mean_"),
         ({"zzz": 1}, "no clause 'zzz'; there are independence, separation.*smallest.$"),
         ({"independence": (0, 0.1)}, "`independence` must be one number above 0 and below 1"),

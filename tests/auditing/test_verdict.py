@@ -212,6 +212,32 @@ def test_actual_over_expected_judges_every_group(fair):
     assert found.passed
 
 
+def test_gaps_that_the_controls_leave():
+    """Premiums of the young are higher, all of it by mileage and ten by age itself."""
+    rng = np.random.default_rng(0)
+    young = rng.random(3000) < 0.4
+    miles = rng.gamma(4.0, 5.0, 3000) + 8.0 * young
+    s = 200 + 5 * miles + 10 * young + 5 * rng.standard_normal(3000)
+    a = np.where(young, "young", "old")
+    audit = eh.audit(None, s, sensitive_features=a, controls={"miles": miles}, estimator="lspc")
+    gap = audit.conditional.gap("young").adjusted
+    assert gap.value == pytest.approx(10, abs=1)
+    (clause,) = audit.verdict(eh.Tolerance(adjusted_gap=(-15, 15))).clauses
+    assert (clause.judged, clause.group, clause.value) == ("holds", "young", gap.value)
+    assert audit.verdict(eh.Tolerance(adjusted_gap=(-5, 5))).outcome == "fail"
+    percent = audit.verdict(eh.Tolerance(adjusted_percent=(None, 5))).clauses[0]
+    assert percent.value == audit.conditional.gap("young").adjusted_percent.value
+    half = gap.interval[1] - gap.value
+    assert half == pytest.approx(stats.t.ppf(0.975, gap.freedom) * gap.stderr)
+    with pytest.raises(ValueError, match="`reference` must be that of the adjusted gaps, 'old'"):
+        audit.verdict(eh.Tolerance(adjusted_gap=(-5, 5), reference="young"))
+    nobody = audit.verdict(eh.Tolerance(adjusted_gap=(-90, 90), smallest=0.5))
+    assert nobody.outcome == "not enough data"
+    plain = eh.audit(None, s, sensitive_features=a, estimator="lspc")
+    with pytest.raises(ValueError, match=r"ask for adjusted_gap, .*Hint: pass `controls`"):
+        plain.verdict(eh.Tolerance(adjusted_gap=(-5, 5)))
+
+
 def test_an_open_end():
     y, s, a = scores(3000, 30.0)
     audit = eh.audit(y, s, sensitive_features=a, estimator="lspc")

@@ -45,6 +45,7 @@ class Estimate:
     stderr: float
     interval: tuple[float, float]
     p_value: float
+    freedom: float = math.inf
 
     def __float__(self) -> float:
         return self.value
@@ -134,7 +135,7 @@ class _Gaps:
             p_value = 2.0 * float(stdtr(freedom, -abs(value) / error))
         else:
             p_value = 1.0 if value == 0.0 else 0.0
-        return Estimate(value, error, (value - half, value + half), p_value)
+        return Estimate(value, error, (value - half, value + half), p_value, freedom)
 
 
 def missing_estimate() -> Estimate:

@@ -28,6 +28,8 @@ STATISTICS = {
     "impact_ratio": "impact ratio",
     "odds_ratio": "odds ratio",
 }
+# Clauses of a tolerance on the gaps that legitimate factors leave, by the gap they are on.
+ADJUSTED = {"adjusted_gap": "adjusted", "adjusted_percent": "adjusted_percent"}
 AT_CUTOFF = ("impact_ratio", "odds_ratio")
 NEED_TARGET = ("actual_expected", "actual_expected_ratio")
 ON_LOG = ("mean_ratio", "actual_expected", "actual_expected_ratio", "impact_ratio", "odds_ratio")

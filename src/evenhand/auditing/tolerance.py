@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..information.criteria import CRITERIA
-from .contrasts import AT_CUTOFF, NEED_TARGET, ON_LOG, STATISTICS
+from .contrasts import ADJUSTED, AT_CUTOFF, NEED_TARGET, ON_LOG, STATISTICS
 from .impact import SMALLEST, check_favorable, check_smallest, read_cutoffs
 
 FORMAT = "evenhand.tolerance"
@@ -23,8 +23,8 @@ _SETTINGS = ("level", "reference", "favorable", "at", "smallest")
 
 
 def clause_names() -> list[str]:
-    """All clauses there are: criteria, then the numbers of the impact table."""
-    return [*CRITERIA, *STATISTICS]
+    """All clauses there are: criteria, numbers of the impact table, adjusted gaps."""
+    return [*CRITERIA, *STATISTICS, *ADJUSTED]
 
 
 @dataclass(frozen=True, init=False)
@@ -50,8 +50,9 @@ class Tolerance:
     **clauses : number, or (low, high)
         For `independence`, `separation` and `sufficiency` the largest normalized information, above
         0 and below 1. For `smd`, `mean_difference`, `mean_ratio`, `actual_expected`,
-        `actual_expected_ratio`, `impact_ratio` and `odds_ratio` the range of every group's number;
-        None leaves an end open.
+        `actual_expected_ratio`, `impact_ratio` and `odds_ratio` the range of every group's number,
+        and for `adjusted_gap` and `adjusted_percent` that of the gap which the `controls` of the
+        audit leave, in units of the score and in percent; None leaves an end open.
 
     Examples
     --------

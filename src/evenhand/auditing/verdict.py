@@ -21,7 +21,7 @@ from ..groups.tables import json_safe, to_frame
 from ..information.criteria import CRITERIA
 from ..information.judging import HOLDS, OPEN, VIOLATED, judge, units_needed
 from ..information.measures import Measure
-from .contrasts import AT_CUTOFF, NEED_TARGET, STATISTICS, holm
+from .contrasts import ADJUSTED, AT_CUTOFF, NEED_TARGET, STATISTICS, holm
 from .impact import Impact, ImpactNumber
 from .tolerance import Tolerance, check_level
 
@@ -176,11 +176,13 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
         for name, _ in tolerance.clauses
         if (name in CRITERIA and name not in audit.measures)
         or (name in NEED_TARGET and not has_target)
+        or (name in ADJUSTED and audit.conditional is None)
     ]
     if lacking:
         raise ValueError(
             f"`tolerance` must not ask for {', '.join(lacking)}, which this audit has not measured."
-            + (" Hint: pass `y_true` to the audit." if not has_target else "")
+            + (" Hint: pass `controls` to the audit." if lacking[-1] in ADJUSTED else "")
+            + (" Hint: pass `y_true` to the audit." if lacking[0] not in ADJUSTED else "")
         )
     found: list[ClauseResult] = []
     errors: list[float] = []
@@ -203,7 +205,7 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
     small = dict.fromkeys(
         group for part in _impact_parts(audit) for group in _small(part, tolerance)
     )
-    asked = any(name in STATISTICS for name, _ in tolerance.clauses)
+    asked = any(name not in CRITERIA for name, _ in tolerance.clauses)
     return Verdict(
         OUTCOMES[worst], tuple(judged), tolerance, level, "clusters" if clustered else "rows", n,
         tuple(small) if asked else (),
@@ -226,6 +228,35 @@ def _tests(
             table = _impact(one, tolerance, groups)
             for name, ends in wanted.items():
                 yield from _numbers(table, name, ends, level)
+    yield from _adjusted(audit, tolerance, level)
+
+
+def _adjusted(
+    audit: Audit, tolerance: Tolerance, level: float
+) -> Iterator[tuple[ClauseResult, float]]:
+    """Clauses on the gaps that the controls leave."""
+    wanted = {name: ends for name, ends in tolerance.clauses if name in ADJUSTED}
+    found = audit.conditional
+    if not wanted or found is None:
+        return
+    if tolerance.reference not in ("largest", found.reference):
+        raise ValueError(
+            f"`reference` must be that of the adjusted gaps, {found.reference!r}, got "
+            f"{tolerance.reference!r}. Hint: pass `reference` to the audit."
+        )
+    small = _small(audit, tolerance)
+    gaps = [gap for gap in found.gaps if gap.group not in small]
+    for name, ends in wanted.items():
+        for gap in gaps:
+            one = getattr(gap, ADJUSTED[name])
+            low, high = one.interval
+            number = ImpactNumber(
+                gap.group, name, "", one.value, low, high, one.p_value, False, one.value,
+                one.stderr, one.freedom,
+            )  # fmt: skip
+            yield _number(number, audit.sensitive_name, ends, level)
+        if not gaps:
+            yield _nobody(name, audit.sensitive_name, found.reference, tolerance.smallest, ends)
 
 
 def information_parts(
@@ -292,11 +323,16 @@ def _numbers(
     for number in judged:
         yield _number(number, table.sensitive_name, ends, level)
     if not judged:
-        small = f"every group but {table.reference} is under {100 * table.smallest:g}% of the rows"
-        nothing = (math.nan, math.nan)
-        yield ClauseResult(
-            name, table.sensitive_name, "", "", math.nan, nothing, ends, 1.0, 1.0, note=small
-        ), 0.0  # fmt: skip
+        yield _nobody(name, table.sensitive_name, table.reference, table.smallest, ends)
+
+
+def _nobody(
+    name: str, part: str, reference: str, smallest: float, ends: tuple[float, float]
+) -> tuple[ClauseResult, float]:
+    """A clause that no group is large enough for: nothing is shown, so nothing passes."""
+    note = f"every group but {reference} is under {100 * smallest:g}% of the rows"
+    nothing = (math.nan, math.nan)
+    return ClauseResult(name, part, "", "", math.nan, nothing, ends, 1.0, 1.0, note=note), 0.0
 
 
 def _number(
