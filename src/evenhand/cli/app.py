@@ -338,7 +338,12 @@ def frontier(
     ] = None,
     model: Annotated[
         str,
-        typer.Option("--model", help="The kind of model.", metavar=f"[{'|'.join(models.MODELS)}]"),
+        typer.Option(
+            "--model",
+            help="The kind of model; xgboost, lightgbm and hgb are boosted trees with a fair "
+            "linear model on top, which --alpha does not concern.",
+            metavar=f"[{'|'.join(models.MODELS)}]",
+        ),
     ] = "ridge",
     exposure: Annotated[
         str | None,
@@ -387,7 +392,7 @@ def frontier(
     force: Force = False,
     debug: Debug = False,
 ) -> None:
-    """Fit fair linear models from indifferent to as fair as it gets, and choose one.
+    """Fit fair models from indifferent to as fair as it gets, and choose one.
 
     Every other column is a feature, except the sensitive ones and the cluster. Text becomes one
     column per level. All numbers are measured on rows the models were not fitted to.
@@ -399,6 +404,9 @@ def frontier(
 
     For claims: evenhand frontier policies.csv --model glm-poisson --target claims --exposure years
     --sensitive sex --max-unfairness 0.01 --out fair/
+
+    With boosted trees: evenhand frontier train.csv --model xgboost --target y --sensitive race
+    --group-features posterior --out fair/
     """
     outputs = models.check_folder(out, force)
     wanted = {
@@ -406,16 +414,21 @@ def frontier(
         "certify": certify,
     }  # fmt: skip
     models.check_wanted(wanted)
-    build = models.MODELS[models.check_model(model)]
+    kind = None if group_features is GroupFeatures.none else group_features.value
+    estimator = models.MODELS[models.check_model(model)](
+        criterion,
+        {
+            "alpha": alpha, "group_features": kind, "power": power, "quantile": quantile,
+            "seed": seed,
+        },
+    )  # fmt: skip
     more = {name: found for name, found in (("exposure", exposure), ("given", given)) if found}
     data = rows.load_training(
         file, target, sensitive, weight, frequency, cluster, drop or [], separator, drop_missing,
         levels.parse_bands(band or [], sensitive), more,
     )  # fmt: skip
-    kind = None if group_features is GroupFeatures.none else group_features.value
     out.mkdir(parents=True, exist_ok=True)
-    options = {"alpha": alpha, "group_features": kind, "power": power, "quantile": quantile}
-    path = models.run_path(data, build(criterion, options), points, folds, confidence, seed)
+    path = models.run_path(data, estimator, points, folds, confidence, seed)
     chosen, problem = models.choose(path, wanted)
     models.write_path(path, chosen, data, outputs)
     models.show_frontier(path, chosen, problem, outputs)

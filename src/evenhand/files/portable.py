@@ -285,6 +285,11 @@ def from_linear(
     bands : dict of name → Bands, optional
         Of the attributes that were cut into bands.
     """
+    if not hasattr(model, "coef_"):
+        raise ValueError(
+            f"`model` must be linear to be written as numbers, got {type(model).__name__}: what "
+            "stands beneath it is a program of its own. Hint: keep it with the tool that made it."
+        )
     groups = None
     found = model._group_features
     if found is not None:

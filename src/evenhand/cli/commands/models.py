@@ -13,6 +13,7 @@ from ...files.tabular import TableError, open_table, read_table
 from ...report import writing as _files
 from ...report.provenance import stamp
 from .audits import show_compare
+from .bases import STACKS
 from .columns import is_text, write_table
 from .rows import TableRows, load_training
 from .terminal import say, show_audit, show_path
@@ -75,13 +76,14 @@ def _glm(family: str) -> Callable[[str, Mapping[str, Any]], Any]:
     def build(criterion: str, options: Mapping[str, Any]) -> Any:
         from ...models.glm import FairGLM
 
-        return FairGLM(family, criterion, **options)
+        own = {name: value for name, value in options.items() if name != "seed"}
+        return FairGLM(family, criterion, **own)
 
     return build
 
 
 # What --model can be: (criterion, options) → an estimator with a `fairness_weight`. Options are
-# alpha, group_features, power and quantile.
+# alpha, group_features, power, quantile and seed.
 MODELS: dict[str, Callable[[str, Mapping[str, Any]], Any]] = {
     "ridge": _ridge,
     "glm-normal": _glm("normal"),
@@ -91,6 +93,7 @@ MODELS: dict[str, Callable[[str, Mapping[str, Any]], Any]] = {
     "glm-tweedie": _glm("tweedie"),
     "glm-binomial": _glm("binomial"),
     "glm-quantile": _glm("quantile"),
+    **STACKS,
 }
 
 
@@ -127,10 +130,12 @@ def write_path(
     from ...report.frontier_page import path_page
     from ...report.markup import csv_text
 
-    features = None if chosen is None else _features(path, chosen, rows)
+    # The report shows coefficients, and model.json holds them; a stack is more than those.
+    linear = chosen is not None and hasattr(chosen, "coef_")
+    features = _features(path, chosen, rows) if linear else None
     notes = [c.describe() for c in rows.columns]
     page = path_page(path, source=rows.source_facts(), features=features, notes=notes)
-    if chosen is None:
+    if not linear:
         # A model of an earlier run must not stand beside the report of this one.
         outputs["model.json"].unlink(missing_ok=True)
     else:
@@ -194,10 +199,17 @@ def show_frontier(
         )
         assert path.request is not None
         say(f"Asked for: {path.request.limits()}, {path.request.judge()}")
+        if not hasattr(chosen, "coef_"):
+            base = type(chosen.estimator).__name__
+            say(
+                f"No model.json: it holds numbers that anybody can read, and a {base} is not such. "
+                "Hint: fit it in Python, FairPostprocessor(..., fairness_weight="
+                f"{point.fairness_weight:.6g}, passthrough=True)."
+            )
     elif problem is None:
         say("\nNo model was chosen. Hint: choose one with --max-unfairness or --min-r2.")
     for name, path_ in outputs.items():
-        if name != "model.json" or chosen is not None:
+        if name != "model.json" or path_.exists():
             say(f"{name.split('.')[0].capitalize()}: {path_}")
 
 
