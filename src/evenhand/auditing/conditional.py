@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from ..groups.controls import Control, Controls, refuse_none
 from ..groups.sensitive import Groups, GroupWarning
 from ..groups.tables import to_frame
+from ..information.balancing import control_features, fit_chain
 from ..information.estimation import EntropyEstimator
 from ..information.measures import Measure
-from ..information.nuisance import Features, deal_folds
 from .adjusted_gap import LEAST_COUNTERPARTS, AdjustedGap, Estimate, adjusted_gaps
 from .conditional_information import (
     FUNCTION_SHARE,
-    fit_chain,
     information_given,
     left_by_group_and_controls,
 )
@@ -171,8 +170,7 @@ def audit_given(
         rows = groups
     _check(controls, s, rows)
     at = find_reference(reference, rows)
-    strata = rows.codes if rows.codes is not None else rows.membership().argmax(axis=1)
-    features = Features(controls, deal_folds(strata, rows.cluster, seed), seed)
+    features = control_features(controls, rows, seed)
     gaps, outcome = adjusted_gaps(s, rows, features, at, how["confidence_level"])
     if not any(gap.n_compared for gap in gaps):
         raise ValueError(

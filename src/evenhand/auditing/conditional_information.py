@@ -13,7 +13,6 @@ another: the smallest against all others, the next among those left, and so on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,11 +22,12 @@ from scipy.special import fdtrc
 from ..groups.clusters import cluster_groups, renumber
 from ..groups.sensitive import Groups
 from ..groups.weights import mean_one
+from ..information.balancing import Chain, log_odds
 from ..information.criteria import CONDITIONAL
 from ..information.entropies import Entropies, estimate_entropies
 from ..information.estimation import EntropyEstimator, RowLosses
 from ..information.measures import Measure, measure
-from ..information.nuisance import Features, Fitted
+from ..information.nuisance import Features
 from ..information.significance import TestResult, exact_fairness_p_value
 
 Vector = NDArray[np.float64]
@@ -36,47 +36,6 @@ GIVEN, JOINT = CONDITIONAL.given, CONDITIONAL.joint
 UNITS_A_DIRECTION = 20
 # A score is called a function of controls and group where they leave less of its variance.
 FUNCTION_SHARE = 0.01
-LEAST_PROBABILITY = 1e-6
-
-
-@dataclass(frozen=True)
-class Chain:
-    """Groups told apart one after another from the controls.
-
-    Attributes
-    ----------
-    order : list of int
-        Groups, the largest last.
-    step : list of Fitted
-        P(group | C, none of the groups before it), for all but the last.
-    """
-
-    order: list[int]
-    step: list[Fitted]
-
-    def probabilities(self, n_groups: int) -> Vector:
-        """(m, K): P(A = k | C)."""
-        left = np.ones(len(self.step[0].value))
-        out = np.empty((len(left), n_groups))
-        for k, fitted in zip(self.order, self.step, strict=False):
-            out[:, k] = left * fitted.value
-            left = left * (1.0 - fitted.value)
-        out[:, self.order[-1]] = left
-        return out
-
-
-def fit_chain(groups: Groups, features: Features) -> Chain:
-    """Cross-fitted models of every step."""
-    membership = groups.membership()
-    weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
-    order = np.argsort(groups.shares, kind="stable").tolist()
-    left = np.ones(groups.n_known)
-    steps = []
-    for k in order[:-1]:
-        label = np.divide(membership[:, k], left, out=np.zeros_like(left), where=left > 1e-12)
-        steps.append(features.classify(np.clip(label, 0.0, 1.0), weight * np.maximum(left, 0.0)))
-        left = left - membership[:, k]
-    return Chain(order, steps)
 
 
 def through_summaries(
@@ -93,9 +52,7 @@ def through_summaries(
     for k, fitted in zip(chain.order, chain.step, strict=False):
         rows = np.flatnonzero(left > 1e-12)
         part = _pair(groups, membership[rows, k] / left[rows], weight[rows] * left[rows], rows)
-        p = np.clip(fitted.value[rows], LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
-        balance = np.log(p) - np.log1p(-p)
-        columns = {"s": residual[rows], "c": balance}
+        columns = {"s": residual[rows], "c": log_odds(fitted.value[rows])}
         found = estimate_entropies([CONDITIONAL], columns, part, estimator)
         mass = float(weight[rows] @ left[rows]) / float(weight.sum())
         for c in (GIVEN, JOINT):
@@ -154,8 +111,7 @@ def products_test(
     drop = int(np.argmax(groups.shares))
     kept = [k for k in range(groups.n_groups) if k != drop]
     a = groups.membership()[:, kept] - probabilities[:, kept]
-    main = np.clip(probabilities[:, drop], LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
-    balance = _standard(np.log(main / (1.0 - main)), weight)
+    balance = _standard(log_odds(probabilities[:, drop]), weight)
     factors = [f[:, 0], f[:, 1], balance * f[:, 0], _standard(expected, weight) * f[:, 0], f[:, 2]]
     room = max(int(groups.n_effective // (UNITS_A_DIRECTION * len(kept))), 1)
     factors = factors[:room]

@@ -103,6 +103,15 @@ Cluster = Annotated[
         "school) and so are not independent.",
     ),
 ]
+Control = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--control",
+        "-c",
+        help="Column with a legitimate factor: people with the same ones are compared, in units of "
+        "the score first. May be given several times.",
+    ),
+]
 Separator = Annotated[
     str | None,
     typer.Option("--separator", help="Of a CSV file, where it is not found out by itself."),
@@ -179,6 +188,7 @@ def audit(
     weight: Weight = None,
     frequency: Frequency = None,
     cluster: Cluster = None,
+    control: Control = None,
     band: Band = None,
     html: Html = None,
     json_: Json = False,
@@ -219,9 +229,9 @@ def audit(
     models.check_free(html, force)
     data = rows.load_scores(
         file, [prediction], target, sensitive, weight, frequency, cluster, separator, drop_missing,
-        levels.parse_bands(band or [], sensitive),
+        levels.parse_bands(band or [], sensitive), control or (),
     )  # fmt: skip
-    found = audits.run_audit(data, prediction, each, estimator, confidence, seed)
+    found = audits.run_audit(data, prediction, each, estimator, confidence, seed, reference)
     checks = audits.check_limits(found, limits, judge_by.value)
     each_audit = audits.audits_of(found)
     judged = verdicts.judged(each_audit, asked)

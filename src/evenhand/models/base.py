@@ -20,9 +20,11 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..groups.controls import read_controls
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_index, refuse_unreal
 from ..groups.weights import check_weight
+from ..information.criteria import CONDITIONAL
 from ..penalty.bound import BoundRegularizer
 from ..penalty.regularizer import FairnessRegularizer
 from .design import FeatureMatrix
@@ -127,6 +129,11 @@ class FairLinear(ScoresWithGroups, RegressorMixin, BaseEstimator):
     ) -> PathSolver:  # fmt: skip
         """Everything that does not depend on `fairness_weight`; `slopes` are among X already."""
         self._check_parameters()
+        if columns.get("controls") is not None and self._regularizer().criterion != CONDITIONAL:
+            raise ValueError(
+                f"`controls` must be None with criterion={self.criterion!r}, which does not use "
+                "them. Hint: criterion='conditional'."
+            )
         refuse_unreal(X=X, y=y)
         check_index(
             X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight, **columns
@@ -168,8 +175,27 @@ class FairLinear(ScoresWithGroups, RegressorMixin, BaseEstimator):
                 problem = self._add_group_features(problem, rows, groups)
             regularizer = self._regularizer()
             given = rows.given if regularizer.criterion.given == ("y",) else None
-            bound = regularizer.bind(rows.y, sensitive_features=groups, given=given)
+            if regularizer.criterion == CONDITIONAL:
+                given = self._summarize(columns.get("controls"), groups)
+            # Without controls there is nothing to measure at fairness_weight=0.
+            if given is not None or regularizer.criterion != CONDITIONAL:
+                bound = regularizer.bind(rows.y, sensitive_features=groups, given=given)
         return PathSolver(problem, bound, self.start)
+
+    def _summarize(self, controls: Any, groups: Groups) -> Vector | None:
+        """What stands for the controls in the fairness term."""
+        if controls is None:
+            if self.fairness_weight == 0:
+                return None
+            raise ValueError(
+                "`controls` must be given with criterion='conditional', got None. Hint: pass "
+                "controls=... to fit, or use criterion='independence'."
+            )
+        from ..information.balancing import summarize_controls
+
+        columns = read_controls(controls, groups.n_rows)
+        given, self.controls_summary_ = summarize_controls(columns, groups)
+        return given
 
     def _finish(self, prepared: PathSolver, on_path: bool = False) -> Self:
         """Solve at `fairness_weight`, from the nearest solutions in `prepared`."""

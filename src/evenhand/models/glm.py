@@ -141,6 +141,7 @@ class FairGLM(FairLinear):
 
     __metadata_request__fit: ClassVar = {
         "sensitive_features": True, "exposure": True, "offset": True, "given": True,
+        "controls": True,
     }  # fmt: skip
     __metadata_request__predict: ClassVar = {
         "sensitive_features": True, "exposure": True, "offset": True,
@@ -208,6 +209,7 @@ class FairGLM(FairLinear):
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
         frequency: Any = None, exposure: Any = None, offset: Any = None, given: Any = None,
+        controls: Any = None,
     ) -> FairGLM:  # fmt: skip
         """Fit the model.
 
@@ -236,25 +238,32 @@ class FairGLM(FairLinear):
             What separation conditions on in place of the target: a legitimate measure of the risk.
             Where most targets are zero a target says next to nothing about who is how risky, and
             separation given it is all but independence.
+        controls : frame, dict of columns or array, optional
+            With ``criterion="conditional"``, the legitimate factors. One numeric control stands for
+            itself; otherwise scores are made independent of the group given the log-odds of the
+            group given the controls, which is what independence given the controls implies
+            (`controls_summary_` says which).
 
         Returns
         -------
         self
         """
-        X, y, sensitive_features, sample_weight, exposure, offset, given = repeat_rows(
+        X, y, sensitive_features, sample_weight, exposure, offset, given, controls = repeat_rows(
             frequency, X=X, y=y, sensitive_features=sensitive_features,
             sample_weight=sample_weight, exposure=exposure, offset=offset, given=given,
+            controls=controls,
         )  # fmt: skip
         return self._finish(
             self._start(
                 X, y, sensitive_features, sample_weight, exposure=exposure, offset=offset,
-                given=given,
+                given=given, controls=controls,
             )
         )  # fmt: skip
 
     def path_fitter(
         self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None,
-        exposure: Any = None, offset: Any = None, given: Any = None, slopes: Slopes | None = None,
+        exposure: Any = None, offset: Any = None, given: Any = None, controls: Any = None,
+        slopes: Slopes | None = None,
     ) -> Callable[[float], FairGLM]:  # fmt: skip
         """A function from `fairness_weight` to a fitted model, for many weights on the same rows.
 
@@ -263,14 +272,14 @@ class FairGLM(FairLinear):
 
         Parameters
         ----------
-        X, y, sensitive_features, sample_weight, exposure, offset, given
+        X, y, sensitive_features, sample_weight, exposure, offset, given, controls
             As for `fit`.
         slopes : Slopes, optional
             Which of the last columns of X are slopes by group, penalized by `group_alpha`.
         """
         return self._path(
             X, y, sensitive_features, sample_weight, slopes, exposure=exposure, offset=offset,
-            given=given,
+            given=given, controls=controls,
         )  # fmt: skip
 
     def predict(

@@ -28,8 +28,9 @@ class FairRidge(FairLinear):
 
     Parameters
     ----------
-    criterion : {"independence", "separation", "sufficiency"}
-        What the score must not reveal; see `evenhand.information.criteria`.
+    criterion : {"independence", "separation", "sufficiency", "conditional"}
+        What the score must not reveal; see `evenhand.information.criteria`. "conditional" is
+        independence among people with the same `controls`, which `fit` then needs.
     fairness_weight : float
         1 means that one point of R² is worth one point of normalized information.
     alpha : float
@@ -87,6 +88,8 @@ class FairRidge(FairLinear):
     n_iter_, n_evaluations_ : int
         L-BFGS iterations, and evaluations of the fairness term; those of the last step where a
         weight beyond 10 is reached from smaller ones.
+    controls_summary_ : str
+        With `controls`, what stands for them in the fairness term.
     n_features_in_, feature_names_in_
 
     Examples
@@ -140,7 +143,7 @@ class FairRidge(FairLinear):
 
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
-        frequency: Any = None,
+        frequency: Any = None, controls: Any = None,
     ) -> FairRidge:  # fmt: skip
         """Fit the model.
 
@@ -157,19 +160,27 @@ class FairRidge(FairLinear):
         frequency : (n,) array, optional
             Number of people that each row of an aggregated table stands for; a row of frequency 3
             equals three rows.
+        controls : frame, dict of columns or array, optional
+            With ``criterion="conditional"``, the legitimate factors. One numeric control stands for
+            itself; otherwise scores are made independent of the group given the log-odds of the
+            group given the controls, which is what independence given the controls implies
+            (`controls_summary_` says which).
 
         Returns
         -------
         self
         """
-        X, y, sensitive_features, sample_weight = repeat_rows(
-            frequency, X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight
-        )
-        return self._finish(self._start(X, y, sensitive_features, sample_weight))
+        X, y, sensitive_features, sample_weight, controls = repeat_rows(
+            frequency, X=X, y=y, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, controls=controls,
+        )  # fmt: skip
+        return self._finish(
+            self._start(X, y, sensitive_features, sample_weight, controls=controls)
+        )  # fmt: skip
 
     def path_fitter(
         self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None,
-        slopes: Slopes | None = None,
+        controls: Any = None, slopes: Slopes | None = None,
     ) -> Callable[[float], FairRidge]:  # fmt: skip
         """A function from `fairness_weight` to a fitted model, for many weights on the same rows.
 
@@ -179,12 +190,12 @@ class FairRidge(FairLinear):
 
         Parameters
         ----------
-        X, y, sensitive_features, sample_weight
+        X, y, sensitive_features, sample_weight, controls
             As for `fit`.
         slopes : Slopes, optional
             Which of the last columns of X are slopes by group, penalized by `group_alpha`.
         """
-        return self._path(X, y, sensitive_features, sample_weight, slopes)
+        return self._path(X, y, sensitive_features, sample_weight, slopes, controls=controls)
 
     def _problem(
         self, design: FeatureMatrix, rows: TrainingRows, slopes: Slopes | None

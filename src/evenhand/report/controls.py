@@ -68,16 +68,21 @@ def _range(low: float, high: float, sign: float) -> str:
     return f"{low:.3g} to {high:.3g}"
 
 
-def describe_conditional(found: Conditional) -> str:
-    """The text behind ``str(audit.conditional)``: a paragraph and a table."""
+def conditional_parts(found: Conditional) -> tuple[list[str], list[str], list[list[str]]]:
+    """Sentences, and head and rows of the table."""
     names = ", ".join(short_names(found.controls, 30))
     lines = [f"Among people with the same controls ({names}):"]
     lines += [gap_sentence(gap) for gap in found.gaps[:MOST_SENTENCES]]
     if len(found.gaps) > MOST_SENTENCES:
         lines.append(f"{len(found.gaps) - MOST_SENTENCES} more groups are in the table.")
-    lines += [_information(found), ""]
-    header, rows = _gap_rows(found)
-    return "\n".join(lines + _table(header, rows))
+    lines.append(_information(found))
+    return lines, *_gap_rows(found)
+
+
+def describe_conditional(found: Conditional) -> str:
+    """The text behind ``str(audit.conditional)``: a paragraph and a table."""
+    lines, header, rows = conditional_parts(found)
+    return "\n".join([*lines, "", *_table(header, rows)])
 
 
 def _information(found: Conditional) -> str:

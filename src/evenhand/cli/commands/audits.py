@@ -71,14 +71,16 @@ def audits_of(found: Audit | AuditSet) -> dict[str, Audit]:
 
 
 def run_audit(
-    rows: TableRows, prediction: str, each: bool, estimator: str, confidence: float, seed: int
-) -> Any:
+    rows: TableRows, prediction: str, each: bool, estimator: str, confidence: float, seed: int,
+    reference: str | None = None,
+) -> Any:  # fmt: skip
     """An Audit, or an AuditSet with `each`."""
     from ...auditing.audits import audit
 
     return audit(
         rows.y, rows.scores[prediction], sensitive_features=rows.groups,
         sample_weight=rows.weight, frequency=rows.frequency, cluster=rows.cluster,
+        controls=rows.control_columns, reference=reference or "largest",
         estimator=estimator, confidence_level=confidence, random_state=seed,
         per_attribute=each and len(rows.sensitive) > 1,
     )  # fmt: skip

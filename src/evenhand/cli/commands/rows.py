@@ -50,6 +50,8 @@ class TableRows:
         The features, for training.
     more : dict of role → (n,) array
         Further columns of numbers that a model takes, such as "exposure".
+    controls : list of names
+        Columns of `table` that are legitimate factors.
     """
 
     source: Source
@@ -68,6 +70,15 @@ class TableRows:
     others: list[Path] = field(default_factory=list)
     frequency: Vector | None = None
     more: dict[str, Any] = field(default_factory=dict)
+    controls: list[str] = field(default_factory=list)
+
+    @property
+    def control_columns(self) -> pa.Table | None:
+        """The legitimate factors; None where none are named."""
+        if not self.controls:
+            return None
+        assert self.table is not None
+        return self.table.select(self.controls)
 
     @property
     def paths(self) -> list[Path]:
@@ -99,6 +110,8 @@ class TableRows:
             facts["Weights"] = "given"
         if self.frequency is not None:
             facts["Frequencies"] = "given"
+        if self.controls:
+            facts["Controls"] = ", ".join(short_names(self.controls, 60))
         for name, found in self.bands.items():
             facts[f"Bands of {clean(name)[:60]}"] = "; ".join(found.labels)
         if self.dropped:
@@ -110,12 +123,12 @@ class TableRows:
 def load_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
     weight: str | None, frequency: str | None, cluster: str | None, separator: str | None,
-    drop_missing: bool, bands: Mapping[str, Edges] | None = None,
+    drop_missing: bool, bands: Mapping[str, Edges] | None = None, controls: Sequence[str] = (),
 ) -> TableRows:  # fmt: skip
     """The columns an audit needs, and nothing else."""
     arguments = (
         predictions, target, sensitive, weight, frequency, cluster, separator, drop_missing, None,
-        bands,
+        bands, controls,
     )  # fmt: skip
     return _without_gaps(_all_scores(file, *arguments))
 
@@ -124,6 +137,7 @@ def _all_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
     weight: str | None, frequency: str | None, cluster: str | None, separator: str | None,
     drop_missing: bool, key: str | None, bands: Mapping[str, Edges] | None,
+    controls: Sequence[str] = (),
 ) -> TableRows:  # fmt: skip
     source = open_table(file, separator)
     roles = {"--target": target, "--weight": weight, "--frequency": frequency, "--id": key}
@@ -133,11 +147,13 @@ def _all_scores(
     labels = [*sensitive, *_cluster_column(source, cluster)]
     # Groups named 1 and 01 are two, unless the column is also read for its numbers.
     names = [name for name in labels if name not in wanted and name not in (bands or {})]
-    table = read_table(source, list(dict.fromkeys([*wanted, *labels])), text=names)
-    return _rows(
+    controls = list(dict.fromkeys(source.resolve(name, "--control") for name in controls))
+    table = read_table(source, list(dict.fromkeys([*wanted, *labels, *controls])), text=names)
+    found = _rows(
         source, table, target, weight, frequency, predictions, sensitive, drop_missing, cluster,
         bands,
     )  # fmt: skip
+    return replace(found, controls=controls)
 
 
 def _cluster_column(source: Source, cluster: str | None) -> list[str]:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from ...files.tabular import TableError
 from ...information.criteria import get_criterion
+from ...report.controls import conditional_parts
 from ...report.curves import clean, number, short_names, with_margin
 from ...report.text import (
     PARTS,
@@ -31,6 +32,7 @@ from ...report.text import (
 )
 
 if TYPE_CHECKING:
+    from ...auditing.conditional import Conditional
     from ...auditing.result import Audit, AuditSet
     from ...frontier.path import FairnessPath
 
@@ -177,6 +179,9 @@ def show_audit(audit: Audit, title: str) -> None:
     if audit.r2 == audit.r2:
         say(accuracy(audit.r2))
     say("")
+    if audit.conditional is not None:
+        show_conditional(audit.conditional)
+        say("")
     for m in audit.measures.values():
         level = grade(worst_part(audit, m.criterion)[1])
         start = Text(get_criterion(m.criterion).title + " ", style=f"bold {_COLORS[level]}")
@@ -194,6 +199,15 @@ def show_audit(audit: Audit, title: str) -> None:
     show_table(["criterion", "value", f"{percent} interval", "p (exactly fair)"], rows)
     show_parts(audit)
     show_groups(audit)
+
+
+def show_conditional(found: Conditional) -> None:
+    """Gaps among people with the same controls."""
+    sentences, header, rows = conditional_parts(found)
+    say(sentences[0], "bold")
+    for sentence in sentences[1:]:
+        say(sentence)
+    show_table(header, rows)
 
 
 def show_parts(audit: Audit) -> None:

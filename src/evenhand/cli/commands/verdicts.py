@@ -43,7 +43,8 @@ FavorableSide = Annotated[
     typer.Option("--favorable", help="Whether a high or a low score is good for a person."),
 ]
 Reference = Annotated[
-    str | None, typer.Option("--reference", help="Group for --impact; the largest if left out.")
+    str | None,
+    typer.Option("--reference", help="Group for --impact and --control; the largest if left out."),
 ]
 At = Annotated[
     list[str] | None,
