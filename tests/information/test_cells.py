@@ -65,7 +65,7 @@ def test_bins_are_the_formula_of_the_docstring():
         expected = np.clip(np.floor((np.arcsinh(x) - axis.low) * axis.rate), 0, edges.bins - 1)
         assert (found != expected).mean() < 1e-3
         assert np.abs(found - expected).max() <= 1
-    assert edges.kind == "512 × 512 bins of score and target"
+    assert edges.kind == "1024 × 1024 bins of score and target"
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -138,7 +138,7 @@ def test_without_a_target():
     assert not found.target_bin.any()
     assert np.isnan(found.least[:, 1]).all()
     assert eh.Cells.from_arrow(found.to_arrow()) == found
-    assert found.edges.kind == "512 bins of the score"
+    assert found.edges.kind == "1024 bins of the score"
 
 
 def test_grid_along_a_line():
@@ -148,14 +148,14 @@ def test_grid_along_a_line():
     s = 2.0 * y + 0.01 * rng.normal(size=4000) + 0.01 * a
     found = eh.Cells.from_rows(y, s, sensitive_features=a)
     assert found.edges.slope == pytest.approx(2.0, abs=1e-4)
-    assert found.edges.kind == "512 × 512 bins of the score's residual and the target"
+    assert found.edges.kind == "1024 × 1024 bins of the score's residual and the target"
     made = people(found)
     gap = [np.mean((made.s - 2 * made.y)[made.groups.codes == k]) for k in (0, 1)]
     assert gap[1] - gap[0] == pytest.approx(0.01, rel=0.1)
     same = people(eh.Cells.from_rows(y, y, sensitive_features=a))
     np.testing.assert_array_equal(same.s, same.y)
     curved = eh.Cells.from_rows(y, np.exp(y / 5.0), sensitive_features=a)
-    assert (curved.edges.bins, curved.edges.slope) == (4096, 0.0)
+    assert (curved.edges.bins, curved.edges.slope) == (2**15, 0.0)
 
 
 def test_people_keep_counts_weights_extremes_and_means(cells):
@@ -303,11 +303,11 @@ def _edges(cells, **changes):
         (lambda t, c: _column(t, "ws", [None] * len(c.count)), "missing values in ws"),
         (lambda t, c: _column(t, "ws", ["a"] * len(c.count)), "numbers in ws, got string"),
         (lambda t, c: _column(t, "least_y", c.largest[:, 1] + 1.0), "least_y ≤ largest_y"),
-        (lambda t, c: _column(t, "score_bin", c.score_bin + 512), "score_bin between 0 and 511"),
+        (lambda t, c: _column(t, "score_bin", c.score_bin + 1024), "score_bin between 0 and 1023"),
         (lambda t, c: pa.concat_tables([t, t]), "some are repeated"),
         (lambda t, c: _head(t, edges=3), "`edges` must be a mapping, got int"),
         (lambda t, c: _head(t, edges=_edges(c, version=7)), "`edges` must be of version 1, got 7"),
-        (lambda t, c: _head(t, edges=_edges(c, bins=1)), "must have between 2 and 32768 bins"),
+        (lambda t, c: _head(t, edges=_edges(c, bins=1)), "must have between 2 and 65536 bins"),
         (lambda t, c: _head(t, edges=_edges(c, slope=None)), "must have a finite slope"),
         (lambda t, c: _head(t, edges=_edges(c, score=None)), "must give shift, scale, low, rate"),
         (lambda t, c: _head(t, edges=_edges(c, score={"shift": 1, "scale": "x", "low": 0,
@@ -341,7 +341,7 @@ def test_scales_of_odd_variables():
     rare = Axis.from_values(np.r_[np.zeros(9999), 1.0], 512)
     assert rare.scale == pytest.approx(0.01, rel=0.01)
     far = Edges.from_values(np.r_[np.random.default_rng(0).normal(size=9999), 1e9], None)
-    assert far.score.low + 512 / far.score.rate < 7
+    assert far.score.low + 1024 / far.score.rate < 7
 
 
 def test_constant_scores_and_single_rows():

@@ -8,7 +8,7 @@ Elementwise, so that a database can fill the same cells. asinh is linear in the 
 distribution and a logarithm in its tails. `slope` is 0 on a plain grid. Where score and target lie
 along a line more closely than |r| = 0.99 it is the slope of that line, and the score bins are bins
 of the residual, which a plain grid would blur. Where they go together as closely but not along a
-line the grid is plain and has 4096 bins a side in place of 512.
+line the grid is plain and has 32,768 bins a side in place of 1024.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .ranks import scattered_rows
 
 Vector = NDArray[np.float64]
 VERSION = 1
-BINS, FINE_BINS, MOST_BINS = 512, 4096, 2**15
+BINS, FINE_BINS, MOST_BINS = 1024, 2**15, 2**16
 # Correlation beyond which a plain grid would blur what the score says beyond the target.
 CLOSE = 0.99
 # asinh of the largest multiple of the scale that has bins of its own; what lies further out shares
@@ -109,7 +109,7 @@ class Edges:
         s : (n,) array
         y : (n,) array or None
         bins : int, optional
-            512, or 4096 where the two go together closely but not along a line.
+            1024, or 32,768 where the two go together closely but not along a line.
         """
         if bins is not None and not (isinstance(bins, Integral) and 2 <= bins <= MOST_BINS):
             raise ValueError(
