@@ -14,7 +14,7 @@ sys.path.insert(0, str(DOCS / "_ext"))
 
 import package  # noqa: E402
 
-WRITTEN = ("index", "start", "criteria", "reading", "how-it-works", "measured", "limits")
+WRITTEN = ("index", "start", "criteria", "reading", "cells", "how-it-works", "measured", "limits")
 PAGES = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in WRITTEN}
 # Made by the build.
 BUILT = {"gallery/index", "api/index", "api/command-line"}
