@@ -55,8 +55,8 @@ sphinx_gallery_conf = {
 # Pages of numbers need the width: a list of headings to their right and nothing to their left. The
 # reference has pages enough to be listed, and few headings.
 WIDE = (
-    "index", "start", "criteria", "reading", "how-it-works", "architecture", "measured", "accuracy",
-    "auto", "reproduction", "atlas", "performance", "limits", "gallery/*",
+    "index", "start", "criteria", "reading", "controls", "how-it-works", "architecture", "measured",
+    "accuracy", "auto", "reproduction", "atlas", "performance", "limits", "gallery/*",
 )  # fmt: skip
 html_sidebars = {name: [] for name in WIDE}
 
