@@ -160,6 +160,39 @@ def test_estimator_on_a_frontier(rows):
     assert path.points[0].independence.chosen == "8 bins"
 
 
+def test_loss_in_a_fit(rows):
+    X, y, a = rows
+    y = np.where(np.arange(len(y)) % 50 == 0, 100.0, y)  # outliers, which it hardly sees
+    robust = eh.FairGLM(toys.LogCosh(), "independence", 0.0).fit(X, y, sensitive_features=a)
+    np.testing.assert_allclose(robust.coef_[:2], 1.0, atol=0.35)
+    fair = eh.FairGLM(toys.LogCosh(), "independence", 30.0).fit(X, y, sensitive_features=a)
+    assert fair.unfairness_ < 0.1 * robust.unfairness_
+
+
+def test_loss_on_a_frontier_and_in_its_report(rows, tmp_path):
+    X, y, a = rows
+    path = eh.fairness_path(
+        eh.FairGLM(toys.LogCosh()), X, y, sensitive_features=a, fairness_weights=[3.0], cv=3,
+        measure_with="logistic",
+    )  # fmt: skip
+    assert "d2_stderr" in path.to_frame().columns
+    assert "of the deviance of the outcome" in path.to_html(tmp_path / "page.html").read_text()
+    model = path.select(max_unfairness=0.5)
+    audit = eh.audit(y, model.predict(X), sensitive_features=a, estimator="logistic")
+    assert audit.independence.value < 0.5
+
+
+def test_a_model_of_ones_own_shares_its_work_along_a_path(rows):
+    X, y, a = rows
+    toys.Shrunk.solved = 0
+    path = eh.fairness_path(
+        toys.Shrunk(), X, y, sensitive_features=a, fairness_weights=[1.0, 3.0, 9.0], cv=3,
+        measure_with="logistic",
+    )  # fmt: skip
+    assert toys.Shrunk.solved == 3  # once a fold, for four weights
+    assert path.points[0].r2 > path.points[1].r2 > path.points[3].r2
+
+
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess:
     """The command line of somebody who imports toys first."""
     code = "import toys; toys.register(); from evenhand.cli import main; main()"
@@ -191,6 +224,12 @@ def test_all_on_the_command_line(rows, tmp_path):
     assert frontier.returncode == 0, frontier.stdout + frontier.stderr
     about = json.loads((tmp_path / "fair" / "model.json").read_text(encoding="utf-8"))
     assert "errors" in json.dumps(about)
+    robust = run(
+        tmp_path, "frontier", "rows.csv", "--target", "y", "--sensitive", "a", "--model",
+        "glm-log-cosh", "--points", "2", "--folds", "3", "--out", "robust",
+    )  # fmt: skip
+    assert robust.returncode == 0, robust.stdout + robust.stderr
+    assert "D²" in robust.stdout
     scored = run(tmp_path, "predict", "fair/model.json", "rows.csv", "--out", "scored.csv")
     assert scored.returncode == 0, scored.stdout + scored.stderr
     unknown = run(

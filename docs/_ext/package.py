@@ -18,7 +18,7 @@ SECTIONS = {
     "Verdict": ("Tolerance", "rows_needed"),
     "Counts in place of rows": ("Cells",),
     "Who belongs where": ("bands", "Proxy"),
-    "Models": ("FairRegressor", "FairRidge", "FairRidgeCV", "FairPostprocessor"),
+    "Models": ("FairRegressor", "FairRidge", "FairGLM", "FairRidgeCV", "FairPostprocessor"),
     "Frontier": ("fairness_path", "FairnessPath"),
     "Estimators of information": ("Adaptive", "Logistic", "LSPC", "Fourier", "KNN"),
     "For those who build models": ("FairnessRegularizer",),

@@ -52,6 +52,17 @@ def test_exposure_turns_rates_into_claims(load):
     assert list(data.to_frame().columns)[-1] == "exposure"
 
 
+def test_pure_premium_is_the_cost_per_year(load):
+    premium, frequency, severity = (
+        load(target=name) for name in ("pure_premium", "frequency", "severity")
+    )
+    cost = premium.y * premium.exposure
+    count = frequency.y * frequency.exposure
+    paid = cost > 0
+    assert paid.sum() == len(severity.y)
+    np.testing.assert_allclose(np.log(cost[paid] / count[paid]), severity.y, atol=1e-8)
+
+
 def test_bonus_malus_on_request_only(load):
     data = load(bonus_malus=True, include_sensitive=True)
     assert "bm" in data.feature_names
@@ -60,7 +71,9 @@ def test_bonus_malus_on_request_only(load):
 
 
 def test_bad_options_are_named_before_any_file_is_read():
-    with pytest.raises(ValueError, match="`target` must be one of frequency, severity, bonus_malu"):
+    with pytest.raises(
+        ValueError, match="`target` must be one of frequency, severity, pure_premium"
+    ):
         load_belgian_motor(target="amount")
     with pytest.raises(ValueError, match="`bonus_malus` must be False where it is the target"):
         load_belgian_motor(target="bonus_malus", bonus_malus=True)

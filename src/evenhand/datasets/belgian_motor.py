@@ -21,6 +21,7 @@ _FILE = _fetch.DataFile(
 _TARGETS = {
     "frequency": "claims per year at risk",
     "severity": "log of the mean cost of a claim, of policies with one that cost anything",
+    "pure_premium": "cost of claims per year at risk",
     "bonus_malus": "bonus-malus level, 0 (best) to 22",
 }
 
@@ -53,9 +54,10 @@ def load_belgian_motor(
 
     Parameters
     ----------
-    target : {"frequency", "severity", "bonus_malus"}
+    target : {"frequency", "severity", "pure_premium", "bonus_malus"}
         Claims per year at risk, whose weight is the Dataset's `exposure`; the log of the mean cost
-        of a claim, of the 18,276 policies with one; or the bonus-malus level.
+        of a claim, of the 18,276 policies with one; the cost of all claims per year at risk, with
+        the same exposure; or the bonus-malus level.
     bonus_malus : bool
         Have the bonus-malus level among the features. Insurers do; it contains past claims, and
         with them whatever past unfairness they hold.
@@ -79,6 +81,8 @@ def load_belgian_motor(
     keep = amount > 0 if target == "severity" else np.ones(len(claims), dtype=bool)
     if target == "frequency":
         y = claims / exposure
+    elif target == "pure_premium":
+        y = amount / exposure
     elif target == "severity":
         y = np.log(amount[keep] / claims[keep])
     else:
@@ -101,7 +105,7 @@ def load_belgian_motor(
         target_name=target,
         sensitive_name="sex",
         include_sensitive=include_sensitive,
-        exposure=exposure if target == "frequency" else None,
+        exposure=exposure if target in ("frequency", "pure_premium") else None,
         description=_DESCRIPTION.format(
             target=_TARGETS[target].capitalize(),
             n=f"{len(y):,}",

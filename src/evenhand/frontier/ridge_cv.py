@@ -29,7 +29,7 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
     max_unfairness : float
         Largest held-out normalized information allowed, in [0, 1].
     alpha, classifier, basis, kappa, score_map, group_features, group_alpha, fit_intercept,
-    max_iter, tol
+    max_iter, tol, start
         As in :class:`FairRidge`.
     fairness_weights, cv, n_points, measure_with, n_jobs, random_state
         As in :func:`fairness_path`.
@@ -78,6 +78,7 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
         fit_intercept: bool = True,
         max_iter: int = 200,
         tol: float = 1e-6,
+        start: str = "auto",
         fairness_weights: Any = "auto",
         cv: Any = 5,
         n_points: int = 20,
@@ -100,6 +101,7 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
+        self.start = start
         self.fairness_weights = fairness_weights
         self.cv = cv
         self.n_points = n_points

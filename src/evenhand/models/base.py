@@ -62,7 +62,7 @@ class LinearProblem(Problem, Protocol):
     def objective(self, theta: Vector) -> float:
         """Loss and penalty, divided by `null`."""
 
-    def best_scale(self, theta: Vector) -> Vector:
+    def best_scale(self, theta: Vector, fairness_weight: float) -> Vector:
         """The best among models that the fairness term cannot tell apart."""
 
     def constant(self) -> Vector | None:
@@ -206,6 +206,8 @@ class FairLinear(ScoresWithGroups, RegressorMixin, BaseEstimator):
         self.unfairness_ = float("nan")
         if prepared.bound is not None:
             theta = self._fit_fair(prepared, prepared.bound, on_path)
+        else:
+            self.objective_ = problem.objective(theta)
         self._settle(problem, theta)
         X = problem.features.X
         d = X.shape[1]
@@ -213,7 +215,6 @@ class FairLinear(ScoresWithGroups, RegressorMixin, BaseEstimator):
         self.coef_ = coefficients[:d].astype(X.dtype, copy=False)
         self.group_coef_ = coefficients[d:]
         self.intercept_ = float(problem.intercept(theta))
-        self.objective_ = problem.objective(theta)
         if self.fairness_weight > 0:
             self.objective_ += self.fairness_weight * self.unfairness_
         return self
@@ -252,12 +253,13 @@ class FairLinear(ScoresWithGroups, RegressorMixin, BaseEstimator):
         problem: Any = prepared.problem
         if self.fairness_weight == 0:
             self.unfairness_ = prepared.plain()
+            self.objective_ = problem.objective(problem.theta)
             return problem.theta
         found = prepared.solve(self.fairness_weight, self.max_iter, self.tol, on_path=on_path)
         self.n_iter_, self.n_evaluations_ = max(found.n_iter, 1), found.n_evaluations
         theta = problem.at(found.v)
         if bound.scale_free:
-            theta = problem.best_scale(theta)
+            theta = problem.best_scale(theta, self.fairness_weight)
         # A search that ends at the level of rounding just above `tol` has done its work.
         stalled = found.gradient_norm > 1e3 * self.tol * (1.0 + self.fairness_weight)
         if not found.converged and (stalled or found.n_iter >= self.max_iter):
@@ -274,13 +276,16 @@ class FairLinear(ScoresWithGroups, RegressorMixin, BaseEstimator):
         # term does not see the scale of the scores.
         zero = problem.constant()
         if zero is None:
+            self.objective_ = problem.objective(theta)
             return theta
-        least = problem.objective(theta) + self.fairness_weight * self.unfairness_
+        self.objective_ = problem.objective(theta)
+        least = self.objective_ + self.fairness_weight * self.unfairness_
         gain = least - problem.objective(zero)
         if gain > 0:
             constant = bound.value(problem.fair_scores(problem.scores(zero)))
             if gain > self.fairness_weight * constant:
                 theta, self.unfairness_ = zero, constant
+                self.objective_ = problem.objective(zero)
         return theta
 
     def _predictor(self, X: Any, sensitive_features: Any, **columns: Any) -> NDArray[Any]:

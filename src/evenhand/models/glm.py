@@ -357,6 +357,10 @@ class FairGLM(FairLinear):
         n = len(y)
         exposure, offset, given = (columns.get(name) for name in ("exposure", "offset", "given"))
         self.loss_.check_target(y)
+        # By people: a short exposure has a zero as well as a long one.
+        separates = self._regularizer().criterion.given == ("y",) and self.fairness_weight > 0
+        if given is None and separates:
+            _warn_if_mostly_zero(y, weight)
         if exposure is not None:
             y, weight = self.loss_.per_unit(y, weight, _check_exposure(exposure, n))
             weight = weight * (n / weight.sum())
@@ -364,8 +368,6 @@ class FairGLM(FairLinear):
             offset = check_column(offset, "offset", n)
         if given is not None:
             given = check_column(given, "given", n)
-        elif self._regularizer().criterion.given == ("y",) and self.fairness_weight > 0:
-            _warn_if_mostly_zero(y, weight)
         return TrainingRows(y, weight, offset, given)
 
     def _problem(

@@ -17,6 +17,7 @@ from ..penalty.bound import BoundRegularizer
 from .design import FeatureMatrix
 from .losses import Loss
 from .newton import BoundLoss, Plain, fit_plain
+from .path_solver import LEAP
 from .ridge import RidgeProblem, prepare
 from .slopes import Slopes
 from .solver import Evaluate, Evaluated
@@ -157,6 +158,10 @@ class GLMProblem:
 
     def objective(self, theta: Vector) -> float:
         """[mean ω d + θᵀPθ] / D₀."""
+        if not theta[1:].any() and self.offset is None:
+            # One score for everybody needs no pass over the features.
+            value, _ = self.bound.evaluate(np.full(self.design.n, float(theta[0])))
+            return value
         value, _ = self.bound.evaluate(self.scores(theta))
         return value + float(theta[1:] @ self.penalty @ theta[1:]) / self.bound.scale
 
@@ -169,14 +174,14 @@ class GLMProblem:
         out[0] = float(self.loss.link(np.asarray(mean)))
         return out
 
-    def best_scale(self, theta: Vector) -> Vector:
+    def best_scale(self, theta: Vector, fairness_weight: float) -> Vector:
         """The model of least loss among those whose fairness term is the same.
 
         The term standardizes its scores: it sees neither their level nor their scale. Of means e^η
         the intercept is the scale; of η, or of means η, level and scale are b and a factor of θ.
         Where the weight of the term is large the search ends before the loss has found them.
         """
-        if not self.fit_intercept:
+        if not self.fit_intercept or fairness_weight <= LEAP:
             return theta
         of_predictor = not self.of_mean or self.loss.link.name == "identity"
         if of_predictor and self.offset is None:

@@ -143,7 +143,7 @@ class RidgeProblem:
         """θ of one score for everybody."""
         return np.zeros_like(self.theta)
 
-    def best_scale(self, theta: Vector) -> Vector:
+    def best_scale(self, theta: Vector, fairness_weight: float) -> Vector:
         """c·θ with the c of least ridge objective, θᵀXᵀΩy / θᵀ(XᵀΩX + nP)θ.
 
         Scores are standardized in the fairness term, which therefore does not see c. Where its
