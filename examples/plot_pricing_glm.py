@@ -12,6 +12,7 @@ it, so that the example still runs; the first line of output says which.
 
 import warnings
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import evenhand as eh
@@ -93,11 +94,18 @@ for name, score in (("plain", plain), ("fair", price)):
 # attribute, to show what a price that must not depend on it would cost.
 
 bands = eh.bands(age, [30, 60])
+figure, axis = plt.subplots(figsize=(7, 3.5), layout="constrained")
 for weight in (0.0, 0.3, 3.0):
     premium = eh.FairGLM("tweedie", "independence", weight, power=1.6)
     premium.fit(Z, cost, sensitive_features=bands, exposure=years)
     explained = premium.score(Z, cost, exposure=years)
     print(f"weight {weight:g}: unfairness {premium.unfairness_:.4f}, D² {explained:.4f}")
+    edges = np.quantile(age, np.linspace(0, 1, 13))
+    place = np.clip(np.searchsorted(edges, age, side="right") - 1, 0, 11)
+    means = [premium.predict(Z)[place == k].mean() for k in np.unique(place)]
+    axis.plot([age[place == k].mean() for k in np.unique(place)], means, "o-", label=f"{weight:g}")
+axis.set(xlabel="age", ylabel="mean pure premium a year")
+axis.legend(title="fairness weight")
 
 # %%
 # What `given` is for

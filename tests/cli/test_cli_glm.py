@@ -96,11 +96,12 @@ def test_bad_options(policies, arguments, message):
     assert message in found
 
 
-def test_every_model_is_an_estimator_with_a_fairness_weight():
+def test_every_glm_is_an_estimator_with_a_fairness_weight():
     from evenhand.cli.commands.models import MODELS
 
     options = {"alpha": 1e-3, "group_features": None, "power": 1.5, "quantile": 0.5}
-    for build in MODELS.values():
-        model = build("separation", options)
-        assert isinstance(model, eh.FairRidge | eh.FairGLM)
-        assert model.criterion == "separation"
+    for name, build in MODELS.items():
+        if name.startswith("glm-"):
+            model = build("separation", options)
+            assert isinstance(model, eh.FairGLM)
+            assert model.criterion == "separation"
