@@ -54,10 +54,7 @@ sphinx_gallery_conf = {
 }
 # Pages of numbers need the width: a list of headings to their right and nothing to their left. The
 # reference has pages enough to be listed, and few headings.
-WIDE = (
-    "index", "start", "criteria", "reading", "controls", "how-it-works", "architecture", "measured",
-    "accuracy", "auto", "reproduction", "atlas", "performance", "limits", "gallery/*",
-)  # fmt: skip
+WIDE = (*sorted(page.stem for page in Path(__file__).parent.glob("*.md")), "gallery/*")
 html_sidebars = {name: [] for name in WIDE}
 
 html_theme = "pydata_sphinx_theme"
