@@ -18,7 +18,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..groups.clusters import check_cluster, renumber
 from ..groups.folds import make_folds
@@ -33,6 +33,7 @@ from ..information.entropies import get_estimator
 from ..information.measures import Measure
 from ..models.linear import FairRidge
 from ..models.scoring import ScoresWithGroups
+from ..models.tables import ReadsTables
 from .candidates import LEAGUES, MARGIN, Candidate, Curve, Place, candidates
 from .checks import check_varies
 from .held_out import Data, progress
@@ -74,7 +75,7 @@ class Tried:
     behind_stderr: float
 
 
-class FairRegressor(ScoresWithGroups, RegressorMixin, BaseEstimator):
+class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator):
     """The recommended fair model: features, degree, map and strength chosen on inner folds.
 
     With `max_unfairness` the most accurate candidate whose held-out normalized information is at
@@ -176,7 +177,7 @@ class FairRegressor(ScoresWithGroups, RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : (n, d) array, frame or sparse matrix
-            Features.
+            Features; categories and missing values of a frame as for :class:`FairRidge`.
         y : (n,) array
             Target.
         sensitive_features : array, series, frame or Proxy
@@ -209,9 +210,7 @@ class FairRegressor(ScoresWithGroups, RegressorMixin, BaseEstimator):
             X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
             cluster=cluster,
         )  # fmt: skip
-        X, y = validate_data(
-            self, X, y, accept_sparse=["csr"], dtype=[np.float64, np.float32], y_numeric=True
-        )
+        X, y = self._read_training(X, y)
         y = check_column(y, "y")
         weight = check_weight(sample_weight, len(y))
         clusters = check_cluster(cluster, len(y))
@@ -352,9 +351,7 @@ class FairRegressor(ScoresWithGroups, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         refuse_unreal(X=X)
         check_index(X=X, sensitive_features=sensitive_features)
-        X = validate_data(
-            self, X, accept_sparse=["csr"], dtype=[np.float64, np.float32], reset=False
-        )
+        X = self._read_features(X)
         X = self.scaler_.transform(X)
         return self.estimator_.predict(X, sensitive_features=sensitive_features)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..groups.frequency import repeat_rows
 from ..groups.validation import check_index, refuse_unreal
 from ..models.linear import FairRidge
 from ..models.scoring import ScoresWithGroups
+from ..models.tables import ReadsTables
 from .path import fairness_path
 
 
-class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
+class FairRidgeCV(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator):
     """The most accurate :class:`FairRidge` whose held-out unfairness is at most `max_unfairness`.
 
     Fits a path of fairness weights with :func:`fairness_path`, chooses a point by
@@ -126,7 +126,7 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : (n, d) array, frame or sparse matrix
-            Features.
+            Features; categories and missing values of a frame as for :class:`FairRidge`.
         y : (n,) array
             Target.
         sensitive_features : array, series, frame or Proxy
@@ -150,10 +150,7 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
             X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
             cluster=cluster,
         )  # fmt: skip
-        X, y = validate_data(
-            self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32],
-            y_numeric=True,
-        )  # fmt: skip
+        X, y = self._read_training(X, y)
         self.path_ = fairness_path(
             FairRidge(**shared), X, y, sensitive_features=sensitive_features,
             sample_weight=sample_weight, cluster=cluster, fairness_weights=self.fairness_weights,
@@ -188,7 +185,5 @@ class FairRidgeCV(ScoresWithGroups, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         refuse_unreal(X=X)
         check_index(X=X, sensitive_features=sensitive_features)
-        X = validate_data(
-            self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
-        )
+        X = self._read_features(X)
         return self.best_estimator_.predict(X, sensitive_features=sensitive_features)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..groups.controls import read_controls
 from ..groups.sensitive import Groups, resolve_groups
@@ -33,6 +33,7 @@ from .membership import check_kind
 from .path_solver import STARTS, PathSolver, Problem, path_tolerance
 from .scoring import ScoresWithGroups
 from .slopes import Slopes, check_group_alpha
+from .tables import ReadsTables
 
 Vector = NDArray[np.float64]
 
@@ -91,7 +92,7 @@ class TrainingRows:
     given: Vector | None = None
 
 
-class FairLinear(ScoresWithGroups, RegressorMixin, BaseEstimator):
+class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator):
     """Base of :class:`FairRidge` and :class:`FairGLM`; not for use by itself."""
 
     criterion: str
@@ -138,10 +139,7 @@ class FairLinear(ScoresWithGroups, RegressorMixin, BaseEstimator):
         check_index(
             X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight, **columns
         )
-        X, y = validate_data(
-            self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32],
-            y_numeric=True,
-        )  # fmt: skip
+        X, y = self._read_training(X, y)
         n = X.shape[0]
         weight = check_weight(sample_weight, n)
         if weight is not None:
@@ -293,9 +291,7 @@ class FairLinear(ScoresWithGroups, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         refuse_unreal(X=X)
         check_index(X=X, sensitive_features=sensitive_features, **columns)
-        X = validate_data(
-            self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
-        )
+        X = self._read_features(X)
         score = np.asarray(X @ self.coef_ + np.asarray(self.intercept_, dtype=X.dtype))
         if self._group_features is None:
             return score

@@ -125,6 +125,8 @@ class FairGLM(FairLinear):
     n_newton_ : int
         Newton iterations of the plain fit before, on all rows.
     n_features_in_, feature_names_in_
+    encoder_ : TableEncoder or None
+        What made numbers of a frame that held others.
 
     Examples
     --------
@@ -216,7 +218,9 @@ class FairGLM(FairLinear):
         Parameters
         ----------
         X : (n, d) array, frame or sparse matrix
-            Not copied; float32 is kept.
+            Numbers are not copied, and float32 is kept. A frame that holds text, categories or
+            missing values goes through a :class:`TableEncoder` (`encoder_`), whose columns are
+            standardized.
         y : (n,) array
             Target: counts, amounts, or for "binomial" proportions between 0 and 1.
         sensitive_features : array, series, frame or Proxy

@@ -91,6 +91,8 @@ class FairRidge(FairLinear):
     controls_summary_ : str
         With `controls`, what stands for them in the fairness term.
     n_features_in_, feature_names_in_
+    encoder_ : TableEncoder or None
+        What made numbers of a frame that held others.
 
     Examples
     --------
@@ -150,7 +152,9 @@ class FairRidge(FairLinear):
         Parameters
         ----------
         X : (n, d) array, frame or sparse matrix
-            Not copied; float32 is kept.
+            Numbers are not copied, and float32 is kept. A frame that holds text, categories or
+            missing values goes through a :class:`TableEncoder` (`encoder_`), whose columns are
+            standardized.
         y : (n,) array
         sensitive_features : array, series, frame or Proxy
             Group of each row. Required unless ``fairness_weight=0``. Rows with a missing group
