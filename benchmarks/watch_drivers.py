@@ -37,7 +37,7 @@ def draw(n: int, rng: np.random.Generator):
 def models(X, y):
     linear = LinearRegression().fit(X, y)
     yield "linear", linear, linear
-    boosted = HistGradientBoostingRegressor(max_iter=80, random_state=0).fit(X, y)
+    boosted = HistGradientBoostingRegressor(max_iter=40, random_state=0).fit(X, y)
     yield "boosted", boosted, boosted
     yield "scores alone", linear.predict(X), linear
 
@@ -45,7 +45,7 @@ def models(X, y):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=200)
-    parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--rows", type=int, default=1000)
     options = parser.parse_args()
     counts: dict[str, dict[str, float]] = {}
     for seed in range(options.repeats):
