@@ -84,6 +84,15 @@ def test_soft_labels_are_shares_of_rows():
     assert np.abs(found.value - p).max() < 0.05
 
 
+def test_the_same_question_is_answered_once():
+    rng = np.random.default_rng(0)
+    C, label = rng.normal(size=(400, 1)), rng.integers(0, 2, 400).astype(float)
+    found = features(C)
+    first = found.classify(label, np.ones(400))
+    assert found.classify(label.copy(), np.ones(400)) is first
+    assert found.classify(1.0 - label, np.ones(400)) is not first
+
+
 def test_rows_without_mass_teach_nothing():
     rng = np.random.default_rng(0)
     C, y = rng.normal(size=(1000, 1)), rng.normal(size=1000)
