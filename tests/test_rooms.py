@@ -33,6 +33,7 @@ ALLOWED = {
     ("auditing.conditional", "report.controls"): "Conditional.__str__",
     ("auditing.drivers", "report.drivers"): "Drivers.__str__",
     ("auditing.impact", "report.impact"): "Impact.__str__",
+    ("auditing.pricing", "report.pricing"): "Pricing.__str__",
     ("auditing.verdict", "report.verdict"): "Verdict.__str__",
     ("auditing.result", "report.html"): "Audit.to_html",
     ("auditing.result", "report.plots"): "Audit.plot",

@@ -33,6 +33,7 @@ from ..information.estimation import EntropyEstimator
 from ..information.measures import measure
 from ..information.ranks import EXACT_RANK_ROWS, rank_all
 from ..information.significance import exact_fairness_p_values
+from ..models.losses import Loss
 from .conditional import audit_given
 from .disparities import summarize_groups
 from .from_cells import audit_cells
@@ -40,8 +41,9 @@ from .group_moments import AuditedRows
 from .imputed import imputation
 from .input import attributes_of, models_of
 from .one_against_rest import worst_against_rest
+from .pricing import exposed, price, read_exposure, read_loss
 from .result import Audit, AuditSet
-from .sample import r2_of, sample_rows
+from .sample import negative_scores, r2_of, sample_rows
 
 Vector = NDArray[np.float64]
 
@@ -55,6 +57,9 @@ def audit(
     frequency: Any = None,
     cluster: Any = None,
     controls: Any = None,
+    exposure: Any = None,
+    loss: str | None = None,
+    power: float = 1.5,
     reference: Any = "largest",
     estimator: Any = "auto",
     confidence_level: float = 0.95,
@@ -69,7 +74,8 @@ def audit(
     y_true : (n,) array or None, or Cells
         Targets; without them only independence can be measured. Or :class:`Cells`, which hold all
         that is needed of targets, scores, groups, weights and frequencies; these must then be left
-        out, as must `cluster`, `controls` and `n_boot`, for which there would have to be rows.
+        out, as must `cluster`, `controls`, `exposure`, `loss` and `n_boot`, for which there would
+        have to be rows.
     y_pred : (n,) array, or a dict or frame of such columns
         Scores. Several columns give an :class:`AuditSet`, one audit per model.
     sensitive_features : array, series, frame or Proxy
@@ -94,8 +100,18 @@ def audit(
         Legitimate factors: numbers, dates and categories, with gaps. The result then also has
         `conditional`: whether people with the same controls are scored alike whatever their group,
         in units of the score and in information.
+    exposure : (n,) array, optional
+        Time at risk, or number of units, of each row, positive. `y_true` are then totals over it
+        (claims, amounts) and `y_pred` predictions per unit of it, as those of :class:`FairGLM`.
+        Information counts rows, with ``y_true/exposure`` for the outcome; the tables of groups, the
+        impact table and `pricing` count units of exposure, and R² is that of the totals.
+    loss : {"poisson", "gamma", "tweedie", "normal"}, optional
+        With it, or with `exposure`, the result has `pricing`: the deviance explained, actual over
+        expected by group and by band of the score, log-ratio gaps.
+    power : float
+        Variance power of "tweedie".
     reference : label or "largest"
-        With `controls`, the group that each other one is compared with.
+        With `controls`, `exposure` or `loss`, the group that each other one is compared with.
     estimator : str or instance
         "auto", "logistic", "lspc", "fourier", "knn", or an instance.
     confidence_level : float
@@ -127,16 +143,20 @@ def audit(
     others = {
         "y_pred": y_pred, "sensitive_features": sensitive_features,
         "sample_weight": sample_weight, "frequency": frequency, "cluster": cluster,
-        "controls": controls,
+        "controls": controls, "exposure": exposure, "loss": loss,
     }  # fmt: skip
     if isinstance(y_true, Cells):
         refuse_beside_cells(estimator, n_boot=n_boot or None, **others)
         run = _Run(get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, 0)
         return _audit_cells(y_true, run, per_attribute)
     if too_many(frequency):
-        refuse_beside_cells(estimator, n_boot=n_boot or None, cluster=cluster, controls=controls)
+        refuse_beside_cells(
+            estimator, n_boot=n_boot or None, cluster=cluster, controls=controls,
+            exposure=exposure, loss=loss,
+        )  # fmt: skip
         run = _Run(get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, 0)
-        del others["y_pred"], others["cluster"], others["controls"]
+        for name in ("y_pred", "cluster", "controls", "exposure", "loss"):
+            del others[name]
         found = {
             name: _audit_cells(Cells.from_rows(y_true, s, **others), run, per_attribute, name)
             for name, s in models_of(y_pred).items()
@@ -144,13 +164,13 @@ def audit(
         if isinstance(y_pred, dict) or len(found) > 1:
             return AuditSet({k: v for k, v in found.items() if isinstance(v, Audit)}, "model")
         return next(iter(found.values()))
-    y_true, y_pred, sensitive_features, sample_weight, cluster, controls = repeat_rows(
+    y_true, y_pred, sensitive_features, sample_weight, cluster, controls, exposure = repeat_rows(
         frequency, y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
-        sample_weight=sample_weight, cluster=cluster, controls=controls,
+        sample_weight=sample_weight, cluster=cluster, controls=controls, exposure=exposure,
     )  # fmt: skip
     check_index(
         y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
-        sample_weight=sample_weight, cluster=cluster, controls=controls,
+        sample_weight=sample_weight, cluster=cluster, controls=controls, exposure=exposure,
     )  # fmt: skip
     models = models_of(y_pred)
     attributes = attributes_of(sensitive_features)
@@ -172,12 +192,17 @@ def audit(
     assert n is not None
     y = None if y_true is None else check_column(y_true, "y_true", n)
     given = None if controls is None else read_controls(controls, n)
+    priced_by = read_loss(loss, power, y)
+    size = read_exposure(exposure, n, y)
+    if y is not None and size is not None:
+        y = y / size
     weight = check_weight(sample_weight, n)
     rows = weighted_rows(weight)
     if rows is not None:
         given = None if given is None else given.take(rows)
         scores = {name: column[rows] for name, column in scores.items()}
         y = None if y is None else y[rows]
+        size = None if size is None else size[rows]
 
     def read_groups(labels: Any, aside: bool) -> Groups:
         """`aside`: beside a crossing that has been warned of already."""
@@ -194,7 +219,7 @@ def audit(
         alone = {name: read_groups(a, aside=not per_attribute) for name, a in attributes.items()}
     run = _Run(
         get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, n_boot,
-        given, reference,
+        given, reference, size, priced_by,
     )  # fmt: skip
     results: dict[str, Audit] = {}
     for name, s in scores.items():
@@ -223,6 +248,8 @@ class _Run:
     n_boot: int
     controls: Controls | None = None
     reference: Any = "largest"
+    exposure: Vector | None = None
+    loss: Loss | None = None
 
     def audit(
         self, y: Vector | None, s: Vector, groups: Groups, name: str,
@@ -249,9 +276,12 @@ class _Run:
                 criteria, variables, groups, random_state=self.seed, ranks=ranks
             )
             return tests, *summarize_groups(
-                known_y, variables["s"], groups, self.confidence_level, ranks["s"]
+                known_y, variables["s"], units, self.confidence_level, ranks["s"]
             )
 
+        exposure, units = None, exposed(groups, self.exposure)
+        if self.exposure is not None:
+            exposure = groups.take_known(self.exposure)
         frequency = None if estimated is None else estimated.frequency
         whole = People(s, y, groups, None) if estimated is None else estimated
         if groups.n_known > EXACT_RANK_ROWS and n_threads() > 1:
@@ -282,10 +312,15 @@ class _Run:
         worst = {}
         if crossed and groups.n_groups > 2:
             worst = worst_against_rest(criteria, variables, groups, crossed, self.estimator, **how)
-        conditional = None
+        # A label of the crossing is none of its attributes'.
+        reference = "largest" if not warn else self.reference
+        conditional = pricing = None
+        if known_y is not None and (self.loss is not None or exposure is not None):
+            pricing = price(
+                known_y, variables["s"], groups, exposure, self.loss, self.confidence_level,
+                reference,
+            )  # fmt: skip
         if self.controls is not None:
-            # A label of the crossing is none of its attributes'.
-            reference = "largest" if not warn else self.reference
             conditional = audit_given(
                 s, groups, self.controls, self.estimator, reference, warn=warn, **how
             )
@@ -298,14 +333,16 @@ class _Run:
             n_unknown=groups.n_unknown,
             confidence_level=self.confidence_level,
             name=name,
-            r2=r2_of(known_y, variables["s"], groups),
+            r2=r2_of(known_y, variables["s"], groups, exposure),
+            n_negative=negative_scores(known_y, variables["s"]),
+            pricing=pricing,
             attributes=attributes or {},
             one_against_rest=worst,
             imputation=imputation(variables["s"], groups, self.confidence_level),
             conditional=conditional,
             _groups=table,
-            _sample=sample_rows(known_y, variables["s"], groups),
-            _rows=AuditedRows(known_y, variables["s"], groups),
+            _sample=sample_rows(known_y, variables["s"], units),
+            _rows=AuditedRows(known_y, variables["s"], units),
         )
 
 

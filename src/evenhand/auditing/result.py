@@ -15,6 +15,7 @@ from .group_moments import AuditedRows, GroupMoments
 from .impact import SMALLEST, Impact, impact_table
 from .imputed import Imputation
 from .one_against_rest import OneAgainstRest
+from .pricing import Pricing
 from .tolerance import Tolerance
 from .verdict import Verdict, verdict_of
 
@@ -46,6 +47,10 @@ class Audit:
     conditional : Conditional or None
         With controls: gaps in units of the score among people with the same controls, and the
         information that the score then still has about the group.
+    pricing : Pricing or None
+        With a loss or an exposure: deviance explained, actual over expected by group and by band.
+    n_negative : int
+        Scores below zero, where the target is never negative.
     """
 
     measures: dict[str, Measure]
@@ -61,6 +66,8 @@ class Audit:
     one_against_rest: dict[str, OneAgainstRest] = field(default_factory=dict)
     imputation: Imputation | None = None
     conditional: Conditional | None = None
+    pricing: Pricing | None = None
+    n_negative: int = 0
     _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
     _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
     _rows: AuditedRows | GroupMoments | None = field(repr=False, default=None, compare=False)
@@ -233,6 +240,8 @@ class Audit:
                     for name, worst in self.one_against_rest.items()
                 },
                 **({"conditional": self.conditional.to_dict()} if self.conditional else {}),
+                **({"pricing": self.pricing.to_dict()} if self.pricing else {}),
+                "n_negative": self.n_negative,
                 "groups": self._groups.columns,
                 "disparities": dict(vars(self.disparities)),
                 "imputation": None if self.imputation is None else self.imputation.to_dict(),

@@ -13,16 +13,29 @@ from ..groups.sensitive import Groups
 Vector = NDArray[np.float64]
 
 
-def r2_of(y: Vector | None, s: Vector, groups: Groups) -> float:
-    """1 − mean ω(y − s)²/Var(y); NaN without a target, or one that does not vary."""
+def r2_of(y: Vector | None, s: Vector, groups: Groups, exposure: Vector | None = None) -> float:
+    """1 − mean ω(y − s)²/Var(y); NaN without a target, or one that does not vary.
+
+    With an exposure e that of totals, Σ ω(e·y − e·s)², against the best constant rate.
+    """
     if y is None:
         return float("nan")
+    weight = groups.weight
+    if exposure is not None:
+        weight = exposure**2 if weight is None else weight * exposure**2
     with np.errstate(over="ignore", invalid="ignore"):  # squares beyond the largest float
-        mean = np.average(y, weights=groups.weight)
-        spread = np.average((y - mean) ** 2, weights=groups.weight)
-        error = np.average((y - s) ** 2, weights=groups.weight)
+        mean = np.average(y, weights=weight)
+        spread = np.average((y - mean) ** 2, weights=weight)
+        error = np.average((y - s) ** 2, weights=weight)
         defined = spread > 0 and math.isfinite(spread) and math.isfinite(error)
         return float(1.0 - error / spread) if defined else float("nan")
+
+
+def negative_scores(y: Vector | None, s: Vector) -> int:
+    """Scores below zero of a target that is never so, and not always zero."""
+    if y is None or y.min() < 0 or y.max() <= 0:
+        return 0
+    return int(np.count_nonzero(s < 0))
 
 
 def sample_rows(y: Vector | None, s: Vector, groups: Groups, limit: int = 6000) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def refuse_beside_cells(estimator: Any, **given: Any) -> None:
         if value is not None:
             why = (
                 "which needs rows"
-                if argument in ("cluster", "n_boot", "controls")
+                if argument in ("cluster", "n_boot", "controls", "exposure", "loss")
                 else "which they hold"
             )
             raise ValueError(f"`{argument}` must be left out for cells: {why}.")

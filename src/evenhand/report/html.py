@@ -11,6 +11,7 @@ from .curves import grid_over, number, sample_of
 from .impact import impact_section
 from .markup import Html, csv_link, element, join, json_block, label, page, table
 from .notes import GRADES, limits, method
+from .pricing import pricing_section
 from .provenance import stamp
 from .sections import (
     cards,
@@ -26,7 +27,7 @@ from .sections import (
     provenance,
 )
 from .svg import legend
-from .text import PARTS, accuracy, fixed, grade, part_rows, row_count
+from .text import PARTS, accuracy, fixed, grade, negative_scores, part_rows, row_count
 from .verdict import verdict_section
 from .writing import write_text
 
@@ -163,6 +164,10 @@ def _audit_sections(
     money = []
     if audit.conditional is not None:
         money = [conditional_section(audit.conditional, level, prefix)]
+    if audit.pricing is not None:
+        money.append(pricing_section(audit.pricing, level, prefix))
+    if audit.n_negative:
+        words += f" {negative_scores(audit)}"
     return [
         *([] if verdict is None else [verdict_section(verdict, level, prefix)]),
         *money,

@@ -28,18 +28,22 @@ class Chart:
         In pixels, before the page scales it.
     y_ticks : bool
         Densities have no scale worth reading.
+    x_ticks : sequence of numbers, optional
+        Where they are not round numbers of the scale.
     """
 
     def __init__(
         self, x: tuple[float, float], y: tuple[float, float], *, x_label: str, y_label: str,
         title: str, width: int = 520, height: int = 300, y_ticks: bool = True,
+        x_ticks: Sequence[float] | None = None,
     ):  # fmt: skip
         self.x, self.y = x, y
         self.width, self.height = width, height
         self.left = LEFT if y_ticks else 26
         self.title = title
         self.layers: list[Html] = []
-        self._axes(x_label, y_label, y_ticks)
+        shown = ticks(*x, count=max(3, width // 100)) if x_ticks is None else x_ticks
+        self._axes(x_label, y_label, y_ticks, shown)
 
     def px(self, value: Any) -> Any:
         inner = self.width - self.left - RIGHT
@@ -111,10 +115,10 @@ class Chart:
             role=role,
         )
 
-    def _axes(self, x_label: str, y_label: str, y_ticks: bool) -> None:
+    def _axes(self, x_label: str, y_label: str, y_ticks: bool, x_ticks: Sequence[float]) -> None:
         bottom, right = self.height - BOTTOM, self.width - RIGHT
         grid, words = [], []
-        for value in ticks(*self.x, count=max(3, self.width // 100)):
+        for value in x_ticks:
             at = float(self.px(value))
             grid.append(f"M{at:.1f} {TOP}V{bottom}")
             words.append(

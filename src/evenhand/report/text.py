@@ -112,6 +112,13 @@ def accuracy(r2: float) -> str:
     return f"The score explains {100 * r2:.1f}% of the variance of the target (R²)."
 
 
+def negative_scores(audit: Audit) -> str:
+    """That scores lie where the target cannot."""
+    known = audit.n_rows - audit.n_unknown
+    share = 100 * audit.n_negative / known
+    return f"{audit.n_negative:,} scores ({share:.2g}%) are negative, and the target never is."
+
+
 def fixed(value: float, places: int = 4) -> str:
     """A number to so many places, without "-0.0000"."""
     return f"{round(value, places) + 0.0:.{places}f}"
@@ -137,9 +144,13 @@ def describe(audit: Audit) -> str:
         )
     if not math.isnan(audit.r2):
         lines.append(accuracy(audit.r2))
+    if audit.n_negative:
+        lines.append(negative_scores(audit))
     lines.append("")
     if audit.conditional is not None:
         lines += [str(audit.conditional), ""]
+    if audit.pricing is not None:
+        lines += [str(audit.pricing), ""]
     lines += [f"{get_criterion(name).title} {judgment(audit, name)}" for name in audit.measures]
     lines.append("")
     percent = f"{100 * audit.confidence_level:g}%"

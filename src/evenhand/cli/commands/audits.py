@@ -72,7 +72,7 @@ def audits_of(found: Audit | AuditSet) -> dict[str, Audit]:
 
 def run_audit(
     rows: TableRows, prediction: str, each: bool, estimator: str, confidence: float, seed: int,
-    reference: str | None = None,
+    reference: str | None = None, loss: str | None = None, power: float = 1.5,
 ) -> Any:  # fmt: skip
     """An Audit, or an AuditSet with `each`."""
     from ...auditing.audits import audit
@@ -81,6 +81,7 @@ def run_audit(
         rows.y, rows.scores[prediction], sensitive_features=rows.groups,
         sample_weight=rows.weight, frequency=rows.frequency, cluster=rows.cluster,
         controls=rows.control_columns, reference=reference or "largest",
+        exposure=rows.more.get("exposure"), loss=loss, power=power,
         estimator=estimator, confidence_level=confidence, random_state=seed,
         per_attribute=each and len(rows.sensitive) > 1,
     )  # fmt: skip

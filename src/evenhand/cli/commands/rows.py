@@ -110,6 +110,8 @@ class TableRows:
             facts["Weights"] = "given"
         if self.frequency is not None:
             facts["Frequencies"] = "given"
+        if "exposure" in self.more:
+            facts["Exposure"] = "given; the target is a total over it, the score a rate"
         if self.controls:
             facts["Controls"] = ", ".join(short_names(self.controls, 60))
         for name, found in self.bands.items():
@@ -124,11 +126,12 @@ def load_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
     weight: str | None, frequency: str | None, cluster: str | None, separator: str | None,
     drop_missing: bool, bands: Mapping[str, Edges] | None = None, controls: Sequence[str] = (),
+    more: Mapping[str, str] | None = None,
 ) -> TableRows:  # fmt: skip
-    """The columns an audit needs, and nothing else."""
+    """The columns an audit needs, and nothing else; `more` are columns by their role."""
     arguments = (
         predictions, target, sensitive, weight, frequency, cluster, separator, drop_missing, None,
-        bands, controls,
+        bands, controls, more,
     )  # fmt: skip
     return _without_gaps(_all_scores(file, *arguments))
 
@@ -137,10 +140,11 @@ def _all_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
     weight: str | None, frequency: str | None, cluster: str | None, separator: str | None,
     drop_missing: bool, key: str | None, bands: Mapping[str, Edges] | None,
-    controls: Sequence[str] = (),
+    controls: Sequence[str] = (), more: Mapping[str, str] | None = None,
 ) -> TableRows:  # fmt: skip
     source = open_table(file, separator)
     roles = {"--target": target, "--weight": weight, "--frequency": frequency, "--id": key}
+    roles |= {f"--{role}": name for role, name in (more or {}).items()}
     wanted = [source.resolve(name, option) for option, name in roles.items() if name is not None]
     wanted += [source.resolve(name, "--prediction") for name in predictions]
     sensitive = list(dict.fromkeys(source.resolve(name, "--sensitive") for name in sensitive))
@@ -151,7 +155,7 @@ def _all_scores(
     table = read_table(source, list(dict.fromkeys([*wanted, *labels, *controls])), text=names)
     found = _rows(
         source, table, target, weight, frequency, predictions, sensitive, drop_missing, cluster,
-        bands,
+        bands, more,
     )  # fmt: skip
     return replace(found, controls=controls)
 

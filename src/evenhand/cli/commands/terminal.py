@@ -25,6 +25,7 @@ from ...report.text import (
     fixed,
     grade,
     judgment,
+    negative_scores,
     p_text,
     part_rows,
     row_count,
@@ -33,6 +34,7 @@ from ...report.text import (
 
 if TYPE_CHECKING:
     from ...auditing.conditional import Conditional
+    from ...auditing.pricing import Pricing
     from ...auditing.result import Audit, AuditSet
     from ...frontier.path import FairnessPath
 
@@ -137,6 +139,7 @@ _OPTIONS = {
     "`given`": "--given",
     "`power`": "--power",
     "`quantile`": "--quantile",
+    "`loss`": "--loss",
     "`estimator`": "--estimator",
     "`criterion`": "--criterion",
     "`group_features`": "--group-features",
@@ -178,6 +181,10 @@ def show_audit(audit: Audit, title: str) -> None:
     say(f"{title}: {count}{unknown}, {len(audit.labels)} groups of {name}", "bold")
     if audit.r2 == audit.r2:
         say(accuracy(audit.r2))
+    if audit.n_negative:
+        say(negative_scores(audit), "bold")
+    if audit.pricing is not None:
+        show_pricing(audit.pricing)
     say("")
     if audit.conditional is not None:
         show_conditional(audit.conditional)
@@ -208,6 +215,20 @@ def show_conditional(found: Conditional) -> None:
     for sentence in sentences[1:]:
         say(sentence)
     show_table(header, rows)
+
+
+def show_pricing(pricing: Pricing) -> None:
+    """Deviance, actual over expected by group and by band."""
+    from ...report.pricing import band_rows, pricing_notes, pricing_rows, pricing_sentences
+
+    for sentence in pricing_sentences(pricing):
+        say(sentence)
+    show_table(*pricing_rows(pricing))
+    say("\nActual over expected by band of the score:")
+    show_table(*band_rows(pricing))
+    say("")
+    for text in pricing_notes(pricing):
+        say(text)
 
 
 def show_parts(audit: Audit) -> None:
