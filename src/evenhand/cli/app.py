@@ -136,7 +136,7 @@ def audit(
     In a pipeline that must stop when a score drifts: evenhand audit scores.csv -y y -s s -a race
     --fail-above separation=0.05
 
-    Of premiums: evenhand audit policies.csv -y claims -s rate -a sex --exposure years --loss poisson
+    Of prices: evenhand audit policies.csv -y claims -s rate -a sex --exposure years --loss poisson
     """
     limits = audits.parse_limits(fail_above or [], target is not None)
     asked = verdicts.read_asked(

@@ -47,7 +47,8 @@ def pricing_sentences(found: Pricing) -> list[str]:
 
 def gap_sentences(found: Pricing) -> list[str]:
     """One a group: predictions against the reference, and what happened."""
-    columns, out = found._groups, []
+    columns = found._groups
+    out: list[str] = []
     unit = " per unit of exposure" if found.has_exposure else ""
     for k, group in enumerate(columns["group"]):
         if group == found.reference or len(out) == MOST_SENTENCES:
