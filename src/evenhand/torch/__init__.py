@@ -1,4 +1,4 @@
-"""PyTorch: the fairness term as a loss for networks."""
+"""PyTorch: the fairness term as a loss for networks, and a network in scikit-learn's style."""
 
 from typing import Any as _Any
 
@@ -12,7 +12,7 @@ except ModuleNotFoundError as error:
         "pip install 'evenhand[torch]'"
     ) from None
 
-__all__ = ["FairnessLoss"]
+__all__ = ["FairMLPRegressor", "FairnessLoss"]
 
 
 def __getattr__(name: str) -> _Any:
@@ -20,6 +20,10 @@ def __getattr__(name: str) -> _Any:
         from .loss import FairnessLoss
 
         return FairnessLoss
+    if name == "FairMLPRegressor":
+        from .network import FairMLPRegressor
+
+        return FairMLPRegressor
     raise AttributeError(f"module 'evenhand.torch' has no attribute {name!r}")
 
 
