@@ -32,6 +32,7 @@ BESIDE = {
 ALLOWED = {
     ("auditing.conditional", "report.controls"): "Conditional.__str__",
     ("auditing.drivers", "report.drivers"): "Drivers.__str__",
+    ("auditing.monitoring", "report.monitor"): "Monitor.__str__",
     ("auditing.impact", "report.impact"): "Impact.__str__",
     ("auditing.pricing", "report.pricing"): "Pricing.__str__",
     ("auditing.verdict", "report.verdict"): "Verdict.__str__",

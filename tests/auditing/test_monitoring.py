@@ -1,0 +1,181 @@
+"""Monitoring: alarms where something moved, none where nothing did, and clear refusals."""
+
+import datetime
+import math
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import evenhand as eh
+from evenhand.auditing.monitoring import spent
+from evenhand.auditing.periods import period_labels
+
+
+def series(shifts, n=600, seed=0, edges=None):
+    """Cells by period; the mean score of the second group lies `shift` above the other's."""
+    rng = np.random.default_rng(seed)
+    out = {}
+    for t, shift in enumerate(shifts):
+        a = rng.choice(["p", "q"], n)
+        y = rng.normal(size=n)
+        s = y + rng.normal(size=n) + shift * (a == "q")
+        cells = eh.Cells.from_rows(y, s, sensitive_features=a, edges=edges)
+        edges = cells.edges
+        out[f"2020-{t + 1:02d}"] = cells
+    return out
+
+
+def test_a_steady_series_raises_nothing():
+    found = eh.monitor(series([0.4] * 12), criteria=["independence", "separation"])
+    assert found.state == "steady"
+    assert found.judged == "holds"
+    assert not found.alarms
+    assert all(x.low <= x.value <= x.high for x in found.looks["separation"])
+
+
+def test_a_change_is_found_with_its_time_and_raised_once():
+    found = eh.monitor(series([0.2] * 8 + [1.2] * 6))
+    (alarm,) = found.alarms
+    assert (found.state, alarm.kind, alarm.since) == ("changed", "changed", "2020-09")
+    assert alarm.before < 0.03 < 0.1 < alarm.after
+    assert "Independence has risen from" in alarm.text
+    # What was raised stays, and is the same when the series goes on.
+    longer = eh.monitor(series([0.2] * 8 + [1.2] * 9))
+    assert longer.alarms == found.alarms
+
+
+def test_a_fall_is_a_change_too():
+    found = eh.monitor(series([1.2] * 8 + [0.0] * 4))
+    assert "has fallen from" in found.alarms[0].text
+
+
+def test_limits():
+    calm = eh.monitor(series([0.2] * 6), limits={"independence": 0.2})
+    assert calm.state == "steady"
+    high = eh.monitor(series([1.2] * 6), limits={"independence": 0.05})
+    assert (high.state, high.judged) == ("above the limit", "violated")
+    assert math.isnan(high.alarms[0].before)
+    assert "above the limit since" in high.alarms[0].text
+    with pytest.raises(ValueError, match=r"`limits` must be on what is watched \(independence\)"):
+        eh.monitor(series([0.0] * 2), limits={"separation": 0.1})
+    with pytest.raises(ValueError, match="`limits` must lie between 0 and 1, got 2"):
+        eh.monitor(series([0.0] * 2), limits={"independence": 2})
+
+
+def test_values_are_those_of_an_audit_of_the_period():
+    parts = series([0.5] * 3)
+    found = eh.monitor(parts, criteria=["separation"])
+    for look, cells in zip(found.looks["separation"], parts.values(), strict=True):
+        want = eh.audit(cells, estimator="logistic").separation
+        assert (look.value, look.stderr) == pytest.approx((want.value, want.stderr))
+    assert found.total.n == 1800
+
+
+def test_periods_that_say_nothing_are_left_out():
+    parts = series([0.3] * 4)
+    lone = eh.Cells.from_rows(
+        np.zeros(30), np.arange(30.0), sensitive_features=["p"] * 30,
+        edges=next(iter(parts.values())).edges,
+    )  # fmt: skip
+    parts["2020-05"] = lone
+    parts |= {"2020-06": series([0.3], edges=lone.edges)["2020-01"]}
+    found = eh.monitor(parts)
+    assert math.isnan(found.looks["independence"][4].value)
+    assert found.state == "steady"
+    assert "not enough data" in str(found)
+    assert eh.monitor({"a": lone}).state == "not enough data"
+
+
+def test_a_third_group_may_come_late():
+    parts = series([0.3] * 3)
+    edges = next(iter(parts.values())).edges
+    rng = np.random.default_rng(0)
+    a = rng.choice(["p", "q", "r"], 600)
+    y = rng.normal(size=600)
+    parts["z"] = eh.Cells.from_rows(y, y + rng.normal(size=600), sensitive_features=a, edges=edges)
+    found = eh.monitor(parts)
+    assert not math.isnan(found.looks["independence"][-1].value)
+
+
+def table(n=4000):
+    rng = np.random.default_rng(0)
+    day = np.datetime64("2024-01-01") + rng.integers(0, 366, n)
+    a = rng.choice(["p", "q"], n)
+    frame = pd.DataFrame({"day": day, "a": a, "w": 1.0, "n": 1})
+    frame["s"] = rng.normal(size=n) + 0.5 * (a == "q")
+    frame["y"] = frame["s"] + rng.normal(size=n)
+    return frame
+
+
+def test_tables_of_every_kind_and_dates_as_text():
+    frame = table()
+    names = {"time": "day", "y_pred": "s", "y_true": "y", "sensitive_features": "a"}
+    want = eh.monitor(frame, **names)
+    assert want.periods[:2] == ("2024-01", "2024-02")
+    assert len(want.periods) == 12
+    text = frame.assign(day=frame["day"].astype(str))
+    for other in (pl.DataFrame(frame), pl.DataFrame(frame).to_arrow(), text):
+        assert eh.monitor(other, **names).looks == want.looks
+    weighted = eh.monitor(frame, sample_weight="w", frequency="n", **names)
+    assert weighted.looks["independence"][0].value == pytest.approx(
+        want.looks["independence"][0].value
+    )
+
+
+def test_labels_sort_as_time_does():
+    days = [datetime.date(2024, 12, 30), datetime.date(2024, 3, 7)]
+    import narwhals.stable.v2 as nw
+
+    column = nw.from_native(pl.Series("d", days), series_only=True)
+    want = {
+        "day": ["2024-12-30", "2024-03-07"], "week": ["2025-W01", "2024-W10"],
+        "month": ["2024-12", "2024-03"], "quarter": ["2024-Q4", "2024-Q1"], "year": ["2024"] * 2,
+    }  # fmt: skip
+    for period, labels in want.items():
+        assert period_labels(column, period).tolist() == labels
+    numbers = nw.from_native(pl.Series("d", [9, 10, 9]), series_only=True)
+    assert period_labels(numbers, None).tolist() == ["1: 9", "2: 10", "1: 9"]
+
+
+def test_spending_adds_up_to_the_level():
+    assert sum(spent(0.05, t) for t in range(1, 100_000)) == pytest.approx(0.05, rel=1e-4)
+
+
+def test_views(tmp_path):
+    found = eh.monitor(series([0.2] * 8 + [1.2] * 4), limits={"independence": 0.05})
+    page = found.to_html(tmp_path / "m.html").read_text()
+    assert "Independence has risen from" in page
+    with pytest.raises(FileExistsError):
+        found.to_html(tmp_path / "m.html")
+    assert len(found.to_frame()) == 12
+    assert found.to_dict()["state"] == found.state
+    assert len(found.plot().axes) == 1
+    assert max(map(len, str(found).split("\n"))) <= 90
+
+
+def test_messages():
+    frame = table(200)
+    names = {"time": "day", "y_pred": "s", "sensitive_features": "a"}
+    with pytest.raises(ValueError, match="`period` must be None or one of day, week, month"):
+        eh.monitor(frame, period="fortnight", **names)
+    with pytest.raises(ValueError, match="`y_pred` must name a column of the table, got 'x'"):
+        eh.monitor(frame, **{**names, "y_pred": "x"})
+    with pytest.raises(ValueError, match="`time` must name a column of the table, got None"):
+        eh.monitor(frame, y_pred="s", sensitive_features="a")
+    with pytest.raises(ValueError, match="`time` must hold dates, got values of type Float64"):
+        eh.monitor(frame, **{**names, "time": "s"})
+    with pytest.raises(ValueError, match="`time` must hold dates, got text that is none"):
+        eh.monitor(frame, **{**names, "time": "a"})
+    with pytest.raises(ValueError, match="`y_true` must be given for separation"):
+        eh.monitor(frame, criteria=["separation"], **names)
+    with pytest.raises(ValueError, match="`level` must lie between 0 and 1, got 5"):
+        eh.monitor(frame, level=5, **names)
+    with pytest.raises(ValueError, match="`table` must be a frame with a column of dates"):
+        eh.monitor([1, 2], **names)
+    other = series([0.0] * 2) | {"x": series([0.0], seed=3)["2020-01"]}
+    with pytest.raises(ValueError, match="those of 'x' differ from the first"):
+        eh.monitor(other)
+    with pytest.raises(ValueError, match="`estimator` must be auto, logistic or lspc for cells"):
+        eh.monitor(frame, estimator="knn", **names)
