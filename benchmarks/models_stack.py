@@ -1,6 +1,6 @@
 """What the stack costs in accuracy at the same measured unfairness, against its rivals.
 
-    python benchmarks/models_stack.py [--quick]
+    python benchmarks/models_stack.py [--quick | --page]
 
 Communities (1,994 rows; three draws of the outer folds) and LSAC (20,800 rows; one draw). Five
 outer folds hold out the rows that are reported on; every method is fitted on the others at each of
@@ -12,22 +12,23 @@ off the straight lines between these places. An empty `r2` means that the bound 
 The booster has 300 trees of depth 3 at a learning rate of 0.05, and on Communities, where features
 are many and rows few, sees 80 % of the rows and half of the columns for each tree. Race, or the
 racial shares, are among the features, as published. Only methods named "by attribute" are told the
-group of a row that they score. Writes results/models_stack.csv.
+group of a row that they score. Writes results/models_stack.csv, and from it, as does `--page`
+alone, the table of docs/stack.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import os
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from common import write
+from common import RESULTS, write
 from sklearn.base import clone
 from sklearn.model_selection import KFold
-from xgboost import XGBRegressor
-from xgboost import __version__ as xgboost_version
 
 import evenhand as eh
 
@@ -39,14 +40,20 @@ MAPS_KNOWN, STACK = "FairPostprocessor, by attribute", "stack, posterior"
 STACK_KNOWN = "stack, by attribute"
 
 
-def booster(name: str) -> XGBRegressor:
+PAGE = Path(__file__).parent.parent / "docs" / "stack.md"
+BEGIN, END = "<!-- models_stack.csv -->", "<!-- end -->"
+
+
+def booster(name: str):
+    from xgboost import XGBRegressor
+
     few = {"subsample": 0.8, "colsample_bytree": 0.5} if name == "communities" else {}
     return XGBRegressor(
         n_estimators=300, learning_rate=0.05, max_depth=3, n_jobs=1, random_state=0, **few
     )
 
 
-def models(base: XGBRegressor, criterion: str) -> dict[str, object]:
+def models(base: object, criterion: str) -> dict[str, object]:
     """The methods by name."""
 
     def around(**options: object) -> eh.FairPostprocessor:
@@ -105,10 +112,59 @@ def at_bound(u: np.ndarray, r2: np.ndarray, bound: float) -> float | str:
     return float(max(found)) if found else ""
 
 
+def table(lines: list[dict[str, str]]) -> str:
+    """R² by method (rows) and by data set, criterion and bound (columns), means over repeats.
+
+    A bound that is missed in some of the repeats is marked by how many meet it.
+    """
+    found: dict[tuple[str, ...], list[str]] = {}
+    for line in lines:
+        key = (line["method"], line["dataset"], line["criterion"], line["bound"])
+        found.setdefault(key, []).append(line["r2"])
+    methods = list(dict.fromkeys(line["method"] for line in lines))
+    places = list(dict.fromkeys((line["dataset"], line["criterion"]) for line in lines))
+    plain = {
+        d: {x["repeat"]: x["booster_r2"] for x in lines if x["dataset"] == d} for d, _ in places
+    }
+    head = ["R² held out at no bound / ≤ .10 / ≤ .05 / ≤ .01", *(f"{d}, {c}" for d, c in places)]
+    rows = [head, ["---"] * len(head)]
+    booster_r2 = [_mean([*plain[name].values()]) for name, _ in places]
+    rows.append(["plain booster", *(f"{value} / – / – / –" for value in booster_r2)])
+    bounds = ("none", *map(str, BOUNDS))
+    for method in methods:
+        cells = [" / ".join(_mean(found[(method, *p, b)]) for b in bounds) for p in places]
+        rows.append([method, *cells])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _mean(values: list[str]) -> str:
+    met = [float(v) for v in values if v != ""]
+    if not met:
+        return "–"
+    part = f" ({len(met)} of {len(values)})" if len(met) < len(values) else ""
+    return f"{np.mean(met):.3f}".lstrip("0") + part
+
+
+def write_page() -> None:
+    """Put the table of the CSV between the marks of the page."""
+    with (RESULTS / "models_stack.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    text = PAGE.read_text()
+    before, rest = text.split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table(lines)}\n\n{END}{rest.split(END)[1]}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="made-up rows, nothing written")
-    quick = parser.parse_args().quick
+    parser.add_argument("--page", action="store_true", help="the page alone, from the CSV")
+    chosen = parser.parse_args()
+    if chosen.page:
+        write_page()
+        return
+    from xgboost import __version__ as xgboost_version
+
+    quick = chosen.quick
     weights = (0.0, 1.0) if quick else WEIGHTS
     lines = []
     for name, X, y, a, repeats in data_sets(quick):
@@ -134,6 +190,7 @@ def main() -> None:
                     print(name, repeat, criterion, method, shown, same["least"], flush=True)
     if not quick:
         write("models_stack", lines)
+        write_page()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,6 +118,18 @@ def check_regressor(estimator: Any, prefit: bool | str) -> None:
             f"`estimator` must be fitted when prefit=True; {type(estimator).__name__} is not. "
             "Hint: fit it first, or leave prefit='auto'."
         )
+
+
+def warn_fitted(estimator: Any) -> None:
+    """Say what the rows of a fitted regressor make of "held out"."""
+    warnings.warn(
+        f"The {type(estimator).__name__} is fitted already. If these rows are those it was fitted "
+        "on, its scores are better here than on new ones and the stack trusts them too much, and "
+        "no measure of it is held out. Hint: hand fit other rows and say so with prefit=True, or "
+        "refit it with prefit=False.",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def is_fitted(estimator: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -57,3 +58,14 @@ def check_shape(model: Any) -> None:
             "`map` must be 'affine' or 'spline' with group_features=None, got 'transport': it "
             "moves groups together, and one map for everybody knows none."
         )
+
+
+def warn_no_effect() -> None:
+    """Say that one map for everybody cannot be fair."""
+    warnings.warn(
+        "One map for everybody cannot change what a score tells about the group, so "
+        "`fairness_weight` has no effect with group_features=None. Hint: use 'posterior' or "
+        "'attribute'.",
+        UserWarning,
+        stacklevel=4,
+    )

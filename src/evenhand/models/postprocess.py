@@ -8,7 +8,6 @@ With `passthrough` the features of the regressor are among them: the stack.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from copy import copy, deepcopy
 from typing import Any
@@ -25,11 +24,18 @@ from ..groups.frequency import repeat_rows
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_column, check_index, refuse_masked
 from ..groups.weights import check_weight
-from .base_scores import check_regressor, fit_out_of_fold, is_fitted, keeps_a_fit, predict_base
+from .base_scores import (
+    check_regressor,
+    fit_out_of_fold,
+    is_fitted,
+    keeps_a_fit,
+    predict_base,
+    warn_fitted,
+)
 from .group_classifier import classifier_input, out_of_fold_groups
 from .linear import FairRidge
 from .linear_copy import LinearCopy
-from .map_choice import check_shape, choose_basis, choose_map
+from .map_choice import check_shape, choose_basis, choose_map, warn_no_effect
 from .membership import Membership
 from .score_maps import ScoreMaps
 from .scoring import ScoresWithGroups
@@ -109,8 +115,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         Folds for out-of-fold scores and group probabilities.
     ensemble : bool or "auto"
         Whether new rows are scored by the mean of the regressors of the folds, rather than by one
-        fitted to all rows. It saves that fit and was the more accurate held out; it keeps `cv`
-        regressors. "auto" is True with `passthrough` only.
+        fitted to all rows. It saves that fit, varies less and keeps `cv` regressors. "auto" is True
+        with `passthrough` only.
     prefit : bool or "auto"
         Whether `estimator` is fitted; "auto" finds out. A fitted one survives `clone`, so that no
         fold refits it. True also says that it has not seen the rows handed in here; without that
@@ -318,13 +324,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
                 "pass sensitive_features=... to fit."
             )
         if groups is not None and self._felt(self.fairness_weight) < self.fairness_weight:
-            warnings.warn(
-                "One map for everybody cannot change what a score tells about the group, so "
-                "`fairness_weight` has no effect with group_features=None. Hint: use 'posterior' "
-                "or 'attribute'.",
-                UserWarning,
-                stacklevel=3,
-            )
+            warn_no_effect()
         folds = []
         if groups is not None or not self._is_prefit():
             # Without groups any folds will do; they are made as if all rows were of one.
@@ -334,14 +334,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
             folds = make_folds(self.cv, X, y, groups or one, self.random_state, clusters)
         if self._is_prefit():
             if self.passthrough and self.prefit == "auto":
-                warnings.warn(
-                    f"The {type(self.estimator).__name__} is fitted already. If these rows are "
-                    "those it was fitted on, its scores are better here than on new ones and the "
-                    "stack trusts them too much, and no measure of it is held out. Hint: hand fit "
-                    "other rows and say so with prefit=True, or refit it with prefit=False.",
-                    UserWarning,
-                    stacklevel=3,
-                )
+                warn_fitted(self.estimator)
             self.estimator_, score = self.estimator, predict_base(self.estimator, X)
         else:
             ensemble = self.passthrough if self.ensemble == "auto" else bool(self.ensemble)
