@@ -113,7 +113,7 @@ def measure(
     out = []
     for start, make in (("warm", warm), ("moved", warm), ("cold", cold), ("first", first)):
         step = STEPS.get(start, STEPS["moved"])
-        scores = [(s.detach() - i * step * move).requires_grad_() for i in range(4)]
+        scores = [(s.detach() - i * step * move).requires_grad_() for i in range(2)]
         seconds, spread = time_calls(make, scores, device, repeats)
         out.append({
             "what": "loss", "device": name_of(device), "rows": n, "groups": k,

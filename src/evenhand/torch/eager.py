@@ -50,7 +50,7 @@ class EagerPasses:
     batch : Batch
     """
 
-    last_step = 1e-13
+    last_step, last_share = 1e-13, 0.0
 
     def __init__(self, basis: Basis, s: Tensor, center: Any, limit: float | None, batch: Batch):
         self.basis, self.batch, self.n_known = basis, batch, batch.n_known

@@ -38,17 +38,18 @@ Array = NDArray[np.float64]
 
 # Rows whose Hessian stands for that of all.
 SAMPLE_ROWS = 1 << 17
-# Sums up to which the Hessian is a kernel too; and up to which it has registers for longer tiles.
-_MOST_SUMS, _FEW_SUMS = 220, 64
+# Sums up to which the Hessian is a kernel too; and up to which there are registers for long tiles.
+_MOST_SUMS, _FEW_SUMS, _FEWER_SUMS = 220, 64, 20
 # A program for so many rows at least, and programs per processor at most; by mode the rows of a
 # tile and the warps that work on it.
 _PROGRAMS = 8
 _TILES = {
     "first": (1024, 4),
+    "large first": (512, 8),
     "second": (256, 4),
     "large second": (128, 4),
     "gradient": (1024, 4),
-    "moments": (4096, 8),
+    "moments": (1024, 8),
 }
 
 
@@ -178,7 +179,7 @@ class FusedPasses:
         By codes, not probabilities.
     """
 
-    last_step = 1e-8
+    last_step, last_share = 1e-8, 2e-4
 
     def __init__(self, basis: Basis, s: Tensor, center: Tensor, limit: float | None, batch: Batch):
         self.basis, self.batch, self.n_known = basis, batch, batch.n_known
@@ -227,12 +228,14 @@ class FusedPasses:
         elif stride == 1:
             sums = self._launch(shape, weights)
         else:
-            # The short one first, while the device is still busy with what came before.
-            second = self._launch(shape, weights, stride)
-            sums = torch.cat([self._first(weights), second[ahead:]])
+            # The long one first: what follows is made ready while it runs.
+            sums = torch.empty(ahead + shape.n_sums, dtype=torch.float64, device=self.s.device)
+            self._launch(self._shape("first"), weights, 1, sums)
+            self._launch(shape, weights, stride, sums[ahead:])
         # One wait for the device.
         flat = self.batch.reduce(sums).cpu().numpy()
-        rest = flat[ahead:]
+        # A Hessian from some of the rows comes with their own loss and score: passed over.
+        rest = flat[-(shape.n_sums - ahead) :] if by_moments else flat[ahead:]
         bent = self._from_moments(rest, free, d) if by_moments else unpack_second(rest, free, d)
         return unpack_first(flat, free, d), bent
 
@@ -281,11 +284,14 @@ class FusedPasses:
             self.s if b.weight is None else b.weight, self.center,
         )  # fmt: skip
 
-    def _launch(self, shape: Shape, weights: Array, stride: int = 1) -> Tensor:
+    def _launch(
+        self, shape: Shape, weights: Array, stride: int = 1, out: Tensor | None = None
+    ) -> Tensor:
         """Sums of every `stride`-th tile, scaled up to all rows."""
         n, device, width = len(self.s), self.s.device, shape.n_sums
-        large = shape.mode == "second" and width > _FEW_SUMS
-        mode = "large second" if large else shape.mode
+        mode = shape.mode
+        if width > (_FEW_SUMS if mode == "second" else _FEWER_SUMS):
+            mode = f"large {mode}"
         rows, _ = _TILES[mode]
         tiles = -(-max(1, -(-n // rows)) // stride)
         programs, block, warps, _ = _grid(tiles * rows, mode, device)
@@ -295,7 +301,8 @@ class FusedPasses:
             num_warps=warps,
         )  # fmt: skip
         scale = 1.0 if stride == 1 else n / (tiles * rows)
-        out = torch.empty(width, dtype=torch.float64, device=device)
+        if out is None:
+            out = torch.empty(width, dtype=torch.float64, device=device)
         _total_kernel[(width,)](part, out, programs, width, scale, _power(programs))
         return out
 

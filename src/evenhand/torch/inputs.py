@@ -31,11 +31,14 @@ class Memory:
         Of the batch before, to start from.
     mean : tensor or None
         Of the scores before, to shift by.
+    inputs : Inputs or None
+        Checked already: each look at a value waits for a GPU.
     """
 
     def __init__(self) -> None:
         self.bound: Any = None
         self.mean: Tensor | None = None
+        self.inputs: Inputs | None = None
         self._source: tuple[Tensor | None, ...] | None = None
         self._stamp: Any = None
         self._kept: Any = None
@@ -56,7 +59,7 @@ class Memory:
             return self._kept[1]
         made = make()
         self._source, self._stamp = inputs.source, _stamp(inputs.source)
-        self._kept = key, made
+        self._kept, self.inputs = (key, made), inputs
         return made
 
 
@@ -80,6 +83,13 @@ def check_inputs(
             "per row; train a loss of its own for each output."
         )
     n, device = len(scores), scores.device
+    source = (groups, y if given is None else given, sample_weight)
+    seen = loss._memory.inputs
+    if (
+        seen is not None and seen.dtype == scores.dtype and seen.device == device
+        and len(seen.groups) == n and loss._memory.knows(source)
+    ):  # fmt: skip
+        return seen
     condition = y if given is None else given
     name = "y" if given is None else "given"
     if loss.needs_target and condition is None:
@@ -90,15 +100,12 @@ def check_inputs(
                 f"`given` must be None for {loss.criterion.name}, which conditions on nothing."
             )
         condition = None
-    source = (groups, condition, sample_weight)
     if condition is not None:
         condition = _column(condition, name, n, device)
     if sample_weight is not None:
         sample_weight = _column(sample_weight, "sample_weight", n, device)
     groups = _check_groups(groups, loss.n_groups, n, device)
-    if not loss._memory.knows(source):
-        # Looked at once: each look at a value waits for a GPU.
-        _check_values(groups, sample_weight, loss.n_groups)
+    _check_values(groups, sample_weight, loss.n_groups)
     return Inputs(groups, condition, sample_weight, scores.dtype, device, source)
 
 

@@ -67,6 +67,8 @@ class Passes(Protocol):
     n_known: float
     # Squared decrement per row under which the error of one more step is below that of the sums.
     last_step: float
+    # The same as a share of the information found: a last step by a hundredth of the weights.
+    last_share: float
 
     def first(self, weights: Array) -> Sums: ...
 
@@ -106,9 +108,10 @@ def settle(passes: Passes, kappa: float, shares: Array, start: Array | None = No
         size, slope, _ = penalty(weights)
         return (sums.loss + 0.5 * kappa * size) / n, sums.score - kappa * slope, sums, curvature
 
+    entropy = float(-(shares * np.log(shares)).sum())
     weights = cold_weights(shares, passes.basis) if start is None else start
     objective, score, sums, curvature = look(weights)
-    if start is not None and not objective <= float(-(shares * np.log(shares)).sum()) + 1e-6:
+    if start is not None and not objective <= entropy + 1e-6:
         # Worse than knowing nothing: the rows have moved too far for the old weights to help.
         weights = cold_weights(shares, passes.basis)
         objective, score, sums, curvature = look(weights)
@@ -119,7 +122,8 @@ def settle(passes: Passes, kappa: float, shares: Array, start: Array | None = No
     for _ in range(MAX_ITER):
         step = solve(curvature.hessian + kappa * form, score, damping)
         decrement = float((score * step).sum()) / n
-        if damping == 0.0 and decrement <= passes.last_step:
+        enough = max(passes.last_step, passes.last_share * (entropy - objective))
+        if damping == 0.0 and decrement <= enough:
             break
         size, floor = 1.0, 1e-12 * abs(objective) + 1e-15
         trial = look(weights + step)
@@ -136,7 +140,7 @@ def settle(passes: Passes, kappa: float, shares: Array, start: Array | None = No
         else:
             damping = max(100.0 * damping, 1e-10)
     # Out of steps, or uphill by rounding: what was seen last is what there is.
-    if not 0.0 <= decrement <= passes.last_step:
+    if not 0.0 <= decrement <= enough:
         step, decrement = np.zeros_like(step), 0.0
     chain = sums.chain + (curvature.drift * step).sum(axis=(1, 2))
     value = 0.5 * decrement - objective
