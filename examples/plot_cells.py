@@ -36,8 +36,8 @@ both = here + there
 print(both)
 
 # %%
-# ``eh.audit`` takes the cells as it takes rows, and says the same: values, intervals, tests of exact
-# fairness, the table of groups.
+# ``eh.audit`` takes the cells as it takes rows, and says the same: values, intervals, tests of
+# exact fairness, the table of groups.
 
 from_cells = eh.audit(both)
 from_rows = eh.audit(outcome, score, sensitive_features=sex)
