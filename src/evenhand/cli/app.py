@@ -19,6 +19,7 @@ except ModuleNotFoundError as error:
     )
 
 from ..information.criteria import CRITERIA, INDEPENDENCE
+from . import watching
 from .commands import audits, levels, models, rows, verdicts
 from .options import (
     Band,
@@ -405,6 +406,9 @@ def demo(
 ) -> None:
     """Tell the whole story on the grades of 4,137 students, and write a report of it."""
     models.run_demo(out, force)
+
+
+watching.register(app)
 
 
 def main() -> Any:

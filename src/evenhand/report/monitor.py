@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..auditing.monitoring import Look, Monitor
 
 ROWS = 24
+MARKS = "Vertical bars: band of all periods. Dashed line: the limit. Dotted line: an alarm."
 METHOD = (
     "Bands hold the true value of every period at once, however long the series grows and however "
     "often one looks: look t may spend 6/(π²t²) of the stated chance of a false alarm (alpha "
@@ -124,7 +125,13 @@ def monitor_page(found: Monitor, title: str = "Fairness over time") -> str:
     ]
     for name, looks in found.looks.items():
         body.append(
-            element("section", element("h2", name.capitalize()), _chart(found, name), _rows(looks))
+            element(
+                "section",
+                element("h2", name.capitalize()),
+                _chart(found, name),
+                element("p", MARKS),
+                _rows(looks),
+            )
         )
     columns = {
         key: [row[key] for row in found.to_dict()["looks"][name]]
@@ -159,7 +166,8 @@ def _chart(found: Monitor, name: str) -> Html:
     value = np.array([0.0 if _open(x) else max(x.value, 0.0) for x in looks])
     top = max(2.5 * float(value.max()), 1.2 * found.limits.get(name, 0.0), 0.01)
     chart = Chart(
-        (0.5, len(looks) + 0.5), (0.0, top), x_label="period", y_label=name, width=760,
+        (0.5, len(looks) + 0.5), (0.0, top), y_label=name, width=760,
+        x_label=f"period (1 is {found.periods[0]})",
         title=f"{name} by period, with the band of all periods",
     )  # fmt: skip
     low = np.array([look.low for look in looks])
