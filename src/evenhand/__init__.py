@@ -37,7 +37,7 @@ _HOME = {
     "bands": "groups.banding",
     "drivers": "auditing.drivers",
     "monitor": "auditing.monitoring",
-    "fairness_path": "frontier.path",
+    "fairness_path": "frontier.fitting",
     "independence": "information.entropies",
     "register_criterion": "information.criteria",
     "rows_needed": "auditing.planning",

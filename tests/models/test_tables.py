@@ -80,3 +80,16 @@ def test_other_forms_are_refused_in_words(table):
         model.predict(frame.drop(columns="fuel"))
     with pytest.raises(ValueError, match="X has 2 features, but TableEncoder is expecting 4"):
         model.predict(np.zeros((3, 2)))
+
+
+def test_the_default_group_classifier_takes_what_the_regressor_takes(table):
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    frame, y, a = table
+    boosted = HistGradientBoostingRegressor(max_iter=10, categorical_features="from_dtype")
+    model = eh.FairPostprocessor(boosted, fairness_weight=1.0, cv=2, random_state=0)
+    model.set_params(group_features="posterior").fit(frame, y, sensitive_features=a)
+    whole = model.predict(frame)
+    # Rows without gaps go the same way as rows with them.
+    few = frame.dropna().index[:5]
+    np.testing.assert_allclose(model.predict(frame.loc[few]), whole[few])

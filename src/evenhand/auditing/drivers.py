@@ -8,22 +8,16 @@ the same distribution of the feature, whatever the group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from sklearn.base import clone
-from sklearn.utils import _safe_indexing
 
 from ..frontier.held_out import progress
 from ..groups.clusters import check_cluster
-from ..groups.encoding import TableEncoder
-from ..groups.folds import make_folds
-from ..groups.frequency import take_rows
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.tables import json_safe, to_frame
 from ..groups.validation import check_column, check_confidence_level, check_seed
@@ -31,6 +25,7 @@ from ..groups.weights import check_weight
 from ..information.criteria import Criterion, get_criterion
 from ..information.entropies import Entropies, estimate_entropies, get_estimator
 from ..information.measures import standard_error
+from .closing import DriverRows, close_paths
 from .feature_columns import FeatureTable, stand_in, told_by
 
 Vector = NDArray[np.float64]
@@ -284,8 +279,8 @@ def drivers(
     )  # fmt: skip
     ref = _reference(groups, reference)
     wanted = _criteria(criteria, y)
-    data = _Data(table, y, groups, sensitive_features, weight, check_cluster(cluster, table.n))
-    closing = _closing(model_or_scores, data, close, int(n_values), cv, seed)
+    data = DriverRows(table, y, groups, sensitive_features, weight, check_cluster(cluster, table.n))
+    closing = close_paths(model_or_scores, data, close, int(n_values), cv, seed)
     how = get_estimator(estimator, seed)
     z = float(ndtri(0.5 + level / 2))
 
@@ -344,111 +339,6 @@ def drivers(
         confidence_level=level,
         notes=closing.notes,
     )
-
-
-@dataclass(frozen=True)
-class _Closing:
-    """The score, and the score with the path of one feature closed."""
-
-    score: Vector
-    without: Callable[[str], Vector]
-    surrogate_r2: float = float("nan")
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Data:
-    """What is known of the rows; `cluster` as numbers over all of them."""
-
-    table: FeatureTable
-    y: Vector | None
-    groups: Groups
-    labels: Any
-    weight: Vector | None
-    cluster: NDArray[np.intp] | None
-
-
-def _closing(model: Any, data: _Data, close: str, n_values: int, cv: int, seed: int) -> _Closing:
-    if hasattr(model, "predict"):
-        if close == "refit":
-            return _refitted(model, data, cv, seed)
-        extra = _prediction_arguments(model, data.labels)
-
-        def predict(X: Any) -> Vector:
-            return np.asarray(model.predict(X, **extra), dtype=np.float64).ravel()
-
-        return _replaced(predict, data, n_values)
-    if close == "refit":
-        raise ValueError(
-            "`close` must be 'shared' for scores, got 'refit'. Hint: pass the "
-            "estimator that made them, and y_true."
-        )
-    score = check_column(model, "model_or_scores", data.table.n)
-    return _surrogate(score, data, n_values, seed)
-
-
-def _prediction_arguments(model: Any, labels: Any) -> dict[str, Any]:
-    """The groups, for a model that was asked to use them."""
-    uses = getattr(model, "group_features", None) == "attribute"
-    return {"sensitive_features": labels} if uses else {}
-
-
-def _replaced(predict: Callable[[Any], Vector], data: _Data, n_values: int) -> _Closing:
-    def without(name: str) -> Vector:
-        rows = data.table.evenly(name, n_values)
-        shared = [predict(data.table.constant(name, row)) for row in rows]
-        return np.mean(shared, axis=0)
-
-    return _Closing(predict(data.table.X), without)
-
-
-def _surrogate(score: Vector, data: _Data, n_values: int, seed: int) -> _Closing:
-    """A boosted model of the scores; a closed path moves the score by what it moves the model."""
-    from sklearn.ensemble import HistGradientBoostingRegressor
-    from sklearn.model_selection import cross_val_predict
-    from sklearn.pipeline import make_pipeline
-
-    table, weight = data.table, data.weight
-    model = make_pipeline(
-        TableEncoder(standardize=False), HistGradientBoostingRegressor(random_state=seed)
-    )
-    held_out = cross_val_predict(model, table.X, score, cv=5)
-    model.fit(table.X, score)
-    spread = np.average((score - np.average(score, weights=weight)) ** 2, weights=weight)
-    error = np.average((score - held_out) ** 2, weights=weight)
-    r2 = float(1.0 - error / spread) if spread > 0 else 1.0
-    found = _replaced(model.predict, data, n_values)
-    fitted = found.score
-    notes: tuple[str, ...] = ()
-    if r2 < 0.9:
-        notes = (
-            f"The features explain {100 * max(r2, 0.0):.0f}% of the scores: what else went into "
-            "them is in no part.",
-        )
-    return _Closing(score, lambda name: score - (fitted - found.without(name)), r2, notes)
-
-
-def _refitted(model: Any, data: _Data, cv: int, seed: int) -> _Closing:
-    table, y, labels, weight = data.table, data.y, data.labels, data.weight
-    if y is None:
-        raise ValueError("`y_true` must be given with close='refit', which fits the model again.")
-    folds = make_folds(cv, table.X, y, data.groups, seed, data.cluster)
-    accepted = signature(model.fit).parameters
-
-    def held_out(X: Any) -> Vector:
-        out = np.empty(table.n)
-        for train, test in folds:
-            extra: dict[str, Any] = {}
-            if weight is not None and "sample_weight" in accepted:
-                extra["sample_weight"] = weight[train]
-            if "sensitive_features" in accepted:
-                extra["sensitive_features"] = take_rows(labels, train)
-            fitted = clone(model).fit(_safe_indexing(X, train), y[train], **extra)
-            ask = _prediction_arguments(fitted, take_rows(labels, test))
-            out[test] = np.asarray(fitted.predict(_safe_indexing(X, test), **ask)).ravel()
-        return out
-
-    return _Closing(held_out(table.X), lambda name: held_out(table.without(name)))
 
 
 def _criteria(criteria: Sequence[str] | None, y: Vector | None) -> list[Criterion]:

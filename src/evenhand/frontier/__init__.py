@@ -1,6 +1,7 @@
 """A fitter → a path of fitters, held out; selection, certificates, and the recommended model."""
 
-from .path import FairnessPath, Unreachable, fairness_path
+from .fitting import fairness_path
+from .path import FairnessPath, Unreachable
 from .readings import PathPoint
 from .ridge_cv import FairRidgeCV
 

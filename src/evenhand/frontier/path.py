@@ -9,35 +9,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import indexable
 
-from ..groups.clusters import check_cluster
-from ..groups.folds import make_folds
-from ..groups.frequency import repeat_rows
-from ..groups.sensitive import resolve_groups
 from ..groups.tables import to_frame
-from ..groups.validation import check_column, check_index
-from ..groups.weights import check_weight
 from ..information.criteria import get_criterion
-from ..information.effective import check_effective_size
 from ..models.accuracy import Accuracy
 from ..models.losses import R2
 from .checks import (
-    check_criterion,
-    check_options,
-    check_refits,
     check_request,
-    check_rows,
-    check_varies,
-    check_weights,
-    warn_mixed,
 )
-from .held_out import Data, Handle, HeldOut, progress
-from .readings import Gauge, PathPoint, Reading, correlations, critical
-from .search import spread_weights
+from .held_out import Data, Handle
+from .readings import PathPoint, critical
 from .select import Request
 
-__all__ = ["FairnessPath", "PathPoint", "Unreachable", "fairness_path"]
+__all__ = ["FairnessPath", "PathPoint", "Unreachable"]
 
 Vector = NDArray[np.float64]
 
@@ -347,182 +331,3 @@ class FairnessPath:
             f"<table><caption>{escape(self._heading())}</caption><thead><tr>{header}</tr></thead>"
             f"<tbody>{body}</tbody></table>"
         )
-
-
-def fairness_path(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    *,
-    sensitive_features: Any,
-    fairness_weights: Any = "auto",
-    cv: Any = 5,
-    sample_weight: Any = None,
-    frequency: Any = None,
-    cluster: Any = None,
-    exposure: Any = None,
-    offset: Any = None,
-    given: Any = None,
-    n_points: int = 20,
-    criterion: str | None = None,
-    measure_with: Any = "auto",
-    confidence_level: float = 0.95,
-    n_jobs: int | None = None,
-    random_state: Any = None,
-) -> FairnessPath:
-    """Accuracy and fairness of an estimator as its fairness weight grows, on held-out rows.
-
-    Every row is scored by a model fitted without it; accuracy (R², or what the estimator names)
-    and the criteria are measured on those scores, once per weight.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Anything with a `fairness_weight` parameter and ``fit(X, y, *, sensitive_features)``, or
-        a pipeline with such a step. A post-processor around a fitted model is refused unless it
-        says, with ``prefit=True``, that the model has seen none of these rows.
-    X : (n, d) array, frame or sparse matrix
-        Features.
-    y : (n,) array
-        Target.
-    sensitive_features : array, series, frame or Proxy
-        Group of each row. Rows with a missing group count for accuracy and not for fairness. Rows
-        are matched by place, and pandas indices that contradict each other are refused.
-    fairness_weights : "auto" or sequence of float
-        "auto" finds `n_points` weights that spread evenly along the frontier, from 0 to where
-        a larger weight no longer helps. To given weights 0 is added.
-    cv : int, splitter or list of (train, test)
-        Folds, each row tested once. A number means folds stratified by group.
-    sample_weight : (n,) array, optional
-        For fitting and for all measures.
-    frequency : (n,) array, optional
-        Number of people that each row of an aggregated table stands for. A row of frequency 3
-        equals three rows, in folds too: row numbers in `cv` are those of people.
-    cluster : (n,) array, optional
-        Label of the person, place or school that each row belongs to, where rows of one are not
-        independent. Whole clusters go to one fold, and errors are summed over them.
-    exposure, offset, given : (n,) arrays, optional
-        For estimators whose `fit` takes them, such as :class:`FairGLM`. With `exposure` scores are
-        rates, and accuracy is that of the totals. With `given` separation is measured given it.
-    n_points : int
-        Points of the path when `fairness_weights` is "auto".
-    criterion : {"independence", "separation", "sufficiency"}, optional
-        The estimator's own when left out. All three are measured in any case.
-    measure_with : str or instance
-        Estimator of information: "auto", "logistic", "lspc", "fourier", "knn" or an instance.
-        "logistic" takes a tenth of the time of "auto" and misses what is not a matter of
-        means and spreads.
-    confidence_level : float
-        Of all intervals.
-    n_jobs : int, optional
-        Folds fitted at a time.
-    random_state : int, optional
-        For the folds, and for an estimator of information that draws random numbers.
-
-    Returns
-    -------
-    FairnessPath
-
-    Examples
-    --------
-    >>> import numpy as np, evenhand as eh
-    >>> rng = np.random.default_rng(0)
-    >>> a = rng.integers(0, 2, 1000)
-    >>> X = rng.normal(size=(1000, 3)) + a[:, None] * [1.0, 0.0, 0.0]
-    >>> y = X @ [1.0, 1.0, 0.5] + rng.normal(size=1000)
-    >>> path = eh.fairness_path(eh.FairRidge(), X, y, sensitive_features=a, n_points=6,
-    ...                         random_state=0)
-    >>> model = path.select(max_unfairness=0.05)
-    >>> path.selected.independence.value <= 0.05
-    True
-    """
-    handle = Handle.find(estimator)
-    name = check_criterion(criterion, handle)
-    fitted_before = check_refits(estimator)
-    check_options(n_points, confidence_level)
-    X, y, sensitive_features, sample_weight, cluster, exposure, offset, given = repeat_rows(
-        frequency, X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
-        cluster=cluster, exposure=exposure, offset=offset, given=given,
-    )  # fmt: skip
-    check_index(
-        X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
-        cluster=cluster, exposure=exposure, offset=offset, given=given,
-    )  # fmt: skip
-    y = check_column(y, "y")
-    more = handle.check_columns(len(y), exposure=exposure, offset=offset, given=given)
-    check_rows(X, len(y))
-    weight = check_weight(sample_weight, len(y))
-    clusters = check_cluster(cluster, len(y))
-    groups = resolve_groups(
-        sensitive_features, n_rows=len(y), sample_weight=weight, cluster=clusters
-    )
-    check_varies(y)
-    (X,) = indexable(X)  # folds are rows, which not every sparse format can give
-    data = Data(X, y, sensitive_features, weight, clusters, more)
-    accuracy = handle.accuracy
-    seen, loss_weight = y, None
-    if exposure is not None:
-        seen, loss_weight = accuracy.loss.per_unit(y, weight, more["exposure"])
-    gauge = Gauge(
-        y=seen,
-        weight=weight,
-        groups=groups,
-        measure_with=measure_with,
-        random_state=random_state,
-        confidence_level=confidence_level,
-        cluster=clusters,
-        accuracy=accuracy,
-        loss_weight=loss_weight,
-        given=more.get("given"),
-    )
-    check_effective_size(gauge.groups)
-    folds = make_folds(cv, X, y, groups, random_state, clusters)
-    held_out = HeldOut(handle, data, folds, n_jobs)
-    found: dict[float, Reading] = {}
-    if isinstance(fairness_weights, str):
-        if fairness_weights != "auto":
-            raise ValueError(
-                "`fairness_weights` must be 'auto' or a sequence of numbers, got "
-                f"{fairness_weights!r}."
-            )
-        with progress(n_points) as advance:
-
-            def evaluate(w: float) -> tuple[float, float]:
-                found[w] = gauge.read(w, held_out.scores([w])[0])
-                advance()
-                return max(found[w].point.measure(name).value, 0.0), found[w].point.accuracy
-
-            kept = spread_weights(evaluate, int(n_points))
-    else:
-        kept = check_weights(fairness_weights)
-        with progress(len(kept)) as advance:
-            # One at a time where folds share work; all at once where jobs can be spread.
-            size = 1 if held_out.handle.has_path or n_jobs in (None, 1) else len(kept)
-            for start in range(0, len(kept), size):
-                batch = kept[start : start + size]
-                for w, scores in zip(batch, held_out.scores(batch), strict=True):
-                    found[w] = gauge.read(w, scores)
-                advance(len(batch))
-    readings = [found[w] for w in kept]
-    constant = tuple(held_out.n_constant(r.point.scores) for r in readings)
-    if not isinstance(fairness_weights, str):
-        # "auto" looks beyond where a larger weight helps; nobody has asked for that point.
-        warn_mixed(kept, constant, len(folds))
-    return FairnessPath(
-        points=tuple(r.point for r in readings),
-        criterion=name,
-        confidence_level=confidence_level,
-        measured_with=gauge.name,
-        n_rows=len(y),
-        n_unknown=groups.n_unknown,
-        n_splits=len(folds),
-        sensitive_name=groups.name,
-        labels=groups.label_names,
-        n_clusters=None if clusters is None else int(clusters.max()) + 1,
-        fitted_before=fitted_before,
-        accuracy=accuracy,
-        constant_folds=constant,
-        _correlation=correlations(readings),
-        _handle=handle,
-        _data=data,
-    )

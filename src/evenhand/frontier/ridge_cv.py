@@ -13,7 +13,7 @@ from ..groups.validation import check_index, refuse_unreal
 from ..models.linear import FairRidge
 from ..models.scoring import ScoresWithGroups
 from ..models.tables import ReadsTables
-from .path import fairness_path
+from .fitting import fairness_path
 
 
 class FairRidgeCV(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator):

@@ -19,6 +19,7 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..groups.clusters import check_cluster
+from ..groups.encoding import needs_encoding
 from ..groups.folds import make_folds
 from ..groups.frequency import repeat_rows
 from ..groups.sensitive import Groups, resolve_groups
@@ -347,10 +348,14 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         if self.map_ == "spline":
             self.bends_ = np.unique(np.quantile(self._standardized(score), BENDS))
         self._membership: Membership | None = None
-        p, numbers = None, None
+        p = None
+        self._copy: LinearCopy | None = None
         if self.passthrough:
             self._copy = LinearCopy.fit(X)
-            numbers = self._copy.transform(X)
+        elif self.group_features == "posterior" and self.group_classifier is None:
+            # The default classifier of the group takes what the regressor takes.
+            self._copy = LinearCopy.fit(X) if needs_encoding(X) else None
+        numbers = None if self._copy is None else self._copy.transform(X)
         self.group_classifier_ = None
         self.transport_: Transport | None = None
         if groups is not None and self.group_features is not None:
@@ -372,6 +377,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
             return maps.features(self._standardized(score), p), y
         labels = ("all",) if groups is None or p is None else groups.label_names
         self._maps = stack = StackColumns(labels, self.bends_, self.transport_)
+        assert self._copy is not None
         self.columns_ = (*self._copy.names, *stack.names)
         self._penalty = StackPenalty(len(stack.names), stack.slopes(), self.passthrough_alpha)
         return beside(numbers, stack.features(self._standardized(score), p)), y
@@ -434,7 +440,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         check_index(X=X, sensitive_features=sensitive_features)
         score = predict_base(self.estimator_, X)
         z = self._standardized(score)
-        numbers = self._copy.transform(X) if isinstance(self._maps, StackColumns) else None
+        copy = getattr(self, "_copy", None)  # not in models pickled before there was one
+        numbers = None if copy is None else copy.transform(X)
         p = None
         if self._membership is not None:
             if self.group_features == "posterior":

@@ -101,7 +101,7 @@ def run_path(
     rows: TableRows, model: Any, points: int, folds: int, confidence: float, seed: int
 ) -> FairnessPath:
     """Held-out measures along the frontier."""
-    from ...frontier.path import fairness_path
+    from ...frontier.fitting import fairness_path
 
     return fairness_path(
         model, rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weight,
