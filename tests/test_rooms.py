@@ -18,7 +18,8 @@ from evenhand._moved import MOVED
 ROOT = Path(eh.__file__).parent
 # Top to bottom: a room imports from itself and from rooms before it.
 ROOMS = (
-    "groups", "information", "penalty", "models", "frontier", "auditing", "report", "files", "cli",
+    "groups", "information", "penalty", "models", "frontier", "auditing", "report", "files",
+    "engines", "cli",
 )  # fmt: skip
 # Beside the rooms: what each may use of them.
 BESIDE = {
@@ -28,7 +29,7 @@ BESIDE = {
     "datasets": ("groups", "information"),
     "torch": ("groups", "information", "penalty", "models"),
 }
-# Upward, each inside a function: a result shows itself, and only then is the view loaded.
+# Upward, each inside a function: a result shows or writes itself, and only then is that loaded.
 ALLOWED = {
     ("auditing.conditional", "report.controls"): "Conditional.__str__",
     ("auditing.drivers", "report.drivers"): "Drivers.__str__",
@@ -39,6 +40,7 @@ ALLOWED = {
     ("auditing.result", "report.html"): "Audit.to_html",
     ("auditing.result", "report.plots"): "Audit.plot",
     ("auditing.result", "report.text"): "Audit.__str__",
+    ("information.cells", "engines.cell_files"): "Cells.to_file and Cells.from_file",
     ("frontier.path", "report.frontier_page"): "FairnessPath.to_html",
     ("frontier.path", "report.html"): "FairnessPath.to_html",
 }

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 # costs nothing and an extra that is not installed never breaks the core.
 _HOME = {
     "Cells": "information.cells",
+    "audit_table": "engines.tables",
     "FairRegressor": "frontier.recommended",
     "FairGLM": "models.glm",
     "FairRidge": "models.linear",
@@ -44,7 +45,7 @@ _HOME = {
     "separation": "information.entropies",
     "sufficiency": "information.entropies",
 }
-_MODULES = ("baselines", "boosting", "datasets", "report")
+_MODULES = ("baselines", "boosting", "datasets", "engines", "report")
 
 _moved.install()
 

@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
 
 from ..information.criteria import CRITERIA, INDEPENDENCE
 from . import watching
-from .commands import audits, levels, models, rows, verdicts
+from .commands import audits, levels, models, rows, tables, verdicts
 from .options import (
     Band,
     Cluster,
@@ -39,6 +39,7 @@ from .options import (
     Json,
     Judge,
     JudgeBy,
+    MaybeSensitive,
     MaybeTarget,
     Power,
     Seed,
@@ -91,11 +92,11 @@ def root(
 @app.command()
 @command
 def audit(
-    file: Annotated[Path, typer.Argument(help="CSV, TSV, Parquet or Feather, compressed or not.")],
-    sensitive: Sensitive,
+    files: tables.AuditedFiles,
+    sensitive: MaybeSensitive = None,
     prediction: Annotated[
-        str, typer.Option("--prediction", "-s", help="Column with the score to be audited.")
-    ],
+        str | None, typer.Option("--prediction", "-s", help="Column with the score to be audited.")
+    ] = None,
     target: MaybeTarget = None,
     weight: Weight = None,
     frequency: Frequency = None,
@@ -122,6 +123,7 @@ def audit(
     confidence: Confidence = 0.95,
     seed: Seed = 0,
     separator: Separator = None,
+    engine: tables.EngineName = None,
     force: Force = False,
     debug: Debug = False,
 ) -> None:
@@ -137,37 +139,54 @@ def audit(
     In a pipeline that must stop when a score drifts: evenhand audit scores.csv -y y -s s -a race
     --fail-above separation=0.05
 
+    Of tables beyond memory: evenhand audit "data/*.parquet" -y y -s s -a race
+
     Of prices: evenhand audit policies.csv -y claims -s rate -a sex --exposure years --loss poisson
     """
-    limits = audits.parse_limits(fail_above or [], target is not None)
+    table = tables.Asked(
+        files, engine,
+        {"sensitive": sensitive, "prediction": prediction, "target": target, "weight": weight,
+         "frequency": frequency},
+        {"cluster": cluster, "control": control, "band": band, "drop_missing": drop_missing,
+         "separator": separator, "exposure": exposure, "loss": loss},
+    )  # fmt: skip
+    has_target = table.has_target()
+    limits = audits.parse_limits(fail_above or [], has_target)
     asked = verdicts.read_asked(
-        tolerance, impact, favorable and favorable.value, reference, at or [], target is not None
+        tolerance, impact, favorable and favorable.value, reference, at or [], has_target
     )
     models.check_free(html, force)
-    data = rows.load_scores(
-        file, [prediction], target, sensitive, weight, frequency, cluster, separator, drop_missing,
-        levels.parse_bands(band or [], sensitive), control or (),
-        {} if exposure is None else {"exposure": exposure},
-    )  # fmt: skip
-    found = audits.run_audit(
-        data, prediction, each, estimator, confidence, seed, reference, loss, power
-    )
+    data: rows.TableRows | tables.CellSource
+    if table.counted:
+        cells, data = table.cells()
+        found = tables.audit_cells(cells, each, estimator, confidence, seed)
+    else:
+        assert sensitive is not None
+        assert prediction is not None
+        data = rows.load_scores(
+            Path(files[0]), [prediction], target, sensitive, weight, frequency, cluster, separator,
+            drop_missing, levels.parse_bands(band or [], sensitive), control or (),
+            {} if exposure is None else {"exposure": exposure},
+        )  # fmt: skip
+        found = audits.run_audit(
+            data, prediction, each, estimator, confidence, seed, reference, loss, power
+        )
     checks = audits.check_limits(found, limits, judge_by.value)
     each_audit = audits.audits_of(found)
     judged = verdicts.judged(each_audit, asked)
-    tables = verdicts.impacts(each_audit, asked)
+    compared = verdicts.impacts(each_audit, asked)
     if html is not None:
-        audits.write_audit(found, html, data.source_facts(), force, judged, tables)
+        audits.write_audit(found, html, data.source_facts(), force, judged, compared)
     if json_:
         whole = {**found.to_dict(), "checks": checks, "provenance": data.provenance()}
-        whole |= verdicts.to_dict(judged, tables)
+        whole |= verdicts.to_dict(judged, compared)
         print(json.dumps(whole, indent=2, allow_nan=False))
     else:
         for name, verdict in judged.items():
             verdicts.show_verdict(verdict, name)
-        audits.show_found(found, str(file))
-        for table in tables.values():
-            verdicts.show_impact(table)
+        audits.show_found(found, ", ".join(files))
+        for groups in compared.values():
+            verdicts.show_impact(groups)
         audits.show_checks(checks)
         if html is not None:
             say(f"Report: {html}")
@@ -362,6 +381,7 @@ def frontier(
 
 
 app.command("tolerance")(verdicts.tolerance)
+app.command("cells")(tables.cells)
 
 
 @app.command()

@@ -32,15 +32,14 @@ MaybeTarget = Annotated[
         help="Column with the true outcome (numbers). Without it only independence is measured.",
     ),
 ]
-Sensitive = Annotated[
-    list[str],
-    typer.Option(
-        "--sensitive",
-        "-a",
-        help="Column with the group of each row; empty cells mean 'not known'. Give it several "
-        "times to compare the groups formed by several columns together.",
-    ),
-]
+_SENSITIVE = typer.Option(
+    "--sensitive",
+    "-a",
+    help="Column with the group of each row; empty cells mean 'not known'. Give it several "
+    "times to compare the groups formed by several columns together.",
+)
+Sensitive = Annotated[list[str], _SENSITIVE]
+MaybeSensitive = Annotated[list[str] | None, _SENSITIVE]
 Band = Annotated[
     list[str] | None,
     typer.Option(

@@ -38,7 +38,7 @@ _COMPRESSED = {
 _ZSTD, _LZ4 = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 
 
-class TableError(Exception):
+class TableError(ValueError):
     """A file or a column cannot be used; the message says what to do."""
 
 

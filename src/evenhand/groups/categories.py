@@ -87,7 +87,7 @@ def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
             present = np.bincount(offset) > 0
             lookup = np.cumsum(present) - 1
             labels = [low + int(k) for k in np.flatnonzero(present)]
-            _check_count(labels, len(column), "integer", name)
+            check_count(labels, len(column), "integer", name)
             return lookup[offset], labels
     if column.dtype.kind == "b":
         labels = [bool(v) for v in (False, True) if (column == v).any()]
@@ -97,7 +97,7 @@ def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
         values, inverse = np.unique(column[~missing], return_inverse=True)
         labels = [int(v) if float(v).is_integer() else float(v) for v in values]
         whole = all(isinstance(v, int) for v in labels)  # integers with gaps, in pandas
-        _check_count(labels, len(column), "integer" if whole else "float", name)
+        check_count(labels, len(column), "integer" if whole else "float", name)
         codes = np.full(len(column), -1, dtype=np.intp)
         codes[~missing] = inverse
         return codes, labels
@@ -107,11 +107,11 @@ def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
         return _encode_dates(column, name)
     few = _few_labels(column) if column.dtype.kind in "US" else None
     if few is not None:
-        _check_count(few[1], len(column), "text", name)
+        check_count(few[1], len(column), "text", name)
         return _sort_labels(*few)
     values, codes = np.unique(column, return_inverse=True)
     kind = "integer" if column.dtype.kind in "iu" else "text"
-    _check_count(values.tolist(), len(column), kind, name)
+    check_count(values.tolist(), len(column), kind, name)
     return codes.astype(np.intp, copy=False), values.tolist()
 
 
@@ -127,7 +127,7 @@ def _encode_dates(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.in
         if (coarse == values).all():
             labels = coarse.tolist()
             break
-    _check_count(labels, len(column), "date", name)
+    check_count(labels, len(column), "date", name)
     codes = np.full(len(column), -1, dtype=np.intp)
     codes[~missing] = inverse
     return codes, labels
@@ -166,7 +166,7 @@ def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.
         kind = "integer" if all(float(v).is_integer() for v in labels) else "float"
     elif labels and all(isinstance(v, date) for v in labels):
         kind = "date"
-    _check_count(labels, len(column), kind, name)
+    check_count(labels, len(column), kind, name)
     return _sort_labels(codes, labels)
 
 
@@ -221,8 +221,8 @@ def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[NDArray[np
     labels = uniques if categories is None else categories
     if categories is None:
         kind = "date" if dtype.is_temporal() else "text"
-        _check_count(labels, len(column), kind, name)
-        labels = _sorted(labels)
+        check_count(labels, len(column), kind, name)
+        labels = sorted_labels(labels)
     position = {label: k for k, label in enumerate(labels)}
     if dtype == nw.String and uniques:
         replaced = column.replace_strict(
@@ -243,7 +243,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
-def _sorted(labels: list[Any]) -> list[Any]:
+def sorted_labels(labels: list[Any]) -> list[Any]:
     try:
         return sorted(labels)
     except TypeError:  # mixed types: a stable order that does not depend on the rows
@@ -251,7 +251,7 @@ def _sorted(labels: list[Any]) -> list[Any]:
 
 
 def _sort_labels(codes: NDArray[np.intp], labels: list[Any]) -> tuple[NDArray[np.intp], list[Any]]:
-    ordered = _sorted(labels)
+    ordered = sorted_labels(labels)
     rank = {label: k for k, label in enumerate(ordered)}
     lookup = np.array([rank[label] for label in labels] + [-1], dtype=np.intp)
     return lookup[codes], ordered
@@ -280,7 +280,7 @@ def cross(
     return out, crossed
 
 
-def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> None:
+def check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> None:
     """Refuse a measurement or an identifier where a category is meant."""
     count = len(labels)
     where = f" (column {name!r})" if name else ""

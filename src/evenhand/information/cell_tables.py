@@ -87,13 +87,14 @@ def from_arrow(table: Any) -> dict[str, Any]:
             f"`table` must have the columns {', '.join(wanted)}; it lacks {', '.join(missing)}."
         )
     columns = {name: _numbers(table, name) for name in wanted}
-    return _checked(columns, edges, labels, names, unknown)
+    return checked(columns, edges, labels, names, unknown)
 
 
-def _checked(
+def checked(
     columns: dict[str, NDArray[Any]], edges: Edges, labels: tuple[Any, ...],
     names: tuple[str, ...], unknown: int,
 ) -> dict[str, Any]:  # fmt: skip
+    """The fields of Cells from columns by name, with n, sums and extremes that can be true."""
     sizes = {"score_bin": edges.bins, "target_bin": edges.bins, "group": len(labels)}
     if edges.target is None:
         sizes["target_bin"] = 1

@@ -269,6 +269,32 @@ class Cells:
 
         return cls(**from_arrow(table))
 
+    def to_file(self, path: Any, force: bool = False) -> None:
+        """Write a file, whole or not at all, for :meth:`from_file` and ``evenhand audit``.
+
+        Parameters
+        ----------
+        path : str or Path
+            Such as ``part.cells``.
+        force : bool
+            Overwrite a file that exists.
+        """
+        from ..engines.cell_files import write_cells
+
+        write_cells(self, path, force)
+
+    @classmethod
+    def from_file(cls, path: Any) -> Cells:
+        """From :meth:`to_file`; what is damaged or of another version is refused.
+
+        Parameters
+        ----------
+        path : str or Path
+        """
+        from ..engines.cell_files import read_cells
+
+        return read_cells(path)
+
 
 def merge(parts: list[Cells]) -> Cells:
     """Add up cells of one grid; groups that some of them lack are fine."""

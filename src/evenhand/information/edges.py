@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -35,7 +35,7 @@ CLOSE = 0.99
 # the last one. Without a limit one value far out would leave few bins to all others.
 FARTHEST = 6.0
 # Rows that the scale and the correlation are taken from, and room beyond the extremes seen.
-_SAMPLE, _ROOM = 200_000, 0.05
+SAMPLE, _ROOM = 200_000, 0.05
 _NO_TARGET = np.empty(0)
 
 
@@ -132,6 +132,25 @@ class Edges:
             size = FINE_BINS
         return cls(size, Axis.from_values(s, size), Axis.from_values(y, size))
 
+    def spanning(
+        self, score: tuple[float, float], target: tuple[float, float] | None = None
+    ) -> Edges:
+        """The same middles and scales with bins from other extremes to others.
+
+        Parameters
+        ----------
+        score : least and largest
+            Of the residual on a grid with a slope.
+        target : least and largest, optional
+        """
+        shift = 0.0 if self.slope else self.score.shift
+        first = Axis.from_range(shift, self.score.scale, *score, self.bins)
+        first = replace(first, shift=self.score.shift)
+        if self.target is None or target is None:
+            return replace(self, score=first)
+        second = Axis.from_range(self.target.shift, self.target.scale, *target, self.bins)
+        return replace(self, score=first, target=second)
+
     @property
     def kind(self) -> str:
         """The grid in words."""
@@ -201,7 +220,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _some(values: Vector) -> Vector:
-    stretch = len(values) // _SAMPLE
+    stretch = len(values) // SAMPLE
     return values if stretch < 2 else values[scattered_rows(len(values), stretch)]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,7 +17,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ...files.tabular import TableError
 from ...information.criteria import get_criterion
 from ...report.controls import conditional_parts
 from ...report.curves import clean, number, short_names, with_margin
@@ -85,6 +86,25 @@ def fail(text: str) -> None:
     _print(Text("Error: ", style="bold red") + Text(clean(text)), stderr=True)
 
 
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A sign of life on a terminal, after two seconds."""
+    out = console(stderr=True)
+    if not out.file.isatty():
+        yield
+        return
+    status = out.status(Text(clean(what)))
+    timer = threading.Timer(2.0, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
+
+
 def command(function: Callable[..., Any]) -> Callable[..., Any]:
     """Errors without a traceback unless --debug; warnings as notes."""
 
@@ -95,12 +115,12 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
             warnings.simplefilter("always" if not debug else "default", UserWarning)
             try:
                 return function(*args, **kwargs)
-            except typer.Exit:
+            except (typer.Exit, typer.BadParameter):
                 raise
             except KeyboardInterrupt:
                 fail("Interrupted; nothing half-written is left.")
                 raise typer.Exit(130) from None
-            except (TableError, ValueError, OSError, ModuleNotFoundError) as error:
+            except (ValueError, OSError, ModuleNotFoundError) as error:
                 if debug:
                     raise
                 fail(_plain(error))
@@ -143,6 +163,8 @@ _OPTIONS = {
     "`estimator`": "--estimator",
     "`criterion`": "--criterion",
     "`group_features`": "--group-features",
+    "`table`": "The table",
+    "`min_count`": "--min-count",
     "`path`": "The file to write",
     "`favorable`": "--favorable",
     "`reference`": "--reference",

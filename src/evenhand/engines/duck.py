@@ -1,0 +1,132 @@
+"""DuckDB: files, its own tables and relations, Arrow and pandas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..files.tabular import NULLS, TableError
+from .plan import Columns, Expressions
+from .queried import Queried
+from .sql import SqlOperations, select, select_groups
+
+_NUMBERS = (
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
+    "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL",
+)  # fmt: skip
+_DATES = ("DATE", "TIMESTAMP", "TIME")
+_ROWS = "evenhand_rows"
+
+
+class DuckTable(Queried):
+    """A relation of DuckDB."""
+
+    name = "DuckDB"
+
+    def __init__(self, relation: Any) -> None:
+        self.relation = relation
+        self.ops = SqlOperations()
+
+    def kinds(self) -> dict[str, str]:
+        types = [str(t) for t in self.relation.types]
+        return {n: _kind(t) for n, t in zip(self.relation.columns, types, strict=True)}
+
+    def select(self, expressions: Expressions, where: Any | None) -> str:
+        return select(expressions, _ROWS, where)
+
+    def group(
+        self, rows: Expressions, where: Any | None, keys: list[str], sums: Expressions
+    ) -> str:
+        return select_groups(rows, _ROWS, where, keys, sums)
+
+    def fetch(self, query: str) -> Any:
+        return self.relation.query(_ROWS, query).to_arrow_table()
+
+    def show(self, query: str) -> str:
+        return query
+
+
+def _kind(name: str) -> str:
+    if name.startswith("DECIMAL") or name in _NUMBERS:
+        return "number"
+    if name in ("VARCHAR", "UUID") or name.startswith("ENUM"):
+        return "text"
+    if name == "BOOLEAN":
+        return "boolean"
+    return "date" if name.startswith(_DATES) else name
+
+
+def connect(path: str | None = None) -> Any:
+    """A database in memory, or a file opened for reading."""
+    try:
+        import duckdb
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "DuckDB is needed to read this table and is not installed. Hint: pip install "
+            "'evenhand[engines]'."
+        ) from None
+    if path is None:
+        return duckdb.connect()
+    if not Path(path).is_file():
+        raise TableError(f"There is no file {path!r}.")
+    try:
+        return duckdb.connect(path, read_only=True)
+    except duckdb.Error as error:
+        raise TableError(f"{path!r} cannot be opened by DuckDB: {error}") from error
+
+
+def open_database(address: str) -> DuckTable:
+    """`duckdb:file.db/table`."""
+    path, slash, name = address.removeprefix("duckdb:").rpartition("/")
+    if not slash or not path or not name:
+        raise TableError(f"`table` must be duckdb:FILE/TABLE, got {address!r}.")
+    connection = connect(path)
+    parts = [SqlOperations().quoted(part) for part in name.split(".")]
+    return _opened(connection, f"SELECT * FROM {'.'.join(parts)}")
+
+
+def open_files(files: list[str], kind: str, columns: Columns) -> DuckTable:
+    """Files of one kind as one table, with the columns matched by name."""
+    listed = "[" + ", ".join(_text(file) for file in files) + "]"
+    if kind == "parquet":
+        query = f"SELECT * FROM read_parquet({listed}, union_by_name = true)"
+        return _opened(connect(), query)
+    connection = connect()
+    # Numbers are told from all lines and not the first few; codes of groups such as "02139" stay.
+    types = {**dict.fromkeys(columns.groups, "VARCHAR")}
+    types |= dict.fromkeys(columns.numbers.values(), "DOUBLE")
+    given = ", ".join(f"{_text(name)}: {_text(t)}" for name, t in types.items())
+    nulls = ", ".join(_text(v) for v in NULLS)
+    query = (
+        f"SELECT * FROM read_csv({listed}, union_by_name = true, header = true, "
+        f"types = {{{given}}}, nullstr = [{nulls}])"
+    )
+    return _opened(connection, query)
+
+
+def open_frame(table: Any) -> DuckTable:
+    """An Arrow table, dataset or reader, or a pandas or Polars frame."""
+    connection = connect()
+    module = type(table).__module__.split(".")[0]
+    if module == "polars":
+        table = (table.collect() if hasattr(table, "collect") else table).to_arrow()
+        module = "pyarrow"
+    found = connection.from_arrow(table) if module == "pyarrow" else connection.from_df(table)
+    return DuckTable(found)
+
+
+def _opened(connection: Any, query: str) -> DuckTable:
+    import duckdb
+
+    try:
+        return DuckTable(connection.sql(query))
+    except duckdb.Error as error:
+        raise TableError(f"`table` cannot be read by DuckDB: {_first(error)}") from error
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _first(error: Exception) -> str:
+    return str(error).splitlines()[0][:300]

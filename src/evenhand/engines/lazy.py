@@ -1,0 +1,126 @@
+"""Polars: lazy frames and files, in its streaming engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..files.tabular import NULLS
+from .plan import Columns, Expressions
+from .queried import Queried
+
+_ROW = "evenhand row"
+
+
+class PolarsOperations:
+    """`Operations` of :mod:`.plan` as Polars expressions."""
+
+    def __init__(self) -> None:
+        import polars as pl
+
+        self.pl = pl
+
+    def number(self, name: str) -> Any:
+        return self.pl.col(name).cast(self.pl.Float64)
+
+    def label(self, name: str) -> Any:
+        return self.pl.col(name)
+
+    def made(self, name: str) -> Any:
+        return self.pl.col(name)
+
+    def pick(self, condition: Any, value: Any, other: Any) -> Any:
+        return self.pl.when(condition).then(value).otherwise(other)
+
+    def same(self, a: Any, b: Any) -> Any:
+        return a == b
+
+    def absolute(self, value: Any) -> Any:
+        return value.abs()
+
+    def floor(self, value: Any) -> Any:
+        return value.floor()
+
+    def asinh(self, value: Any) -> Any:
+        return value.arcsinh()
+
+    def clip(self, value: Any, low: float, high: float) -> Any:
+        return value.clip(low, high)
+
+    def whole(self, value: Any) -> Any:
+        return value.cast(self.pl.Int64)
+
+    def count(self) -> Any:
+        return self.pl.len()
+
+    def total(self, value: Any) -> Any:
+        return value.sum()
+
+    def least(self, value: Any) -> Any:
+        return value.min()
+
+    def largest(self, value: Any) -> Any:
+        return value.max()
+
+    def levels(self, value: Any) -> Any:
+        return value.approx_n_unique()
+
+    def chance(self, share: float) -> Any:
+        return self.pl.col(_ROW).hash(0) <= int(share * (2**64 - 1))
+
+
+class PolarsTable(Queried):
+    """A LazyFrame."""
+
+    name = "Polars"
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame.lazy()
+        self.ops = PolarsOperations()
+
+    def kinds(self) -> dict[str, str]:
+        return {name: _kind(dtype) for name, dtype in self.run(None).items()}
+
+    def select(self, expressions: Expressions, where: Any | None) -> Any:
+        rows = self.frame if where is None else self.frame.with_row_index(_ROW).filter(where)
+        return rows.select(**expressions)
+
+    def group(
+        self, rows: Expressions, where: Any | None, keys: list[str], sums: Expressions
+    ) -> Any:
+        made = self.frame if where is None else self.frame.filter(where)
+        return made.select(**rows).group_by(keys).agg(**sums)
+
+    def fetch(self, query: Any) -> Any:
+        if query is None:
+            return self.frame.collect_schema()
+        return query.collect(engine="streaming").to_arrow()
+
+    def show(self, query: Any) -> str:
+        return query.explain(engine="streaming")
+
+
+def _kind(dtype: Any) -> str:
+    import polars as pl
+
+    if dtype.is_numeric():
+        return "number"
+    if dtype == pl.Boolean:
+        return "boolean"
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
+        return "text"
+    return "date" if dtype.is_temporal() else str(dtype)
+
+
+def open_files(files: list[str], kind: str, columns: Columns) -> PolarsTable:
+    """Files of one kind as one lazy frame."""
+    try:
+        import polars as pl
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "Polars is not installed. Hint: pip install 'evenhand[engines]'."
+        ) from None
+    if kind == "parquet":
+        return PolarsTable(pl.scan_parquet(files))
+    types: dict[str, Any] = dict.fromkeys(columns.groups, pl.String)
+    types |= dict.fromkeys(columns.numbers.values(), pl.Float64)
+    return PolarsTable(pl.scan_csv(files, schema_overrides=types, null_values=list(NULLS)))

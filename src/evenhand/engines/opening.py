@@ -1,0 +1,238 @@
+"""Which engine reads a table."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping
+from importlib.util import find_spec
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v2 as nw
+
+from ..files.tabular import TableError, is_text_type, value_type
+from ..files.tabular import open_table as open_file
+from ..information.cells import Cells
+from ..information.edges import Edges
+from .plan import Columns
+
+ENGINES = ("duckdb", "polars", "spark", "ibis", "dask", "numpy")
+_PARQUET, _CSV = (".parquet", ".pq", ".parq"), (".csv", ".tsv", ".txt", ".gz", ".zst")
+
+
+class Held:
+    """A table in memory, which NumPy counts."""
+
+    def __init__(self, table: Any) -> None:
+        if isinstance(table, Mapping):
+            self.columns = dict(table)
+        else:
+            frame = nw.from_native(table, eager_only=True)
+            self.columns = {str(column.name): column.to_native() for column in frame.iter_columns()}
+
+    def kinds(self) -> dict[str, str]:
+        """What a column may be is checked where it is counted."""
+        return dict.fromkeys(self.columns, "number")
+
+    def count(self, columns: Columns, edges: Edges | int | None) -> Cells:
+        """The cells."""
+        take = {None: None, **self.columns}
+        return Cells.from_rows(
+            take[columns.target], take[columns.score],
+            sensitive_features={name: take[name] for name in columns.groups},
+            sample_weight=take[columns.weight], frequency=take[columns.frequency], edges=edges,
+        )  # fmt: skip
+
+
+def open_table(table: Any, columns: Columns, engine: str | None = None) -> Any:
+    """An engine with the table in it.
+
+    Parameters
+    ----------
+    table : Any
+        As in :func:`evenhand.audit_table`.
+    columns : Columns
+        Those that will be read; files are checked to have them.
+    engine : str, optional
+    """
+    if engine is not None and engine not in ENGINES:
+        raise ValueError(f"`engine` must be one of {', '.join(ENGINES)}, got {engine!r}.")
+    if isinstance(table, str) and table.startswith("duckdb:"):
+        _must_be(engine, "duckdb", table)
+        from .duck import open_database
+
+        return open_database(table)
+    if isinstance(table, str | PathLike) or _is_paths(table):
+        return _open_paths([table] if not isinstance(table, list | tuple) else list(table),
+                           columns, engine)  # fmt: skip
+    module = type(table).__module__.split(".")[0]
+    if module in ("duckdb", "_duckdb"):
+        _must_be(engine, "duckdb", "a DuckDB relation")
+        from .duck import DuckTable
+
+        return DuckTable(table)
+    if module in ("pyspark", "ibis", "dask"):
+        return _open_remote(table, module, engine)
+    return _open_local(table, module, engine)
+
+
+def _open_remote(table: Any, module: str, engine: str | None) -> Any:
+    kind = {"pyspark": "spark"}.get(module, module)
+    _must_be(engine, kind, f"a table of {module}")
+    if kind == "spark":
+        from .spark import SparkTable
+
+        return SparkTable(table)
+    if kind == "ibis":
+        from .expressions import IbisTable
+
+        return IbisTable(table)
+    from .partitions import DaskTable
+
+    return DaskTable(table)
+
+
+def _open_local(table: Any, module: str, engine: str | None) -> Any:
+    native = nw.from_native(table, pass_through=True)
+    scanned = type(table).__name__ in ("InMemoryDataset", "FileSystemDataset", "UnionDataset")
+    lazy = isinstance(native, nw.LazyFrame) or scanned
+    if not (lazy or isinstance(native, nw.DataFrame) or isinstance(table, Mapping)):
+        raise ValueError(
+            "`table` must be a path, an address, a frame, a relation or an expression, got "
+            f"{type(table).__name__}. Hint: arrays go to evenhand.audit."
+        )
+    engine = engine or ("numpy" if not lazy else "polars" if module == "polars" else "duckdb")
+    if engine == "numpy" and not lazy:
+        return Held(table)
+    if engine == "polars" and module == "polars":
+        from .lazy import PolarsTable
+
+        return PolarsTable(table)
+    if engine == "duckdb" and module in ("polars", "pyarrow", "pandas"):
+        from .duck import open_frame
+
+        return open_frame(table)
+    raise ValueError(f"`engine` must be one that reads {type(table).__name__}, got {engine!r}.")
+
+
+def _must_be(engine: str | None, wanted: str, what: str) -> None:
+    if engine not in (None, wanted):
+        raise ValueError(f"`engine` must be {wanted!r} for {what}, got {engine!r}.")
+
+
+def _is_paths(table: Any) -> bool:
+    return (
+        isinstance(table, list | tuple)
+        and len(table) > 0
+        and all(isinstance(v, str | PathLike) for v in table)
+    )
+
+
+def _open_paths(paths: list[Any], columns: Columns, engine: str | None) -> Any:
+    if engine is None:
+        engine = "duckdb" if find_spec("duckdb") or not find_spec("polars") else "polars"
+    if engine not in ("duckdb", "polars", "spark"):
+        raise ValueError(f"`engine` must be duckdb, polars or spark for files, got {engine!r}.")
+    files = [file for path in paths for file in _files(str(path))]
+    kind = _kind_of(files)
+    if kind == "parquet":
+        _check_parquet(files, columns)
+    else:
+        _check_csv(files, columns)
+    if engine == "duckdb":
+        from .duck import open_files
+    elif engine == "polars":
+        from .lazy import open_files  # type: ignore[assignment]
+    else:
+        from .spark import open_files  # type: ignore[assignment]
+    return open_files(files, kind, columns)
+
+
+def _files(path: str) -> list[str]:
+    if "://" in path:
+        return [path]
+    if Path(path).is_dir():
+        found = sorted(map(str, Path(path).rglob("*.parquet")))
+        if not found:
+            raise TableError(f"There is no Parquet file in the folder {path!r}.")
+        return found
+    if Path(path).exists():
+        return [path]
+    found = sorted(glob.glob(path, recursive=True))
+    if not found:
+        raise TableError(f"There is no file {path!r}.")
+    return found
+
+
+def _kind_of(files: list[str]) -> str:
+    kinds = {_kind(file) for file in files}
+    if len(kinds) > 1:
+        raise TableError("`table` must be files of one kind, got both Parquet and CSV.")
+    return kinds.pop()
+
+
+def _kind(file: str) -> str:
+    name = file.lower()
+    if name.endswith(_PARQUET):
+        return "parquet"
+    if name.endswith(_CSV):
+        return "csv"
+    if "://" not in file:
+        with Path(file).open("rb") as stream:
+            if stream.read(4) == b"PAR1":
+                return "parquet"
+    raise TableError(f"`table` must be Parquet or CSV files, and {file!r} has neither ending.")
+
+
+def _check_parquet(files: list[str], columns: Columns) -> None:
+    """Every file has every column, of one kind: engines fill gaps and round without a word."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    seen: dict[str, tuple[str, str]] = {}
+    for file in files:
+        if "://" in file:
+            continue
+        try:
+            schema = parquet.read_schema(file)
+        except (pa.ArrowException, OSError) as error:
+            text = str(error).splitlines()[0]
+            raise TableError(f"{file!r} is not a whole Parquet file: {text}") from error
+        for name in columns.names:
+            if schema.get_field_index(name) < 0:
+                if f"{name}=" in file:
+                    continue
+                _no_column(file, name, schema.names)
+            kind = _arrow_kind(schema.field(name).type)
+            before = seen.setdefault(name, (kind, file))
+            if before[0] != kind:
+                raise TableError(
+                    f"Column {name!r} must be of one type in all files: it holds {before[0]} in "
+                    f"{before[1]!r} and {kind} in {file!r}. Hint: write one of them anew."
+                )
+
+
+def _check_csv(files: list[str], columns: Columns) -> None:
+    for file in files:
+        if "://" in file:
+            continue
+        found = open_file(file).names
+        for name in columns.names:
+            if name not in found:
+                _no_column(file, name, list(found))
+
+
+def _no_column(file: str, name: str, names: list[str]) -> None:
+    shown = ", ".join(repr(v) for v in names[:30])
+    raise TableError(f"{file!r} has no column {name!r}. Its columns are {shown}.")
+
+
+def _arrow_kind(kind: Any) -> str:
+    import pyarrow as pa
+
+    kind = value_type(kind)
+    tests = pa.types
+    if tests.is_integer(kind) or tests.is_floating(kind) or tests.is_decimal(kind):
+        return "numbers"
+    return "text" if is_text_type(kind) else str(kind)

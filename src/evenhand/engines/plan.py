@@ -1,0 +1,218 @@
+"""What is asked of a table, in formulas that every engine can run.
+
+    facts    n, rows that are not finite, least and largest of each column, levels of each group
+    sample   s and y of some rows, each with the same chance
+    ends     least and largest residual, where the grid has a slope
+    cells    people, sums and extremes by bin and group; `information.edges` has the bins
+
+An engine supplies :class:`Operations` on expressions with Python's operators (Polars, Ibis, and
+text of SQL), so that each formula stands here once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..information.edges import SAMPLE, Axis, Edges
+
+# The largest float: neither NaN nor infinity is at most this, in any dialect.
+LARGEST = 1.7976931348623157e308
+# Beyond this multiple of the scale its square would overflow where asinh is written with ln.
+FAR = 1e150
+PLACE = "place"
+Expressions = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of columns by their role."""
+
+    score: str
+    target: str | None
+    groups: tuple[str, ...]
+    weight: str | None = None
+    frequency: str | None = None
+
+    @property
+    def numbers(self) -> dict[str, str]:
+        """Argument of the public functions → column."""
+        found = {
+            "y_pred": self.score, "y_true": self.target, "sample_weight": self.weight,
+            "frequency": self.frequency,
+        }  # fmt: skip
+        return {argument: name for argument, name in found.items() if name is not None}
+
+    @property
+    def names(self) -> list[str]:
+        """All of them, each once."""
+        return list(dict.fromkeys([*self.numbers.values(), *self.groups]))
+
+
+class Operations(Protocol):
+    """Expressions of one engine."""
+
+    def number(self, name: str) -> Any: ...
+    def label(self, name: str) -> Any: ...
+    def made(self, name: str) -> Any:
+        """A column that :func:`cell_rows` has made."""
+
+    def pick(self, condition: Any, value: Any, other: Any) -> Any:
+        """`value` where the condition holds, else `other`; None is missing."""
+
+    def same(self, a: Any, b: Any) -> Any: ...
+    def absolute(self, value: Any) -> Any: ...
+    def floor(self, value: Any) -> Any: ...
+    def asinh(self, value: Any) -> Any: ...
+    def clip(self, value: Any, low: float, high: float) -> Any: ...
+    def whole(self, value: Any) -> Any:
+        """As a 64-bit integer."""
+
+    def count(self) -> Any: ...
+    def total(self, value: Any) -> Any: ...
+    def least(self, value: Any) -> Any: ...
+    def largest(self, value: Any) -> Any: ...
+    def levels(self, value: Any) -> Any:
+        """Roughly how many distinct values."""
+
+    def chance(self, share: float) -> Any:
+        """True with this probability, row by row."""
+
+
+def used(ops: Operations, columns: Columns) -> Any | None:
+    """Rows that count: positive weight and frequency. None for all of them."""
+    found = None
+    for name in (columns.weight, columns.frequency):
+        if name is not None:
+            positive = ops.number(name) > 0.0
+            found = positive if found is None else found & positive
+    return found
+
+
+def facts(ops: Operations, columns: Columns) -> Expressions:
+    """Totals over all rows; extremes over those that are used."""
+    keep = used(ops, columns)
+    out: Expressions = {"n": ops.count()}
+    if keep is not None:
+        out["n_used"] = ops.total(ops.pick(keep, 1.0, 0.0))
+    for argument, name in columns.numbers.items():
+        value = ops.number(name)
+        finite = ops.absolute(value) <= LARGEST
+        out[f"bad_{argument}"] = ops.total(ops.pick(finite, 0.0, 1.0))
+        if argument in ("y_pred", "y_true") and keep is not None:
+            value = ops.pick(keep, value, None)
+        out[f"least_{argument}"] = ops.least(value)
+        out[f"largest_{argument}"] = ops.largest(value)
+    if columns.frequency is not None:
+        people = ops.number(columns.frequency)
+        fraction = ops.pick(ops.same(people, ops.floor(people)), 0.0, 1.0)
+        out["fractions"] = ops.total(fraction)
+        out["people"] = ops.total(people)
+    for j, name in enumerate(columns.groups):
+        out[f"levels_{j}"] = ops.levels(ops.label(name))
+    return out
+
+
+def sample(ops: Operations, columns: Columns, n_rows: float) -> tuple[Expressions, Any | None]:
+    """Columns to fetch, and which rows; all of them while they are few."""
+    out = {"s": ops.number(columns.score)}
+    if columns.target is not None:
+        out["y"] = ops.number(columns.target)
+    keep = used(ops, columns)
+    if n_rows >= 2 * SAMPLE:
+        some = ops.chance(SAMPLE / n_rows)
+        keep = some if keep is None else keep & some
+    return out, keep
+
+
+def ends(ops: Operations, columns: Columns, edges: Edges) -> tuple[Expressions, Any | None]:
+    """Extremes of the residual that a grid with a slope has bins of."""
+    rest = _residual(ops, columns, edges)
+    return {"least": ops.least(rest), "largest": ops.largest(rest)}, used(ops, columns)
+
+
+def cell_rows(
+    ops: Operations, columns: Columns, edges: Edges, factor: float
+) -> tuple[Expressions, Any | None]:
+    """What is worked out for each row: its place, s and y less their shifts, weight, people.
+
+    Parameters
+    ----------
+    ops : Operations
+    columns : Columns
+    edges : Edges
+    factor : float
+        What weights are multiplied by.
+    """
+    s = ops.number(columns.score)
+    first = _bin(ops, _residual(ops, columns, edges), edges.score, edges.bins)
+    out: Expressions = {"s": s, "a": s - edges.score.shift}
+    if columns.target is not None:
+        assert edges.target is not None
+        y = ops.number(columns.target)
+        v = y - edges.target.shift
+        out |= {"y": y, "v": v}
+        out[PLACE] = ops.whole(first * float(edges.bins) + _bin(ops, v, edges.target, edges.bins))
+    else:
+        out[PLACE] = ops.whole(first * float(edges.bins))
+    if columns.weight is not None:
+        weight = ops.number(columns.weight)
+        out["w"] = weight if factor == 1.0 else weight * factor
+    if columns.frequency is not None:
+        out["f"] = ops.number(columns.frequency)
+    for j, name in enumerate(columns.groups):
+        out[f"label_{j}"] = ops.label(name)
+    return out, used(ops, columns)
+
+
+def cell_sums(ops: Operations, columns: Columns) -> Expressions:
+    """Sums and extremes over the rows of one place and group, of columns of :func:`cell_rows`."""
+    a = ops.made("a")
+    v = None if columns.target is None else ops.made("v")
+    weight = None if columns.weight is None else ops.made("w")
+    people = None if columns.frequency is None else ops.made("f")
+    mass = weight
+    if people is not None:
+        mass = people if weight is None else people * weight
+
+    def total(*factors: Any) -> Any:
+        product = mass
+        for factor in factors:
+            product = factor if product is None else product * factor
+        return ops.total(product)
+
+    out: Expressions = {"n": ops.count() if people is None else ops.total(people)}
+    if weight is not None:
+        out |= {"w": total(), "ww": total(weight)}
+    s = ops.made("s")
+    out |= {
+        "ws": total(a),
+        "wss": total(a, a),
+        "least_s": ops.least(s),
+        "largest_s": ops.largest(s),
+    }
+    if v is not None:
+        out |= {"wy": total(v), "wyy": total(v, v), "wsy": total(a, v)}
+        y = ops.made("y")
+        out |= {"least_y": ops.least(y), "largest_y": ops.largest(y)}
+    return out
+
+
+def _residual(ops: Operations, columns: Columns, edges: Edges) -> Any:
+    x = ops.number(columns.score) - edges.score.shift
+    if not edges.slope:
+        return x
+    assert columns.target is not None
+    assert edges.target is not None
+    return x - (ops.number(columns.target) - edges.target.shift) * edges.slope
+
+
+def _bin(ops: Operations, x: Any, axis: Axis, bins: int) -> Any:
+    at = (ops.asinh(x / axis.scale) - axis.low) * axis.rate
+    return ops.clip(ops.floor(at), 0.0, float(bins - 1))
+
+
+def weight_factor(facts: dict[str, float]) -> float:
+    """1, or what makes the largest weight 1 where squares of weights would leave the floats."""
+    largest = facts.get("largest_sample_weight", 1.0)
+    return 1.0 if 1e-100 < largest < 1e100 else 1.0 / largest

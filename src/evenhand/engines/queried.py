@@ -1,0 +1,109 @@
+"""Engines that run queries: what is asked of them is in `plan`, how they say it is their own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..information.cells import Cells
+from ..information.edges import Edges
+from . import plan
+from .collecting import to_cells
+from .plan import Columns, Expressions, Operations
+
+Vector = NDArray[np.float64]
+
+
+class Queried(ABC):
+    """A table that an engine holds.
+
+    Attributes
+    ----------
+    name : str
+        Of the engine, for messages.
+    ops : Operations
+    """
+
+    name: str
+    ops: Operations
+
+    @abstractmethod
+    def kinds(self) -> dict[str, str]:
+        """Column → "number", "boolean", "text", "date", or the type's own name for any other."""
+
+    @abstractmethod
+    def select(self, expressions: Expressions, where: Any | None) -> Any:
+        """A query of rows or, of aggregates, one row."""
+
+    @abstractmethod
+    def group(
+        self, rows: Expressions, where: Any | None, keys: list[str], sums: Expressions
+    ) -> Any:
+        """A query of sums by keys, both of columns that `rows` makes."""
+
+    @abstractmethod
+    def fetch(self, query: Any) -> Any:
+        """The result as a pyarrow Table."""
+
+    @abstractmethod
+    def show(self, query: Any) -> str:
+        """The query as text."""
+
+    def total(self, expressions: Expressions, where: Any | None) -> Any:
+        """A query of aggregates."""
+        return self.select(expressions, where)
+
+    def run(self, query: Any) -> Any:
+        try:
+            return self.fetch(query)
+        except MemoryError:
+            raise
+        except Exception as error:  # every engine has its own kinds
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            text = lines[0].strip()[:300] if lines else type(error).__name__
+            raise ValueError(f"`table` cannot be read by {self.name}: {text}") from error
+
+    def facts(self, columns: Columns) -> dict[str, float]:
+        """What :func:`plan.facts` asks for; NaN where there is no row."""
+        found = self.run(self._facts(columns)).to_pylist()[0]
+        return {key: float("nan") if v is None else float(v) for key, v in found.items()}
+
+    def sample(self, columns: Columns, n_rows: float) -> tuple[Vector, Vector | None]:
+        """Scores and targets of some rows."""
+        found = self.run(self._sample(columns, n_rows))
+        s = found.column("s").to_numpy()
+        return s, None if columns.target is None else found.column("y").to_numpy()
+
+    def ends(self, columns: Columns, edges: Edges) -> tuple[float, float]:
+        """Least and largest residual."""
+        found = self.run(self.total(*plan.ends(self.ops, columns, edges))).to_pylist()[0]
+        return found["least"], found["largest"]
+
+    def cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> Cells:
+        """The one scan that counts."""
+        return to_cells(self.run(self._cells(columns, edges, facts)), columns, edges, facts)
+
+    def explain(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> str:
+        """All queries, in order."""
+        queries = {
+            "Least and largest values, gaps, levels": self._facts(columns),
+            "A sample of scores and targets": self._sample(columns, facts["n"]),
+        }
+        if edges.slope:
+            queries["Ends of the residual"] = self.total(*plan.ends(self.ops, columns, edges))
+        queries["Cells"] = self._cells(columns, edges, facts)
+        return "\n\n".join(f"-- {what}\n{self.show(query)}" for what, query in queries.items())
+
+    def _facts(self, columns: Columns) -> Any:
+        return self.total(plan.facts(self.ops, columns), None)
+
+    def _sample(self, columns: Columns, n_rows: float) -> Any:
+        return self.select(*plan.sample(self.ops, columns, n_rows))
+
+    def _cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> Any:
+        rows, where = plan.cell_rows(self.ops, columns, edges, plan.weight_factor(facts))
+        keys = [plan.PLACE, *(f"label_{j}" for j in range(len(columns.groups)))]
+        return self.group(rows, where, keys, plan.cell_sums(self.ops, columns))

@@ -1,0 +1,141 @@
+"""Cells and tables that stay where they are, on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_cli import error, run
+
+import evenhand as eh
+from evenhand.cli.commands import terminal
+
+N = 600
+ROLES = ("--target", "y", "--prediction", "s", "--sensitive", "a")
+
+
+def rows(seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    a = rng.choice(["p", "q"], N)
+    y = rng.normal(size=N)
+    return pd.DataFrame({"a": a, "y": y, "s": y + (a == "p") + rng.normal(size=N)})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data")
+    for seed in (0, 1):
+        rows(seed).to_parquet(path / f"{seed}.parquet", index=False)
+    return path
+
+
+def values(*arguments) -> dict[str, float]:
+    result = run("audit", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    return {name: m["value"] for name, m in found["measures"].items()}
+
+
+def test_parts_are_counted_merged_and_audited(folder, tmp_path):
+    first, second = tmp_path / "a.cells", tmp_path / "b.cells"
+    done = run("cells", folder / "0.parquet", *ROLES, "--out", first)
+    assert done.exit_code == 0, done.output
+    assert "600 people in" in done.output
+    assert (
+        run("cells", folder / "1.parquet", *ROLES, "--out", second, "--edges", first).exit_code == 0
+    )
+    merged = values(first, second)
+    both = pd.concat([rows(0), rows(1)])
+    exact = eh.audit(both["y"], both["s"], sensitive_features=both[["a"]])
+    for name, m in exact.measures.items():
+        assert abs(merged[name] - m.value) < 0.1 * m.stderr
+    counted = values(folder / "*.parquet", *ROLES, "--engine", "polars")
+    assert counted == pytest.approx(values(folder / "0.parquet", folder / "1.parquet", *ROLES))
+    assert counted["separation"] == pytest.approx(merged["separation"], rel=0.05)
+
+
+def test_a_report_says_what_it_was_made_from(folder, tmp_path):
+    page = tmp_path / "report.html"
+    done = run("audit", str(folder / "*.parquet"), *ROLES, "--html", page)
+    assert done.exit_code == 0, done.output
+    assert "512 × 512 bins" in page.read_text()
+
+
+def test_small_cells_are_left_out_and_the_file_says_so(folder, tmp_path):
+    out = tmp_path / "few.cells"
+    done = run(
+        "cells", folder / "0.parquet", *ROLES, "--out", out, "--bins", "8", "--min-count", "5"
+    )
+    assert done.exit_code == 0, done.output
+    assert "of fewer than 5 were left out" in done.output
+    assert "separation:" in done.output
+    assert "standard errors" in done.output
+    read = run("audit", out)
+    assert "of fewer than 5 were left out" in read.output
+    assert "--min-count must leave some cells" in error(
+        "cells",
+        folder / "0.parquet",
+        *ROLES,
+        "--out",
+        tmp_path / "none.cells",
+        "--min-count",
+        "99999",
+    )
+    assert not (tmp_path / "none.cells").exists()
+
+
+def test_options_are_checked(folder, tmp_path):
+    table, out = folder / "0.parquet", tmp_path / "x.cells"
+    assert "must end in .cells" in error("cells", table, *ROLES, "--out", tmp_path / "x.parquet")
+    assert run("cells", table, *ROLES, "--out", out, "--bins", "8").exit_code == 0
+    assert "exists already" in error("cells", table, *ROLES, "--out", out)
+    assert "must not both be given" in error(
+        "cells", table, *ROLES, "--out", out, "--force", "--edges", out, "--bins", "9"
+    )
+    other = tmp_path / "y.cells"
+    assert run("cells", table, *ROLES, "--out", other, "--bins", "9").exit_code == 0
+    assert "must have the same `edges`" in error("audit", out, other)
+    assert "must not be mixed" in error("audit", out, table)
+    assert "--target must be left out for files of cells" in error("audit", out, "--target", "y")
+    assert "--cluster needs rows" in error("audit", out, "--cluster", "y")
+    assert "--control needs rows" in error("audit", table, *ROLES, "--engine", "duckdb", "-c", "y")
+    assert "There is no file" in error("audit", str(tmp_path / "*.parquet"), *ROLES)
+    out.write_bytes(out.read_bytes()[:500])
+    assert "not a whole file of cells" in error("audit", out)
+
+
+def test_work_is_shown_on_a_terminal_after_two_seconds(monkeypatch):
+    import io
+    import time
+
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream, shown in ((Screen(), True), (io.StringIO(), False)):
+        monkeypatch.setattr("sys.stderr", stream)
+        started = short_timer(monkeypatch)
+        with terminal.working("Counting rows"):
+            time.sleep(0.2)
+        assert ("Counting rows" in stream.getvalue()) == shown
+        assert started == ([2.0] if shown else [])
+
+
+def short_timer(monkeypatch) -> list[float]:
+    """Let no time pass, and tell how long they were to be."""
+    import threading
+
+    asked: list[float] = []
+
+    class Timer(threading.Thread):
+        def __init__(self, interval, function):
+            asked.append(interval)
+            super().__init__(target=function)
+
+        def cancel(self) -> None:
+            """It has run by then."""
+
+    monkeypatch.setattr(terminal.threading, "Timer", Timer)
+    return asked
