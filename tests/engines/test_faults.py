@@ -155,6 +155,9 @@ def test_files_that_do_not_fit_together(engine, tmp_path):
         cells_of(path, **ROLES, engine=engine)
     with pytest.raises(ValueError, match="There is no file"):
         cells_of(str(tmp_path / "none*.parquet"), **ROLES, engine=engine)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="is a folder without Parquet files"):
+        cells_of(tmp_path / "empty", **ROLES, engine=engine)
     rows().to_csv(tmp_path / "three.csv", index=False)
     with pytest.raises(ValueError, match="files of one kind"):
         cells_of([tmp_path / "one.parquet", tmp_path / "three.csv"], **ROLES, engine=engine)

@@ -155,7 +155,7 @@ def _files(path: str) -> list[str]:
     if Path(path).is_dir():
         found = sorted(map(str, Path(path).rglob("*.parquet")))
         if not found:
-            raise TableError(f"There is no Parquet file in the folder {path!r}.")
+            raise TableError(f"{path!r} is a folder without Parquet files. Hint: name a file.")
         return found
     if Path(path).exists():
         return [path]
