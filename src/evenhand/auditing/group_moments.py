@@ -121,6 +121,10 @@ class AuditedRows:
         sides = SIDES if side is None else (side,)
         return group_moments(self._y, self._s, self._groups, cutoffs, sides)
 
+    def change(self, other: AuditedRows) -> AuditedRows:
+        """How far each row's score moves from these to other scores of the same rows."""
+        return AuditedRows(None, other._s - self._s, self._groups)
+
     def small(self) -> GroupMoments | None:
         """What goes into a file."""
         width = (2 + self.has_target + 2 * len(KEPT_AT)) * self._groups.n_groups

@@ -266,8 +266,9 @@ class Audit:
         force: bool = False,
         tolerance: Tolerance | None = None,
         favorable: str | None = None,
+        about: Any = None,
     ) -> Any:
-        """Write the audit as one self-contained page, to mail or to print.
+        """Write the audit as one self-contained page, to mail, to print or to sign.
 
         Parameters
         ----------
@@ -279,6 +280,9 @@ class Audit:
             With it the verdict comes first.
         favorable : {"high", "low"}, optional
             With it, or with that of the tolerance, the impact table is shown.
+        about : evenhand.report.About or dict, optional
+            Title, owner, purpose, model_name, period and note; what is left out is printed as "not
+            stated".
 
         Returns
         -------
@@ -290,7 +294,8 @@ class Audit:
         if favorable is None and tolerance is not None:
             favorable = tolerance.favorable
         impact = None if favorable is None else self.impact(favorable=favorable)
-        return write_page(audit_page(self, verdict=verdict, impact=impact), path, force)
+        page = audit_page(self, about=about, verdict=verdict, impact=impact)
+        return write_page(page, path, force)
 
     def _repr_html_(self) -> str:
         from ..report.html import compact
@@ -351,7 +356,15 @@ class AuditSet(Mapping[str, Audit]):
 
         return describe_set(self)
 
-    def to_html(self, path: Any, *, force: bool = False) -> Any:
+    def to_html(
+        self,
+        path: Any,
+        *,
+        force: bool = False,
+        tolerance: Tolerance | None = None,
+        favorable: str | None = None,
+        about: Any = None,
+    ) -> Any:
         """Write all audits, side by side and one by one, as one self-contained page.
 
         Parameters
@@ -360,6 +373,8 @@ class AuditSet(Mapping[str, Audit]):
             File to write.
         force : bool
             Overwrite an existing file.
+        tolerance, favorable, about
+            As for an audit.
 
         Returns
         -------
@@ -367,7 +382,16 @@ class AuditSet(Mapping[str, Audit]):
         """
         from ..report.html import audit_set_page, write_page
 
-        return write_page(audit_set_page(self), path, force)
+        verdicts = {} if tolerance is None else self.verdict(tolerance)
+        if favorable is None and tolerance is not None:
+            favorable = tolerance.favorable
+        impacts = {}
+        if favorable is not None:
+            impacts = {k: audit.impact(favorable=favorable) for k, audit in self.audits.items()}
+        page = audit_set_page(
+            self, about=about, verdicts=verdicts, impacts=impacts, favorable=favorable
+        )
+        return write_page(page, path, force)
 
     def _repr_html_(self) -> str:
         from ..report.html import compact_set

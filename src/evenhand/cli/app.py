@@ -41,11 +41,17 @@ from .options import (
     JudgeBy,
     MaybeSensitive,
     MaybeTarget,
+    ModelName,
+    Note,
+    Owner,
+    Period,
     Power,
+    Purpose,
     Seed,
     Sensitive,
     Separator,
     Target,
+    Title,
     Weight,
 )
 
@@ -107,6 +113,12 @@ def audit(
     power: Power = 1.5,
     band: Band = None,
     html: Html = None,
+    title: Title = None,
+    owner: Owner = None,
+    purpose: Purpose = None,
+    model_name: ModelName = None,
+    period: Period = None,
+    remark: Note = None,
     json_: Json = False,
     fail_above: FailAbove = None,
     judge_by: JudgeBy = Judge.by_value,
@@ -176,7 +188,10 @@ def audit(
     judged = verdicts.judged(each_audit, asked)
     compared = verdicts.impacts(each_audit, asked)
     if html is not None:
-        audits.write_audit(found, html, data.source_facts(), force, judged, compared)
+        about = audits.about(title, owner, purpose, model_name, period, remark)
+        audits.write_audit(
+            found, html, data.source_facts(), force, judged, compared, asked.favorable, about
+        )
     if json_:
         whole = {**found.to_dict(), "checks": checks, "provenance": data.provenance()}
         whole |= verdicts.to_dict(judged, compared)
@@ -218,6 +233,12 @@ def compare(
         typer.Option("--id", help="Column that names the rows, where files differ in order."),
     ] = None,
     html: Html = None,
+    title: Title = None,
+    owner: Owner = None,
+    purpose: Purpose = None,
+    model_name: ModelName = None,
+    period: Period = None,
+    remark: Note = None,
     json_: Json = False,
     favorable: verdicts.FavorableSide = None,
     drop_missing: DropMissing = False,
@@ -244,7 +265,8 @@ def compare(
     )  # fmt: skip
     found = audits.run_compare(data, scores, estimator, confidence, seed)
     if html is not None:
-        audits.write_audit(found, html, data.source_facts(), force, favorable=side)
+        about = audits.about(title, owner, purpose, model_name, period, remark)
+        audits.write_audit(found, html, data.source_facts(), force, favorable=side, about=about)
     if json_:
         whole = {**found.to_dict(), "provenance": data.provenance()}
         print(json.dumps(whole, indent=2, allow_nan=False))
@@ -326,6 +348,14 @@ def frontier(
         ),
     ] = GroupFeatures.none,
     alpha: Annotated[float, typer.Option("--alpha", help="Penalty on the coefficients.")] = 1e-3,
+    title: Title = None,
+    owner: Owner = None,
+    purpose: Purpose = None,
+    model_name: ModelName = None,
+    period: Period = None,
+    remark: Note = None,
+    tolerance: verdicts.ToleranceFile = None,
+    favorable: verdicts.FavorableSide = None,
     points: Annotated[int, typer.Option("--points", help="Models on the frontier.")] = 20,
     folds: Annotated[int, typer.Option("--folds", help="Parts for held-out measures.")] = 5,
     drop_missing: DropMissing = False,
@@ -357,6 +387,9 @@ def frontier(
         "certify": certify,
     }  # fmt: skip
     models.check_wanted(wanted)
+    asked = verdicts.read_asked(
+        tolerance, False, favorable and favorable.value, None, [], has_target=True
+    )
     kind = None if group_features is GroupFeatures.none else group_features.value
     estimator = models.MODELS[models.check_model(model)](
         criterion,
@@ -373,7 +406,11 @@ def frontier(
     out.mkdir(parents=True, exist_ok=True)
     path = models.run_path(data, estimator, points, folds, confidence, seed)
     chosen, problem = models.choose(path, wanted)
-    models.write_path(path, chosen, data, outputs)
+    about = audits.about(title, owner, purpose, model_name, period, remark)
+    models.write_path(
+        path, chosen, data, outputs, about=about, tolerance=asked.tolerance,
+        favorable=asked.favorable,
+    )  # fmt: skip
     models.show_frontier(path, chosen, problem, outputs)
     if problem is not None:
         fail(problem)

@@ -137,3 +137,19 @@ DevianceLoss = Annotated[
     ),
 ]
 Power = Annotated[float, typer.Option("--power", help="Variance power of tweedie.")]
+Title = Annotated[str | None, typer.Option("--title", help="Heading of the report.")]
+Owner = Annotated[
+    str | None, typer.Option("--owner", help="Who answers for the score or asks; for the report.")
+]
+Purpose = Annotated[
+    str | None, typer.Option("--purpose", help="What the score decides; for the report.")
+]
+ModelName = Annotated[
+    str | None, typer.Option("--model-name", help="The model and its version; for the report.")
+]
+Period = Annotated[
+    str | None, typer.Option("--period", help="The time that the data are from; for the report.")
+]
+Note = Annotated[
+    str | None, typer.Option("--note", help="Anything else a reader should know; for the report.")
+]

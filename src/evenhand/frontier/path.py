@@ -266,7 +266,15 @@ class FairnessPath:
 
         return plot_path(self)
 
-    def to_html(self, path: Any, *, force: bool = False) -> Any:
+    def to_html(
+        self,
+        path: Any,
+        *,
+        force: bool = False,
+        tolerance: Any = None,
+        favorable: str | None = None,
+        about: Any = None,
+    ) -> Any:
         """Write the path as one self-contained page whose points open the models behind them.
 
         Parameters
@@ -275,6 +283,13 @@ class FairnessPath:
             File to write.
         force : bool
             Overwrite an existing file.
+        tolerance : Tolerance, optional
+            With it the selected model has a verdict.
+        favorable : {"high", "low"}, optional
+            Which change of a score is a gain.
+        about : evenhand.report.About or dict, optional
+            Title, owner, purpose, model_name, period and note; what is left out is printed as "not
+            stated".
 
         Returns
         -------
@@ -283,7 +298,8 @@ class FairnessPath:
         from ..report.frontier_page import path_page
         from ..report.html import write_page
 
-        return write_page(path_page(self), path, force)
+        page = path_page(self, about=about, tolerance=tolerance, favorable=favorable)
+        return write_page(page, path, force)
 
     def _table(self) -> list[list[str]]:
         rows = [["fairness_weight", self.accuracy.symbol, *self.criteria, ""]]

@@ -3,13 +3,14 @@
 The figures that compare two models: `plot_densities` (scores by group before and after),
 `plot_gains` (who gains and who loses), `plot_features` with `feature_information` (which features
 carry the group), and `plotly_frontier` (a frontier to hover over). Those of one result are its own
-methods: `audit.plot()`, `path.plot()`, `to_html()`.
+methods: `audit.plot()`, `path.plot()`, `to_html()`. `About` says who asks for a report and why.
 """
 
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
 _HOME = {
+    "About": "about",
     "feature_information": "plots",
     "plot_audit": "plots",
     "plot_densities": "plots",

@@ -10,7 +10,10 @@ import numpy as np
 
 from ..groups.tables import json_safe
 from ..information.criteria import get_criterion
-from .curves import Sample, grid_over, number, sample_of, with_margin
+from .about import NOT_STATED, About, about_section, signature_block
+from .before_after import before_after_section, gap_changes
+from .curves import Sample, clean, grid_over, number, sample_of, with_margin
+from .frontier_chart import frontier_section
 from .markup import Html, asset, csv_link, element, json_block, label, page, table
 from .notes import limits, method
 from .path_audits import audits_of, weight_name
@@ -26,11 +29,13 @@ from .sections import (
     preparation,
     software,
 )
-from .svg import Chart, legend
+from .svg import legend
 from .text import fixed, row_count
+from .verdict import verdict_section
 
 if TYPE_CHECKING:
     from ..auditing.result import Audit
+    from ..auditing.tolerance import Tolerance
     from ..frontier.path import FairnessPath
 
 _PANEL_HEADS = {
@@ -42,7 +47,9 @@ _PANEL_HEADS = {
 def path_page(
     path: FairnessPath,
     *,
-    title: str | None = None,
+    about: About | Mapping[str, Any] | None = None,
+    tolerance: Tolerance | None = None,
+    favorable: str | None = None,
     source: Mapping[str, Any] | None = None,
     features: Mapping[str, Sequence[Any]] | None = None,
     notes: Sequence[str] = (),
@@ -53,8 +60,12 @@ def path_page(
     ----------
     path : FairnessPath
         As from :func:`evenhand.fairness_path`.
-    title : str, optional
-        The heading.
+    about : About or mapping, optional
+        Who asks and what for.
+    tolerance : Tolerance, optional
+        What the selected model is judged by.
+    favorable : {"high", "low"}, optional
+        Which change of a score is a gain; the tolerance's own when left out.
     source : mapping, optional
         Facts about the data to print.
     features : mapping, optional
@@ -62,9 +73,15 @@ def path_page(
     notes : sequence of str
         How the columns were prepared, one sentence each.
     """
-    title = title or f"The price of fairness: {path.criterion}"
+    about = About.of(about)
+    title = about.title or f"The price of fairness: {path.criterion}"
     audits = audits_of(path)
     chosen = chosen_index(path)
+    changed = path.selected is not None and chosen > 0
+    verdict = None
+    if tolerance is not None:
+        favorable = favorable or tolerance.favorable
+        verdict = audits[chosen].verdict(tolerance) if path.selected is not None else None
     samples = [sample_of(audit) for audit in audits]
     names = samples[0].names
     grid = grid_over(samples[0].s, samples[-1].s)
@@ -83,8 +100,14 @@ def path_page(
         ),
         element(
             "main",
+            about_section(about, _question(path)),
+            *([] if verdict is None else [verdict_section(verdict)]),
+            gap_changes(audits[0], audits[chosen], favorable) if changed else None,
             _summary(path, audits, chosen),
-            _frontier(path, chosen),
+            before_after_section(path, audits, chosen) if changed else None,
+            _gains(path, audits, chosen, favorable) if changed else None,
+            _selection(path, chosen),
+            frontier_section(path, chosen),
             element(
                 "section",
                 legend([label(n, 60) for n in names], omitted),
@@ -92,16 +115,17 @@ def path_page(
                   for k in range(len(path))),
             ),
             _points_table(path, audits),
-            _chosen_sections(path, audits, samples, grid, chosen),
+            _pictures(path, audits, samples, grid, chosen) if changed else None,
             feature_table(features) if features else None,
             preparation(notes) if notes else None,
             method(path.confidence_level),
             _path_method(path),
+            _facts(path, about, source or {}),
             limits(audits[0], _limits(path)),
-            _facts(path, source or {}),
+            signature_block(),
         ),
         footer(),
-        json_block(_data(path, source or {}), "evenhand-data"),
+        json_block(_data(path, about, source or {}), "evenhand-data"),
     ]  # fmt: skip
     return page(title, body, asset("script.js"))
 
@@ -127,7 +151,7 @@ def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> Html:
     if path.selected is None:
         asked = f" No model meets what was asked, {_asked(path)}." if path.request else ""
         text = " No model has been selected; choose a point below to see what it would mean."
-        return _in_short(start + asked + text, None)
+        return _in_short(start + asked + text, audits, None)
     point = path.points[chosen]
     cost = 100 * (first.accuracy - point.accuracy)
     found = point.measure(name)
@@ -139,7 +163,7 @@ def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> Html:
     )
     if path.request is not None:
         text += f" It was chosen for {_asked(path)}."
-    return _in_short(start + text, audits[chosen])
+    return _in_short(start + text, audits, chosen)
 
 
 def _asked(path: FairnessPath) -> str:
@@ -147,116 +171,55 @@ def _asked(path: FairnessPath) -> str:
     return f"{path.request.limits()} ({path.request.judge()})"
 
 
-def _in_short(text: str, audit: Audit | None) -> Html:
+def _in_short(text: str, audits: Sequence[Audit], chosen: int | None) -> Html:
     parts: list[Any] = [element("h2", "In short"), element("p", text, class_="lead")]
-    if audit is not None:
-        parts += [element("p", "The selected model, criterion by criterion:"), cards(audit)]
+    if chosen is not None:
+        before = audits[0] if chosen else None
+        words = "The selected model, criterion by criterion"
+        words += ", beside the model without a fairness term:" if chosen else ":"
+        parts += [element("p", words), cards(audits[chosen], before)]
     return element("section", *parts)
 
 
-def _frontier(path: FairnessPath, chosen: int) -> Html:
-    order = [path.criterion, *(c for c in path.criteria if c != path.criterion)]
-    wide = _frontier_chart(path, order[0], chosen, 980, 400)
-    rest = [
-        element(
-            "figure",
-            element("figcaption", f"{path.accuracy.symbol} against {name}"),
-            _frontier_chart(path, name, chosen, 520, 300),
-        )
-        for name in order[1:]
-    ]
-    steps = element(
-        "div",
-        element("button", "← Less fair", type="button", id="step-back"),
-        element("button", "Fairer →", type="button", id="step-forward"),
-        element("span", id="spoken", class_="note", aria_live="polite"),
-        class_="steps screen",
-        hidden=True,
-    )
-    return element(
-        "section",
-        element("h2", "What fairness costs"),
-        element(
-            "p",
-            "Each point is a model; further left is fairer, higher up more accurate. Click a "
-            "point, or reach it with the Tab and arrow keys, to see that model below. Bars are "
-            f"{100 * path.confidence_level:g}% intervals, cut off where they leave the picture. "
-            "Faded models are beaten by another in both respects.",
-            class_="note",
-        ),
-        element(
-            "figure", element("figcaption", f"{path.accuracy.symbol} against {order[0]}"), wide
-        ),
-        element("div", *rest, class_="figures"),
-        steps,
-    )
-
-
-def _frontier_chart(path: FairnessPath, name: str, chosen: int, width: int, height: int) -> Html:
-    measures = [p.measure(name) for p in path.points]
-    u = np.array([m.shown for m in measures])
-    ends = np.array([m.interval for m in measures])
-    symbol = path.accuracy.symbol
-    accuracy = np.array([p.accuracy for p in path.points])
-    margins = np.array([p.accuracy_interval for p in path.points])
-    left, right = _axis(u, ends, 0.02)
-    bottom, top = _axis(accuracy, margins, 0.01)
-    left = min(left, -0.03 * right)
-    chart = Chart(
-        (left, right), (bottom, top), width=width, height=height,
-        x_label=f"{name} (0 fair, 1 not)", y_label=f"held-out {symbol}",
-        title=f"{symbol} against {name}",
-    )  # fmt: skip
-    faded = path.dominated(name)
-    front = np.flatnonzero(~faded)[np.argsort(u[~faded], kind="stable")]
-    if len(front) > 1:
-        px, py = chart.px(u[front]), chart.py(accuracy[front])
-        d = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(px, py, strict=True))
-        chart.add(element("path", d=d, class_="frontier-line"))
-    marks = []
-    for k, point in enumerate(path.points):
-        x, y = float(chart.px(u[k])), float(chart.py(accuracy[k]))
-        low, high = chart.px(np.clip(ends[k], left, right))
-        below, above = chart.py(np.clip(margins[k], bottom, top))
-        kind = "point" + (" dominated" if faded[k] else "")
-        kind += " chosen" if point is path.selected else ""
-        text = _point_words(path, k, name)
-        marks.append(
-            element(
-                "g",
-                element("title", text),
-                element(
-                    "path", class_="whisker",
-                    d=f"M{low:.1f} {y:.1f}H{high:.1f}M{x:.1f} {below:.1f}V{above:.1f}",
-                ),
-                element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=10, class_="ring"),
-                element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=6, class_="mark"),
-                element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=12, class_="hit"),
-                class_=kind, role="radio", aria_checked="true" if k == chosen else "false",
-                tabindex="0" if k == chosen else "-1", aria_label=text, data_point=k,
-            )
-        )  # fmt: skip
-    chart.add(element("g", *marks, role="radiogroup", aria_label=f"Models by {symbol} and {name}"))
-    return chart.render(role="group")
-
-
-def _axis(values: Any, ends: Any, least: float) -> tuple[float, float]:
-    """Ends of an axis: all points, and of the intervals what does not squeeze the points."""
-    low, high = float(values.min()), float(values.max())
-    room = max(0.5 * (high - low), least)
-    low, high = max(float(ends.min()), low - room), min(float(ends.max()), high + room)
-    low, high = min(low, float(values.min())), max(high, float(values.max()))
-    pad = 0.05 * max(high - low, least)
-    return low - pad, high + pad
-
-
-def _point_words(path: FairnessPath, k: int, name: str) -> str:
-    point = path.points[k]
-    text = weight_name(point.fairness_weight)
-    selected = ", selected" if point is path.selected else ""
+def _question(path: FairnessPath) -> str:
+    asked = "" if path.request is None else f" Asked for: {_asked(path)}."
     return (
-        f"Model {k + 1} of {len(path)}, {text}{selected}: {path.accuracy.symbol} "
-        f"{point.accuracy:.3f}, {name} {point.measure(name).shown:.3f}"
+        f"What does it cost to make the score fairer to the groups of {clean(path.sensitive_name)} "
+        f"({path.criterion}), and what does that do to everybody?{asked}"
+    )
+
+
+def _selection(path: FairnessPath, chosen: int) -> Html:
+    """The rule as it was applied, and whether the model keeps to it."""
+    rows: list[tuple[str, Any]] = [("Models compared", f"{len(path)}")]
+    if path.request is None:
+        rows.append(("Asked for", "nothing; no model was chosen"))
+        return element("section", element("h2", "How the model was chosen"), facts(rows))
+    request = path.request
+    rows.append(("Asked for", f"{request.limits()}"))
+    rows.append(("Judged", request.judge()))
+    first = "the most accurate" if request.max_unfairness is not None else "the fairest"
+    rows.append(("Chosen among those that meet it", f"{first} one"))
+    if path.selected is None:
+        rows.append(("Found", "no model meets it"))
+    else:
+        u, accuracy = path._judged(request.criterion, request.certify)
+        what = "upper bound of " if request.certify else ""
+        least = "lower bound of " if request.certify else ""
+        met = request.choose(u[chosen : chosen + 1], accuracy[chosen : chosen + 1])[1]
+        rows += [
+            ("Judged value", f"{what}{request.criterion} {fixed(u[chosen], 4)}, {least}"
+                             f"{path.accuracy.symbol} {accuracy[chosen]:.4f}"),
+            ("Meets it", "yes" if met else "no: it is the closest that was found"),
+            ("Certificate", _certificate(path) if request.certify and met else "none"),
+        ]  # fmt: skip
+    return element("section", element("h2", "How the model was chosen"), facts(rows))
+
+
+def _certificate(path: FairnessPath) -> str:
+    return (
+        f"with {100 * path.confidence_level:g}% confidence the bounds hold for all {len(path)} "
+        "models at once, and so for the one picked"
     )
 
 
@@ -325,13 +288,13 @@ def _points_table(path: FairnessPath, audits: Sequence[Audit]) -> Html:
             f"{point.fairness_weight:.4g}",
             f"{point.accuracy:.4f} ± {point.accuracy_interval[1] - point.accuracy:.4f}",
             *(
-                f"{fixed(m.shown)} ({m.interval[0]:.4f} to {m.interval[1]:.4f})"
+                f"{fixed(m.shown)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
                 for m in point.measures.values()
             ),
             note,
         ])  # fmt: skip
     titles = [get_criterion(name).title for name in path.criteria]
-    header = ["Model", "Fairness weight", path.accuracy.symbol, *titles, ""]
+    header = ["Model", "Fairness weight", path.accuracy.symbol, *titles, "Remark"]
     by_group: dict[str, list[Any]] = {"model": [], "fairness_weight": []}
     for k, audit in enumerate(audits):
         count = len(audit._groups.columns["group"])
@@ -350,11 +313,23 @@ def _points_table(path: FairnessPath, audits: Sequence[Audit]) -> Html:
     )
 
 
-def _chosen_sections(
+def _gains(path: FairnessPath, audits: Sequence[Audit], chosen: int, favorable: str | None) -> Html:
+    words = (
+        "Which direction is a gain was not stated; the table says whose scores rise and fall."
+        if favorable is None
+        else f"A {favorable} score is favorable."
+    )
+    return element(
+        "section",
+        element("h2", "Who gains and who loses"),
+        element("p", words, class_="note"),
+        gains_table(audits[0], audits[chosen], "gains.csv", favorable),
+    )
+
+
+def _pictures(
     path: FairnessPath, audits: Sequence[Audit], samples: Sequence[Sample], grid: Any, chosen: int
-) -> Html | None:
-    if path.selected is None or chosen == 0:
-        return None
+) -> Html:
     pairs = (("Before: no fairness term", 0), ("After: the selected model", chosen))
     parts = [
         element(
@@ -366,14 +341,12 @@ def _chosen_sections(
     ]
     return element(
         "section",
-        element("h2", "The selected model"),
+        element("h2", "The selected model in pictures"),
         element("h3", "Scores by group, before and after"),
         legend([label(n, 60) for n in samples[0].names], len(path.labels) - len(samples[0].names)),
         element("div", *parts, class_="figures"),
         element("h3", "Same score, same outcome?"),
         figures(audits[chosen]),
-        element("h3", "Who gains and who loses"),
-        gains_table(audits[0], audits[chosen], "gains.csv"),
     )
 
 
@@ -410,14 +383,14 @@ def _limits(path: FairnessPath) -> tuple[str, ...]:
     )
 
 
-def _facts(path: FairnessPath, source: Mapping[str, Any]) -> Html:
+def _facts(path: FairnessPath, about: About, source: Mapping[str, Any]) -> Html:
     rows: list[tuple[str, Any]] = [(str(k), v) for k, v in source.items()]
     rows += [
+        ("Period", about.period or NOT_STATED),
         ("Sensitive attribute", label(path.sensitive_name)),
         ("Rows", f"{path.n_rows:,}, of which {path.n_unknown:,} without a known group"),
         *([] if path.n_clusters is None else [("Clusters", f"{path.n_clusters:,}")]),
         ("Criterion", path.criterion),
-        ("Asked for", _asked(path) if path.request is not None else "nothing; no model chosen"),
         ("Model", str(path._handle.estimator) if path._handle is not None else ""),
         ("Measured with", path.measured_with),
         ("Confidence level", f"{100 * path.confidence_level:g}%"),
@@ -425,12 +398,13 @@ def _facts(path: FairnessPath, source: Mapping[str, Any]) -> Html:
     return element("section", element("h2", "Data and software"), facts(rows + software()))
 
 
-def _data(path: FairnessPath, source: Mapping[str, Any]) -> dict[str, Any]:
+def _data(path: FairnessPath, about: About, source: Mapping[str, Any]) -> dict[str, Any]:
     return json_safe(
         {
             "format": "evenhand.path",
             "version": 1,
             **stamp(),
+            "about": about.to_dict(),
             "source": {str(k): str(v) for k, v in source.items()},
             "criterion": path.criterion,
             "confidence_level": path.confidence_level,

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .controls import conditional_section
-from .curves import grid_over, number, sample_of
+from .about import NOT_STATED, About, about_section, signature_block
+from .curves import clean, grid_over, number, sample_of
 from .impact import impact_section
 from .markup import Html, csv_link, element, join, json_block, label, page, table
+from .money import money_sections
 from .notes import GRADES, limits, method
-from .pricing import pricing_section
 from .provenance import stamp
 from .sections import (
     cards,
@@ -27,7 +27,7 @@ from .sections import (
     provenance,
 )
 from .svg import legend
-from .text import PARTS, accuracy, fixed, grade, negative_scores, part_rows, row_count
+from .text import PARTS, accuracy, fixed, grade, part_rows, row_count
 from .verdict import verdict_section
 from .writing import write_text
 
@@ -45,10 +45,11 @@ def write_page(text: str, path: Any, force: bool = False) -> Path:
 def audit_page(
     audit: Audit,
     *,
-    title: str | None = None,
+    about: About | Mapping[str, Any] | None = None,
     source: Mapping[str, Any] | None = None,
     verdict: Verdict | None = None,
     impact: Impact | None = None,
+    favorable: str | None = None,
 ) -> str:
     """One audit as a document.
 
@@ -56,22 +57,28 @@ def audit_page(
     ----------
     audit : Audit
         As from :func:`evenhand.audit`.
-    title : str, optional
-        The heading.
+    about : About or mapping, optional
+        Who asks and what for.
     source : mapping, optional
         Facts about the data to print, such as the file and its columns.
     verdict : Verdict, optional
         As from :meth:`Audit.verdict`; it comes first.
     impact : Impact, optional
         As from :meth:`Audit.impact`.
+    favorable : {"high", "low"}, optional
+        Which scores are good for a person; the impact table's own when left out.
     """
-    title = title or "Fairness audit" + (f": {audit.name}" if audit.name else "")
+    about = About.of(about)
+    title = about.title or "Fairness audit" + (f": {audit.name}" if audit.name else "")
+    if favorable is None and impact is not None:
+        favorable = impact.favorable
     body = [
         _header(title, audit),
-        element("main", *_audit_sections(audit, verdict=verdict, impact=impact),
-                method(audit.confidence_level), limits(audit), provenance(audit, source or {})),
+        element("main", about_section(about, _question(audit, verdict)),
+                *_audit_sections(audit, verdict=verdict, impact=impact, favorable=favorable),
+                *_end(audit, about, source)),
         footer(),
-        json_block(_data(audit, source) | _held(verdict, impact), "evenhand-data"),
+        json_block(_data(audit, about, source) | _held(verdict, impact), "evenhand-data"),
     ]  # fmt: skip
     return page(title, body)
 
@@ -79,7 +86,7 @@ def audit_page(
 def audit_set_page(
     audits: AuditSet,
     *,
-    title: str | None = None,
+    about: About | Mapping[str, Any] | None = None,
     source: Mapping[str, Any] | None = None,
     verdicts: Mapping[str, Verdict] | None = None,
     impacts: Mapping[str, Impact] | None = None,
@@ -91,8 +98,8 @@ def audit_set_page(
     ----------
     audits : AuditSet
         Models on the same rows, or attributes one by one.
-    title : str, optional
-        The heading.
+    about : About or mapping, optional
+        Who asks and what for.
     source : mapping, optional
         Facts about the data to print.
     verdicts, impacts : mapping, optional
@@ -100,29 +107,57 @@ def audit_set_page(
     favorable : {"high", "low"}, optional
         Which change of a score is a gain.
     """
-    title = title or f"Fairness by {audits.kind}"
+    about = About.of(about)
+    title = about.title or f"Fairness by {audits.kind}"
     first = next(iter(audits.values()))
-    parts: list[Any] = [element("h2", "Side by side"), comparison_table(audits)]
+    judged = next(iter((verdicts or {}).values()), None)
+    parts: list[Any] = [
+        about_section(about, _question(first, judged)),
+        element("h2", "Side by side"), comparison_table(audits),
+    ]  # fmt: skip
     if audits.kind == "model":
         parts += [_before_after(audits), _gains_section(audits, favorable)]
     for number_, (name, audit) in enumerate(audits.items(), 1):
         parts.append(element("h2", f"{audits.kind.capitalize()} {number_}: ", label(name, 120)))
         verdict, impact = (verdicts or {}).get(name), (impacts or {}).get(name)
-        parts += _audit_sections(audit, "h3", f"{audits.kind}-{number_}-", verdict, impact)
+        parts += _audit_sections(
+            audit, "h3", f"{audits.kind}-{number_}-", verdict, impact, favorable
+        )
     body = [
         _header(title, first),
-        element("main", *parts, method(first.confidence_level), limits(first),
-                provenance(first, source or {})),
+        element("main", *parts, *_end(first, about, source)),
         footer(),
-        json_block(_data(audits, source), "evenhand-data"),
+        json_block(_data(audits, about, source), "evenhand-data"),
     ]  # fmt: skip
     return page(title, body)
 
 
-def _data(found: Audit | AuditSet, source: Mapping[str, Any] | None) -> dict[str, Any]:
+def _question(audit: Audit, verdict: Verdict | None) -> str:
+    judged = (
+        "No tolerance was stated, so that there is no verdict."
+        if verdict is None
+        else "It is judged by a tolerance that was written down, below."
+    )
+    return f"Is this score fair to the groups of {clean(audit.sensitive_name)}? {judged}"
+
+
+def _end(audit: Audit, about: About, source: Mapping[str, Any] | None) -> list[Html]:
+    """What stands below the results, in this order."""
+    return [
+        method(audit.confidence_level),
+        provenance(audit, source or {}, about.period or NOT_STATED),
+        limits(audit),
+        signature_block(),
+    ]
+
+
+def _data(
+    found: Audit | AuditSet, about: About, source: Mapping[str, Any] | None
+) -> dict[str, Any]:
     return {
         **found.to_dict(),
         **stamp(),
+        "about": about.to_dict(),
         "source": {str(k): str(v) for k, v in (source or {}).items()},
     }
 
@@ -159,18 +194,12 @@ def _audit_sections(
     prefix: str = "",
     verdict: Verdict | None = None,
     impact: Impact | None = None,
+    favorable: str | None = None,
 ) -> list[Html]:
     words = f" {accuracy(audit.r2)}" if audit.r2 == audit.r2 else ""
-    money = []
-    if audit.conditional is not None:
-        money = [conditional_section(audit.conditional, level, prefix)]
-    if audit.pricing is not None:
-        money.append(pricing_section(audit.pricing, level, prefix))
-    if audit.n_negative:
-        words += f" {negative_scores(audit)}"
     return [
         *([] if verdict is None else [verdict_section(verdict, level, prefix)]),
-        *money,
+        money_sections(audit, level, prefix, favorable),
         element(
             "section",
             element(level, "In short"),

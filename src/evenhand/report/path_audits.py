@@ -15,8 +15,9 @@ def audits_of(path: FairnessPath) -> list[Audit]:
     """One audit per point, of its held-out scores."""
     from ..auditing.disparities import summarize_groups
     from ..auditing.group_moments import AuditedRows
+    from ..auditing.pricing import exposed
     from ..auditing.result import Audit
-    from ..auditing.sample import sample_rows
+    from ..auditing.sample import negative_scores, sample_rows
     from ..groups.sensitive import Groups, resolve_groups
     from ..groups.weights import weighted_rows
     from ..information.significance import exact_fairness_p_values
@@ -31,11 +32,15 @@ def audits_of(path: FairnessPath) -> list[Audit]:
         warn=False,
     )
 
+    # A score is a rate where there is an exposure, and so is what it is compared with.
+    exposure = data.more.get("exposure")
+    target = data.y if exposure is None else data.y / exposure
+
     def tested(point: PathPoint) -> dict[str, Measure]:
         """The measures with p-values: what is called violated is so by the rule of an audit."""
         rows = weighted_rows(data.sample_weight)
         used: Groups = groups if rows is None else groups.take(rows)
-        columns = {"s": point.scores, "y": data.y}
+        columns = {"s": point.scores, "y": target}
         variables = {
             name: used.take_known(values if rows is None else values[rows])
             for name, values in columns.items()
@@ -43,13 +48,13 @@ def audits_of(path: FairnessPath) -> list[Audit]:
         found = exact_fairness_p_values(point.measures, variables, used, random_state=0)
         return {name: replace(m, p_value=found[name].p_value) for name, m in point.measures.items()}
 
-    y = groups.take_known(data.y)
+    y, units = groups.take_known(target), exposed(groups, exposure)
     out = []
     for point in path.points:
         # Only the selected model is judged in words.
         judged = tested(point) if point is path.selected else point.measures
         s = groups.take_known(point.scores)
-        rows, gaps = summarize_groups(y, s, groups, path.confidence_level)
+        rows, gaps = summarize_groups(y, s, units, path.confidence_level)
         out.append(
             Audit(
                 measures=judged,
@@ -62,8 +67,9 @@ def audits_of(path: FairnessPath) -> list[Audit]:
                 name=weight_name(point.fairness_weight),
                 r2=point.accuracy if path.accuracy.key == "r2" else float("nan"),
                 _groups=rows,
-                _sample=sample_rows(y, s, groups),
-                _rows=AuditedRows(y, s, groups),
+                n_negative=negative_scores(y, s),
+                _sample=sample_rows(y, s, units),
+                _rows=AuditedRows(y, s, units),
             )
         )
     return out

@@ -119,8 +119,8 @@ def _percent(columns: dict[str, list[Any]], name: str, k: int) -> str:
     if not math.isfinite(value):
         return "n/a"
     return (
-        f"{100 * math.expm1(value):+.1f}% ({100 * math.expm1(low):+.1f}% to "
-        f"{100 * math.expm1(high):+.1f}%)"
+        f"{100 * math.expm1(value):+.1f}% ({100 * math.expm1(low):+.1f} to "
+        f"{100 * math.expm1(high):+.1f})"
     )
 
 
@@ -190,7 +190,7 @@ def pricing_section(found: Pricing, level: str = "h2", prefix: str = "") -> Html
         element(
             "figure",
             element("figcaption", "Actual over expected by band of the score"),
-            band_chart(found).render(),
+            band_chart(found).render(class_="chart wide"),
         ),
         table(
             ["Group", *band_head[1:]], named(by_band),

@@ -29,3 +29,8 @@ def file_facts(path: Path) -> dict[str, Any]:
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
+
+
+def last_changed(path: Path) -> datetime | None:
+    """When a file was last written to; None for a pipe."""
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC) if path.is_file() else None

@@ -11,7 +11,16 @@ import numpy as np
 
 from ..information.criteria import get_criterion
 from ..information.measures import measure_columns
-from .curves import Sample, calibration, density, grid_over, number, sample_of, with_margin
+from .curves import (
+    Sample,
+    calibration,
+    density,
+    grid_over,
+    number,
+    sample_of,
+    ticks,
+    with_margin,
+)
 from .markup import Html, csv_link, element, escape, join, label, table
 from .notes import GRADES, PHRASES
 from .provenance import now
@@ -44,49 +53,78 @@ def headline(audit: Audit) -> str:
     return text[0].upper() + text[1:] + "."
 
 
-def cards(audit: Audit) -> Html:
-    """One card a criterion: the question, the answer, the number with its interval."""
-    sized = [m for m in audit.measures.values() if m.defined]
+def cards(audit: Audit, before: Audit | None = None) -> Html:
+    """One card a criterion: the question, the answer, the number with its interval.
+
+    With `before`, the number that it replaces stands beside it, on the same scale.
+    """
+    shown = [audit] if before is None else [before, audit]
+    sized = [m for one in shown for m in one.measures.values() if m.defined]
     top = max([0.05, *(m.interval[1] for m in sized), *(m.shown for m in sized)])
-    return element("div", *(_card(m, top, audit) for m in audit.measures.values()), class_="cards")
+    return element(
+        "div",
+        *(
+            _card(m, top, audit, None if before is None else before.measures[name])
+            for name, m in audit.measures.items()
+        ),
+        class_="cards",
+    )
 
 
-def _card(measure: Measure, top: float, audit: Audit) -> Html:
+def _card(measure: Measure, top: float, audit: Audit, before: Measure | None) -> Html:
     level = grade(worst_part(audit, measure.criterion)[1])
     name = get_criterion(measure.criterion).title
+    ends = f"{measure.interval[0]:.3f} to {measure.interval[1]:.3f}"
+    old = None if before is None else element("span", f"{fixed(before.shown, 3)} → ")
     return element(
         "article",
         element("h3", name),
         element("p", get_criterion(measure.criterion).question, class_="soft"),
         element("p", GRADES[level], class_=f"badge {level}"),
-        gauge(measure.shown, measure.interval, top),
+        gauge(measure.shown, measure.interval, top, None if before is None else before.shown),
         element(
             "p",
+            old,
             element("b", fixed(measure.shown, 3)),
-            f" ({100 * audit.confidence_level:g}% interval {measure.interval[0]:.3f} to "
-            f"{measure.interval[1]:.3f})",
+            f" ({100 * audit.confidence_level:g}% interval {ends})",
         ),
         element("p", f"{name} {judgment(audit, measure.criterion)}"),
         class_="card",
     )
 
 
-def gauge(value: float, interval: tuple[float, float], top: float) -> Html:
-    """A bar from 0 to `top` with the interval and the value on it."""
-    scale = 240 / (1.1 * top)
-    low, high = (min(max(v, 0.0), 1.1 * top) * scale for v in interval)
-    at = min(max(value, 0.0), 1.1 * top) * scale
+def gauge(
+    value: float, interval: tuple[float, float], top: float, before: float | None = None
+) -> Html:
+    """A scale from 0 to `top` with the interval and the value on it, and a ring where it was."""
+    scale = 220 / (1.1 * top)
+
+    def at(v: float) -> float:
+        return 8 + min(max(v, 0.0), 1.1 * top) * scale
+
+    low, high = (at(v) for v in interval)
     ends = f"{interval[0]:.3f} to {interval[1]:.3f}"
     text = f"{value:.3f} on a scale from 0 (fair) to 1, interval {ends}"
+    text += "" if before is None else f"; before, {before:.3f}"
+    marks = []
+    for tick in ticks(0.0, 1.1 * top, 4):
+        marks += [
+            element("path", d=f"M{at(tick):.1f} 13v4", class_="axis"),
+            element("text", number(tick, 3), x=f"{at(tick):.1f}", y=29, class_="tick middle"),
+        ]
     return element(
         "svg",
         element("title", text),
-        element("rect", x=0, y=7, width=240, height=4, class_="track"),
+        element("rect", x=8, y=9, width=220, height=4, class_="track"),
+        *marks,
         element(
-            "rect", x=f"{low:.1f}", y=5, width=f"{max(high - low, 1):.1f}", height=8, class_="span"
+            "rect", x=f"{low:.1f}", y=7, width=f"{max(high - low, 1):.1f}", height=8, class_="span"
         ),
-        element("rect", x=f"{max(at - 1.5, 0):.1f}", y=1, width=3, height=16, class_="value"),
-        viewBox="0 0 240 18",
+        None
+        if before is None
+        else element("circle", cx=f"{at(before):.1f}", cy=11, r=5, class_="before"),
+        element("rect", x=f"{at(value) - 1.5:.1f}", y=2, width=3, height=18, class_="value"),
+        viewBox="0 0 240 33",
         class_="chart gauge",
         role="img",
     )
@@ -365,10 +403,11 @@ def facts(rows: Sequence[tuple[str, Any]]) -> Html:
     return element("dl", *cells, class_="facts")
 
 
-def provenance(audit: Audit, source: Mapping[str, Any]) -> Html:
+def provenance(audit: Audit, source: Mapping[str, Any], period: str) -> Html:
     """Data and software: enough to do it again."""
     rows: list[tuple[str, Any]] = [(str(k), escape(v)) for k, v in source.items()]
     rows += [
+        ("Period", escape(period)),
         ("Sensitive attribute", label(audit.sensitive_name)),
         ("Rows", f"{audit.n_rows:,}, of which {audit.n_unknown:,} without a known group"),
         *([] if audit.n_clusters is None else [("Clusters", f"{audit.n_clusters:,}")]),

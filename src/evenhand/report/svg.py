@@ -10,7 +10,7 @@ import numpy as np
 from .curves import DASHES, number, ticks
 from .markup import Html, element, join
 
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 40
+LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 46
 
 
 class Chart:
@@ -104,14 +104,14 @@ class Chart:
         """Markup of one's own, on top."""
         self.layers += parts
 
-    def render(self, role: str = "img") -> Html:
+    def render(self, role: str = "img", class_: str = "chart") -> Html:
         """The chart as markup; it scales with the column it stands in."""
         return element(
             "svg",
             element("title", self.title),
             *self.layers,
             viewBox=f"0 0 {self.width} {self.height}",
-            class_="chart",
+            class_=class_,
             role=role,
         )
 
@@ -122,7 +122,7 @@ class Chart:
             at = float(self.px(value))
             grid.append(f"M{at:.1f} {TOP}V{bottom}")
             words.append(
-                element("text", number(value), x=f"{at:.1f}", y=bottom + 15, class_="tick middle")
+                element("text", number(value), x=f"{at:.1f}", y=bottom + 18, class_="tick middle")
             )
         if y_ticks:
             for value in ticks(*self.y):
@@ -141,7 +141,7 @@ class Chart:
             join(words),
             element("text", x_label, x=f"{middle:.0f}", y=self.height - 6, class_="name middle"),
             element(
-                "text", y_label, x=12, y=f"{center:.0f}", class_="name middle",
+                "text", y_label, x=12, y=f"{center:.0f}", class_="name middle side",
                 transform=f"rotate(-90 12 {center:.0f})",
             ),
         ]  # fmt: skip

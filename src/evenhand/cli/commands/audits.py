@@ -95,6 +95,7 @@ def write_audit(
     verdicts: Mapping[str, Any] | None = None,
     impacts: Mapping[str, Any] | None = None,
     favorable: str | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> None:
     """The HTML report of an audit or of several."""
     from ...auditing.result import AuditSet
@@ -102,12 +103,24 @@ def write_audit(
 
     if isinstance(found, AuditSet):
         text = audit_set_page(
-            found, source=facts, verdicts=verdicts, impacts=impacts, favorable=favorable
-        )
+            found, about=about, source=facts, verdicts=verdicts, impacts=impacts,
+            favorable=favorable,
+        )  # fmt: skip
     else:
         one = {"verdict": (verdicts or {}).get(""), "impact": (impacts or {}).get("")}
-        text = audit_page(found, source=facts, **one)
+        text = audit_page(found, about=about, source=facts, favorable=favorable, **one)
     write_page(text, path, force)
+
+
+def about(
+    title: str | None, owner: str | None, purpose: str | None, model_name: str | None,
+    period: str | None, note: str | None,
+) -> dict[str, str | None]:  # fmt: skip
+    """What a report is about, as its options say."""
+    return {
+        "title": title, "owner": owner, "purpose": purpose, "model_name": model_name,
+        "period": period, "note": note,
+    }  # fmt: skip
 
 
 def show_found(found: Any, title: str) -> None:

@@ -124,9 +124,12 @@ def choose(path: FairnessPath, wanted: Mapping[str, Any]) -> tuple[Any, str | No
 
 
 def write_path(
-    path: FairnessPath, chosen: Any, rows: TableRows, outputs: Mapping[str, Path]
+    path: FairnessPath, chosen: Any, rows: TableRows, outputs: Mapping[str, Path], **asked: Any
 ) -> None:
-    """Report, CSV of the path and, if one was chosen, the model."""
+    """Report, CSV of the path and, if one was chosen, the model.
+
+    `asked` are who asks, the tolerance and the favorable side, for the report.
+    """
     from ...report.frontier_page import path_page
     from ...report.markup import csv_text
 
@@ -134,7 +137,7 @@ def write_path(
     linear = chosen is not None and hasattr(chosen, "coef_")
     features = _features(path, chosen, rows) if linear else None
     notes = [c.describe() for c in rows.columns]
-    page = path_page(path, source=rows.source_facts(), features=features, notes=notes)
+    page = path_page(path, source=rows.source_facts(), features=features, notes=notes, **asked)
     if not linear:
         # A model of an earlier run must not stand beside the report of this one.
         outputs["model.json"].unlink(missing_ok=True)
@@ -287,7 +290,12 @@ def run_demo(out: Path, force: bool) -> None:
     say(f"   for the most accurate model with independence of at most {limit:g}.")
     chosen = path.select(max_unfairness=limit, on_unreachable="best")
     assert path.selected is not None
-    write_path(path, chosen, rows, outputs)
+    about = {
+        "title": "Grades of 4,137 students: the price of fairness",
+        "purpose": "a demonstration: grades in college, from what was known at entry",
+        "model_name": "fair linear regression",
+    }
+    write_path(path, chosen, rows, outputs, about=about, favorable="high")
     scores = students.select([data.target_name, data.sensitive_name])
     scores = scores.append_column("ordinary", pa.array(first))
     scores = scores.append_column("fair", pa.array(path.selected.scores))
@@ -298,7 +306,7 @@ def run_demo(out: Path, force: bool) -> None:
         rows.y, {"ordinary": first, "fair": path.selected.scores},
         sensitive_features=rows.groups, random_state=0,
     )  # fmt: skip
-    show_compare(both)  # type: ignore[arg-type]
+    show_compare(both, "high")  # type: ignore[arg-type]
     say(f"\nWritten to {out}: report.html, path.csv, model.json, students.csv, scores.csv.", "bold")
     say(f"Open {out / 'report.html'} in a browser. Next, try:\n")
     say(f"  evenhand audit {out / 'scores.csv'} --target colgpa --prediction fair --sensitive race")

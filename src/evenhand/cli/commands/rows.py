@@ -16,7 +16,7 @@ from ...groups.banding import Bands
 from ...groups.encoding import Column, encode, fit_columns
 from ...groups.frequency import repeat_rows
 from ...report.curves import clean, short_names
-from ...report.provenance import file_facts, stamp
+from ...report.provenance import file_facts, last_changed, stamp
 from .columns import numbers, plain_text
 from .levels import Edges, check_levels, cut
 from .terminal import note
@@ -101,6 +101,11 @@ class TableRows:
                 f"SHA-256 of {clean(f['name'])[:60]}": f["sha256"]
                 for f in self.files
                 if f["sha256"]
+            },
+            **{
+                f"{clean(path.name)[:60]} last changed": f"{changed:%Y-%m-%d %H:%M UTC}"
+                for path in self.paths
+                if (changed := last_changed(path)) is not None
             },
             "Target": clean(self.target) if self.target else "none",
         }
