@@ -53,6 +53,36 @@ def test_text_and_tweedie(policies):
     assert "Actual over expected by band" in result.stdout
 
 
+def test_who_asks_is_in_the_report(policies, tmp_path):
+    file, _ = policies
+    html = tmp_path / "report.html"
+    about = ["--title", "Motor <1>", "--owner", "Pricing", "--purpose", "renewals"]
+    about += ["--model-name", "rates v2", "--period", "1997", "--note", "draft"]
+    assert run("audit", file, *BASIC, *about, "--favorable", "low", "--html", html).exit_code == 0
+    page = html.read_text(encoding="utf-8")
+    for text in ("<h1>Motor &lt;1&gt;</h1>", "Pricing", "renewals", "rates v2", "1997", "draft"):
+        assert text in page
+    assert "policies.csv last changed" in page
+    assert run("compare", file, *BASIC, "-s", "years", *about, "--html", html, "-f").exit_code == 0
+    assert "rates v2" in html.read_text(encoding="utf-8")
+
+
+def test_who_asks_for_a_frontier(policies, tmp_path):
+    file, _ = policies
+    limits = tmp_path / "limits.toml"
+    eh.Tolerance(independence=0.5, smd=(-3, 3), favorable="low").to_file(limits)
+    result = run(
+        "frontier", file, "-y", "claims", "-a", "sex", "--min-r2=-1", "--points", "3",
+        "--folds", "2", "--out", tmp_path / "out", "--owner", "Pricing", "--tolerance", limits,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "✓ Pass" in result.stdout
+    assert "Pricing" in page
+    assert "Clauses of the tolerance" in page
+    assert "Gain (score falls)" in page
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

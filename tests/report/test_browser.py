@@ -1,7 +1,12 @@
 """The reports in a real browser. Skipped where Chromium is not installed."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 from playwright import sync_api
+
+import evenhand as eh
 
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
@@ -22,8 +27,8 @@ def visit(browser):
     """Open a file; afterwards, no console message, error, dialog or request but the file's own."""
     contexts, trouble = [], []
 
-    def open_page(path, **options):
-        context = browser.new_context(viewport={"width": 1100, "height": 900}, **options)
+    def open_page(path, width=1100, **options):
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: trouble.append(f"console: {m.text}"))
@@ -45,11 +50,31 @@ def visit(browser):
 @pytest.fixture(scope="module")
 def pages(path, hostile_path, hostile_audit, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
+    limits = eh.Tolerance(independence=0.02, smd=(-0.1, 0.1), favorable="low")
+    about = {"owner": "the pricing team", "purpose": "premiums at renewal"}
     return {
         "path": path.to_html(folder / "path.html"),
+        "signed path": path.to_html(folder / "signed path.html", tolerance=limits, about=about),
+        "signed audit": priced_audit().to_html(
+            folder / "signed audit.html", tolerance=limits, about=about
+        ),
         "hostile path": hostile_path.to_html(folder / "hostile path.html"),
         "hostile audit": hostile_audit.to_html(folder / "hostile audit.html"),
     }
+
+
+def priced_audit():
+    """With everything that a page can hold: controls, prices, a verdict and impact."""
+    rng = np.random.default_rng(0)
+    n = 500
+    a = rng.choice(["north", "south", "west"], n)
+    age = rng.normal(45, 12, n)
+    exposure = rng.uniform(0.2, 1.0, n)
+    rate = np.exp(-0.5 + 0.02 * (age - 45) + 0.2 * (a == "west") + 0.1 * rng.normal(size=n))
+    return eh.audit(
+        rng.poisson(rate * exposure), rate, sensitive_features={"region": a}, exposure=exposure,
+        loss="poisson", controls={"age": age}, estimator="logistic",
+    )  # fmt: skip
 
 
 def open_panel(page):
@@ -125,6 +150,55 @@ def test_hostile_labels_are_text(visit, pages, name, scheme):
     assert (dark == "rgb(255, 255, 255)") == (scheme == "light")
 
 
+SIGNED = ("signed audit", "signed path", "hostile audit", "hostile path")
+
+
+@pytest.mark.parametrize("name", SIGNED)
+@pytest.mark.parametrize("width", [375, 768])
+def test_nothing_scrolls_sideways_on_a_small_screen(visit, pages, name, width):
+    page = visit(pages[name], width=width, is_mobile=width == 375, has_touch=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("innerWidth") == width  # a phone would zoom out to fit what sticks out
+
+
+@pytest.mark.parametrize("width", [320, 375, 768, 1280])
+def test_points_are_large_enough_to_touch(visit, pages, width):
+    page = visit(pages["signed path"], width=width)
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('.hit')].map(e => e.getBoundingClientRect().width)"
+    )
+    assert min(sizes) >= 24
+
+
+@pytest.mark.parametrize("name", ["signed audit", "signed path"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(visit, pages, name, scheme):
+    axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with it")
+    source = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+    for width in (1280, 375):
+        # The page's own policy lets no script in but its own.
+        page = visit(pages[name], width=width, color_scheme=scheme, bypass_csp=True)
+        page.evaluate(source)
+        found = page.evaluate("axe.run()")
+        assert len(found["passes"]) > 20
+        assert [(v["id"], v["nodes"][0]["html"]) for v in found["violations"]] == []
+
+
+def test_a_printed_heading_stays_with_what_follows(visit, pages):
+    page = visit(pages["signed path"])
+    page.emulate_media(media="print")
+    kept = page.evaluate(
+        "[...document.querySelectorAll('h2, h3, figcaption, caption')].every("
+        "e => getComputedStyle(e).breakAfter === 'avoid')"
+    )
+    assert kept
+    whole = page.evaluate(
+        "[...document.querySelectorAll('figure, .card, .whole')].every("
+        "e => getComputedStyle(e).breakInside === 'avoid')"
+    )
+    assert whole
+
+
 def test_tables_are_saved_as_csv(visit, pages):
     page = visit(pages["hostile audit"])
     with page.expect_download() as waiting:
@@ -152,10 +226,6 @@ def test_print_is_on_white_and_without_controls(visit, pages):
 
 def test_a_long_path_is_small_and_ready_at_once(visit, tmp_path):
     """20 models on 20,000 rows: under 5 MB, and the script is done when loading is."""
-    import numpy as np
-
-    import evenhand as eh
-
     rng = np.random.default_rng(0)
     n = 20_000
     a = rng.integers(0, 6, n)

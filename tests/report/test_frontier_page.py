@@ -40,7 +40,9 @@ def test_hostile_labels(hostile_path):
     names = {row[2] for row in tables["groups.csv"][1:]}
     assert "'=cmd()" in names
     assert len(tables["groups.csv"]) == 1 + len(HOSTILE) * len(hostile_path)
-    assert set(tables) == {"path.csv", "groups.csv", "gains.csv", "features.csv"}
+    assert set(tables) == {
+        "path.csv", "groups.csv", "gains.csv", "features.csv", "criteria.csv", "residuals.csv",
+    }  # fmt: skip
 
 
 def test_numbers_are_the_path(path):

@@ -11,14 +11,14 @@ try:
     import pyarrow  # noqa: F401
     import typer
 
-    from .commands.terminal import LIMIT_MISSED, command, fail, note, say
+    from .commands.terminal import command, fail, note, say
 except ModuleNotFoundError as error:
     sys.exit(
         f"Error: the command line needs the package {error.name}, which is not installed. "
         "Hint: pip install 'evenhand[cli]'."
     )
 
-from ..information.criteria import CRITERIA, INDEPENDENCE
+from ..information.criteria import INDEPENDENCE
 from . import watching
 from .commands import audits, levels, models, rows, tables, verdicts
 from .options import (
@@ -26,6 +26,7 @@ from .options import (
     Cluster,
     Confidence,
     Control,
+    Criterion,
     Debug,
     DevianceLoss,
     DropMissing,
@@ -69,12 +70,6 @@ app = typer.Typer(
         "is met."
     ),
 )
-
-
-def _known_criterion(name: str) -> str:
-    if name not in CRITERIA:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(CRITERIA)}.")
-    return name
 
 
 def _version(shown: bool) -> None:
@@ -285,16 +280,7 @@ def frontier(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for report.html, path.csv and model.json.")
     ],
-    criterion: Annotated[
-        str,
-        typer.Option(
-            "--criterion",
-            "-c",
-            help="The sense of fairness to train for.",
-            metavar=f"[{'|'.join(CRITERIA)}]",
-            callback=_known_criterion,
-        ),
-    ] = INDEPENDENCE.name,
+    criterion: Criterion = INDEPENDENCE.name,
     max_unfairness: Annotated[
         float | None,
         typer.Option("--max-unfairness", "-m", help="Choose the most accurate model below this."),
@@ -412,9 +398,15 @@ def frontier(
         favorable=asked.favorable,
     )  # fmt: skip
     models.show_frontier(path, chosen, problem, outputs)
+    judged = models.verdict_on(path, asked.tolerance)
+    for verdict in judged.values():
+        say("")
+        verdicts.show_verdict(verdict)
     if problem is not None:
         fail(problem)
-        raise typer.Exit(LIMIT_MISSED)
+    code = verdicts.exit_code(judged, problem is None)
+    if code:
+        raise typer.Exit(code)
 
 
 app.command("tolerance")(verdicts.tolerance)

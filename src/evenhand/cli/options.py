@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ..information.criteria import CRITERIA
+
 
 class Judge(StrEnum):
     by_value = "value"
@@ -19,6 +21,12 @@ class GroupFeatures(StrEnum):
     none = "none"
     posterior = "posterior"
     attribute = "attribute"
+
+
+def _known_criterion(name: str) -> str:
+    if name not in CRITERIA:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(CRITERIA)}.")
+    return name
 
 
 Target = Annotated[
@@ -152,4 +160,14 @@ Period = Annotated[
 ]
 Note = Annotated[
     str | None, typer.Option("--note", help="Anything else a reader should know; for the report.")
+]
+Criterion = Annotated[
+    str,
+    typer.Option(
+        "--criterion",
+        "-c",
+        help="The sense of fairness to train for.",
+        metavar=f"[{'|'.join(CRITERIA)}]",
+        callback=_known_criterion,
+    ),
 ]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..auditing.group_moments import AuditedRows
 from ..information.criteria import get_criterion
-from .curves import clean, number, short_names, with_margin
+from .curves import number, short_names, with_margin
 from .markup import Html, csv_link, element, label, table
 from .money import gap_words, has_percent
 from .text import fixed
@@ -159,7 +159,7 @@ def gap_changes(before: Audit, after: Audit, favorable: str | None = None) -> Ht
         element("p", "After: ", gap_words(both[1], first, favorable), class_="lead"),
         table(
             ["Group", "Before: no fairness term", "After: selected model"], rows,
-            caption=f"Mean score of each group less that of {clean(reference)}, with "
+            caption=f"Mean score less that of {short_names([reference], 60)[0]}, with "
             f"{100 * before.confidence_level:g}% intervals",
         ),
     )  # fmt: skip

@@ -12,7 +12,7 @@ from ..groups.tables import json_safe
 from ..information.criteria import get_criterion
 from .about import NOT_STATED, About, about_section, signature_block
 from .before_after import before_after_section, gap_changes
-from .curves import Sample, clean, grid_over, number, sample_of, with_margin
+from .curves import Sample, grid_over, number, sample_of, short_names, with_margin
 from .frontier_chart import frontier_section
 from .markup import Html, asset, csv_link, element, json_block, label, page, table
 from .notes import limits, method
@@ -177,14 +177,15 @@ def _in_short(text: str, audits: Sequence[Audit], chosen: int | None) -> Html:
         before = audits[0] if chosen else None
         words = "The selected model, criterion by criterion"
         words += ", beside the model without a fairness term:" if chosen else ":"
-        parts += [element("p", words), cards(audits[chosen], before)]
+        parts += [element("p", words, class_="next"), cards(audits[chosen], before)]
     return element("section", *parts)
 
 
 def _question(path: FairnessPath) -> str:
     asked = "" if path.request is None else f" Asked for: {_asked(path)}."
+    name = short_names([path.sensitive_name], 60)[0]
     return (
-        f"What does it cost to make the score fairer to the groups of {clean(path.sensitive_name)} "
+        f"What does it cost to make the score fairer to the groups of {name} "
         f"({path.criterion}), and what does that do to everybody?{asked}"
     )
 

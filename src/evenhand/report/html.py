@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .about import NOT_STATED, About, about_section, signature_block
-from .curves import clean, grid_over, number, sample_of
+from .curves import grid_over, number, sample_of, short_names
 from .impact import impact_section
 from .markup import Html, csv_link, element, join, json_block, label, page, table
 from .money import money_sections
@@ -138,7 +138,8 @@ def _question(audit: Audit, verdict: Verdict | None) -> str:
         if verdict is None
         else "It is judged by a tolerance that was written down, below."
     )
-    return f"Is this score fair to the groups of {clean(audit.sensitive_name)}? {judged}"
+    name = short_names([audit.sensitive_name], 60)[0]
+    return f"Is this score fair to the groups of {name}? {judged}"
 
 
 def _end(audit: Audit, about: About, source: Mapping[str, Any] | None) -> list[Html]:

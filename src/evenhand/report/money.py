@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from .controls import conditional_section
-from .curves import clean, number
+from .curves import number, short_names
 from .markup import Html, element, join
 from .pricing import pricing_section
 from .text import negative_scores
@@ -23,10 +23,11 @@ def gap_words(impact: Impact, group: str, favorable: str | None) -> str:
     """One group against the reference: the gap in units, in percent, and to whose good."""
     gap, ratio = (impact.get(name, group) for name in ("mean_difference", "mean_ratio"))
     percent = f" ({abs(100 * (ratio.value - 1)):.3g}%)" if has_percent(impact, group) else ""
+    name, reference = short_names([group, impact.reference], 60)
     way = "higher" if gap.value >= 0 else "lower"
     text = (
-        f"Scores of {clean(group)} are {number(abs(gap.value), 3)}{percent} {way} than those of "
-        f"{clean(impact.reference)} on average"
+        f"Scores of {name} are {number(abs(gap.value), 3)}{percent} {way} than those of "
+        f"{reference} on average"
     )
     if not gap.defined:
         return f"{text}, from too few rows for an interval."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,8 @@ if TYPE_CHECKING:
     from ..information.measures import Measure
 
 
-def audits_of(path: FairnessPath) -> list[Audit]:
-    """One audit per point, of its held-out scores."""
+def audits_of(path: FairnessPath, points: Sequence[PathPoint] | None = None) -> list[Audit]:
+    """One audit per point, of its held-out scores; all points when left out."""
     from ..auditing.disparities import summarize_groups
     from ..auditing.group_moments import AuditedRows
     from ..auditing.pricing import exposed
@@ -50,7 +51,7 @@ def audits_of(path: FairnessPath) -> list[Audit]:
 
     y, units = groups.take_known(target), exposed(groups, exposure)
     out = []
-    for point in path.points:
+    for point in path.points if points is None else points:
         # Only the selected model is judged in words.
         judged = tested(point) if point is path.selected else point.measures
         s = groups.take_known(point.scores)

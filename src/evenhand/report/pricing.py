@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .curves import MAX_GROUPS, PALETTE, clean, number, short_names
+from .curves import MAX_GROUPS, PALETTE, number, short_names
 from .impact import WIDTH, fit_table
 from .markup import Html, csv_link, element, label, table
 from .svg import Chart, legend
@@ -58,9 +58,9 @@ def gap_sentences(found: Pricing) -> list[str]:
         if not all(map(math.isfinite, ends)):
             continue
         told = f"; what happened was {_change(actual)}" if math.isfinite(actual[0]) else ""
+        name, reference = short_names([group, found.reference], 60)
         out.append(
-            f"Predictions for {clean(group)} are {_change(ends)} than those for "
-            f"{clean(found.reference)}{unit}{told}."
+            f"Predictions for {name} are {_change(ends)} than those for {reference}{unit}{told}."
         )
     return out
 
@@ -141,6 +141,7 @@ def band_rows(found: Pricing) -> tuple[list[str], list[list[str]]]:
 def pricing_notes(found: Pricing) -> list[str]:
     """What the numbers are."""
     percent = f"{100 * found.confidence_level:g}%"
+    reference = short_names([found.reference], 60)[0]
     what = (
         "Actual is the sum of the targets, expected that of exposure times score"
         if found.has_exposure
@@ -148,7 +149,7 @@ def pricing_notes(found: Pricing) -> list[str]:
     )
     return [
         f"{what}. Intervals of actual over expected ({percent}) are each by itself, those of gaps "
-        f"against {clean(found.reference)} simultaneous over the groups. Bands are fifths of the "
+        f"against {reference} simultaneous over the groups. Bands are fifths of the "
         f"score{' by exposure' if found.has_exposure else ''}, the same for all groups."
     ]
 

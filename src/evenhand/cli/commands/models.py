@@ -185,6 +185,16 @@ def _about(path: FairnessPath, rows: TableRows) -> dict[str, Any]:
     }
 
 
+def verdict_on(path: FairnessPath, tolerance: Any) -> dict[str, Any]:
+    """The verdict on the chosen model, by the name "" as that of an audit; empty without one."""
+    from ...report.path_audits import audits_of
+
+    if tolerance is None or path.selected is None:
+        return {}
+    (found,) = audits_of(path, [path.selected])
+    return {"": found.verdict(tolerance)}
+
+
 def show_frontier(
     path: FairnessPath, chosen: Any, problem: str | None, outputs: Mapping[str, Path]
 ) -> None:
