@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 SECTIONS = {
     "Audit": ("audit", "Audit", "AuditSet", "independence", "separation", "sufficiency"),
     "Verdict": ("Tolerance", "rows_needed"),
-    "Counts in place of rows": ("Cells",),
+    "Counts in place of rows": ("Cells", "audit_table"),
     "Who belongs where": ("bands", "Proxy"),
     "Models": ("FairRegressor", "FairRidge", "FairGLM", "FairRidgeCV", "FairPostprocessor"),
     "Frontier": ("fairness_path", "FairnessPath"),

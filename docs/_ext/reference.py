@@ -17,6 +17,7 @@ from sphinx.util.nodes import make_refnode
 
 MODULES = {
     "report": "Figures",
+    "engines": "Tables where they are",
     "datasets": "Data sets",
     "baselines": "Methods to compare with",
     "boosting": "Objectives of boosting libraries",
