@@ -1,8 +1,8 @@
 """Tables counted where they are: what a scan costs, how much memory it takes, how right it is.
 
 Rows of Parquet in a temporary folder. Each engine runs in a process of its own: its mean and
-variance by group, the light queries, the scan that counts cells, and the peak of its memory with the
-audit that follows. Beside them audits against exact ones, a frame in memory, and cells of 1,000
+variance by group, the light queries, the scan that counts cells, and the peak of its memory with
+the audit that follows. Beside them audits against exact ones, a frame in memory, and cells of 1,000
 parts merged. Times are processor seconds. Writes results/scale.csv.
 
     python benchmarks/scale.py --rows 10000000 --engines duckdb polars
@@ -199,7 +199,7 @@ def main() -> None:
     lines: list[dict[str, Any]] = []
     if given.add:
         with (RESULTS / "scale.csv").open() as file:
-            old = [row for row in csv.DictReader(file)]
+            old = list(csv.DictReader(file))
         again = {(engine, str(given.rows)) for engine in given.engines}
         lines = [row for row in old if (row["engine"], row["rows"]) not in again]
     with tempfile.TemporaryDirectory() as folder:
