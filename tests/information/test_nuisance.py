@@ -93,6 +93,21 @@ def test_the_same_question_is_answered_once():
     assert found.classify(1.0 - label, np.ones(400)) is not first
 
 
+def test_the_pull_of_each_row_is_a_derivative(monkeypatch):
+    monkeypatch.setattr(nuisance, "TREE_ROWS", 10**9)
+    monkeypatch.setattr(nuisance, "PENALTIES", np.array([0.01]))
+    rng = np.random.default_rng(0)
+    C, y, u = rng.normal(size=(200, 2)), rng.normal(size=200), rng.normal(size=200)
+    mass = rng.random(200) * (rng.random(200) < 0.7)
+    found = features(C)
+    pull = found.regress(y, mass).pull(u)
+    for j in (0, 5, 60):
+        moved = y.copy()
+        moved[j] += 1e-3
+        change = u @ (found.regress(moved, mass).value - found.regress(y, mass).value)
+        assert change / 1e-3 == pytest.approx(pull[j], abs=1e-8)
+
+
 def test_rows_without_mass_teach_nothing():
     rng = np.random.default_rng(0)
     C, y = rng.normal(size=(1000, 1)), rng.normal(size=1000)

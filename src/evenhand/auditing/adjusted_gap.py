@@ -185,7 +185,7 @@ def adjusted_gaps(
             change = 100 * (psi / mean_r - value / mean_r**2 * psi_r)
             return gaps.estimate(100 * value / mean_r, change, used)
 
-        comparison = _compare(left, in_k, in_r, features)
+        comparison = _compare(left, in_k, in_r, features, outcome)
         value, psi, note = comparison.value, comparison.psi, comparison.note
         unit = "clusters" if groups.cluster is not None else "rows"
         if sizes[k] < LEAST:
@@ -235,7 +235,9 @@ class _Comparison:
     note: str
 
 
-def _compare(left: Vector, in_k: Vector, in_r: Vector, features: Features) -> _Comparison:
+def _compare(
+    left: Vector, in_k: Vector, in_r: Vector, features: Features, outcome: Fitted
+) -> _Comparison:
     """The adjusted gap of one pair of groups from S − m̂, and the influence of each row."""
     both = in_k + in_r
     label = np.divide(in_k, both, out=np.zeros_like(both), where=both > 0)
@@ -258,6 +260,10 @@ def _compare(left: Vector, in_k: Vector, in_r: Vector, features: Features) -> _C
     first = float(inside @ left / inside.sum())
     second = float(outside @ left / outside.sum())
     psi = inside * (left - first) / inside.sum() - outside * (left - second) / outside.sum()
+    if outcome.pull is not None:
+        # What the rows of the reference do through m̂: of second order, but with clusters or few
+        # rows intervals would be too short without it.
+        psi -= outcome.pull(inside / inside.sum() - outside / outside.sum()) * left
     n_counterparts = float(outside.sum() ** 2 / np.square(outside).sum())
     return _Comparison(
         first - second, psi, kept, n_compared, share, n_counterparts, fitted.chosen, ""

@@ -8,6 +8,7 @@ that lose least out of fold. Everything is seeded and repeats.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -67,10 +68,14 @@ class Fitted:
         E[v|C] or P(A = k|C), each row by models that have not seen its fold.
     chosen : str
         "splines", "boosted trees", or both with the share of the latter.
+    pull : callable, optional
+        u → h with Σu·value = Σh·v + a constant: how much each row that the splines were fitted to
+        moves a sum of predictions. Of trees it says how splines in their place would do.
     """
 
     value: Vector
     chosen: str
+    pull: Callable[[Vector], Vector] | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,14 @@ class Features:
         if not scale > 0.0:
             return Fitted(np.full(self.n, center), "constant")
         z = (target - center) / scale
-        smooth = self._ridge(z[:, None], mass)[:, 0]
+        fits = self._ridge_fits(z[:, None], mass)
+        smooth = self._predict(fits, z[:, None])[:, 0]
+
+        def pull(u: Vector) -> Vector:
+            out = np.zeros(self.n)
+            for test, fit, penalty in fits:
+                out[~test] += fit.pull(self.splines[test], u[test], self.splines[~test], penalty[0])
+            return out
 
         def loss(prediction: Vector, rows: Any = slice(None)) -> float:
             return float(mass[rows] @ np.square(z[rows] - prediction[rows]))
@@ -141,15 +153,15 @@ class Features:
 
         rough = self._try_trees(tree, loss, smooth, mass)
         if rough is None:
-            return Fitted(center + scale * smooth, "splines")
+            return Fitted(center + scale * smooth, "splines", pull)
         step = rough - smooth
         share = float(mass @ (step * (z - smooth))) / max(float(mass @ np.square(step)), 1e-300)
         share = min(max(share, 0.0), 1.0)
-        return Fitted(center + scale * (smooth + share * step), _mixture(share))
+        return Fitted(center + scale * (smooth + share * step), _mixture(share), pull)
 
     def residuals(self, targets: Matrix, mass: Vector) -> Matrix:
         """Targets less their cross-fitted splines; (n, J) each."""
-        return targets - self._ridge(targets, mass)
+        return targets - self._predict(self._ridge_fits(targets, mass), targets)
 
     def classify(self, label: Vector, mass: Vector) -> Fitted:
         """P(label = 1 | C) among rows in proportion to their `mass`, predicted for all rows.
@@ -203,16 +215,21 @@ class Features:
                 return None
         return out
 
-    def _ridge(self, targets: Matrix, mass: Vector) -> Matrix:
-        """Out-of-fold ridge regressions on the splines, with the penalties of GCV over all rows."""
+    def _ridge_fits(
+        self, targets: Matrix, mass: Vector
+    ) -> list[tuple[NDArray[np.bool_], _Moments, Vector]]:
+        """Ridge regressions without each fold, with the penalties of GCV over all rows."""
         X = self.splines
-        whole = _Moments(X, targets, mass)
-        penalty = whole.best_penalties()
+        penalty = _Moments(X, targets, mass).best_penalties()
+        folds = [self.fold == f for f in range(self.n_folds)]
+        return [(f, _Moments(X[~f], targets[~f], mass[~f]), penalty) for f in folds]
+
+    def _predict(
+        self, fits: list[tuple[NDArray[np.bool_], _Moments, Vector]], targets: Matrix
+    ) -> Matrix:
         out = np.empty_like(targets)
-        for f in range(self.n_folds):
-            test = self.fold == f
-            part = _Moments(X[~test], targets[~test], mass[~test]) if (~test).any() else whole
-            out[test] = part.predict(X[test], penalty)
+        for test, fit, penalty in fits:
+            out[test] = fit.predict(self.splines[test], penalty)
         return out
 
     def _logit(self, label: Vector, mass: Vector) -> Vector:
@@ -240,7 +257,7 @@ class _Moments:
     def __init__(self, X: Matrix, Y: Matrix, mass: Vector):
         self.total = float(mass.sum())
         self.n = float(self.total**2 / np.square(mass).sum())
-        share = mass / self.total
+        self.share = share = mass / self.total
         self.center, self.mean = share @ X, share @ Y
         centered = X - self.center
         weighted = (centered * share[:, None]).T
@@ -263,6 +280,11 @@ class _Moments:
     def predict(self, X: Matrix, penalty: Vector) -> Matrix:
         beta = self.vectors @ (self.cross / (self.values[:, None] + penalty))
         return (X - self.center) @ beta + self.mean
+
+    def pull(self, X: Matrix, u: Vector, train: Matrix, penalty: float) -> Vector:
+        """Coefficients of the training values in Σu·(prediction at X)."""
+        moved = self.vectors.T @ (u @ (X - self.center)) / (self.values + penalty)
+        return self.share * (u.sum() + (train - self.center) @ (self.vectors @ moved))
 
 
 def _newton(
@@ -356,7 +378,7 @@ def _booster(kind: str, categories: list[bool], n: int, seed: int) -> Any:
 
     small = n < 5000
     return getattr(ensemble, f"HistGradientBoosting{kind}")(
-        max_iter=60 if small else 100, learning_rate=0.1, max_leaf_nodes=8 if small else 15,
+        max_iter=30 if small else 100, learning_rate=0.2 if small else 0.1, max_leaf_nodes=8 if small else 15,
         early_stopping=False, random_state=seed,
         categorical_features=categories if any(categories) else None,
     )  # fmt: skip
