@@ -378,8 +378,8 @@ def _booster(kind: str, categories: list[bool], n: int, seed: int) -> Any:
 
     small = n < 5000
     return getattr(ensemble, f"HistGradientBoosting{kind}")(
-        max_iter=30 if small else 100, learning_rate=0.2 if small else 0.1, max_leaf_nodes=8 if small else 15,
-        early_stopping=False, random_state=seed,
+        max_iter=30 if small else 100, learning_rate=0.2 if small else 0.1,
+        max_leaf_nodes=8 if small else 15, early_stopping=False, random_state=seed,
         categorical_features=categories if any(categories) else None,
     )  # fmt: skip
 
