@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 # Rows whose Hessian stands for that of all.
 SAMPLE_ROWS = 1 << 17
 # Sums up to which the Hessian is a kernel too; and up to which there are registers for long tiles.
-_MOST_SUMS, _FEW_SUMS, _FEWER_SUMS = 220, 64, 20
+_MOST_SUMS, _FEW_SUMS, _FEWER_SUMS = 240, 64, 20
 # A program for so many rows at least, and programs per processor at most; by mode the rows of a
 # tile and the warps that work on it.
 _PROGRAMS = 8
