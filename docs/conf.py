@@ -1,6 +1,7 @@
 """The site: `make docs`, or python -m sphinx -M html docs docs/_build -W --keep-going."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
@@ -42,6 +43,8 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
+    # An example of an extra that is not installed where the site is built is left out.
+    "ignore_pattern": r"__init__\.py" if find_spec("torch") else r"__init__\.py|plot_network\.py",
     "within_subsection_order": "ExampleTitleSortKey",
     "download_all_examples": False,
     "show_signature": False,

@@ -75,7 +75,8 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
     network_ : torch.nn.Sequential
         From standardized features to standardized targets, in float64.
     history_ : dict of lists
-        The learning curve: loss (1 − R²) and unfairness in training and held out, by epoch.
+        The learning curve by epoch: squared error over Var(y), and unfairness, in training and on
+        the rows set aside.
     n_iter_ : int
         Epochs.
     unfairness_ : float
