@@ -224,11 +224,16 @@ def fit_columns(table: Any, names: Sequence[str]) -> list[Column]:
     return [_fit_column(found[name], name, True, MIN_LEVEL_ROWS, MAX_LEVELS) for name in names]
 
 
-def needs_encoding(X: Any) -> bool:
-    """Whether X is a frame that holds something else than numbers, or missing values."""
+def needs_encoding(X: Any, arrays: bool = False) -> bool:
+    """Whether X is a frame that holds something else than numbers, or missing values.
+
+    With `arrays` an array may be such a table, too; for linear models a NaN in one is an error, as
+    elsewhere.
+    """
     frame = read_native(X, "X")
     if not isinstance(frame, nw.DataFrame):
-        return False
+        array = X if isinstance(X, np.ndarray) and arrays else np.zeros(0)
+        return array.dtype.kind not in "fiub" or bool(np.isnan(array.astype(float)).any())
     return any(
         not (column.dtype.is_numeric() or column.dtype == nw.Boolean) or _missing(column).any()
         for _, column in frame_columns(frame)

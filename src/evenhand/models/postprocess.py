@@ -354,7 +354,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
             self._copy = LinearCopy.fit(X)
         elif self.group_features == "posterior" and self.group_classifier is None:
             # The default classifier of the group takes what the regressor takes.
-            self._copy = LinearCopy.fit(X) if needs_encoding(X) else None
+            self._copy = LinearCopy.fit(X) if needs_encoding(X, arrays=True) else None
         numbers = None if self._copy is None else self._copy.transform(X)
         self.group_classifier_ = None
         self.transport_: Transport | None = None
