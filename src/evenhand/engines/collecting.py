@@ -41,12 +41,14 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
     n = _whole(table, "n")
     known = codes >= 0
     unknown = int(n[~known].sum())
-    place = _whole(table, PLACE)[known]
-    found: dict[str, NDArray[Any]] = {"n": n[known], "group": codes[known].astype(np.int64)}
+    # No copies where every group is known: there may be millions of entries.
+    keep: Any = slice(None) if known.all() else known
+    place = _whole(table, PLACE)[keep]
+    found: dict[str, NDArray[Any]] = {"n": n[keep], "group": codes[keep].astype(np.int64)}
     found["score_bin"], found["target_bin"] = np.divmod(place, edges.bins)
     for name in (*SUMS, *EXTREMES):
         if name in table.column_names:
-            found[name] = _floats(table, name)[known]
+            found[name] = _floats(table, name)[keep]
     for name in ("w", "ww"):
         # Without weights they are the number of people, which no engine needs to add up twice.
         found.setdefault(name, found["n"].astype(np.float64))
@@ -135,7 +137,7 @@ def _floats(table: Any, name: str) -> NDArray[np.float64]:
     column = table.column(name)
     if column.null_count:
         raise ValueError(f"`table` changed while it was read: {name} of some cells is missing.")
-    return column.to_numpy().astype(np.float64)
+    return column.to_numpy().astype(np.float64, copy=False)
 
 
 def _whole(table: Any, name: str) -> NDArray[np.int64]:
