@@ -27,7 +27,7 @@ SECTIONS = {
 # Not to be imported by users, but handed to them.
 RESULTS = (
     "Measure", "Disparities", "OneAgainstRest", "Impact", "ImpactNumber", "Verdict", "ClauseResult",
-    "PathPoint", "Unreachable", "Tried",
+    "Pricing", "About", "PathPoint", "Unreachable", "Tried",
     "BoundRegularizer", "Edges", "RowLosses", "EntropyEstimator",
 )  # fmt: skip
 EXECUTED = re.compile(r"^```\{executed\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -55,6 +55,9 @@ def pages(path, hostile_path, hostile_audit, tmp_path_factory):
     return {
         "path": path.to_html(folder / "path.html"),
         "signed path": path.to_html(folder / "signed path.html", tolerance=limits, about=about),
+        "signed set": eh.AuditSet({"old": priced_audit(), "new": priced_audit()}).to_html(
+            folder / "signed set.html", about=about, favorable="low"
+        ),
         "signed audit": priced_audit().to_html(
             folder / "signed audit.html", tolerance=limits, about=about
         ),
@@ -170,7 +173,7 @@ def test_points_are_large_enough_to_touch(visit, pages, width):
     assert min(sizes) >= 24
 
 
-@pytest.mark.parametrize("name", ["signed audit", "signed path"])
+@pytest.mark.parametrize("name", ["signed audit", "signed path", "signed set"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(visit, pages, name, scheme):
     axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with it")

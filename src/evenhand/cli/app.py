@@ -11,7 +11,7 @@ try:
     import pyarrow  # noqa: F401
     import typer
 
-    from .commands.terminal import command, fail, note, say
+    from .commands.terminal import command, fail, say
 except ModuleNotFoundError as error:
     sys.exit(
         f"Error: the command line needs the package {error.name}, which is not installed. "
@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
     )
 
 from ..information.criteria import INDEPENDENCE
-from . import watching
+from . import using, watching
 from .commands import audits, levels, models, rows, tables, verdicts
 from .options import (
     Band,
@@ -413,50 +413,8 @@ app.command("tolerance")(verdicts.tolerance)
 app.command("cells")(tables.cells)
 
 
-@app.command()
-@command
-def predict(
-    model: Annotated[Path, typer.Argument(help="model.json, or the folder that holds it.")],
-    file: Annotated[Path, typer.Argument(help="Rows to score: CSV, TSV, Parquet or Feather.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Table to write: .csv, .tsv, .parquet, .feather.")
-    ],
-    column: Annotated[
-        str, typer.Option("--column", help="Name of the column with the scores.")
-    ] = "prediction",
-    separator: Separator = None,
-    force: Force = False,
-    debug: Debug = False,
-) -> None:
-    """Score new rows with a model that 'evenhand frontier' chose.
-
-    All columns of the file are copied unchanged and the score is added.
-
-    For example: evenhand predict fair/model.json new.csv --out scored.csv
-    """
-    models.check_free(out, force)
-    count, unseen = models.score_file(model, file, out, column, separator, force)
-    for name, count_ in unseen.items():
-        note(
-            f"{count_:,} rows have a value of {name!r} that was not there in training; they are "
-            "scored like its most frequent one."
-        )
-    say(f"{count:,} rows scored: {out}")
-
-
-@app.command()
-@command
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path(
-        "evenhand-demo"
-    ),
-    force: Force = False,
-    debug: Debug = False,
-) -> None:
-    """Tell the whole story on the grades of 4,137 students, and write a report of it."""
-    models.run_demo(out, force)
-
-
+app.command("predict")(using.predict)
+app.command("demo")(using.demo)
 watching.register(app)
 
 

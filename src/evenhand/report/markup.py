@@ -91,7 +91,7 @@ def table(
         ),
         class_="scroll",
         tabindex="0",
-        role="region",
+        role="group",
         aria_label=caption,
     )
 
