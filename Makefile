@@ -49,7 +49,7 @@ experiments: $(VENV)/.bench
 bench: $(VENV)/.bench
 	cd benchmarks && for script in fit_speed performance audit_speed knn_speed path_speed \
 	  berk_scaling many_groups accuracy rough rough_picture adversary calibration intervals clusters \
-	  certify pages; do ../$(BIN)/python $$script.py; done
+	  certify scale pages; do ../$(BIN)/python $$script.py; done
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache \
