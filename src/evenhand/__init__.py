@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Cells": "information.cells",
     "audit_table": "engines.tables",
+    "Continuous": "groups.continuous",
     "FairRegressor": "frontier.recommended",
     "FairGLM": "models.glm",
     "FairRidge": "models.linear",

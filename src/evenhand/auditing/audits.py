@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.threads import n_threads
+from ..groups.continuous import Continuous
 from ..groups.controls import Controls, read_controls
 from ..groups.frequency import repeat_rows, too_many
 from ..groups.sensitive import Groups, resolve_groups
@@ -78,7 +79,7 @@ def audit(
         have to be rows.
     y_pred : (n,) array, or a dict or frame of such columns
         Scores. Several columns give an :class:`AuditSet`, one audit per model.
-    sensitive_features : array, series, frame or Proxy
+    sensitive_features : array, series, frame, Proxy or Continuous
         Group of each row. Several columns are crossed into intersections, and then each of them
         is measured by itself as well (`Audit.attributes`), and the worst group against the rest
         (`Audit.one_against_rest`), so that a column cannot dilute another. Rows with a missing
@@ -172,6 +173,11 @@ def audit(
         y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
         sample_weight=sample_weight, cluster=cluster, controls=controls, exposure=exposure,
     )  # fmt: skip
+    if isinstance(sensitive_features, Continuous) and controls is not None:
+        raise ValueError(
+            "`controls` must be None with a Continuous attribute: comparisons given controls are "
+            "of groups. Hint: cut the attribute with evenhand.bands."
+        )
     models = models_of(y_pred)
     attributes = attributes_of(sensitive_features)
     if per_attribute and attributes is None:

@@ -277,6 +277,11 @@ def drivers(
     groups = resolve_groups(
         sensitive_features, n_rows=table.n, sample_weight=weight, cluster=cluster
     )  # fmt: skip
+    if groups.measured is not None:
+        raise ValueError(
+            "`sensitive_features` must be groups for drivers, got a Continuous. Hint: cut it with "
+            "evenhand.bands."
+        )
     ref = _reference(groups, reference)
     wanted = _criteria(criteria, y)
     data = DriverRows(table, y, groups, sensitive_features, weight, check_cluster(cluster, table.n))

@@ -7,6 +7,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from ..groups.continuous import Continuous
 from ..groups.proxy import Proxy
 from ..groups.validation import check_names, frame_columns, read_native
 
@@ -34,7 +35,7 @@ def attributes_of(sensitive_features: Any) -> dict[str, Any] | None:
     elif isinstance(native, nw.DataFrame):
         check_names([column.name for column in native.iter_columns()], "sensitive_features")
         columns = {name: column.to_native() for name, column in frame_columns(native)}
-    elif isinstance(sensitive_features, Proxy) or isinstance(native, nw.Series):
+    elif isinstance(sensitive_features, Proxy | Continuous) or isinstance(native, nw.Series):
         return None
     else:
         array = np.asarray(sensitive_features)

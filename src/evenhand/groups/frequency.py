@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
+from .continuous import Continuous
 from .proxy import Proxy
 from .sensitive import Groups
 from .validation import as_floats, check_index, read_native, refuse_masked
@@ -133,7 +134,7 @@ def _length(values: Any) -> int:
         return _length(next(iter(values.values()))) if values else 0
     if isinstance(values, Groups):
         return values.n_rows
-    if isinstance(values, Proxy):
+    if isinstance(values, Proxy | Continuous):
         return len(values)
     return int(_num_samples(values))
 
@@ -147,7 +148,7 @@ def take_rows(values: Any, rows: Rows, keep_index: bool = True) -> Any:
         return {name: take_rows(column, rows, keep_index) for name, column in values.items()}
     if isinstance(values, Groups):
         return values.take(rows)
-    if isinstance(values, Proxy):
+    if isinstance(values, Proxy | Continuous):
         return values[rows]
     if type(values).__module__.startswith("pyarrow"):
         return values.take(rows)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .categories import cross, encode, split_columns
 from .clusters import check_cluster, renumber
+from .continuous import Continuous
 from .proxy import Proxy
 from .weights import check_weight, mean_one
 
@@ -52,6 +53,9 @@ class Groups:
         What the attribute is called in tables.
     cluster : (m,) intp array or None
         Number 0 … G − 1 of the cluster of each known row; None where rows are independent.
+    measured : (m,) float array or None
+        The measurement itself, of which the groups are bands (:class:`Continuous`); information
+        is then about it.
     """
 
     labels: tuple[Any, ...]
@@ -62,6 +66,7 @@ class Groups:
     n_rows: int
     name: str = "group"
     cluster: NDArray[np.intp] | None = None
+    measured: NDArray[np.float64] | None = None
 
     @property
     def n_groups(self) -> int:
@@ -148,7 +153,10 @@ class Groups:
         codes = None if self.codes is None else self.codes[keep]
         table = None if self.probabilities is None else self.probabilities[keep]
         cluster = None if self.cluster is None else renumber(self.cluster[keep])
-        return Groups(self.labels, codes, table, weight, known, len(rows), self.name, cluster)
+        measured = None if self.measured is None else self.measured[keep]
+        return Groups(
+            self.labels, codes, table, weight, known, len(rows), self.name, cluster, measured
+        )  # fmt: skip
 
     def take_known(self, values: NDArray[Any]) -> NDArray[Any]:
         """The entries of a length-n array that belong to known rows (no copy if all are known)."""
@@ -176,7 +184,7 @@ def resolve_groups(
 
     Parameters
     ----------
-    sensitive_features : array, series, frame or Proxy
+    sensitive_features : array, series, frame, Proxy or Continuous
         See the package documentation for the accepted forms.
     n_rows : int
         Number of rows expected.
@@ -193,9 +201,19 @@ def resolve_groups(
         raise ValueError(
             "`sensitive_features` must be given: got None. Hint: pass one group label per row."
         )
+    if isinstance(sensitive_features, dict):
+        for column, values in sensitive_features.items():
+            if isinstance(values, Continuous):
+                raise ValueError(
+                    f"`sensitive_features` (column {column!r}) must be categories to be crossed or "
+                    "named in a dict: a Continuous must stand alone. Hint: pass it by itself, as "
+                    f"Continuous(values, {str(column)!r}), or cut it with evenhand.bands."
+                )
     weight = check_weight(sample_weight, n_rows)
     if isinstance(sensitive_features, Proxy):
         groups = _from_proxy(sensitive_features, n_rows, weight, warn)
+    elif isinstance(sensitive_features, Continuous):
+        groups = _from_measurement(sensitive_features, n_rows, weight)
     else:
         groups = _from_labels(sensitive_features, n_rows, weight, warn)
     clusters = check_cluster(cluster, n_rows)
@@ -254,6 +272,16 @@ def _from_proxy(
     return Groups(labels, None, rows, mean_one(w), None if known.all() else known, n_rows)
 
 
+def _from_measurement(
+    attribute: Continuous, n_rows: int, weight: NDArray[np.float64] | None
+) -> Groups:
+    _check_length(len(attribute), n_rows)
+    groups = _from_codes(
+        attribute.codes(), list(attribute._labels), n_rows, weight, attribute.name or "group"
+    )
+    return replace(groups, measured=np.ascontiguousarray(groups.take_known(attribute._values)))
+
+
 def _from_labels(
     values: Any, n_rows: int, weight: NDArray[np.float64] | None, warn: bool
 ) -> Groups:
@@ -268,6 +296,20 @@ def _from_labels(
         codes, labels = coded[0]
     else:
         codes, labels = cross(coded)
+    # A crossing need not fill every cell; only categories declared by hand deserve a word.
+    word = warn and len(coded) == 1
+    return _from_codes(codes, list(labels), n_rows, weight, " × ".join(names), word)
+
+
+def _from_codes(
+    codes: NDArray[Any],
+    labels: list[Any],
+    n_rows: int,
+    weight: NDArray[np.float64] | None,
+    name: str,
+    warn: bool = False,
+) -> Groups:
+    """Groups from numbers of labels, −1 where not known; those without weight are left out."""
     known = codes >= 0
     if not known.all():
         codes = codes[known]
@@ -275,9 +317,10 @@ def _from_labels(
     total = np.bincount(codes, weights=w, minlength=len(labels))
     keep = total > 0
     if not keep.all():
-        # A crossing need not fill every cell; only categories declared by hand deserve a word.
-        if warn and len(coded) == 1:
-            _warn_empty([label for label, k in zip(labels, keep, strict=True) if not k])
+        if warn:
+            _warn_empty(
+                [label for label, k in zip(labels, keep, strict=True) if not k], stacklevel=5
+            )
         present = keep[codes]
         if not present.all():  # rows of a group whose weights are all zero
             index = np.flatnonzero(known)
@@ -294,16 +337,16 @@ def _from_labels(
         mean_one(w),
         None if known.all() else known,
         n_rows,
-        " × ".join(names),
+        name,
     )
 
 
-def _warn_empty(labels: list[Any]) -> None:
+def _warn_empty(labels: list[Any], stacklevel: int = 4) -> None:
     warnings.warn(
         f"`sensitive_features`: {', '.join(map(repr, labels))} has no rows with positive weight "
         "and is left out.",
         GroupWarning,
-        stacklevel=4,
+        stacklevel=stacklevel,
     )
 
 

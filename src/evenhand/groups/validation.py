@@ -165,10 +165,12 @@ def check_index(**columns: Any) -> None:
 
 
 def _indices(values: Any) -> list[Any]:
-    """Indices of a pandas-like column, or of several in a dict or a Proxy."""
+    """Indices of a pandas-like column, or of several in a dict, a Proxy or a Continuous."""
     if isinstance(values, dict):
         return [index for column in values.values() for index in _indices(column)]
     inner = getattr(values, "probabilities", None)  # a Proxy
+    if type(values).__name__ == "Continuous":
+        inner = values.values
     values = values if inner is None else inner
     if is_pandas_like_series(values) or is_pandas_like_dataframe(values):
         return [values.index]

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..groups.continuous import Continuous
 from ..groups.frequency import check_frequency
 from ..groups.proxy import Proxy
 from ..groups.sensitive import resolve_groups
@@ -123,6 +124,12 @@ class Cells:
             raise ValueError(
                 "`sensitive_features` must be labels, got a Proxy: probabilities cannot be counted "
                 "into cells. Hint: audit the rows themselves."
+            )
+        if isinstance(sensitive_features, Continuous):
+            raise ValueError(
+                "`sensitive_features` must be labels, got a Continuous: a measurement cannot be "
+                "counted into cells. Hint: audit the rows themselves, or cut it with "
+                "evenhand.bands."
             )
         check_index(
             y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,

@@ -125,7 +125,7 @@ def warn_shared_values(
         H(A | variable) in nats, by name.
     groups : Groups
     """
-    if groups.codes is None or groups.cluster is not None:
+    if groups.codes is None or groups.cluster is not None or groups.measured is not None:
         return
     for name, values in variables.items():
         if left.get(name, np.inf) > 0.1 * groups.entropy:

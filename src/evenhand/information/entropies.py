@@ -159,6 +159,65 @@ class Entropies:
         out /= given
         return out
 
+    def normalizer(self, criterion: Criterion) -> float:
+        """Nats to which a small value corresponds, by which it is multiplied: H(A | given)."""
+        return self.mean[criterion.given]
+
+    def slope(self, criterion: Criterion) -> float:
+        """∂nats/∂value where the estimate is."""
+        return self.mean[criterion.given]
+
+    def fitting_noise(self, criterion: Criterion, n: float) -> float:
+        """Standard error in nats that the parameters of the joint classifier bring along.
+
+        Half a χ² over n, of variance p/(2n²), where a group has many more rows than p parameters.
+        With m rows no more than p they fit every one of them by chance, worth m log(n/m)/n.
+        """
+        others = self.groups.n_groups - 1
+        # An estimator that found nothing to add has still looked: a line, a curve, an interaction.
+        terms = max(self._added(criterion) / others, 3.0)
+        rows = np.sort(n * self.groups.shares)[:-1]
+        chance = 1.0 + terms / np.maximum(rows, 1.0) * np.log(n / np.maximum(rows, 1.0))
+        return float(np.sqrt(0.5 * terms * np.square(chance).sum()) / n)
+
+    def _added(self, criterion: Criterion) -> float:
+        return abs(self.rows[criterion.joint].terms - self.rows[criterion.given].terms)
+
+
+class MeasuredEntropies(Entropies):
+    """Of a measurement: `mean` holds −I(Z;A), and v = 1 − exp(−2·I) instead of a ratio.
+
+    For jointly normal variables v is ρ², the share of the variance of A that is explained (given
+    what is conditioned on). Nothing is ever exhausted, as no variable tells a measurement exactly.
+    """
+
+    def nats(self, criterion: Criterion) -> float:
+        """I(joint;A) − I(given;A), no less than where v is −0.1."""
+        found = self.mean[criterion.given] - self.mean[criterion.joint]
+        return max(found, -0.5 * float(np.log1p(-SMALLEST)))
+
+    def normalized(self, criterion: Criterion) -> float:
+        """1 − exp(−2·I)."""
+        return float(-np.expm1(-2.0 * self.nats(criterion)))
+
+    def exhausted(self, criterion: Criterion) -> bool:
+        return False
+
+    def influence(self, criterion: Criterion) -> NDArray[np.float64]:
+        """Of each row on v: its log density ratio, times ∂v/∂I."""
+        l_given, l_joint = (self.rows[c].influence for c in (criterion.given, criterion.joint))
+        return (l_given - l_joint) / self.slope(criterion)
+
+    def normalizer(self, criterion: Criterion) -> float:
+        """½, as v is about I/½ where it is small."""
+        return 0.5
+
+    def slope(self, criterion: Criterion) -> float:
+        return 0.5 * float(np.exp(2.0 * self.nats(criterion)))
+
+    def fitting_noise(self, criterion: Criterion, n: float) -> float:
+        return float(np.sqrt(0.5 * max(self._added(criterion), 3.0))) / n
+
 
 def estimate_entropies(
     criteria: Iterable[Criterion],
@@ -185,6 +244,19 @@ def estimate_entropies(
     varying = {name for name, column in variables.items() if column.min() < column.max()}
     reduced = {c: tuple(name for name in c if name in varying) for c in needed}
     asked = list(dict.fromkeys(c for c in reduced.values() if c != NOTHING))
+    independent = {}
+    if groups.cluster is not None:
+        columns = {name: variables[name] for name in varying}
+        independent = {c.name: independent_rows(c, columns, groups) for c in criteria}
+    if groups.measured is not None:
+        from .densities import measured_losses
+
+        losses = measured_losses(variables, asked, groups, estimator) if asked else {}
+        none = np.zeros(groups.n_known)
+        losses[NOTHING] = RowLosses(none, none, "no dependence")
+        rows = {condition: losses[reduced.get(condition, ())] for condition in [NOTHING, *needed]}
+        mean = {c: float(np.average(r.value, weights=groups.weight)) for c, r in rows.items()}
+        return MeasuredEntropies(mean, rows, groups, independent)
     found = dict(estimator.row_losses(variables, asked, groups)) if asked else {}
     terms = share_terms(groups)
     found[NOTHING] = RowLosses(terms, terms, "group shares", groups.n_groups - 1.0)
@@ -199,10 +271,6 @@ def estimate_entropies(
         average = float(np.average(rows[condition].value, weights=groups.weight))
         average -= fewer * rows[condition].left_out
         mean[condition] = max(average, 0.0) if reduced[condition] else groups.entropy
-    independent = {}
-    if groups.cluster is not None:
-        columns = {name: variables[name] for name in varying}
-        independent = {c.name: independent_rows(c, columns, groups) for c in criteria}
     return Entropies(mean, rows, groups, independent)
 
 

@@ -78,6 +78,10 @@ class Measure:
         Degrees of freedom of the standard error: infinite for rows, few for few clusters.
     n_independent : float
         Independent rows that tell as much about the value; NaN where that was not found out.
+    of : {"group", "measurement"}
+        Of a measurement (:class:`evenhand.Continuous`) the value is 1 − exp(−2·nats), the share of
+        its variance that is explained if all is normal, and `normalizer` ½, which nats are divided
+        by where they are small.
     """
 
     criterion: str
@@ -95,6 +99,7 @@ class Measure:
     n_merged: int = 0
     freedom: float = math.inf
     n_independent: float = math.nan
+    of: str = "group"
 
     def __float__(self) -> float:
         return self.value
@@ -113,7 +118,13 @@ class Measure:
     def meaning(self) -> str:
         """The value in words."""
         percent = f"{100 * self.shown:.{1 if self.value < 0.1 else 0}f}%"
-        return get_criterion(self.criterion).meaning.format(percent=percent)
+        words = get_criterion(self.criterion).meaning
+        if self.of == "measurement":
+            words = words.replace(
+                "removes {percent} of the uncertainty about the group",
+                "tells as much about the attribute as explaining {percent} of its variance would",
+            )
+        return words.format(percent=percent)
 
     @property
     def defined(self) -> bool:
@@ -249,22 +260,19 @@ def measure(
         n_people = round(frequency.sum())
         n_effective = people_effective(groups, frequency)
     value, nats = entropies.normalized(criterion), entropies.nats(criterion)
-    given = entropies.mean[criterion.given]
+    slope = entropies.slope(criterion)
     freedom, independent = math.inf, math.nan
     if entropies.exhausted(criterion):
         stderr = float("nan")
     else:
         psi = entropies.influence(criterion)
-        added = abs(entropies.rows[criterion.joint].terms - entropies.rows[criterion.given].terms)
-        # An estimator that found nothing to add has still looked: a line, a curve, an interaction.
-        added = max(added, 3.0 * (groups.n_groups - 1))
         independent = entropies.independent.get(criterion.name, n_effective)
-        noise = _fitting_noise(added / (groups.n_groups - 1), groups, independent) / given
+        noise = entropies.fitting_noise(criterion, independent) / slope
         if n_boot:
             spread = _bootstrap_error(psi, groups.weight, groups.cluster, n_boot, seed)
         else:
             spread = standard_error(psi, groups.weight, groups.cluster, frequency)
-        between = math.sqrt(entropies.rows[criterion.joint].between) / given
+        between = math.sqrt(entropies.rows[criterion.joint].between) / slope
         stderr = math.hypot(spread, noise, between)
         freedom = freedom_of(psi, groups)
     quantile = float(stdtrit(freedom, 0.5 + confidence_level / 2))
@@ -274,7 +282,7 @@ def measure(
         criterion=criterion.name,
         value=value,
         nats=nats,
-        normalizer=given,
+        normalizer=entropies.normalizer(criterion),
         stderr=stderr,
         interval=interval,
         p_value=p_value,
@@ -286,6 +294,7 @@ def measure(
         n_merged=joint.merged,
         freedom=freedom,
         n_independent=independent,
+        of="measurement" if groups.measured is not None else "group",
     )
 
 
@@ -304,17 +313,6 @@ def freedom_of(psi: Vector, groups: Groups) -> float:
         return math.inf
     sums = cluster_sums(groups.cluster, _centered(psi, groups.weight))
     return degrees_of_freedom(np.square(sums), unit_masses(groups))
-
-
-def _fitting_noise(terms: float, groups: Groups, n: float) -> float:
-    """Standard error in nats of an entropy by `terms` parameters for each group but the largest.
-
-    Half a χ² over n, of variance p/(2n²), where a group has many more rows than the p parameters.
-    With m rows no more than p they fit every one of them by chance, which is worth m log(n/m)/n.
-    """
-    rows = np.sort(n * groups.shares)[:-1]
-    chance = 1.0 + terms / np.maximum(rows, 1.0) * np.log(n / np.maximum(rows, 1.0))
-    return math.sqrt(0.5 * terms * float(np.square(chance).sum())) / n
 
 
 def _centered(psi: Vector, weight: Vector | None) -> Vector:

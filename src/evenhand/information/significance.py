@@ -174,6 +174,10 @@ def exact_fairness_p_values(
     wanted = [get_criterion(criterion) for criterion in criteria]
     names = list(dict.fromkeys(name for criterion in wanted for name in criterion.joint))
     variables = complete(wanted, variables)
+    if groups.measured is not None:
+        from .measured_test import measured_p_values
+
+        return measured_p_values(wanted, variables, groups)
     streams = _streams(wanted, rng)
     rows, members = _usable(groups)
     weight, cluster = groups.weight, groups.cluster

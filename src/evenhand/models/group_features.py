@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..groups.sensitive import Groups
 from .group_classifier import fit_logistic
-from .membership import Membership
+from .membership import Membership, refuse_measured
 
 Vector = NDArray[np.float64]
 
@@ -43,6 +43,7 @@ class GroupFeatures(Membership):
         cls, kind: str, X: Any, score: Vector, groups: Groups, weight: Vector | None
     ) -> GroupFeatures:
         """Fit on the training rows, of which `score` is the ridge prediction s₀."""
+        refuse_measured(kind, groups)
         center = float(np.average(score, weights=weight))
         scale = float(np.sqrt(np.average((score - center) ** 2, weights=weight))) or 1.0
         posterior = fit_logistic(X, groups) if kind == "posterior" else None

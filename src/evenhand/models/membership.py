@@ -22,6 +22,16 @@ def check_kind(kind: str | None) -> None:
         )
 
 
+def refuse_measured(kind: str | None, groups: Groups) -> None:
+    """Refuse bands of a measurement as the recorded group: those of other rows begin elsewhere."""
+    if kind == "attribute" and groups.measured is not None:
+        raise ValueError(
+            "`group_features` must be None or 'posterior' with a Continuous attribute, got "
+            "'attribute': a model that knows the group at prediction needs bands that stay where "
+            "they are. Hint: cut the attribute with evenhand.bands, in fit and in predict."
+        )
+
+
 @dataclass(frozen=True)
 class Membership:
     """How a model knows the group of a row that it scores.

@@ -37,7 +37,7 @@ from .group_classifier import classifier_input, out_of_fold_groups
 from .linear import FairRidge
 from .linear_copy import LinearCopy
 from .map_choice import check_shape, choose_basis, choose_map, warn_no_effect
-from .membership import Membership
+from .membership import Membership, refuse_measured
 from .score_maps import ScoreMaps
 from .scoring import ScoresWithGroups
 from .stack import StackColumns, StackPenalty, beside
@@ -388,6 +388,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     def _fit_membership(self, X: Any, numbers: Any, groups: Groups, folds: list[Any]) -> Vector:
         """p of the training rows, out of fold for "posterior"."""
         assert self.group_features is not None
+        refuse_measured(self.group_features, groups)
         self._membership = Membership(self.group_features, groups.labels, groups.shares)
         if self.group_features == "attribute":
             return self._membership.recorded(groups, groups.n_rows)

@@ -27,7 +27,7 @@ from .sections import (
     provenance,
 )
 from .svg import legend
-from .text import PARTS, accuracy, fixed, grade, part_rows, row_count
+from .text import PARTS, accuracy, fixed, grade, is_measured, part_rows, row_count
 from .verdict import verdict_section
 from .writing import write_text
 
@@ -178,6 +178,10 @@ def _header(title: str, audit: Audit) -> Html:
 
 def _group_count(audit: Audit) -> Html:
     count = f"{len(audit.labels)} groups"
+    if is_measured(audit):
+        words = "as a measurement (values are 1 − exp(−2·nats), the share of its variance explained"
+        words += f" if all is normal); tables and figures by {len(audit.labels)} bands of it"
+        return join([label(audit.sensitive_name, 80), " ", words])
     # The name an attribute has when it came as a plain array says nothing.
     if audit.sensitive_name == "group":
         return Html(count)

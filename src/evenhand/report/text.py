@@ -124,6 +124,11 @@ def fixed(value: float, places: int = 4) -> str:
     return f"{round(value, places) + 0.0:.{places}f}"
 
 
+def is_measured(audit: Audit) -> bool:
+    """Whether the measures are of a measurement, of which the groups are bands."""
+    return any(m.of == "measurement" for m in audit.measures.values())
+
+
 def row_count(n_rows: int, n_clusters: int | None) -> str:
     """So many rows, and in how many clusters."""
     return f"{n_rows:,} rows" + ("" if n_clusters is None else f" in {n_clusters:,} clusters")
@@ -133,10 +138,15 @@ def describe(audit: Audit) -> str:
     """The paragraph and the tables behind ``str(audit)``."""
     known = audit.n_rows - audit.n_unknown
     title = "Fairness audit" + (f" of {short_names([audit.name], 60)[0]}" if audit.name else "")
-    lines = [
-        f"{title}: {row_count(known, audit.n_clusters)}, {len(audit.labels)} groups of "
-        f"'{short_names([audit.sensitive_name], 60)[0]}' ({_listing(audit.labels)})."
-    ]
+    name = short_names([audit.sensitive_name], 60)[0]
+    what = f"{len(audit.labels)} groups of '{name}' ({_listing(audit.labels)})"
+    if is_measured(audit):
+        what = (
+            f"'{name}' as a measurement. Values are 1 − exp(−2·nats), the share of its variance "
+            f"explained if all is normal; tables are by {len(audit.labels)} bands of about equal "
+            "size"
+        )
+    lines = [f"{title}: {row_count(known, audit.n_clusters)}, {what}."]
     if audit.n_unknown:
         lines.append(
             f"{audit.n_unknown:,} rows ({100 * audit.n_unknown / audit.n_rows:.1f}%) have no known "
