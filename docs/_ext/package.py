@@ -17,7 +17,7 @@ SECTIONS = {
     "Audit": ("audit", "Audit", "AuditSet", "independence", "separation", "sufficiency"),
     "Verdict": ("Tolerance", "rows_needed"),
     "Counts in place of rows": ("Cells", "audit_table"),
-    "Who belongs where": ("bands", "Proxy"),
+    "Who belongs where": ("bands", "Continuous", "Proxy"),
     "Models": ("FairRegressor", "FairRidge", "FairGLM", "FairRidgeCV", "FairPostprocessor"),
     "Frontier": ("fairness_path", "FairnessPath"),
     "Estimators of information": ("Adaptive", "Logistic", "LSPC", "Fourier", "KNN"),

@@ -96,7 +96,7 @@ def test_refused_where_only_groups_will_do():
         eh.independence(None, s, sensitive_features=attribute, estimator="knn")
     with pytest.raises(ValueError, match="`sensitive_features` must be groups for drivers"):
         eh.drivers(s, s[:, None], sensitive_features=attribute)
-    with pytest.raises(ValueError, match="got 499 for 500 rows|one entry per row"):
+    with pytest.raises(ValueError, match="one entry per row"):
         eh.independence(None, s, sensitive_features=eh.Continuous(AGE[1:]))
     X = np.column_stack([s, AGE])
     for model in (

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 
 from .._kernels.threads import one_blas_thread
-from ..groups.clusters import cluster_groups
+from ..groups.clusters import cluster_groups, cluster_sums
 from ..groups.sensitive import Groups
 from .classifiers._pooling import lean_of, weigh
 from .classifiers._spline_basis import cubic, splines
@@ -79,10 +79,11 @@ def measured_losses(
 
 def _better(smooth: RowLosses, rough: RowLosses, shares: Array, groups: Groups) -> RowLosses:
     gain = smooth.value - (rough.value - shares)
-    from .measures import standard_error
-
-    error = standard_error(gain, groups.weight, groups.cluster)
-    if not np.average(gain, weights=groups.weight) > SURE * error:
+    mean = float(np.average(gain, weights=groups.weight))
+    parts = (gain - mean) if groups.weight is None else (gain - mean) * groups.weight
+    if groups.cluster is not None:
+        parts = cluster_sums(groups.cluster, parts)
+    if not mean > SURE * float(np.linalg.norm(parts)) / groups.n_known:
         return smooth
     return RowLosses(
         rough.value - shares, rough.influence - shares,
@@ -248,7 +249,8 @@ def _fit(
     psi = splines(design.u)[:, 1 : size + 1]
     f = design.functions(columns)
     n = float(len(design.row_entry))
-    mass = n * np.bincount(design.entry_cell, design.entry_weight, minlength=len(f))
+    mass = np.zeros(len(f))
+    np.add.at(mass, design.entry_cell, n * design.entry_weight)
     counted = n * design.entry_weight
     total = np.stack(
         [np.bincount(design.entry_cell, counted * psi[design.entry_u, j], minlength=len(f))

@@ -23,7 +23,7 @@ from ..groups.clusters import cluster_groups
 from ..groups.sensitive import Groups
 from .classifiers._spline_basis import cubic, splines
 from .criteria import Criterion
-from .significance import TestResult
+from .tested import TestResult
 
 Array = NDArray[np.float64]
 

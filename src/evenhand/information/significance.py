@@ -36,6 +36,7 @@ from .null_covariance import (
     smallest_effective,
 )
 from .ranks import EXACT_RANK_ROWS, RankedRows, Ranks, conditional_rank, neighbor_slopes, rank_all
+from .tested import TestResult
 from .unit_covariance import (
     CELLS_A_DIRECTION,
     CLUSTERS_A_DIRECTION,
@@ -65,32 +66,6 @@ SCAN_ROWS = 100
 SMALL_GROUP = 50.0
 # Weights below this share of their mean count as none.
 LEAST_WEIGHT = 1e-12
-
-
-@dataclass(frozen=True)
-class TestResult:
-    """A test that a criterion holds exactly.
-
-    Attributes
-    ----------
-    statistic : float
-        Quadratic form of the covariances between groups and the smooth test functions; its null
-        mean is about `dof`.
-    dof : int
-        Degrees of freedom.
-    p_value : float
-        Probability of evidence this strong, of the smooth functions or of the scan, if the
-        criterion held exactly; NaN if untestable.
-    method : str
-        How it was computed, in words, and which of the two decided.
-    """
-
-    __test__ = False  # not a test case, whatever pytest thinks of the name
-
-    statistic: float
-    dof: int
-    p_value: float
-    method: str
 
 
 def exact_fairness_p_value(
