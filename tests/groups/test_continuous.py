@@ -84,7 +84,7 @@ def test_what_is_no_measurement_is_refused(values, message):
 def test_refused_where_only_groups_will_do():
     attribute = eh.Continuous(AGE, "age")
     s = rng.normal(size=500)
-    with pytest.raises(ValueError, match="`name` of a Continuous must be text"):
+    with pytest.raises(ValueError, match="name` of a Continuous must be text"):
         eh.Continuous(AGE, 3)
     with pytest.raises(ValueError, match="a Continuous must stand alone"):
         eh.independence(None, s, sensitive_features={"age": attribute})
