@@ -138,6 +138,39 @@ def test_training_is_fairer_with_a_larger_weight(library, loss):
     assert np.isfinite(margin).all()
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_bound_keeps_training_stable(library):
+    """With the curvature of the loss alone it diverges at a weight of 100."""
+    X, y, a, _ = rows()
+    bound = bind(y, a)
+    objective = boosting.objective(bound, library=library, fairness_weight=100.0)
+
+    def loose(scores, data):
+        gradient, curvature = objective(scores, data)
+        return gradient, np.ones_like(curvature)
+
+    options = {"rounds": 60, "max_delta_step": 0.0}
+    errors = []
+    for each in (objective, loose):
+        scores = train(library, each, X, y, **options).astype(float)
+        errors.append(np.mean((y - scores) ** 2) / y.var())
+        if each is objective:
+            assert bound.value(scores) < 0.05
+    assert errors[0] < 1.0 < errors[1]
+
+
+def test_learning_rate_scales_the_bound_alone():
+    _, y, a, _ = rows(300)
+    bars = {}
+    for rate in (0.1, 0.2):
+        objective = boosting.objective(bind(y, a), plain_rounds=0, learning_rate=rate)
+        bars[rate] = objective(y, 0.5 * y)
+    np.testing.assert_allclose(bars[0.2][1] - 1.0, 2.0 * (bars[0.1][1] - 1.0), rtol=1e-9)
+    np.testing.assert_allclose(bars[0.2][0], bars[0.1][0])
+    assert "learning_rate=0.2" in repr(objective)
+    assert boosting.objective(bind(y, a), library="lightgbm").learning_rate == 0.1
+
+
 def test_plain_rounds_come_first_and_again_in_the_next_training():
     X, y, a, _ = rows(500)
     objective = boosting.objective(bind(y, a), plain_rounds=5)
@@ -312,6 +345,9 @@ class TestRefusals:
             ({"fairness_weight": True}, "`fairness_weight` must be a nonnegative number, got True"),
             ({"plain_rounds": -1}, "`plain_rounds` must be a nonnegative integer, got -1"),
             ({"plain_rounds": 1.5}, "`plain_rounds` must be a nonnegative integer, got 1.5"),
+            ({"learning_rate": 0.0}, "`learning_rate` must be positive and at most 1, got 0.0. Hi"),
+            ({"learning_rate": 3}, "`learning_rate` must be positive and at most 1, got 3"),
+            ({"learning_rate": "auto"}, "`learning_rate` must be positive and at most 1, got 'a"),
         ],
     )
     def test_arguments(self, arguments, message):
@@ -371,3 +407,17 @@ class TestRefusals:
             boosting.objective(bind(y, a), library=library)
         with pytest.raises(ImportError, match=r"pip install 'evenhand\[boosting\]'"):
             boosting.metric(bind(y, a), library=library)
+
+
+def test_a_bound_that_is_kept_follows_the_spread(case):
+    data = case("plain", 2, n=6000)
+    bound = eh.FairnessRegularizer("independence").bind(data.y, **data.fairness)
+    kept, fresh = (RowBound(bound, least_rows=1000, refresh=r) for r in (3, 1))
+    kept.evaluate(data.s)
+    for _ in range(2):
+        np.testing.assert_allclose(
+            kept.evaluate(0.5 * data.s)[2], fresh.evaluate(0.5 * data.s)[2], rtol=1e-4
+        )
+    np.testing.assert_array_equal(kept.evaluate(data.y)[2], fresh.evaluate(data.y)[2])
+    kept.forget()
+    np.testing.assert_array_equal(kept.evaluate(data.s)[2], fresh.evaluate(data.s)[2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,10 @@ from .calls import (
 from .losses import BoostingLoss, get_loss
 
 PLAIN_ROUNDS = 10
+# Rounds that one look at the bound of the curvature serves, where rows are many.
+REFRESH = 5
+# What the libraries multiply a step by unless told otherwise.
+LEARNING_RATES = {"xgboost": 0.3, "lightgbm": 0.1}
 
 
 def objective(
@@ -29,6 +33,7 @@ def objective(
     *,
     fairness_weight: float = 1.0,
     plain_rounds: int = PLAIN_ROUNDS,
+    learning_rate: float | None = None,
 ) -> FairnessObjective:
     """Σ ω·loss + λ·c·Ĩ as an objective, c = ½ Σω·(null deviance).
 
@@ -50,6 +55,10 @@ def objective(
     plain_rounds : int
         Rounds of the loss alone before the fairness term sets in. Its curvature is that of 1/Var(s)
         and beyond bounds while the scores have hardly any spread.
+    learning_rate : float, optional
+        The library's `eta` or `learning_rate` η; by default what is theirs, 0.3 and 0.1. A step is
+        η·gradient/curvature, so with η times the bound of the fairness term's curvature it is the
+        longest that is safe.
 
     Returns
     -------
@@ -65,8 +74,9 @@ def objective(
     >>> y = np.sin(np.arange(200)) + a
     >>> bound = eh.FairnessRegularizer("independence").bind(y, sensitive_features=a)
     >>> fair = boosting.objective(bound, "squared", "xgboost", fairness_weight=1.0)
-    >>> fair
-    FairnessObjective('independence', 'squared', fairness_weight=1.0, plain_rounds=10)
+    >>> gradient, curvature = fair(y, np.full(200, y.mean()))
+    >>> gradient.shape, fair.round
+    ((200,), 1)
     """
     check_bound(bound)
     loss_ = get_loss(loss)
@@ -75,7 +85,15 @@ def objective(
     good = isinstance(plain_rounds, Integral) and not isinstance(plain_rounds, bool)
     if not good or plain_rounds < 0:
         raise ValueError(f"`plain_rounds` must be a nonnegative integer, got {plain_rounds!r}.")
-    return FairnessObjective(bound, loss_, weight, int(plain_rounds))
+    if learning_rate is None:
+        learning_rate = LEARNING_RATES[library]
+    real = isinstance(learning_rate, Real) and not isinstance(learning_rate, bool)
+    if not real or not 0 < float(learning_rate) <= 1:
+        raise ValueError(
+            f"`learning_rate` must be positive and at most 1, got {learning_rate!r}. Hint: the "
+            "number that the library is given, or None where it is given none."
+        )
+    return FairnessObjective(bound, loss_, weight, int(plain_rounds), float(learning_rate))
 
 
 class FairnessObjective:
@@ -94,25 +112,30 @@ class FairnessObjective:
     """
 
     def __init__(
-        self, bound: Any, loss: BoostingLoss, fairness_weight: float, plain_rounds: int
-    ) -> None:
-        self.bound, self.loss = bound, loss
+        self, bound: Any, loss: BoostingLoss, fairness_weight: float, plain_rounds: int,
+        learning_rate: float,
+    ) -> None:  # fmt: skip
+        self.bound, self.loss, self.learning_rate = bound, loss, learning_rate
         self.fairness_weight, self.plain_rounds = fairness_weight, plain_rounds
-        self._row_bound = RowBound(bound)
+        self._row_bound = RowBound(bound, refresh=REFRESH)
         self.reset()
 
     def reset(self) -> None:
         """Begin with the plain rounds again."""
         self.round, self.value, self._unit = 0, np.nan, 0.0
+        self._row_bound.forget()
 
     def __deepcopy__(self, memo: Any) -> FairnessObjective:
         # LightGBM and `clone` copy what they are given; the rows need not be there twice.
-        return FairnessObjective(self.bound, self.loss, self.fairness_weight, self.plain_rounds)
+        return FairnessObjective(
+            self.bound, self.loss, self.fairness_weight, self.plain_rounds, self.learning_rate
+        )
 
     def __repr__(self) -> str:
         return (
             f"FairnessObjective({self.bound.criterion.name!r}, {self.loss.name!r}, "
-            f"fairness_weight={self.fairness_weight}, plain_rounds={self.plain_rounds})"
+            f"fairness_weight={self.fairness_weight}, plain_rounds={self.plain_rounds}, "
+            f"learning_rate={self.learning_rate})"
         )
 
     def __call__(
@@ -159,10 +182,10 @@ class FairnessObjective:
         if self.loss.log_link:
             # ds/dm = s, and the map bends as well: where the slope is positive that adds.
             slope *= scores
-            bar *= scores * scores
-            bar += np.maximum(slope, 0.0)
-        gradient += slope
-        curvature += bar
+            bar = bar * scores * scores + np.maximum(slope, 0.0)
+        bar *= self.learning_rate
+        gradient += slope.astype(gradient.dtype, copy=False)
+        curvature += bar.astype(curvature.dtype, copy=False)
 
 
 def _half_null_deviance(loss: BoostingLoss, y: NDArray[Any], weight: NDArray[Any] | None) -> float:

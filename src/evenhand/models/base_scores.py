@@ -133,7 +133,9 @@ def warn_fitted(estimator: Any) -> None:
 
 
 def is_fitted(estimator: Any) -> bool:
-    """Whether a regressor is fitted already."""
+    """Whether a regressor is fitted already; one that cannot be fitted, such as a service, is."""
+    if not hasattr(estimator, "fit"):
+        return hasattr(estimator, "predict")
     try:
         check_is_fitted(estimator)
     except (NotFittedError, TypeError):

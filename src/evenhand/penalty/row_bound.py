@@ -42,10 +42,14 @@ class RowBound:
     least_rows : int
         Known rows from which d comes from a table; it is then right to the width of a bin and to
         what a sample of rows knows of a sum over all.
+    refresh : int
+        Evaluations that one look at the table serves; in between d follows the spread of the
+        scores, as 1/Var(s).
     """
 
-    def __init__(self, bound: Any, least_rows: int = LEAST_ROWS) -> None:
-        self._bound = bound
+    def __init__(self, bound: Any, least_rows: int = LEAST_ROWS, refresh: int = 1) -> None:
+        self._bound, self._refresh = bound, refresh
+        self.forget()
         # Probabilities of groups, rows that stand for several people, scores in their own units and
         # functions of score and target have no table.
         self._tabulated = (
@@ -68,10 +72,17 @@ class RowBound:
         self._cells = rows.n_groups * max(len(self._targets), 1)
         self._z = REACH * ((2.0 * np.arange(n_scores) + 1.0) / n_scores - 1.0)
 
+    def forget(self) -> None:
+        """Look again next time: the scores will be others."""
+        self._age, self._kept, self._inverse = 0, np.zeros(0, dtype=np.float32), 0.0
+
     def evaluate(
         self, s: Array, scale: float = 1.0, rough: bool = False
-    ) -> tuple[float, Array, Array]:
-        """scale·Ĩ, its gradient and scale·d, for scores that are known to be finite float64."""
+    ) -> tuple[float, Array, NDArray[Any]]:
+        """scale·Ĩ, its gradient and scale·d, for scores that are known to be finite float64.
+
+        From a table, d is in float32.
+        """
         bound = self._bound
         if not self._tabulated:
             value, gradient, factor = bound.value_grad_curvature(s)
@@ -80,12 +91,16 @@ class RowBound:
         value, gradient = bound.evaluate_read(s, scores, scale, rough)
         if scores.constant:
             return value, gradient, np.zeros(len(s))
-        return value, gradient, bound.groups.put_known(self._look_up(scores, scale))
+        inverse = scores.center[1]
+        if self._age % self._refresh == 0:
+            self._kept, self._inverse = bound.groups.put_known(self._look_up(scores)), inverse
+        self._age += 1
+        return value, gradient, self._kept * np.float32(scale * (inverse / self._inverse) ** 2)
 
-    def _look_up(self, scores: Scores, scale: float) -> Array:
-        table = scale * self._table(scores)
+    def _look_up(self, scores: Scores) -> NDArray[np.float32]:
+        table = self._table(scores).astype(np.float32)
         mean, inverse = scores.center
-        n_scores, out = len(self._z), np.empty(len(scores.known))
+        n_scores, out = len(self._z), np.empty(len(scores.known), dtype=np.float32)
         ratio = n_scores / (2.0 * REACH)
         for start in range(0, len(out), BLOCK):
             block = slice(start, start + BLOCK)
@@ -97,7 +112,7 @@ class RowBound:
             place += self._place[block]
             np.take(table, place, out=out[block], mode="clip")
         weight = self._bound.groups.weight
-        return out if weight is None else out * weight
+        return out if weight is None else out * weight.astype(np.float32)
 
     def _table(self, scores: Scores) -> Array:
         """d of a row of weight 1 in each bin of the score, of the target, and group: flat."""
