@@ -22,6 +22,7 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 import numpy as np
 from common import write
 from scipy.stats import multivariate_normal, multivariate_t
+from sklearn.metrics import d2_tweedie_score
 
 import evenhand as eh
 from evenhand.groups.sensitive import resolve_groups
@@ -194,13 +195,15 @@ def belgian(rows_each: int = 20_000):
     out = []
     for weight in (0.0, 0.003, 0.01, 0.03, 0.1, 0.3):
         model = eh.FairGLM("poisson", "independence", fairness_weight=weight).fit(
-            X[train], data.y[train], exposure=data.exposure[train],
+            X[train], data.y[train] * data.exposure[train], exposure=data.exposure[train],
             sensitive_features=eh.Continuous(age[train], "age"),
         )  # fmt: skip
         audit = eh.audit(
             None, model.predict(X[test]), sensitive_features=eh.Continuous(age[test], "age")
         )
-        d2 = model.score(X[test], data.y[test], sample_weight=data.exposure[test])
+        d2 = d2_tweedie_score(
+            data.y[test], model.predict(X[test]), sample_weight=data.exposure[test], power=1
+        )
         out.append(
             {"fairness_weight": weight, "rows": rows_each, "d2": d2,
              "nats": audit.independence.nats, "value": audit.independence.value,
