@@ -185,6 +185,42 @@ def many_groups() -> str:
     return "## Many groups\n\n" + table(["what", "n", "groups", "value", "goal", "met"], body)
 
 
+def devices() -> str:
+    """The loss for networks on a GPU and on two cores: forward and backward."""
+    rows = [row for row in read("models_torch") if row["what"] == "loss"]
+    cells = [
+        [
+            row["device"], f"{int(row['rows']):,}", row["groups"], row["criterion"], row["dtype"],
+            row["start"], row["backend"], f"{float(row['ms']):.3g}", f"{float(row['ratio']):.3g}",
+        ]
+        for row in rows
+    ]  # fmt: skip
+    by_row = {
+        (row["device"].split()[0], row["groups"], row["criterion"]): float(row["ms"])
+        / int(row["rows"])
+        for row in rows
+        if row["start"] == "warm" and row["dtype"] == "float32" and row["backend"] == "auto"
+    }
+    faster = [
+        f"{groups} groups, {criterion}: {by_row['CPU,', groups, criterion] / ms:.0f}"
+        for (device, groups, criterion), ms in by_row.items()
+        if device == "NVIDIA" and ("CPU,", groups, criterion) in by_row
+    ]
+    header = [
+        "device", "rows", "groups", "criterion", "type", "start", "backend", "ms", "three reads",
+    ]  # fmt: skip
+    words = (
+        "`evenhand.torch.FairnessLoss`, forward and backward, by `benchmarks/models_torch.py --device "
+        "cuda` on one NVIDIA H200 and `--device cpu` on two cores of the same machine. The last "
+        "column counts in times of reading score, group and target three times at the measured "
+        "bandwidth; goals were 2.5 (two groups, warm), 5 (two groups, cold) and 5 (five groups, "
+        "warm). Times a row on two cores over those on the GPU, warm (goal 150): "
+        + "; ".join(faster)
+        + "."
+    )
+    return f"{words}\n\n{table(header, cells)}"
+
+
 def tests_elsewhere() -> str:
     """Size with tied weights and clusters, power on rough laws."""
     rows = [r for r in read("calibration") if r["study"] in ("tied weights", "clusters", "rough")]

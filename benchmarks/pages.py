@@ -14,6 +14,7 @@ from statistics import fmean
 from page_sections import (
     adversary,
     clusters,
+    devices,
     many_groups,
     meets,
     read,
@@ -314,6 +315,7 @@ def performance() -> str:
         head = list(knn[0])
         body = [[r[h] for h in head] for r in knn]
         parts += ["## Neighbors", table(head, body)]
+    parts += ["## Networks on a GPU", devices()]
     parts += [setting(rows), "Scripts: `performance.py`, `fit_speed.py`, `path_speed.py`,"
               " `audit_speed.py`, `many_groups.py`, `knn_speed.py`, `measure_peers.py`,"
               " `base_head.py`; this page:"
