@@ -7,7 +7,7 @@ band). Three outer folds hold out what is reported: independence by `auto`, and 
 of the Poisson deviance, of all held-out scores together, at each of `WEIGHTS`. Features are
 standardized; no model is told the group of a row that it scores, though age is among the features
 of the policies. Light settings for all boosted models and networks, the same at every weight.
-Writes results/models_picture.csv and docs/models.png; `--picture` draws the committed results again.
+Writes results/models_picture.csv and docs/models.png; `--picture` draws what is committed again.
 """
 
 from __future__ import annotations

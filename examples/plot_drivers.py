@@ -44,9 +44,9 @@ print(found)
 
 # %%
 # Mileage carries most of the gap. The newspaper tells the region best of all features and carries
-# next to nothing, as the model hardly uses it: a stand-in for the group is no driver by itself. A negative
-# part is a feature that hides a disparity: what it adds to the price has nothing to do with region
-# and blurs what the others say about it.
+# next to nothing, as the model hardly uses it: a stand-in for the group is no driver by itself. A
+# negative part is a feature that hides a disparity: what it adds to the price has nothing to do
+# with region and blurs what the others say about it.
 
 figure = found.plot()
 
