@@ -211,10 +211,10 @@ def devices() -> str:
     ]  # fmt: skip
     words = (
         "`evenhand.torch.FairnessLoss`, forward and backward, by `benchmarks/models_torch.py "
-        "--device cuda` on one NVIDIA H200 and `--device cpu` on two cores of the same machine. The "
-        "last column counts in times of reading score, group and target three times at the measured "
-        "bandwidth; goals were 2.5 (two groups, warm), 5 (two groups, cold) and 5 (five groups, "
-        "warm). Times a row on two cores over those on the GPU, warm (goal 150): "
+        "--device cuda` on one NVIDIA H200 and `--device cpu` on two cores of the same machine. "
+        "The last column counts in times of reading score, group and target three times at the "
+        "measured bandwidth; goals were 2.5 (two groups, warm), 5 (two groups, cold) and 5 (five "
+        "groups, warm). Times a row on two cores over those on the GPU, warm (goal 150): "
         + "; ".join(faster)
         + "."
     )
