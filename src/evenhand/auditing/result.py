@@ -124,7 +124,7 @@ class Audit:
     ) -> Impact:
         """Each group against a reference: SMD, means, actual over expected, impact and odds ratios.
 
-        Intervals are simultaneous over the groups, for each number by itself: max |t| by the
+        Intervals are simultaneous over the groups, for each number by itself: the largest t by the
         covariance of the estimates. P-values are Holm's over the groups. With clusters both count
         clusters. The rows are read when this is called; do not change the arrays in between.
 

@@ -88,7 +88,7 @@ class ClauseResult:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of :meth:`Audit.verdict`.
+    """The result of :meth:`evenhand.Audit.verdict`.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class Verdict:
 
 
 def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verdict:
-    """The verdict of :meth:`Audit.verdict`."""
+    """The verdict of :meth:`evenhand.Audit.verdict`."""
     if not isinstance(tolerance, Tolerance):
         raise ValueError(
             f"`tolerance` must be a Tolerance, got {type(tolerance).__name__}. Hint: "
