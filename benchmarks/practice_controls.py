@@ -3,8 +3,8 @@
 python benchmarks/practice_controls.py [--replications 1000] [--seconds 720]
 
 Six laws of known truth. "confounded": the controls move group and score, the gap changes with them.
-"alike": the controls move the score and not the group. "weak overlap": a sixteenth of the group has
-hardly any counterpart. "deterministic": no noise. "clustered": 150 clusters that share noise and
+"alike": the controls move the score and not the group. "weak overlap": odds of the group up to a
+hundred, so that some members have hardly any counterpart. "deterministic": no noise. "clustered": 150 clusters that share noise and
 group. "five groups". In each the law of S − E[S|C] given the group depends on the controls through
 the odds of the group alone, so that the information through the summaries is the one of the law;
 not so with "confounded" and "deterministic", which are judged by the gap alone. Under "exactly
