@@ -1,11 +1,13 @@
 """Gaps and information among people with the same controls: bias, coverage and size of the test.
 
-python benchmarks/practice_controls.py [--replications 1000] [--seconds 720]
+python benchmarks/practice_controls.py [--replications 1000] [--seconds 600]
 
 Six laws of known truth. "confounded": the controls move group and score, the gap changes with them.
 "alike": the controls move the score and not the group. "weak overlap": odds of the group up to a
-hundred, so that some members have hardly any counterpart. "deterministic": no noise. "clustered": 150 clusters that share noise and
-group. "five groups". In each the law of S − E[S|C] given the group depends on the controls through
+hundred, so that some members have hardly any counterpart. "deterministic": no noise. "clustered":
+150 clusters that share noise and controls. "five groups".
+
+In each the law of S − E[S|C] given the group depends on the controls through
 the odds of the group alone, so that the information through the summaries is the one of the law;
 not so with "confounded" and "deterministic", which are judged by the gap alone. Under "exactly
 fair" and "unequal spread" S ⟂ A | C holds, and the share of p-values below 0.05 is the size of the
