@@ -59,7 +59,8 @@ def path():
     X, y, a = data(5000, 20)
     model = eh.FairRidge("separation")
     def run():
-        point = model.path_fitter(X, y, sensitive_features=a)
+        share = getattr(model, "path_fitter", None) or model._path_fitter
+        point = share(X, y, sensitive_features=a)
         return [point(w) for w in np.geomspace(0.05, 50, 10)]
     return run
 
