@@ -139,7 +139,9 @@ def _question(audit: Audit, verdict: Verdict | None) -> str:
         else "It is judged by a tolerance that was written down, below."
     )
     name = short_names([audit.sensitive_name], 60)[0]
-    return f"Is this score fair to the groups of {name}? {judged}"
+    # The name an attribute has when it came as a plain array says nothing.
+    whom = "these groups" if name == "group" else f"the groups of {name}"
+    return f"Is this score fair to {whom}? {judged}"
 
 
 def _end(audit: Audit, about: About, source: Mapping[str, Any] | None) -> list[Html]:
