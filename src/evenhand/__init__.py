@@ -40,11 +40,11 @@ _HOME = {
     "drivers": "auditing.drivers",
     "monitor": "auditing.monitoring",
     "fairness_path": "frontier.fitting",
-    "independence": "information.entropies",
+    "independence": "information.single",
     "register_criterion": "information.criteria",
     "rows_needed": "auditing.planning",
-    "separation": "information.entropies",
-    "sufficiency": "information.entropies",
+    "separation": "information.single",
+    "sufficiency": "information.single",
 }
 _MODULES = ("baselines", "boosting", "datasets", "engines", "report")
 

@@ -244,6 +244,9 @@ def monitor(
     All looks are replayed: alarms are those that somebody who looked at the end of each period
     would have had, and what was raised once stays. After a change the series begins anew.
 
+    Rows are taken for independent people. Where the same person, or place, has several rows in a
+    period, bands are too narrow and alarms come too often: keep one of them, or gather them first.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, evenhand as eh

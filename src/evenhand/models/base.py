@@ -8,6 +8,7 @@ A subclass says which loss, by the problem that `_problem` returns.
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ class TrainingRows:
     given: Vector | None = None
 
 
-class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator):
+class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, ABC):
     """Base of :class:`FairRidge` and :class:`FairGLM`; not for use by itself."""
 
     criterion: str
@@ -118,11 +119,11 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator):
         """Columns as the loss takes them."""
         return TrainingRows(y, weight)
 
+    @abstractmethod
     def _problem(
         self, design: FeatureMatrix, rows: TrainingRows, slopes: Slopes | None
     ) -> Any:  # a LinearProblem
         """The problem at ``fairness_weight=0``; `slopes` are the last columns of the design."""
-        raise NotImplementedError
 
     def _start(
         self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any,

@@ -208,7 +208,7 @@ def feature_information(
     import narwhals.stable.v2 as nw
 
     from ..groups.validation import check_index, read_native
-    from ..information.entropies import independence
+    from ..information.single import independence
 
     check_index(X=X, sensitive_features=sensitive_features, sample_weight=sample_weight)
     frame = read_native(X, "X")
