@@ -36,6 +36,7 @@ ALLOWED = {
     ("auditing.monitoring", "report.monitor"): "Monitor.__str__",
     ("auditing.impact", "report.impact"): "Impact.__str__",
     ("auditing.pricing", "report.pricing"): "Pricing.__str__",
+    ("auditing.tolerance", "report.writing"): "Tolerance.to_file",
     ("auditing.verdict", "report.verdict"): "Verdict.__str__",
     ("auditing.result", "report.html"): "Audit.to_html",
     ("auditing.result", "report.plots"): "Audit.plot",

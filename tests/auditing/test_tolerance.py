@@ -26,7 +26,7 @@ def test_files_hold_everything(name, tmp_path):
     assert again == WHOLE
     assert again.digest == WHOLE.digest
     assert hash(again) == hash(WHOLE)
-    with pytest.raises(FileExistsError, match="`path` must not exist yet"):
+    with pytest.raises(FileExistsError, match="exists already and is left as it is"):
         WHOLE.to_file(path)
     WHOLE.to_file(path, force=True)
 
@@ -125,3 +125,11 @@ def test_files_of_another_kind(tmp_path):
     (tmp_path / "list.json").write_text("[1]")
     with pytest.raises(ValueError, match=r"must say format = .*got 'list'"):
         eh.Tolerance.from_file(tmp_path / "list.json")
+
+
+def test_only_regular_files_are_replaced(tmp_path):
+    link = tmp_path / "t.toml"
+    link.symlink_to(tmp_path / "elsewhere.toml")
+    with pytest.raises(OSError, match="is a symbolic link, which is never overwritten"):
+        WHOLE.to_file(link, force=True)
+    assert not (tmp_path / "elsewhere.toml").exists()

@@ -238,6 +238,32 @@ def test_gaps_that_the_controls_leave():
         plain.verdict(eh.Tolerance(adjusted_gap=(-5, 5)))
 
 
+def test_information_that_the_controls_leave():
+    rng = np.random.default_rng(0)
+    young = rng.random(3000) < 0.4
+    miles = rng.gamma(4.0, 5.0, 3000) + 8.0 * young
+    a = np.where(young, "young", "old")
+    how = {"sensitive_features": a, "controls": {"miles": miles}, "estimator": "lspc"}
+    even = 200 + 5 * miles + 50 * rng.standard_normal(3000)
+    tolerance = eh.Tolerance(conditional=0.05)
+    fair = eh.audit(None, even, **how)
+    assert fair.verdict(eh.Tolerance(independence=0.05)).outcome == "fail"
+    (clause,) = fair.verdict(tolerance).clauses
+    assert (clause.clause, clause.judged, clause.note) == ("conditional", "holds", "")
+    assert clause.value == fair.conditional.information.shown
+    assert fair.verdict(tolerance).passed
+    found = eh.audit(None, even + 100 * young, **how).verdict(tolerance)
+    assert found.outcome == "fail"
+    assert "conditional" in str(found)
+    exact = eh.audit(None, 200 + 5 * miles + 10 * young, **how).verdict(tolerance)
+    assert exact.outcome == "fail"
+    assert "the score is a function of controls and group" in exact.clauses[0].note
+    plain = eh.audit(None, even, sensitive_features=a, estimator="lspc")
+    with pytest.raises(ValueError, match=r"ask for conditional, .*Hint: pass `controls`"):
+        plain.verdict(tolerance)
+    assert eh.Tolerance.from_dict(tolerance.to_dict()) == tolerance
+
+
 def test_an_open_end():
     y, s, a = scores(3000, 30.0)
     audit = eh.audit(y, s, sensitive_features=a, estimator="lspc")

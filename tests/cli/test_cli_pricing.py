@@ -95,3 +95,30 @@ def test_who_asks_for_a_frontier(policies, tmp_path):
 def test_bad_options(policies, options, message):
     file, _ = policies
     assert message in error("audit", file, *BASIC, *options)
+
+
+def test_comparing_prices(policies, tmp_path):
+    """Two tariffs, with exposure, deviance and a legitimate factor."""
+    file, c = policies
+    c["flat"] = np.full(len(c["rate"]), 0.6) + 0.01 * (c["sex"] == "m")
+    c["region"] = np.where(np.arange(len(c["sex"])) % 3 == 0, "city", "land")
+    arrow_csv.write_csv(pa.table(c), file)
+    html = tmp_path / "compare.html"
+    options = ["-y", "claims", "-s", "rate", "-s", "flat", "-a", "sex", "--estimator", "logistic"]
+    options += ["--exposure", "years", "--loss", "poisson", "--control", "region"]
+    result = run("compare", file, *options, "--html", html)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("Poisson deviance") == 2
+    assert result.stdout.count("region") >= 2
+    assert "Charged and happened" in html.read_text(encoding="utf-8")
+    found = json.loads(run("compare", file, *options, "--json").stdout)
+    same = eh.audit(
+        c["claims"], {"rate": c["rate"], "flat": c["flat"]}, sensitive_features=c["sex"],
+        exposure=c["years"], loss="poisson", controls={"region": c["region"]},
+        estimator="logistic",
+    )  # fmt: skip
+    for name, audit in same.items():
+        one = found["audits"][name]
+        assert one["pricing"]["d2"] == pytest.approx(audit.pricing.d2)
+        gap = one["conditional"]["gaps"][0]["adjusted"]["value"]
+        assert gap == pytest.approx(audit.conditional.gap().adjusted.value)

@@ -160,8 +160,8 @@ def test_write_and_show_a_tolerance(tmp_path):
     assert shown.stdout == made.stdout
     again = runner.invoke(app, ["tolerance", str(path), "--clause", "smd=-1,1"])
     assert again.exit_code == 2
-    assert "must not exist yet" in again.stderr
-    assert "Hint: --force" in again.stderr
+    assert "exists already and is left as it is" in again.stderr
+    assert "overwrite it with --force" in again.stderr
 
 
 @pytest.mark.parametrize(

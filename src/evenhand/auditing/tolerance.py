@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..information.criteria import CRITERIA
+from ..information.criteria import CRITERIA, WITH_CONTROLS
 from .contrasts import ADJUSTED, AT_CUTOFF, NEED_TARGET, ON_LOG, STATISTICS
 from .impact import SMALLEST, check_favorable, check_smallest, read_cutoffs
 
@@ -24,7 +24,12 @@ _SETTINGS = ("level", "reference", "favorable", "at", "smallest")
 
 def clause_names() -> list[str]:
     """All clauses there are: criteria, numbers of the impact table, adjusted gaps."""
-    return [*CRITERIA, *STATISTICS, *ADJUSTED]
+    return [*CRITERIA, *WITH_CONTROLS, *STATISTICS, *ADJUSTED]
+
+
+def of_information(clause: str) -> bool:
+    """Whether a clause is a limit on normalized information."""
+    return clause in CRITERIA or clause in WITH_CONTROLS
 
 
 @dataclass(frozen=True, init=False)
@@ -48,11 +53,12 @@ class Tolerance:
     smallest : float
         Groups of a smaller share of the rows are not judged by themselves.
     **clauses : number, or (low, high)
-        For `independence`, `separation` and `sufficiency` the largest normalized information, above
-        0 and below 1. For `smd`, `mean_difference`, `mean_ratio`, `actual_expected`,
-        `actual_expected_ratio`, `impact_ratio` and `odds_ratio` the range of every group's number,
-        and for `adjusted_gap` and `adjusted_percent` that of the gap which the `controls` of the
-        audit leave, in units of the score and in percent; None leaves an end open.
+        For `independence`, `separation`, `sufficiency` and `conditional` (independence among people
+        with the same `controls`) the largest normalized information, above 0 and below 1. For
+        `smd`, `mean_difference`, `mean_ratio`, `actual_expected`, `actual_expected_ratio`,
+        `impact_ratio` and `odds_ratio` the range of every group's number, and for `adjusted_gap`
+        and `adjusted_percent` that of the gap which the `controls` of the audit leave, in units of
+        the score and in percent; None leaves an end open.
 
     Examples
     --------
@@ -143,7 +149,7 @@ class Tolerance:
             "at": list(self.at),
             "smallest": self.smallest,
             "clauses": {
-                name: ends[1] if name in CRITERIA else [_end(end) for end in ends]
+                name: ends[1] if of_information(name) else [_end(end) for end in ends]
                 for name, ends in self.clauses
             },
         }
@@ -190,16 +196,12 @@ class Tolerance:
         force : bool
             Overwrite an existing file.
         """
+        from ..report.writing import write_text
+
         path = _checked(path)
-        if path.exists() and not force:
-            raise FileExistsError(
-                f"`path` must not exist yet: {str(path)!r} does. Hint: force=True (--force on the "
-                "command line)."
-            )
         data = self.to_dict()
         text = json.dumps(data, indent=2) + "\n" if path.suffix == ".json" else _toml(data)
-        path.write_text(text, encoding="utf-8")
-        return path
+        return write_text(path, text, force)
 
     @classmethod
     def from_file(cls, path: Any) -> Tolerance:
@@ -236,7 +238,7 @@ class Tolerance:
 
 def range_text(clause: str, low: float, high: float) -> str:
     """A range in words."""
-    if clause in CRITERIA or low == -math.inf:
+    if of_information(clause) or low == -math.inf:
         return f"at most {high:g}"
     return f"at least {low:g}" if high == math.inf else f"{low:g} to {high:g}"
 
@@ -261,7 +263,7 @@ def _unknown(name: str) -> str:
 
 
 def _range(name: str, value: Any) -> tuple[float, float]:
-    if name in CRITERIA:
+    if of_information(name):
         limit = _number(value)
         if limit is None or not 0.0 < limit < 1.0:
             raise ValueError(

@@ -18,16 +18,17 @@ import numpy as np
 from scipy.special import stdtr
 
 from ..groups.tables import json_safe, to_frame
-from ..information.criteria import CRITERIA
+from ..information.criteria import CRITERIA, WITH_CONTROLS
 from ..information.judging import HOLDS, OPEN, VIOLATED, judge, units_needed
 from ..information.measures import Measure
 from .contrasts import ADJUSTED, AT_CUTOFF, NEED_TARGET, STATISTICS, holm
 from .impact import Impact, ImpactNumber
-from .tolerance import Tolerance, check_level
+from .tolerance import Tolerance, check_level, of_information
 
 if TYPE_CHECKING:
     from .result import Audit
 
+NEED_CONTROLS = {*WITH_CONTROLS, *ADJUSTED}
 OUTCOMES = {VIOLATED: "fail", OPEN: "not enough data", HOLDS: "pass"}
 
 
@@ -176,13 +177,14 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
         for name, _ in tolerance.clauses
         if (name in CRITERIA and name not in audit.measures)
         or (name in NEED_TARGET and not has_target)
-        or (name in ADJUSTED and audit.conditional is None)
+        or (name in NEED_CONTROLS and audit.conditional is None)
     ]
     if lacking:
+        controlled = [name for name in lacking if name in NEED_CONTROLS]
         raise ValueError(
             f"`tolerance` must not ask for {', '.join(lacking)}, which this audit has not measured."
-            + (" Hint: pass `controls` to the audit." if lacking[-1] in ADJUSTED else "")
-            + (" Hint: pass `y_true` to the audit." if lacking[0] not in ADJUSTED else "")
+            + (" Hint: pass `controls` to the audit." if controlled else "")
+            + (" Hint: pass `y_true` to the audit." if len(controlled) < len(lacking) else "")
         )
     found: list[ClauseResult] = []
     errors: list[float] = []
@@ -193,19 +195,26 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
     first = next(iter(audit.measures.values()))
     clustered = first.n_clusters is not None
     n = int(first.n_clusters if first.n_clusters is not None else first.n)
+    is_function = audit.conditional is not None and audit.conditional.is_function
     judged = []
     for clause, p, z in zip(found, within.tolist(), errors, strict=True):
         word = judge(p, clause.p_beyond, level)
         # A fail has to stand out among all tests, a pass of a clause does not.
         strict = level if clause.within else level / len(found)
         needed = units_needed(n, z, strict) if word == OPEN else math.nan
-        judged.append(replace(clause, p_within=p, judged=word, needed=needed))
+        note = clause.note
+        if clause.clause in WITH_CONTROLS and is_function and word != OPEN:
+            note = (
+                "the score is a function of controls and group, so this says that a difference "
+                "can be told and not how large it is; see the adjusted gap"
+            )
+        judged.append(replace(clause, p_within=p, judged=word, needed=needed, note=note))
     words = {clause.judged for clause in judged}
     worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
     small = dict.fromkeys(
         group for part in _impact_parts(audit) for group in _small(part, tolerance)
     )
-    asked = any(name not in CRITERIA for name, _ in tolerance.clauses)
+    asked = any(not of_information(name) for name, _ in tolerance.clauses)
     return Verdict(
         OUTCOMES[worst], tuple(judged), tolerance, level, "clusters" if clustered else "rows", n,
         tuple(small) if asked else (),
@@ -234,10 +243,15 @@ def _tests(
 def _adjusted(
     audit: Audit, tolerance: Tolerance, level: float
 ) -> Iterator[tuple[ClauseResult, float]]:
-    """Clauses on the gaps that the controls leave."""
-    wanted = {name: ends for name, ends in tolerance.clauses if name in ADJUSTED}
+    """Clauses on what the controls leave: the information, and the gaps."""
     found = audit.conditional
-    if not wanted or found is None:
+    if found is None:
+        return
+    for name, ends in tolerance.clauses:
+        if name in WITH_CONTROLS:
+            yield _information(name, audit.sensitive_name, found.information, ends, level, 1)
+    wanted = {name: ends for name, ends in tolerance.clauses if name in ADJUSTED}
+    if not wanted:
         return
     if tolerance.reference not in ("largest", found.reference):
         raise ValueError(

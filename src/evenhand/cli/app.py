@@ -222,6 +222,10 @@ def compare(
     weight: Weight = None,
     frequency: Frequency = None,
     cluster: Cluster = None,
+    control: Control = None,
+    exposure: Exposure = None,
+    loss: DevianceLoss = None,
+    power: Power = 1.5,
     band: Band = None,
     key: Annotated[
         str | None,
@@ -246,7 +250,7 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare two or more models on the same rows: measures side by side, who gains, who loses.
 
-    The target, the groups, the weights and the clusters are taken from the first file.
+    The target, the groups and all else but the scores are taken from the first file.
 
     For example: evenhand compare old.csv new.csv --target y --prediction s --sensitive race
 
@@ -256,9 +260,10 @@ def compare(
     side = None if favorable is None else favorable.value
     data, scores = rows.load_models(
         files, prediction, target, sensitive, weight, frequency, cluster, key, separator,
-        drop_missing, levels.parse_bands(band or [], sensitive),
+        drop_missing, levels.parse_bands(band or [], sensitive), control or (),
+        {} if exposure is None else {"exposure": exposure},
     )  # fmt: skip
-    found = audits.run_compare(data, scores, estimator, confidence, seed)
+    found = audits.run_compare(data, scores, estimator, confidence, seed, loss, power)
     if html is not None:
         about = audits.about(title, owner, purpose, model_name, period, remark)
         audits.write_audit(found, html, data.source_facts(), force, favorable=side, about=about)

@@ -10,7 +10,15 @@ from ...files.tabular import TableError
 from ...information.criteria import CRITERIA
 from ...report.curves import number, short_names
 from .rows import TableRows, Vector
-from .terminal import say, show_audit, show_parts, show_set, show_table
+from .terminal import (
+    say,
+    show_audit,
+    show_conditional,
+    show_parts,
+    show_pricing,
+    show_set,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from ...auditing.result import Audit, AuditSet
@@ -144,14 +152,16 @@ def show_checks(checks: Sequence[Mapping[str, Any]]) -> None:
 
 
 def run_compare(
-    rows: TableRows, scores: Mapping[str, Vector], estimator: str, confidence: float, seed: int
-) -> Any:
+    rows: TableRows, scores: Mapping[str, Vector], estimator: str, confidence: float, seed: int,
+    loss: str | None = None, power: float = 1.5,
+) -> Any:  # fmt: skip
     """An AuditSet, one audit per model."""
     from ...auditing.audits import audit
 
     return audit(
         rows.y, dict(scores), sensitive_features=rows.groups, sample_weight=rows.weight,
-        frequency=rows.frequency, cluster=rows.cluster, estimator=estimator,
+        frequency=rows.frequency, cluster=rows.cluster, controls=rows.control_columns,
+        exposure=rows.more.get("exposure"), loss=loss, power=power, estimator=estimator,
         confidence_level=confidence, random_state=seed,
     )  # fmt: skip
 
@@ -163,8 +173,14 @@ def show_compare(found: AuditSet, favorable: str | None = None) -> None:
     first = next(iter(found))
     show_set(found)
     for name, audit in found.items():
-        if audit.attributes:
+        parts = [audit.attributes, audit.pricing, audit.conditional]
+        if any(part for part in parts):
             say(f"\n{name}:", "bold")
+        if audit.pricing is not None:
+            show_pricing(audit.pricing)
+        if audit.conditional is not None:
+            show_conditional(audit.conditional)
+        if audit.attributes:
             show_parts(audit)
     for name in list(found)[1:]:
         table = gains_of(found[first], found[name], favorable)

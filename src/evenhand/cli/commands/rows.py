@@ -268,7 +268,8 @@ def load_models(
     files: Sequence[Path], predictions: Sequence[str], target: str | None,
     sensitive: Sequence[str], weight: str | None, frequency: str | None, cluster: str | None,
     key: str | None, separator: str | None, drop_missing: bool,
-    bands: Mapping[str, Edges] | None = None,
+    bands: Mapping[str, Edges] | None = None, controls: Sequence[str] = (),
+    more: Mapping[str, str] | None = None,
 ) -> tuple[TableRows, dict[str, Vector]]:  # fmt: skip
     """Scores of each model on the rows of the first file."""
     if len(files) > 1 and len(predictions) > 1:
@@ -283,7 +284,7 @@ def load_models(
     _check_distinct([str(path) for path in files], [str(path.resolve()) for path in files])
     _check_distinct([f"--prediction {clean(name)[:60]}" for name in predictions], predictions)
     arguments = (target, sensitive, weight, frequency, cluster, separator, drop_missing, key, bands)
-    first = _all_scores(files[0], predictions, *arguments)
+    first = _all_scores(files[0], predictions, *arguments, controls, more)
     if len(files) > 1:
         name = predictions[0]
         scores = {}
