@@ -105,3 +105,13 @@ def test_every_glm_is_an_estimator_with_a_fairness_weight():
             model = build("separation", options)
             assert isinstance(model, eh.FairGLM)
             assert model.criterion == "separation"
+
+
+def test_a_frontier_given_controls(policies):
+    options = ["frontier", policies / "policies.csv", "--target", "cost", *BASIC]
+    out = ["-o", policies / "given"]
+    result = run(*options, "-c", "conditional", "--control", "power", *out)
+    assert result.exit_code == 0, result.output
+    assert "conditional" in (policies / "given" / "path.csv").read_text()
+    message = error(*options, "-c", "conditional", "-o", policies / "none")
+    assert "--control must be given with the criterion 'conditional'" in message

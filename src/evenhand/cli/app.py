@@ -329,6 +329,14 @@ def frontier(
     weight: Weight = None,
     frequency: Frequency = None,
     cluster: Cluster = None,
+    control: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--control",
+            help="Column with a legitimate factor, for --criterion conditional. It stays a feature "
+            "unless --drop names it. May be given several times.",
+        ),
+    ] = None,
     band: Band = None,
     group_features: Annotated[
         GroupFeatures,
@@ -392,7 +400,7 @@ def frontier(
     more = {name: found for name, found in (("exposure", exposure), ("given", given)) if found}
     data = rows.load_training(
         file, target, sensitive, weight, frequency, cluster, drop or [], separator, drop_missing,
-        levels.parse_bands(band or [], sensitive), more,
+        levels.parse_bands(band or [], sensitive), more, control or (),
     )  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     path = models.run_path(data, estimator, points, folds, confidence, seed)

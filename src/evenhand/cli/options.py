@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..information.criteria import CRITERIA
+from ..information.criteria import CRITERIA, WITH_CONTROLS
 
 
 class Judge(StrEnum):
@@ -24,8 +24,9 @@ class GroupFeatures(StrEnum):
 
 
 def _known_criterion(name: str) -> str:
-    if name not in CRITERIA:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(CRITERIA)}.")
+    known = [*CRITERIA, *WITH_CONTROLS]
+    if name not in known:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}.")
     return name
 
 
@@ -166,8 +167,8 @@ Criterion = Annotated[
     typer.Option(
         "--criterion",
         "-c",
-        help="The sense of fairness to train for.",
-        metavar=f"[{'|'.join(CRITERIA)}]",
+        help="The sense of fairness to train for; conditional needs --control.",
+        metavar=f"[{'|'.join([*CRITERIA, *WITH_CONTROLS])}]",
         callback=_known_criterion,
     ),
 ]

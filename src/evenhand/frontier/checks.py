@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 
 from ..groups.validation import check_confidence_level
-from ..information.criteria import CRITERIA, get_criterion
+from ..information.criteria import CONDITIONAL, CRITERIA, get_criterion
 from .held_out import Handle
 
 Vector = NDArray[np.float64]
@@ -36,7 +36,7 @@ def check_request(
         raise ValueError(f"`on_unreachable` must be 'raise' or 'best', got {on_unreachable!r}.")
 
 
-def check_criterion(criterion: str | None, handle: Handle) -> str:
+def check_criterion(criterion: str | None, handle: Handle, controls: Any = None) -> str:
     """The criterion's name: as given, or the estimator's own."""
     if criterion is None and handle.criterion is None:
         raise ValueError(
@@ -44,6 +44,13 @@ def check_criterion(criterion: str | None, handle: Handle) -> str:
             f"Hint: one of {', '.join(CRITERIA)}."
         )
     found = get_criterion(handle.criterion if criterion is None else criterion)
+    if CONDITIONAL in (found, handle.own_criterion) and controls is None:
+        raise ValueError(
+            "`controls` must be given with the criterion 'conditional', got None. Hint: "
+            'fairness_path(..., controls=frame[["mileage"]]).'
+        )
+    if found == CONDITIONAL:
+        return found.name
     if CRITERIA.get(found.name) != found:
         raise ValueError(
             f"`criterion` must be one that paths measure, got {found.name!r}. Hint: "

@@ -9,11 +9,14 @@ from numpy.typing import NDArray
 from sklearn.utils import indexable
 
 from ..groups.clusters import check_cluster
+from ..groups.controls import read_controls
 from ..groups.folds import make_folds
 from ..groups.frequency import repeat_rows
 from ..groups.sensitive import resolve_groups
 from ..groups.validation import check_column, check_index
 from ..groups.weights import check_weight
+from ..information.balancing import summarize_controls
+from ..information.criteria import CONDITIONAL
 from ..information.effective import check_effective_size
 from .checks import (
     check_criterion,
@@ -46,6 +49,7 @@ def fairness_path(
     exposure: Any = None,
     offset: Any = None,
     given: Any = None,
+    controls: Any = None,
     n_points: int = 20,
     criterion: str | None = None,
     measure_with: Any = "auto",
@@ -87,10 +91,15 @@ def fairness_path(
     exposure, offset, given : (n,) arrays, optional
         For estimators whose `fit` takes them, such as :class:`FairGLM`. With `exposure` scores are
         rates, and accuracy is that of the totals. With `given` separation is measured given it.
+    controls : frame, dict of columns or array, optional
+        Legitimate factors: independence among people with the same controls ("conditional") is
+        measured too, and is what estimators of that criterion train against. It is measured given
+        what stands for the controls in training, found once on all rows; an audit of the chosen
+        scores with `controls` says what is left in units of the score.
     n_points : int
         Points of the path when `fairness_weights` is "auto".
-    criterion : {"independence", "separation", "sufficiency"}, optional
-        The estimator's own when left out. All three are measured in any case.
+    criterion : {"independence", "separation", "sufficiency", "conditional"}, optional
+        The estimator's own when left out. The first three are measured in any case.
     measure_with : str or instance
         Estimator of information: "auto", "logistic", "lspc", "fourier", "knn" or an instance.
         "logistic" takes a tenth of the time of "auto" and misses what is not a matter of
@@ -120,28 +129,39 @@ def fairness_path(
     True
     """
     handle = Handle.find(estimator)
-    name = check_criterion(criterion, handle)
+    name = check_criterion(criterion, handle, controls)
     fitted_before = check_refits(estimator)
     check_options(n_points, confidence_level)
-    X, y, sensitive_features, sample_weight, cluster, exposure, offset, given = repeat_rows(
-        frequency, X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
-        cluster=cluster, exposure=exposure, offset=offset, given=given,
+    X, y, sensitive_features, sample_weight, cluster, exposure, offset, given, controls = (
+        repeat_rows(
+            frequency, X=X, y=y, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, cluster=cluster, exposure=exposure, offset=offset,
+            given=given, controls=controls,
+        )
     )  # fmt: skip
     check_index(
         X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
-        cluster=cluster, exposure=exposure, offset=offset, given=given,
+        cluster=cluster, exposure=exposure, offset=offset, given=given, controls=controls,
     )  # fmt: skip
     y = check_column(y, "y")
-    more = handle.check_columns(len(y), exposure=exposure, offset=offset, given=given)
+    more: dict[str, Any] = dict(
+        handle.check_columns(len(y), exposure=exposure, offset=offset, given=given)
+    )
     check_rows(X, len(y))
     weight = check_weight(sample_weight, len(y))
     clusters = check_cluster(cluster, len(y))
     groups = resolve_groups(
         sensitive_features, n_rows=len(y), sample_weight=weight, cluster=clusters
     )
+    summary = None
+    if controls is not None:
+        read = read_controls(controls, len(y))
+        summary, _ = summarize_controls(read, groups)
+        if handle.own_criterion == CONDITIONAL:
+            more["controls"] = read
     check_varies(y)
     (X,) = indexable(X)  # folds are rows, which not every sparse format can give
-    data = Data(X, y, sensitive_features, weight, clusters, more)
+    data = Data(X, y, sensitive_features, weight, clusters, more, summary)
     accuracy = handle.accuracy
     seen, loss_weight = y, None
     if exposure is not None:
@@ -157,6 +177,7 @@ def fairness_path(
         accuracy=accuracy,
         loss_weight=loss_weight,
         given=more.get("given"),
+        controls=summary,
     )
     check_effective_size(gauge.groups)
     folds = make_folds(cv, X, y, groups, random_state, clusters)

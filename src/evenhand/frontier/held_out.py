@@ -18,8 +18,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
+from ..groups.controls import Controls
 from ..groups.frequency import take_rows
 from ..groups.validation import check_column
+from ..information.criteria import Criterion, get_criterion
 from ..models.accuracy import Accuracy
 from ..models.losses import accuracy_of
 
@@ -32,7 +34,8 @@ PROGRESS_AFTER = 2.0
 class Data:
     """Training rows as the user gave them; `cluster` as numbers, or None.
 
-    `more` are columns that the estimator's `fit` takes besides, by name.
+    `more` are columns that the estimator's `fit` takes besides, by name. `summary` stands for
+    controls where the conditional criterion is measured.
     """
 
     X: Any
@@ -40,13 +43,17 @@ class Data:
     sensitive_features: Any
     sample_weight: Vector | None
     cluster: Rows | None = None
-    more: Mapping[str, Vector] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    summary: Vector | None = None
 
     def take(self, rows: Rows) -> Data:
         weight = None if self.sample_weight is None else self.sample_weight[rows]
         sensitive = take_rows(self.sensitive_features, rows)
         cluster = None if self.cluster is None else self.cluster[rows]
-        more = {name: column[rows] for name, column in self.more.items()}
+        more = {
+            name: part.take(rows) if isinstance(part, Controls) else part[rows]
+            for name, part in self.more.items()
+        }
         return Data(_safe_indexing(self.X, rows), self.y[rows], sensitive, weight, cluster, more)
 
 
@@ -88,6 +95,11 @@ class Handle:
         """The estimator's own criterion, or None."""
         name = self.parameter.removesuffix("fairness_weight") + "criterion"
         return self.estimator.get_params().get(name)
+
+    @property
+    def own_criterion(self) -> Criterion | None:
+        """The same, looked up."""
+        return None if self.criterion is None else get_criterion(self.criterion)
 
     @property
     def step(self) -> Any:

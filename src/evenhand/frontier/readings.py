@@ -17,7 +17,7 @@ from ..groups.clusters import cluster_sums, renumber
 from ..groups.sensitive import Groups
 from ..groups.validation import check_column
 from ..groups.weights import weighted_rows
-from ..information.criteria import Criterion, get_criterion, measurable
+from ..information.criteria import CONDITIONAL, Criterion, get_criterion, measurable
 from ..information.effective import take_weighted
 from ..information.entropies import Entropies, estimate_entropies, get_estimator
 from ..information.measures import (
@@ -124,12 +124,15 @@ class Gauge:
         Weights of the accuracy, where they are not `weight`: exposures are in them.
     given : (n,) array, optional
         What stands for the target in criteria that condition on it alone.
+    controls : (n,) array, optional
+        What stands for the controls of the conditional criterion.
     """
 
     def __init__(
         self, y: Vector, weight: Vector | None, groups: Groups, measure_with: Any,
         random_state: Any, confidence_level: float, cluster: NDArray[np.intp] | None = None, *,
         accuracy: Accuracy = R2, loss_weight: Vector | None = None, given: Vector | None = None,
+        controls: Vector | None = None,
     ):  # fmt: skip
         loss_weight = weight if loss_weight is None else loss_weight
         self.n_rows, self.rows = len(y), weighted_rows(weight)
@@ -138,7 +141,9 @@ class Gauge:
             cluster = None if cluster is None else renumber(cluster[self.rows])
             loss_weight = None if loss_weight is None else loss_weight[self.rows]
             given = None if given is None else given[self.rows]
+            controls = None if controls is None else controls[self.rows]
         self.accuracy, self.loss_weight, self.given = accuracy, loss_weight, given
+        self.controls = controls
         self.y, self.weight, self.groups, self.cluster = y, weight, groups, cluster
         # Accuracy counts rows of unknown group, too: to it, all rows are of one.
         one = np.zeros(len(y), dtype=np.intp)
@@ -162,6 +167,9 @@ class Gauge:
             found.update(
                 dict.fromkeys(other, self._entropies(other, {"s": measured, "y": self.given}))
             )
+        if self.controls is not None:
+            columns = {"s": measured, "c": self.controls}
+            found[CONDITIONAL] = self._entropies([CONDITIONAL], columns)
         measures = {}
         influence = {self.accuracy.key: _thin(moves, self.loss_weight, self.cluster)}
         for criterion, entropies in found.items():

@@ -106,6 +106,8 @@ def read_controls(controls: Any, n_rows: int) -> Controls:
     n_rows : int
         Number of rows expected.
     """
+    if isinstance(controls, Controls):
+        return controls  # rows of a fold, read before they were taken
     columns: list[Control] = []
     left_out: dict[str, str] = {}
     for name, column in _split(controls):

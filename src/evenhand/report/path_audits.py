@@ -21,6 +21,7 @@ def audits_of(path: FairnessPath, points: Sequence[PathPoint] | None = None) -> 
     from ..auditing.sample import negative_scores, sample_rows
     from ..groups.sensitive import Groups, resolve_groups
     from ..groups.weights import weighted_rows
+    from ..information.criteria import get_criterion
     from ..information.significance import exact_fairness_p_values
 
     data = path._data
@@ -41,12 +42,19 @@ def audits_of(path: FairnessPath, points: Sequence[PathPoint] | None = None) -> 
         """The measures with p-values: what is called violated is so by the rule of an audit."""
         rows = weighted_rows(data.sample_weight)
         used: Groups = groups if rows is None else groups.take(rows)
-        columns = {"s": point.scores, "y": target}
+        columns = {"s": point.scores, "y": target, "c": data.summary}
         variables = {
             name: used.take_known(values if rows is None else values[rows])
             for name, values in columns.items()
+            if values is not None
         }
         found = exact_fairness_p_values(point.measures, variables, used, random_state=0)
+        given = data.more.get("given")
+        if given is not None:
+            # Measured given it, and tested so.
+            other = [name for name in point.measures if get_criterion(name).given == ("y",)]
+            y = used.take_known(given if rows is None else given[rows])
+            found |= exact_fairness_p_values(other, {**variables, "y": y}, used, random_state=0)
         return {name: replace(m, p_value=found[name].p_value) for name, m in point.measures.items()}
 
     y, units = groups.take_known(target), exposed(groups, exposure)

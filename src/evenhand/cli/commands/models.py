@@ -105,8 +105,8 @@ def run_path(
 
     return fairness_path(
         model, rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weight,
-        cluster=rows.cluster, **rows.more, n_points=points, cv=folds, confidence_level=confidence,
-        random_state=seed,
+        cluster=rows.cluster, controls=rows.control_columns, **rows.more, n_points=points, cv=folds,
+        confidence_level=confidence, random_state=seed,
     )  # fmt: skip
 
 

@@ -366,7 +366,7 @@ def load_training(
     file: Path, target: str, sensitive: Sequence[str], weight: str | None,
     frequency: str | None, cluster: str | None, drop: Sequence[str], separator: str | None,
     drop_missing: bool, bands: Mapping[str, Edges] | None = None,
-    more: Mapping[str, str] | None = None,
+    more: Mapping[str, str] | None = None, controls: Sequence[str] = (),
 ) -> TableRows:  # fmt: skip
     """Target, groups and every other column as a feature; `more` are columns by their role."""
     more = more or {}
@@ -384,6 +384,7 @@ def load_training(
     for name in drop:
         if name not in source.names:
             source.resolve(name, "--drop")
+    controls = list(dict.fromkeys(source.resolve(name, "--control") for name in controls))
     labels = _cluster_column(source, cluster)
     taken = {target, weight, frequency, *more.values(), *sensitive, *labels, *drop}
     features = [n for n in source.names if n not in taken]
@@ -396,13 +397,13 @@ def load_training(
     if not features:
         raise TableError(f"{str(file)!r} has no column left to use as a feature.")
     others = [*(name for name in (weight, frequency, *more.values()) if name), *labels]
-    wanted = list(dict.fromkeys([target, *sensitive, *others, *features]))
+    wanted = list(dict.fromkeys([target, *sensitive, *others, *features, *controls]))
     text = [name for name in labels if name not in (target, weight, frequency, *sensitive)]
     table = read_table(source, wanted, text=text)
     rows = _rows(
         source, table, target, weight, frequency, [], sensitive, drop_missing, cluster, bands, more
     )  # fmt: skip
-    rows = _repeated(_without_gaps(rows))
+    rows = replace(_repeated(_without_gaps(rows)), controls=controls)
     assert rows.table is not None
     rows.columns = fit_columns(rows.table, features)
     rows.columns += [Column(n, "left out", reason="it is sensitive") for n in sensitive]

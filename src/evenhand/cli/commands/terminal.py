@@ -157,6 +157,7 @@ _OPTIONS = {
     "`alpha`": "--alpha",
     "`exposure`": "--exposure",
     "`given`": "--given",
+    "`controls`": "--control",
     "`power`": "--power",
     "`quantile`": "--quantile",
     "`loss`": "--loss",
