@@ -18,14 +18,6 @@ ROLES = {
     "sample_weight": "weight", "frequency": "people",
 }  # fmt: skip
 N = 2500
-# PySpark speaks of what it does not yet support, Ibis calls an older DuckDB, and Java's
-# processes leave sockets behind.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -71,38 +63,6 @@ def _schema() -> pa.Schema:
         {"sex": pa.string(), "region": pa.int64(), "outcome": number, "the score": number,
          "weight": number, "people": pa.int64()}
     )  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def spark():
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        # Half the processor time for queries as short as these.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """Two processes."""
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as made,
-        Client(made) as client,
-    ):
-        yield client
 
 
 def _ibis(frame, files, request):

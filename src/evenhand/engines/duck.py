@@ -8,7 +8,7 @@ from typing import Any
 from ..files.tabular import NULLS, TableError
 from .plan import Columns, Expressions
 from .queried import Queried
-from .sql import SqlOperations, select, select_groups
+from .sql import SqlOperations, select, select_groups, select_positive
 
 _NUMBERS = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
@@ -38,6 +38,9 @@ class DuckTable(Queried):
         self, rows: Expressions, where: Any | None, keys: list[str], sums: Expressions
     ) -> str:
         return select_groups(rows, _ROWS, where, keys, sums)
+
+    def positive(self, query: str, name: str) -> str:
+        return select_positive(query, name)
 
     def fetch(self, query: str) -> Any:
         return self.relation.query(_ROWS, query).to_arrow_table()

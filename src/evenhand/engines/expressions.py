@@ -7,6 +7,9 @@ from typing import Any
 from .plan import FAR, Expressions
 from .queried import Queried
 
+# Turns of a number between -1 and 1, and what brings the digits of a sine before the point.
+_TURNS, _DIGITS = (2345678.9, 1.61803398875e6), 1e6
+
 
 class IbisOperations:
     """`Operations` of :mod:`.plan` as Ibis expressions."""
@@ -64,8 +67,11 @@ class IbisOperations:
     def levels(self, value: Any) -> Any:
         return value.approx_nunique()
 
-    def chance(self, share: float) -> Any:
-        return self.ibis.random() <= share
+    def uniform(self, values: list[Any]) -> Any:
+        # Not every backend has a hash. Digits of a sine far from zero are as good here.
+        angle = sum(value * factor for value, factor in zip(values, _TURNS, strict=False))
+        digits = angle.sin() * _DIGITS
+        return digits - digits.floor()
 
 
 class IbisTable(Queried):
@@ -90,6 +96,9 @@ class IbisTable(Queried):
         self, rows: Expressions, where: Any | None, keys: list[str], sums: Expressions
     ) -> Any:
         return self._kept(where).select(**rows).group_by(keys).aggregate(**sums)
+
+    def positive(self, query: Any, name: str) -> Any:
+        return query.filter(query[name] > 0)
 
     def fetch(self, query: Any) -> Any:
         return query.to_pyarrow()

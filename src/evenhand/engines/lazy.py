@@ -8,8 +8,6 @@ from ..files.tabular import NULLS
 from .plan import Columns, Expressions
 from .queried import Queried
 
-_ROW = "evenhand row"
-
 
 class PolarsOperations:
     """`Operations` of :mod:`.plan` as Polars expressions."""
@@ -64,8 +62,9 @@ class PolarsOperations:
     def levels(self, value: Any) -> Any:
         return value.approx_n_unique()
 
-    def chance(self, share: float) -> Any:
-        return self.pl.col(_ROW).hash(0) <= int(share * (2**64 - 1))
+    def uniform(self, values: list[Any]) -> Any:
+        numbered = {str(j): value for j, value in enumerate(values)}
+        return self.pl.struct(**numbered).hash(0).cast(self.pl.Float64) / 2.0**64
 
 
 class PolarsTable(Queried):
@@ -81,7 +80,7 @@ class PolarsTable(Queried):
         return {name: _kind(dtype) for name, dtype in self.run(None).items()}
 
     def select(self, expressions: Expressions, where: Any | None) -> Any:
-        rows = self.frame if where is None else self.frame.with_row_index(_ROW).filter(where)
+        rows = self.frame if where is None else self.frame.filter(where)
         return rows.select(**expressions)
 
     def group(
@@ -89,6 +88,11 @@ class PolarsTable(Queried):
     ) -> Any:
         made = self.frame if where is None else self.frame.filter(where)
         return made.select(**rows).group_by(keys).agg(**sums)
+
+    def positive(self, query: Any, name: str) -> Any:
+        import polars as pl
+
+        return query.filter(pl.col(name) > 0)
 
     def fetch(self, query: Any) -> Any:
         if query is None:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..information.cells import Cells, merge
-from ..information.edges import SAMPLE, Edges
+from ..information.edges import Edges
 from .collecting import MOST_LEVELS, check_levels, without_blank
-from .plan import Columns, weight_factor
+from .plan import Columns, share, weight_factor
 
 Vector = NDArray[np.float64]
 _ADDED = ("n", "n_used", "fractions", "people")
@@ -37,10 +37,9 @@ class DaskTable:
         parts = self._run(_facts, columns)
         return _joined([part for part in parts if part["n"]] or parts[:1])
 
-    def sample(self, columns: Columns, n_rows: float) -> tuple[Vector, Vector | None]:
-        """Scores and targets of some rows."""
-        share = 1.0 if n_rows < 2 * SAMPLE else SAMPLE / n_rows
-        parts = self._run(_some, columns, share)
+    def sample(self, columns: Columns, facts: dict[str, float]) -> tuple[Vector, Vector | None]:
+        """Scores and targets of some rows, by their place in their partition."""
+        parts = self._run(_some, columns, share(facts))
         s = np.concatenate([part[0] for part in parts])
         return s, None if columns.target is None else np.concatenate([part[1] for part in parts])
 

@@ -1,7 +1,7 @@
 """What is asked of a table, in formulas that every engine can run.
 
     facts    n, rows that are not finite, least and largest of each column, levels of each group
-    sample   s and y of some rows, each with the same chance
+    sample   s and y of some rows, each with the same chance, the same ones every time
     ends     least and largest residual, where the grid has a slope
     cells    people, sums and extremes by bin and group; `information.edges` has the bins
 
@@ -75,8 +75,8 @@ class Operations(Protocol):
     def levels(self, value: Any) -> Any:
         """Roughly how many distinct values."""
 
-    def chance(self, share: float) -> Any:
-        """True with this probability, row by row."""
+    def uniform(self, values: list[Any]) -> Any:
+        """A number between 0 and 1 that the values alone decide, as if it were random."""
 
 
 def used(ops: Operations, columns: Columns) -> Any | None:
@@ -113,16 +113,59 @@ def facts(ops: Operations, columns: Columns) -> Expressions:
     return out
 
 
-def sample(ops: Operations, columns: Columns, n_rows: float) -> tuple[Expressions, Any | None]:
-    """Columns to fetch, and which rows; all of them while they are few."""
+def every_row(ops: Operations, columns: Columns) -> tuple[Expressions, Any | None]:
+    """Scores and targets, and which rows: the sample of a table that is small."""
     out = {"s": ops.number(columns.score)}
     if columns.target is not None:
         out["y"] = ops.number(columns.target)
-    keep = used(ops, columns)
-    if n_rows >= 2 * SAMPLE:
-        some = ops.chance(SAMPLE / n_rows)
-        keep = some if keep is None else keep & some
-    return out, keep
+    return out, used(ops, columns)
+
+
+def share(facts: dict[str, float]) -> float:
+    """Of the rows that are used, what the sample has; 1 where it has all of them."""
+    n = facts.get("n_used", facts["n"])
+    return SAMPLE / n if n >= 2 * SAMPLE else 1.0
+
+
+def some_values(
+    ops: Operations, columns: Columns, facts: dict[str, float]
+) -> tuple[Expressions, Any | None]:
+    """Rows whose values fall below :func:`share` when they are scrambled into a number.
+
+    The values decide, and neither the order of rows nor threads, partitions or a state: a table
+    gives the same sample every time. Rows that are equal are in it or out of it together.
+    """
+    out, keep = every_row(ops, columns)
+    few = _scrambled(ops, columns, facts) <= share(facts)
+    return out, few if keep is None else keep & few
+
+
+def all_values(
+    ops: Operations, columns: Columns, facts: dict[str, float]
+) -> tuple[Expressions, Any | None]:
+    """Every row, with the number `u` that its values scramble into."""
+    out, keep = every_row(ops, columns)
+    return {**out, "u": _scrambled(ops, columns, facts)}, keep
+
+
+def copies(ops: Operations, facts: dict[str, float]) -> Any:
+    """How often the sample has a value that n rows have: floor(share·n + u).
+
+    That is share·n on average over values. Of rows of :func:`all_values`, by value.
+    """
+    return ops.floor(ops.count() * share(facts) + ops.least(ops.made("u")))
+
+
+def _scrambled(ops: Operations, columns: Columns, facts: dict[str, float]) -> Any:
+    """Of numbers between −1 and 1, so that no engine has to care for their size."""
+    scaled = []
+    for argument in ("y_pred", "y_true"):
+        if argument in columns.numbers:
+            low, high = facts[f"least_{argument}"], facts[f"largest_{argument}"]
+            half = high / 2 - low / 2
+            value = ops.number(columns.numbers[argument]) - (low / 2 + high / 2)
+            scaled.append(value / (half if half > 0 else 1.0))
+    return ops.uniform(scaled)
 
 
 def ends(ops: Operations, columns: Columns, edges: Edges) -> tuple[Expressions, Any | None]:

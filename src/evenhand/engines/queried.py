@@ -15,6 +15,16 @@ from .collecting import to_cells
 from .plan import Columns, Expressions, Operations
 
 Vector = NDArray[np.float64]
+_NAMES = ("s", "y")
+
+
+def _looks_drawn(found: Any, wanted: float) -> bool:
+    """Whether values drawn with all of their rows are as good as rows drawn one by one.
+
+    They are where few rows share a value; else there are too many rows, too few, or few values.
+    """
+    values, rows = found.num_rows, np.sum(found.column("copies").to_numpy())
+    return bool(values >= 0.9 * rows and abs(rows - wanted) < 0.05 * wanted)
 
 
 class Queried(ABC):
@@ -45,6 +55,10 @@ class Queried(ABC):
         """A query of sums by keys, both of columns that `rows` makes."""
 
     @abstractmethod
+    def positive(self, query: Any, name: str) -> Any:
+        """Rows of another query in which a column is positive."""
+
+    @abstractmethod
     def fetch(self, query: Any) -> Any:
         """The result as a pyarrow Table."""
 
@@ -71,11 +85,20 @@ class Queried(ABC):
         found = self.run(self._facts(columns)).to_pylist()[0]
         return {key: float("nan") if v is None else float(v) for key, v in found.items()}
 
-    def sample(self, columns: Columns, n_rows: float) -> tuple[Vector, Vector | None]:
-        """Scores and targets of some rows."""
-        found = self.run(self._sample(columns, n_rows))
-        s = found.column("s").to_numpy()
-        return s, None if columns.target is None else found.column("y").to_numpy()
+    def sample(self, columns: Columns, facts: dict[str, float]) -> tuple[Vector, Vector | None]:
+        """Scores and targets of some rows, in order, so that their sums repeat exactly."""
+        found = self.run(self._sample(columns, facts))
+        wanted = plan.share(facts) * facts.get("n_used", facts["n"])
+        if plan.share(facts) < 1.0 and not _looks_drawn(found, wanted):
+            found = self.run(self._copies(columns, facts))
+        names = _NAMES if columns.target is not None else _NAMES[:1]
+        values = [found.column(name).to_numpy() for name in names]
+        order = np.lexsort(values)
+        if "copies" in found.column_names:
+            times = np.rint(found.column("copies").to_numpy()).astype(np.int64)
+            order = np.repeat(order, times[order])
+        s, *y = (column[order] for column in values)
+        return s, y[0] if y else None
 
     def ends(self, columns: Columns, edges: Edges) -> tuple[float, float]:
         """Least and largest residual."""
@@ -90,8 +113,11 @@ class Queried(ABC):
         """All queries, in order."""
         queries = {
             "Least and largest values, gaps, levels": self._facts(columns),
-            "A sample of scores and targets": self._sample(columns, facts["n"]),
+            "A sample of scores and targets": self._sample(columns, facts),
         }
+        if plan.share(facts) < 1.0:
+            what = "The sample in place of it, where many rows have the same score and target"
+            queries[what] = self._copies(columns, facts)
         if edges.slope:
             queries["Ends of the residual"] = self.total(*plan.ends(self.ops, columns, edges))
         queries["Cells"] = self._cells(columns, edges, facts)
@@ -100,8 +126,17 @@ class Queried(ABC):
     def _facts(self, columns: Columns) -> Any:
         return self.total(plan.facts(self.ops, columns), None)
 
-    def _sample(self, columns: Columns, n_rows: float) -> Any:
-        return self.select(*plan.sample(self.ops, columns, n_rows))
+    def _sample(self, columns: Columns, facts: dict[str, float]) -> Any:
+        if plan.share(facts) == 1.0:
+            return self.select(*plan.every_row(self.ops, columns))
+        rows, where = plan.some_values(self.ops, columns, facts)
+        return self.group(rows, where, list(rows), {"copies": self.ops.count()})
+
+    def _copies(self, columns: Columns, facts: dict[str, float]) -> Any:
+        rows, where = plan.all_values(self.ops, columns, facts)
+        keys = [name for name in rows if name in _NAMES]
+        times = {"copies": plan.copies(self.ops, facts)}
+        return self.positive(self.group(rows, where, keys, times), "copies")
 
     def _cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> Any:
         rows, where = plan.cell_rows(self.ops, columns, edges, plan.weight_factor(facts))

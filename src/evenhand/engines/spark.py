@@ -8,8 +8,10 @@ from uuid import uuid4
 from ..files.tabular import NULLS
 from .plan import Columns, Expressions
 from .queried import Queried
-from .sql import SqlOperations, select, select_groups
+from .sql import SqlOperations, select, select_groups, select_positive
 
+# Of signed 64-bit integers.
+_SCRAMBLED = "(CAST(XXHASH64({}) AS DOUBLE) / 18446744073709551616e0 + 0.5e0)"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
 
@@ -21,7 +23,7 @@ class SparkTable(Queried):
     def __init__(self, frame: Any) -> None:
         self.frame = frame
         self.view = f"evenhand_{uuid4().hex}"
-        self.ops = SqlOperations(mark="`", random="rand(0)")
+        self.ops = SqlOperations(mark="`", scrambled=_SCRAMBLED)
 
     def kinds(self) -> dict[str, str]:
         return {name: _kind(dtype) for name, dtype in self.frame.dtypes}
@@ -33,6 +35,9 @@ class SparkTable(Queried):
         self, rows: Expressions, where: Any | None, keys: list[str], sums: Expressions
     ) -> str:
         return select_groups(rows, self.view, where, keys, sums)
+
+    def positive(self, query: str, name: str) -> str:
+        return select_positive(query, name)
 
     def fetch(self, query: str) -> Any:
         import pyarrow as pa

@@ -67,12 +67,12 @@ class SqlOperations:
     ----------
     mark : str
         What stands around identifiers, doubled inside of them.
-    random : str
-        A number between 0 and 1.
+    scrambled : str
+        A function of numbers that looks random between 0 and 1, as a format.
     """
 
     mark: str = '"'
-    random: str = "random()"
+    scrambled: str = "(CAST(HASH({}) AS DOUBLE) / 18446744073709551616e0)"
 
     def quoted(self, name: str) -> str:
         return f"{self.mark}{name.replace(self.mark, 2 * self.mark)}{self.mark}"
@@ -122,8 +122,8 @@ class SqlOperations:
     def levels(self, value: Any) -> Sql:
         return Sql(f"APPROX_COUNT_DISTINCT({value})")
 
-    def chance(self, share: float) -> Sql:
-        return Sql(f"({self.random} <= {written(share)})")
+    def uniform(self, values: list[Any]) -> Sql:
+        return Sql(self.scrambled.format(", ".join(str(value) for value in values)))
 
 
 def select(expressions: Expressions, table: str, where: Any | None) -> str:
@@ -141,3 +141,9 @@ def select_groups(
     made = f"(\n  {inner}\n) AS made"
     outer = {**{key: Sql(key) for key in keys}, **sums}
     return f"{select(outer, made, None)}\nGROUP BY {', '.join(keys)}"
+
+
+def select_positive(query: str, name: str) -> str:
+    """Rows of another query in which a column is positive."""
+    inner = query.replace("\n", "\n  ")
+    return f"SELECT * FROM (\n  {inner}\n) AS counted\nWHERE {name} > 0"

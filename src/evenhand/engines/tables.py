@@ -238,7 +238,7 @@ def _edges(
             what = "no target" if edges.target is None else "a target"
             raise ValueError(f"`edges` must fit `y_true`: they are of a grid with {what}.")
         return edges
-    s, y = opened.sample(columns, facts["n"])
+    s, y = opened.sample(columns, facts)
     if not len(s):
         raise ValueError("`table` changed while it was read: no row is left.")
     target = None if y is None else np.array(y, dtype=np.float64)
