@@ -139,3 +139,27 @@ def short_timer(monkeypatch) -> list[float]:
 
     monkeypatch.setattr(terminal.threading, "Timer", Timer)
     return asked
+
+
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option:DeprecationWarning")
+def test_tables_of_a_database_by_its_address(folder, tmp_path):
+    import contextlib
+    import sqlite3
+
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute("CREATE TABLE people (a TEXT, y REAL, s REAL)")
+        rows_ = rows(0).itertuples(index=False)
+        connection.executemany("INSERT INTO people VALUES (?, ?, ?)", rows_)
+    engine = f"ibis:sqlite://{tmp_path}/x.db"
+    found = run("audit", "people", *ROLES, "--engine", engine, "--json")
+    assert found.exit_code == 0, found.output
+    whole = json.loads(found.stdout)
+    assert whole["provenance"]["tables"] == ["people"]
+    assert whole["provenance"]["database"] == engine.removeprefix("ibis:")
+    counted = values(folder / "0.parquet", *ROLES, "--engine", "duckdb")
+    assert {n: m["value"] for n, m in whole["measures"].items()} == pytest.approx(counted)
+    page = tmp_path / "report.html"
+    assert run("audit", "people", *ROLES, "--engine", engine, "--html", page).exit_code == 0
+    assert "x.db" in page.read_text()
+    assert "has no 'nobody'" in error("audit", "nobody", *ROLES, "--engine", engine)
+    assert "ibis:URL, got 'oracle'" in run("audit", "people", *ROLES, "--engine", "oracle").output

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from ..files.tabular import TableError, nearest
 from .plan import FAR, Expressions
 from .queried import Queried
 
+# Databases that are one file.
+_FILES = ("duckdb", "sqlite")
 # Turns of a number between -1 and 1, and what brings the digits of a sine before the point.
 _TURNS, _DIGITS = (2345678.9, 1.61803398875e6), 1e6
 
 
 class IbisOperations:
-    """`Operations` of :mod:`.plan` as Ibis expressions."""
+    """`Operations` of :mod:`.plan` as Ibis expressions.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    loose : bool
+        The backend keeps text in columns of numbers, and reads it as 0.
+    """
+
+    def __init__(self, loose: bool = False) -> None:
         import ibis
 
         self.ibis = ibis
+        self.loose = loose
 
     def number(self, name: str) -> Any:
-        return self.ibis._[name].cast("float64")
+        column = self.ibis._[name]
+        number = column.cast("float64")
+        if not self.loose:
+            return number
+        kept = column.typeof().isin(["real", "integer"])
+        return self.ibis.ifelse(kept, number, self.ibis.null("float64"))
 
     def label(self, name: str) -> Any:
         return self.ibis._[name]
@@ -80,8 +97,10 @@ class IbisTable(Queried):
     name = "Ibis"
 
     def __init__(self, table: Any) -> None:
+        import ibis
+
         self.table = table
-        self.ops = IbisOperations()
+        self.ops = IbisOperations(ibis.get_backend(table).name == "sqlite")
 
     def kinds(self) -> dict[str, str]:
         return {name: _kind(dtype) for name, dtype in self.table.schema().items()}
@@ -110,6 +129,79 @@ class IbisTable(Queried):
 
     def _kept(self, where: Any | None) -> Any:
         return self.table if where is None else self.table.filter(where)
+
+
+def open_address(address: str, name: Any) -> IbisTable:
+    """A table by its name, of the database at an address that Ibis knows, for reading.
+
+    Parameters
+    ----------
+    address : str
+        Such as ``duckdb://file.db``, ``sqlite://file.db`` or ``postgres://user@host/database``.
+    name : str
+        Of the table, after its schema and a point where it is in one.
+    """
+    if not isinstance(name, str):
+        what = "several" if isinstance(name, list | tuple) else type(name).__name__
+        raise ValueError(
+            f"`table` must be the name of one table of the database at {without_password(address)}, "
+            f"got {what}."
+        )
+    try:
+        import ibis
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "Ibis is not installed. Hint: pip install 'evenhand[engines]'."
+        ) from None
+    shown = without_password(address)
+    parts = urlsplit(address)
+    more: dict[str, Any] = {}
+    if parts.scheme in _FILES:
+        # A name that is not there would make a new and empty database.
+        path = parts.netloc + parts.path
+        if path and not Path(path).is_file():
+            raise TableError(f"There is no file {path!r}.")
+        more = {"read_only": True} if path and parts.scheme == "duckdb" else {}
+    try:
+        connection = ibis.connect(address, **more)
+    except Exception as error:  # every driver has its own kinds
+        text = next(iter(str(error).splitlines()), type(error).__name__)[:300]
+        if parts.password:
+            text = text.replace(parts.password, "***")
+        raise TableError(
+            f"`engine` must be ibis: and the address of a database that can be opened, got "
+            f"{shown}: {text}"
+        ) from None
+    return IbisTable(_table(connection, name, shown))
+
+
+def without_password(address: str) -> str:
+    """An address that can be shown."""
+    parts = urlsplit(address)
+    place = parts.netloc
+    if parts.password:
+        place = place.replace(f":{parts.password}@", ":***@")
+    return f"{parts.scheme}://{place}{parts.path}"
+
+
+def _table(connection: Any, name: str, shown: str) -> Any:
+    schema, _, last = name.rpartition(".")
+    where = tuple(schema.split(".")) if "." in schema else schema
+    for place in ({}, {"database": where}) if schema else ({},):
+        try:
+            return connection.table(last if place else name, **place)
+        except Exception as error:  # what there is none of is told in many ways
+            seen = error
+    try:
+        names = sorted(connection.list_tables())
+    except Exception:  # the message does without them
+        names = []
+    close = nearest(name, names)
+    hint = f" Did you mean {close!r}?" if close is not None else ""
+    listed = f" Its tables are {', '.join(map(repr, names[:30]))}." if names else ""
+    raise TableError(
+        f"`table` must be the name of a table: {shown} has no {name!r}.{hint}{listed}"
+    ) from seen
 
 
 def _kind(dtype: Any) -> str:

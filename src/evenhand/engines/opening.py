@@ -18,6 +18,8 @@ from ..information.edges import Edges
 from .plan import Columns
 
 ENGINES = ("duckdb", "polars", "spark", "ibis", "dask", "numpy")
+# Before the address of a database that Ibis connects to.
+ADDRESS = "ibis:"
 _PARQUET, _CSV = (".parquet", ".pq", ".parq"), (".csv", ".tsv", ".txt", ".gz", ".zst")
 
 
@@ -56,8 +58,15 @@ def open_table(table: Any, columns: Columns, engine: str | None = None) -> Any:
         Those that will be read; files are checked to have them.
     engine : str, optional
     """
+    if isinstance(engine, str) and engine.startswith(ADDRESS):
+        from .expressions import open_address
+
+        return open_address(engine.removeprefix(ADDRESS), table)
     if engine is not None and engine not in ENGINES:
-        raise ValueError(f"`engine` must be one of {', '.join(ENGINES)}, got {engine!r}.")
+        raise ValueError(
+            f"`engine` must be one of {', '.join(ENGINES)}, or ibis: with the address of a "
+            f"database, got {engine!r}."
+        )
     if isinstance(table, str) and table.startswith("duckdb:"):
         _must_be(engine, "duckdb", table)
         from .duck import open_database

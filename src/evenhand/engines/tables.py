@@ -62,8 +62,10 @@ def audit_table(
         "auto", "logistic" or "lspc"; others need rows.
     confidence_level : float
         Of all intervals.
-    engine : {"duckdb", "polars", "spark", "ibis", "dask", "numpy"}, optional
-        Found from the table; for files DuckDB. Tables in memory are counted by NumPy.
+    engine : {"duckdb", "polars", "spark", "ibis", "dask", "numpy"} or "ibis:ADDRESS", optional
+        Found from the table; for files DuckDB. Tables in memory are counted by NumPy. With an
+        address of a database, such as ``ibis:postgres://user@host/database``, `table` is the name
+        of a table there.
     explain : bool
         Print the queries in place of counting, and return them as text. The light ones are run,
         since the last one has their results in it.

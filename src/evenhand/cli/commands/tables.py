@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,26 +19,32 @@ if TYPE_CHECKING:
     from ...information.edges import Edges
 
 
-class Engine(StrEnum):
-    duckdb = "duckdb"
-    polars = "polars"
-    spark = "spark"
+ENGINES = ("duckdb", "polars", "spark")
+
+
+def _engine(name: str | None) -> str | None:
+    if name is None or name in ENGINES or name.startswith("ibis:"):
+        return name
+    raise typer.BadParameter(f"must be {', '.join(ENGINES)} or ibis:URL, got {name!r}.")
 
 
 AuditedFiles = Annotated[
     list[str],
     typer.Argument(
         help="CSV, TSV, Parquet or Feather, compressed or not. Or, counted where they are: several "
-        "files, a pattern in quotes, duckdb:FILE/TABLE; or files of 'evenhand cells', which need "
-        "no other option."
+        "files, a pattern in quotes, duckdb:FILE/TABLE, a table of the database of --engine "
+        "ibis:URL; or files of 'evenhand cells', which need no other option."
     ),
 ]
 EngineName = Annotated[
-    Engine | None,
+    str | None,
     typer.Option(
         "--engine",
         help="Count in an engine, with memory for cells and not for rows; duckdb for several files "
-        "or a pattern.",
+        "or a pattern. With ibis: and the address of a database, such as "
+        "ibis:postgres://user@host/database, the FILE is the name of a table there.",
+        metavar=f"[{'|'.join(ENGINES)}|ibis:URL]",
+        callback=_engine,
     ),
 ]
 
@@ -54,17 +59,24 @@ class CellSource:
         Paths, patterns or addresses.
     facts : dict
         For the report, by name.
+    database : str or None
+        Address of the one that `files` are tables of.
     """
 
     files: list[str]
     facts: dict[str, Any]
+    database: str | None = None
 
     def provenance(self) -> dict[str, Any]:
-        """For JSON: version, time and files."""
+        """For JSON: version, time and files, or a database and tables."""
+        if self.database is not None:
+            return {**stamp(), "database": self.database, "tables": self.files}
         return {**stamp(), "files": [file_facts(Path(file)) for file in self.files]}
 
     def source_facts(self) -> dict[str, Any]:
         """For the report."""
+        if self.database is not None:
+            return {"Table": ", ".join(self.files), "Database": self.database, **self.facts}
         return {"File": ", ".join(Path(file).name for file in self.files), **self.facts}
 
 
@@ -75,7 +87,7 @@ class Asked:
     Attributes
     ----------
     files : list of str
-    engine : Engine or None
+    engine : str or None
     columns : dict of option → column
         That name columns; cells have them already.
     needs_rows : dict of option → value
@@ -83,7 +95,7 @@ class Asked:
     """
 
     files: list[str]
-    engine: Engine | None
+    engine: str | None
     columns: dict[str, Any]
     needs_rows: dict[str, Any]
 
@@ -165,18 +177,22 @@ def read_cells(files: Sequence[str]) -> tuple[Cells, CellSource]:
 
 
 def count_table(
-    files: Sequence[str], engine: Engine | None, edges: Edges | int | None, **columns: Any
+    files: Sequence[str], engine: str | None, edges: Edges | int | None, **columns: Any
 ) -> tuple[Cells, CellSource]:
     """Tables, counted by an engine."""
     from ...engines import cells_of
+    from ...engines.expressions import without_password
+    from ...engines.opening import ADDRESS
 
     table = files[0] if len(files) == 1 else list(files)
-    name = None if engine is None else engine.value
     with working("Counting rows"):
-        cells = cells_of(table, **columns, edges=edges, engine=name)
+        cells = cells_of(table, **columns, edges=edges, engine=engine)
+    database = None
+    if engine is not None and engine.startswith(ADDRESS):
+        database = without_password(engine.removeprefix(ADDRESS))
     facts = {"Grid": cells.edges.kind, "Target": columns["y_true"] or "none",
              "Prediction": columns["y_pred"]}  # fmt: skip
-    return cells, CellSource(list(files), facts)
+    return cells, CellSource(list(files), facts, database)
 
 
 def audit_cells(cells: Cells, each: bool, estimator: str, confidence: float, seed: int) -> Any:

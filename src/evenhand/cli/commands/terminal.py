@@ -162,6 +162,7 @@ _OPTIONS = {
     "`quantile`": "--quantile",
     "`loss`": "--loss",
     "`estimator`": "--estimator",
+    "`engine`": "--engine",
     "`criterion`": "--criterion",
     "`group_features`": "--group-features",
     "`table`": "The table",
