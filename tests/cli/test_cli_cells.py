@@ -162,4 +162,6 @@ def test_tables_of_a_database_by_its_address(folder, tmp_path):
     assert run("audit", "people", *ROLES, "--engine", engine, "--html", page).exit_code == 0
     assert "x.db" in page.read_text()
     assert "has no 'nobody'" in error("audit", "nobody", *ROLES, "--engine", engine)
-    assert "ibis:URL, got 'oracle'" in run("audit", "people", *ROLES, "--engine", "oracle").output
+    refused = run("audit", "people", *ROLES, "--engine", "oracle")
+    assert refused.exit_code == 2
+    assert "must be duckdb, polars, spark or ibis:URL" in refused.output

@@ -143,10 +143,8 @@ def open_address(address: str, name: Any) -> IbisTable:
     """
     if not isinstance(name, str):
         what = "several" if isinstance(name, list | tuple) else type(name).__name__
-        raise ValueError(
-            f"`table` must be the name of one table of the database at {without_password(address)}, "
-            f"got {what}."
-        )
+        place = without_password(address)
+        raise ValueError(f"`table` must be the name of one table of {place}, got {what}.")
     try:
         import ibis
     except ModuleNotFoundError:
