@@ -71,9 +71,11 @@ class _Added:
     def logistic_pass(rows, basis, weights, want_hessian, finish=None, losses=None):
         assert finish is None, "a gradient has as many numbers as there are rows"
         assert losses is None, "so have losses"
-        loss, score, hessian = 0.0, 0.0, 0.0
+        loss, score = 0.0, 0.0
+        hessian = 0.0 if want_hessian else None
         for part in rows.parts():
             found = get_kernels().logistic_pass(part, basis, weights, want_hessian)
             loss, score = loss + found[0], score + found[1]
-            hessian = hessian + found[2] if want_hessian else None
+            if hessian is not None:
+                hessian = hessian + found[2]
         return loss, score, hessian, None
