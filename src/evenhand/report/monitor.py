@@ -88,12 +88,19 @@ def plot_monitor(found: Monitor) -> Any:
         for alarm in found.alarms:
             if alarm.criterion == name:
                 ax.axvline(found.periods.index(alarm.at), color="#b33b2e", linewidth=1.2)
-        highest = np.nanmax(value) if known.any() else 0.01
-        ax.set_ylim(0, max(2.5 * highest, *(1.2 * v for v in found.limits.values()), 0.01))
+        ax.set_ylim(0, _top(found, name))
         ax.set_ylabel(name)
     step = max(1, len(place) // 12)
     axes[-1, 0].set_xticks(place[::step], found.periods[::step], rotation=45, ha="right")
     return fig
+
+
+def _top(found: Monitor, name: str) -> float:
+    """Where the picture ends: with the band, unless that is wide beyond reading."""
+    known = [look for look in found.looks[name] if not _open(look)]
+    highest = max((max(look.value, 0.0) for look in known), default=0.0)
+    band = 1.05 * max((look.high for look in known), default=0.0)
+    return max(min(2.5 * highest, band), 1.2 * found.limits.get(name, 0.0), 0.01)
 
 
 def write_monitor_page(found: Monitor, path: Any, force: bool = False) -> Any:
@@ -164,7 +171,7 @@ def _chart(found: Monitor, name: str) -> Html:
     place = np.arange(1, len(looks) + 1, dtype=float)
     known = np.array([not _open(look) for look in looks])
     value = np.array([0.0 if _open(x) else max(x.value, 0.0) for x in looks])
-    top = max(2.5 * float(value.max()), 1.2 * found.limits.get(name, 0.0), 0.01)
+    top = _top(found, name)
     chart = Chart(
         (0.5, len(looks) + 0.5), (0.0, top), y_label=name, width=760,
         x_label=f"period (1 is {found.periods[0]})",
