@@ -8,7 +8,6 @@ the audit (`groups`, `neighbors`, `significance`, `splines`) are in Numba alone.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,15 +41,6 @@ class Rows(NamedTuple):
     shares: NDArray[np.float64]
     center: NDArray[np.float64]
     moves: bool = True
-
-    @property
-    def n(self) -> int:
-        """Rows."""
-        return len(self.s)
-
-    def parts(self) -> Iterator[Rows]:
-        """Themselves: rows of a table beyond memory come in several."""
-        yield self
 
     @property
     def n_groups(self) -> int:

@@ -9,13 +9,12 @@ the optimum of the rows themselves.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from ..._kernels import Rows, get_kernels, reference
+from ..._kernels import Rows, reference
 from ..basis import Basis
 from ._newton import LAST_STEP, cold_objective, descend, finish_at, objective_at, penalty
 from .lspc import kernels_for
@@ -44,7 +43,7 @@ class Grid:
     Attributes
     ----------
     number : (n,) array
-        Cell of each row; of the last part where rows come in several.
+        Cell of each row.
     rows : Rows
         The cells as rows: at the mean of their rows, with the shares of the groups as
         memberships, and with weights of mean 1.
@@ -58,40 +57,37 @@ class Grid:
     single: Array
 
 
-def grid_pays(rows: Any) -> bool:
+def grid_pays(rows: Rows) -> bool:
     """Whether the rows and groups are so many that cells are worth gathering."""
     # Two groups have a kernel of their own, whose Hessian costs little more than its gradient; more
     # variables than two have no grid, and nor has NumPy.
-    if rows.n_groups == 2 or reference in (kernels_for(rows), get_kernels()):
+    if rows.n_groups == 2 or kernels_for(rows) is reference:
         return False
-    return rows.n >= max(_LEAST_ROWS, _LEAST_WORK / rows.n_groups)
+    return len(rows.s) >= max(_LEAST_ROWS, _LEAST_WORK / rows.n_groups)
 
 
-def gather(rows: Any) -> Grid:
+def gather(rows: Rows) -> Grid:
     """Put the rows on a grid; with many groups a coarser one."""
     from ..._kernels.grid import cell_chunk, fill_cells
     from ..._kernels.threads import run_chunks
 
-    first = next(rows.parts())
-    k, two = rows.n_groups, len(first.y) > 0
+    n, k, two = len(rows.s), rows.n_groups, len(rows.y) > 0
     side = int(np.clip((_WORK / k**2) ** 0.5, _LEAST_SIDE, _MOST_SIDE))
     size = side * side if two else 4 * side
+    number = np.empty(n, dtype=np.int32)
     side = side if two else size
+    run_chunks(cell_chunk, n, 0, (rows.s, rows.y, rows.center, side), (number,))
     mass, sums = np.zeros((size, k)), np.zeros((size, 4))
-    number = np.empty(0, dtype=np.int32)
-    for part in rows.parts():
-        number = np.empty(part.n, dtype=np.int32)
-        run_chunks(cell_chunk, part.n, 0, (part.s, part.y, rows.center, side), (number,))
-        fill_cells(number, part.s, part.y, part.codes, part.probabilities, part.weight, mass, sums)
+    fill_cells(number, rows.s, rows.y, rows.codes, rows.probabilities, rows.weight, mass, sums)
     used = np.flatnonzero(sums[:, 0] > 0)
     renumber = np.zeros(size, dtype=np.int32)
     renumber[used] = np.arange(len(used))
     mass, sums = mass[used], sums[used]
     total = sums[:, 0]
-    cells = first._replace(
+    cells = rows._replace(
         s=sums[:, 2] / total,
-        y=sums[:, 3] / total if two else first.y,
-        codes=first.codes[:0],
+        y=sums[:, 3] / total if two else rows.y,
+        codes=rows.codes[:0],
         probabilities=mass / total[:, None],
         weight=total * (len(used) / total.sum()),
     )
@@ -156,7 +152,7 @@ def curvature_on(grid: Grid, basis: Basis, weights: Array, kappa: float, n: int)
 
 
 def settle(
-    rows: Any,
+    rows: Rows,
     basis: Basis,
     kappa: float,
     start: Array | None = None,
@@ -178,7 +174,7 @@ def settle(
     losses : (n,) array, optional
         Filled with the losses of the last pass, which then need not be the very last one.
     """
-    n, kernels = rows.n, kernels_for(rows)
+    n, kernels = len(rows.s), kernels_for(rows)
     enough = 30.0 * last_step**2
     grid: Grid | None = None
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
+from ..._kernels import Rows
 from ..basis import Basis
 from .lspc import kernels_for
 
@@ -28,12 +28,12 @@ class LogisticFit:
 
 
 def descend(
-    rows: Any, basis: Basis, kappa: float, start: NDArray[np.float64] | None, max_iter: int,
+    rows: Rows, basis: Basis, kappa: float, start: NDArray[np.float64] | None, max_iter: int,
     last_step: float = LAST_STEP,
 ) -> tuple[LogisticFit, bool]:  # fmt: skip
     """Newton steps from `start`, halved or damped where they do not improve; and whether they
     converged."""
-    n = rows.n
+    n = len(rows.s)
     cold = cold_start(rows, basis)
     weights = cold if start is None else start
     objective, score, hessian = objective_at(rows, basis, weights, kappa)
@@ -66,7 +66,7 @@ def descend(
     return LogisticFit(weights, max_iter), False
 
 
-def objective_at(rows: Any, basis: Basis, weights, kappa: float):
+def objective_at(rows: Rows, basis: Basis, weights, kappa: float):
     """Objective per row, its negative gradient and Hessian (both summed over rows)."""
     loss, score, moments, _ = kernels_for(rows).logistic_pass(rows, basis, weights, True)
     free, terms = weights.shape
@@ -77,14 +77,14 @@ def objective_at(rows: Any, basis: Basis, weights, kappa: float):
         for other in range(k + 1):
             hessian[k, :, other] = hessian[other, :, k] = next(blocks)
     hessian = hessian.reshape(free * terms, free * terms) + kappa * form
-    return (loss + 0.5 * kappa * size) / rows.n, score - kappa * slope, hessian
+    return (loss + 0.5 * kappa * size) / len(rows.s), score - kappa * slope, hessian
 
 
-def finish_at(rows: Any, basis: Basis, weights, kappa: float, scale: float):
+def finish_at(rows: Rows, basis: Basis, weights, kappa: float, scale: float):
     """What a pass needs for scale·∂L/∂s at the optimum: see `logistic_pass`."""
     # Mean and spread move with every score: what they take is Σg and Σg·u. At the optimum the
     # sums Σrφ that give both are those of the penalty.
-    n, constant, along = rows.n, 0.0, 0.0
+    n, constant, along = len(rows.s), 0.0, 0.0
     if rows.moves:
         constant, along = basis.totals(basis.slopes(weights), kappa * penalty(weights)[1])
     return scale * float(rows.center[1]) / n, constant / n, along / n
@@ -120,13 +120,13 @@ def solve(hessian, score, damping: float = 0.0):
     return np.zeros_like(score)
 
 
-def cold_start(rows: Any, basis: Basis) -> NDArray[np.float64]:
+def cold_start(rows: Rows, basis: Basis) -> NDArray[np.float64]:
     """Intercepts at the log odds of the group shares."""
     out = np.zeros((rows.n_groups - 1, basis.n_terms))
     out[:, 0] = np.log(rows.shares[1:] / rows.shares[0])
     return out
 
 
-def cold_objective(rows: Any) -> float:
+def cold_objective(rows: Rows) -> float:
     """H(A), the objective at the cold start."""
     return float(-(rows.shares * np.log(rows.shares)).sum()) + 1e-9

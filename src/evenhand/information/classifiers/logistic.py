@@ -10,7 +10,6 @@ is the reference. It only keeps perfectly separated groups finite.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from copy import copy
 from typing import Any
 
@@ -26,7 +25,6 @@ from ._cell_newton import Curvature, Settled, grid_pays, settle
 from ._leave_out import logistic_losses
 from ._newton import LAST_STEP, LogisticFit, descend, finish_at, objective_at, penalty
 from .base import BasisClassifier
-from .lspc import kernels_for
 
 KAPPA = 1e-3
 # `LAST_STEP` where three digits of the gradient will do.
@@ -101,7 +99,7 @@ class Logistic(BasisClassifier):
 
 
 def newton(
-    rows: Any,
+    rows: Rows,
     basis: Basis,
     kappa: float = KAPPA,
     *,
@@ -114,7 +112,7 @@ def newton(
     Many rows without a start get one from some of them; many rows of many groups take their
     curvature from cells where that is enough.
     """
-    n = rows.n
+    n = len(rows.s)
     if grid_pays(rows):
         settled = settle(rows, basis, _positive(kappa), start, last_step=last_step)
         if settled is not None:
@@ -139,10 +137,8 @@ def _positive(kappa: float) -> float:
     return kappa
 
 
-def every(rows: Any, stride: int) -> Rows:
+def every(rows: Rows, stride: int) -> Rows:
     """Every `stride`-th row."""
-    if not isinstance(rows, Rows):
-        return rows.every(stride)
     columns: dict[str, Any] = {
         name: np.ascontiguousarray(getattr(rows, name)[::stride])
         for name in ("s", "y", "codes", "probabilities", "weight")
@@ -151,15 +147,15 @@ def every(rows: Any, stride: int) -> Rows:
 
 
 def evaluate(
-    rows: Any, basis: Basis, weights: NDArray[np.float64], kappa: float, scale: float | None = None
+    rows: Rows, basis: Basis, weights: NDArray[np.float64], kappa: float, scale: float | None = None
 ) -> tuple[float, NDArray[np.float64] | None]:
     """L = −objective per row at the optimal weights and, with a `scale`, scale·∂L/∂s.
 
     At the optimum the derivative at fixed weights is the total one (envelope theorem).
     """
     finish = None if scale is None else finish_at(rows, basis, weights, kappa, scale)
-    loss, _, _, gradient = kernels_for(rows).logistic_pass(rows, basis, weights, False, finish)
-    return -(loss + 0.5 * kappa * penalty(weights)[0]) / rows.n, gradient
+    loss, _, _, gradient = get_kernels().logistic_pass(rows, basis, weights, False, finish)
+    return -(loss + 0.5 * kappa * penalty(weights)[0]) / len(rows.s), gradient
 
 
 class LogisticTerm:
@@ -184,13 +180,10 @@ class LogisticTerm:
             self._weights = newton(rows, self.basis, self.kappa).weights
         return self._weights
 
-    def value(self, rows: Any) -> float:
-        whole = isinstance(rows, Rows)
-        settled = self._settle(rows, LAST_STEP, 1.0 if whole else None)
-        if settled is not None and whole:
-            return -settled.objective
+    def value(self, rows: Rows) -> float:
+        settled = self._settle(rows, LAST_STEP, 1.0)
         if settled is not None:
-            return evaluate(rows, self.basis, settled.weights, self.kappa)[0]
+            return -settled.objective
         fit = newton(rows, self.basis, self.kappa, start=self._weights)
         return evaluate(rows, self.basis, fit.weights, self.kappa)[0]
 
@@ -210,30 +203,7 @@ class LogisticTerm:
         assert gradient is not None
         return value, gradient
 
-    def in_parts(
-        self, rows: Any, scale: float, rough: bool = False
-    ) -> tuple[Callable[[Rows], NDArray[np.float64]], Callable[[], float]]:
-        """The same for rows in parts: part → its gradient; and L, once all were asked for."""
-        basis, kappa = self.basis, self.kappa
-        last_step = ROUGH_LAST_STEP if rough else LAST_STEP
-        settled = self._settle(rows, last_step, None)
-        if settled is not None:
-            self._weights, self._curvature = settled.weights, settled.curvature
-        else:
-            fit = newton(rows, basis, kappa, start=self._weights, last_step=last_step)
-            self._weights = fit.weights
-        weights = self._weights
-        finish = finish_at(rows, basis, weights, kappa, scale)
-        losses: list[float] = []
-
-        def part_gradient(part: Rows) -> NDArray[np.float64]:
-            loss, _, _, gradient = get_kernels().logistic_pass(part, basis, weights, False, finish)
-            losses.append(loss)
-            return gradient
-
-        return part_gradient, lambda: -(sum(losses) + 0.5 * kappa * penalty(weights)[0]) / rows.n
-
-    def _settle(self, rows: Any, last_step: float, scale: float | None) -> Settled | None:
+    def _settle(self, rows: Rows, last_step: float, scale: float) -> Settled | None:
         if not grid_pays(rows):
             return None
         start = self._weights, self._curvature

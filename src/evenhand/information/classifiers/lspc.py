@@ -6,8 +6,7 @@ W = (ΦᵀΩΦ + κI)⁻¹ ΦᵀΩ onehot(a)
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,17 +77,12 @@ class LSPC(BasisClassifier):
         return least_squares_losses(rows, basis, weights, upper.T @ upper, self.beta, cluster)
 
 
-def kernels_for(rows: Any) -> Any:
-    """Compiled passes know one or two variables; the NumPy ones take a matrix of any width.
-
-    Rows that are elsewhere bring the passes that reach them.
-    """
-    if not isinstance(rows, Rows):
-        return rows.passes
+def kernels_for(rows: Rows) -> ModuleType:
+    """Compiled passes know one or two variables; the NumPy ones take a matrix of any width."""
     return get_kernels() if rows.s.ndim == 1 else reference
 
 
-def solve(rows: Any, basis: Basis, kappa: float, free: bool = False):
+def solve(rows: Rows, basis: Basis, kappa: float, free: bool = False):
     """W, (K, D), and the Cholesky factor of G = ΦᵀΩΦ + κI, intercepts without κ if `free`."""
     moments, cross = kernels_for(rows).gram(rows, basis)
     return _solve(moments, cross, basis, kappa, free)
@@ -130,44 +124,19 @@ class LSPCTerm:
         """The weights, (K, D)."""
         return solve(rows, self.basis, self.kappa, self.free)[0]
 
-    def value(self, rows: Any) -> float:
+    def value(self, rows: Rows) -> float:
         weights, _ = solve(rows, self.basis, self.kappa, self.free)
-        loss, _, _ = kernels_for(rows).lspc_pass(rows, self.basis, weights, self.beta, False)
-        return -loss / rows.n
+        loss, _, _ = get_kernels().lspc_pass(rows, self.basis, weights, self.beta, False)
+        return -loss / len(rows.s)
 
     def value_and_grad(
         self, rows: Rows, scale: float, rough: bool = False
     ) -> tuple[float, NDArray[np.float64]]:
         """L and scale·∂L/∂s, which are exact whether or not a `rough` answer would do."""
-        kernels, basis, n = get_kernels(), self.basis, rows.n
+        kernels, basis, n = get_kernels(), self.basis, len(rows.s)
         moments, cross = kernels.gram(rows, basis)
         weights, factor = _solve(moments, cross, basis, self.kappa, self.free)
         loss, residual, gradient = kernels.lspc_pass(rows, basis, weights, self.beta, True)
-        back = self._through(rows, scale, moments, cross, weights, factor, residual)
-        kernels.lspc_backprop(rows, basis, *back, gradient)
-        return -loss / n, gradient
-
-    def in_parts(
-        self, rows: Any, scale: float, rough: bool = False
-    ) -> tuple[Callable[[Rows], NDArray[np.float64]], Callable[[], float]]:
-        """The same for rows in parts: part → its gradient; and L, once all were asked for."""
-        kernels, basis = kernels_for(rows), self.basis
-        moments, cross = kernels.gram(rows, basis)
-        weights, factor = _solve(moments, cross, basis, self.kappa, self.free)
-        loss, residual, _ = kernels.lspc_pass(rows, basis, weights, self.beta, False)
-        back = self._through(rows, scale, moments, cross, weights, factor, residual)
-
-        def part_gradient(part: Rows) -> NDArray[np.float64]:
-            inner = get_kernels()
-            gradient = inner.lspc_pass(part, basis, weights, self.beta, True)[2]
-            inner.lspc_backprop(part, basis, *back, gradient)
-            return gradient
-
-        return part_gradient, lambda: -loss / rows.n
-
-    def _through(self, rows: Any, scale: float, moments, cross, weights, factor, residual):
-        """What takes a gradient at fixed weights to the whole one: see `lspc_backprop`."""
-        basis, n = self.basis, rows.n
         v = dpotrs(factor, residual.T)[0].T
         form = v.T @ weights
         by_label = basis.slopes(v)
@@ -181,4 +150,6 @@ class LSPCTerm:
                 basis.totals(common, moments),
             ]
             common[:2] -= np.sum(parts, axis=0) / n
-        return by_label, common, scale * float(rows.center[1]) / n
+        factor_s = scale * float(rows.center[1]) / n
+        kernels.lspc_backprop(rows, basis, by_label, common, factor_s, gradient)
+        return -loss / n, gradient
