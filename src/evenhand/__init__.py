@@ -38,7 +38,7 @@ _HOME = {
     "Variable": "information.criteria",
     "bands": "groups.banding",
     "drivers": "auditing.drivers",
-    "monitor": "auditing.monitoring",
+    "monitor": "engines.watching",
     "fairness_path": "frontier.fitting",
     "independence": "information.single",
     "register_criterion": "information.criteria",

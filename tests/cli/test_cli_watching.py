@@ -90,3 +90,56 @@ def test_what_cannot_be_used(scores, words, message):
     done = run(*common, *words)
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())
+
+
+@pytest.fixture(scope="module")
+def counted(scores, tmp_path_factory):
+    """A file of cells for each quarter, as `evenhand cells` writes them."""
+    folder = tmp_path_factory.mktemp("quarters")
+    frame = pd.read_csv(scores, parse_dates=["date"])
+    for quarter, rows in frame.groupby(frame["date"].dt.quarter):
+        rows.to_csv(folder / f"{quarter}.csv", index=False)
+        grid = [] if quarter == 1 else ["--edges", folder / "2024-Q1.cells"]
+        done = run("cells", folder / f"{quarter}.csv", "-s", "premium", "-a", "region", *grid,
+                   "--out", folder / f"2024-Q{quarter}.cells")  # fmt: skip
+        assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_monitor_of_cells(counted, scores, tmp_path):
+    files = sorted(counted.glob("*.cells"))
+    done = run("monitor", *files, "--html", tmp_path / "w.html")
+    assert done.exit_code == 1, done.output
+    assert "since 2024-Q3, seen at 2024-Q3" in " ".join(done.output.split())
+    pattern = run("monitor", counted / "*.cells", "--json")
+    assert [x["period"] for x in json.loads(pattern.stdout)["looks"]["independence"]] == [
+        "2024-Q1", "2024-Q2", "2024-Q3", "2024-Q4",
+    ]  # fmt: skip
+    labels = [
+        word for name in ("winter", "spring", "summer", "fall") for word in ("--period", name)
+    ]
+    named = run("monitor", *files, *labels, "--json")
+    assert json.loads(named.stdout)["alarms"][0]["since"] == "summer"
+    few = run("monitor", *files, "--period", "a", "--period", "b")
+    assert few.exit_code == 2
+    assert "There must be a period for each of 4 files of cells, got 2" in few.output
+    with_columns = run("monitor", *files, "-a", "region")
+    assert "--sensitive must be left out for files of cells" in " ".join(
+        with_columns.output.split()
+    )
+
+
+def test_monitor_of_an_engine(counted, scores):
+    words = ("-s", "premium", "-a", "region", "--time", "date", "--period", "quarter", "--json")
+    one = json.loads(run("monitor", scores, *words).stdout)
+    several = run("monitor", counted / "*.csv", *words)
+    assert several.exit_code == 1, several.output
+    found = json.loads(several.stdout)
+    assert [a["since"] for a in found["alarms"]] == [a["since"] for a in one["alarms"]]
+    asked = run("monitor", scores, *words, "--engine", "duckdb")
+    for look, same in zip(
+        json.loads(asked.stdout)["looks"]["independence"], one["looks"]["independence"], strict=True
+    ):
+        assert look["value"] == pytest.approx(same["value"], abs=1e-3)
+    missing = run("monitor", counted / "*.csv", "-s", "premium", "-a", "region")
+    assert "Missing option '--time'" in missing.output

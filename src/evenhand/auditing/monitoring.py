@@ -26,7 +26,6 @@ from ..information.criteria import Criterion, get_criterion
 from ..information.entropies import estimate_entropies, get_estimator
 from ..information.judging import HOLDS, OPEN, VIOLATED, root_interval, upper_bound
 from ..information.measures import Measure, measure
-from .periods import cells_by_period
 
 # Fewer people than this in a period, or fewer than two groups, say nothing by themselves.
 LEAST_PEOPLE = 20
@@ -101,6 +100,8 @@ class Look:
         NaN where the period says nothing by itself.
     low, high : float
         Band that holds the truth of every period at once, with the stated confidence.
+    why : str
+        Why the period says nothing by itself; empty where it does.
     """
 
     period: str
@@ -109,11 +110,12 @@ class Look:
     stderr: float
     low: float
     high: float
+    why: str = ""
 
 
 @dataclass(frozen=True)
 class Monitor:
-    """The result of :func:`monitor`.
+    """The result of :func:`evenhand.monitor`.
 
     Attributes
     ----------
@@ -122,6 +124,8 @@ class Monitor:
         In the order in which they would have been raised.
     total : Cells
         All periods together.
+    notes : tuple of str
+        What is to be said about the series, such as periods without a row.
     """
 
     looks: dict[str, tuple[Look, ...]]
@@ -130,6 +134,7 @@ class Monitor:
     limits: dict[str, float] = field(default_factory=dict)
     level: float = 0.05
     sensitive_name: str = "group"
+    notes: tuple[str, ...] = ()
 
     @property
     def periods(self) -> tuple[str, ...]:
@@ -171,6 +176,7 @@ class Monitor:
                 "limits": self.limits,
                 "looks": {name: [dict(vars(x)) for x in v] for name, v in self.looks.items()},
                 "alarms": [{**vars(alarm), "text": alarm.text} for alarm in self.alarms],
+                "notes": list(self.notes),
             }
         )
 
@@ -199,77 +205,28 @@ class Monitor:
         return write_monitor_page(self, path, force)
 
 
-def monitor(
-    table: Any,
+def judge(
+    series: Mapping[str, Cells],
     *,
-    period: str | None = "month",
-    time: str | None = None,
-    y_true: str | None = None,
-    y_pred: str | None = None,
-    sensitive_features: str | Sequence[str] | None = None,
-    sample_weight: str | None = None,
-    frequency: str | None = None,
-    criteria: Sequence[str] = ("independence",),
-    limits: Mapping[str, float] | None = None,
-    level: float = 0.05,
-    estimator: Any = "logistic",
+    criteria: Sequence[str],
+    limits: Mapping[str, float] | None,
+    level: float,
+    estimator: Any,
+    notes: Sequence[str] = (),
 ) -> Monitor:
-    """Measure a score period by period, and say whether its fairness has moved.
+    """Measure each period of a series of cells and replay all looks.
 
     Parameters
     ----------
-    table : frame, or mapping of period → Cells
-        A table with a column of dates, or cells of each period in their order, all of the same
-        edges.
-    period : {"day", "week", "month", "quarter", "year"} or None
-        What dates are gathered into; None takes the values of `time` as they are, in their order.
-    time, y_true, y_pred, sensitive_features, sample_weight, frequency : str
-        Names of columns of a table; several sensitive ones are crossed.
-    criteria : sequence of str
-        What is watched.
-    limits : mapping of criterion → float, optional
-        Values that should not be exceeded; the chance of a false alarm is then shared equally
-        between limits and changes.
-    level : float
-        Chance of one or more false alarms, however long the series and however often one looks.
-    estimator : {"logistic", "auto", "lspc"}
-        "logistic" sees shifts and spreads in milliseconds; "auto" sees everything.
-
-    Returns
-    -------
-    Monitor
-
-    Notes
-    -----
-    All looks are replayed: alarms are those that somebody who looked at the end of each period
-    would have had, and what was raised once stays. After a change the series begins anew.
-
-    Rows are taken for independent people. Where the same person, or place, has several rows in a
-    period, bands are too narrow and alarms come too often: keep one of them, or gather them first.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd, evenhand as eh
-    >>> rng = np.random.default_rng(0)
-    >>> day = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 360, 9000), "D")
-    >>> group = rng.integers(0, 2, 9000)
-    >>> shift = np.where(day >= "2024-08-01", 1.0, 0.2)
-    >>> table = pd.DataFrame(
-    ...     {"day": day, "group": group, "score": rng.normal(size=9000) + shift * group})
-    >>> found = eh.monitor(table, time="day", y_pred="score", sensitive_features="group")
-    >>> found.state, found.alarms[0].since
-    ('changed', '2024-08')
+    series : mapping of period → Cells
+        In the order of time, of the same edges.
+    criteria, limits, level, estimator
+        As in :func:`evenhand.monitor`.
+    notes : sequence of str
+        What is to be said about the series.
     """
-    if not isinstance(level, float) or not 0 < level < 1:
-        raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. Hint: such as 0.05.")
     watched = [get_criterion(name) for name in criteria]
-    if not watched:
-        raise ValueError("`criteria` must name at least one criterion.")
     asked = _checked_limits(limits, watched)
-    refuse_beside_cells(estimator)
-    series = cells_by_period(
-        table, period, time, y_true, y_pred, sensitive_features, sample_weight, frequency
-    )
     names = list(series)
     cells = list(series.values())
     for criterion in watched:
@@ -296,7 +253,17 @@ def monitor(
         limits=asked,
         level=level,
         sensitive_name=total.sensitive_name,
+        notes=tuple(notes),
     )
+
+
+def check_watch(criteria: Sequence[str], level: float, estimator: Any) -> None:
+    """Refuse what cannot be watched before anything is counted."""
+    if not isinstance(level, float) or not 0 < level < 1:
+        raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. Hint: such as 0.05.")
+    if not [get_criterion(name) for name in criteria]:
+        raise ValueError("`criteria` must name at least one criterion.")
+    refuse_beside_cells(estimator)
 
 
 def spent(level: float, look: int) -> float:
@@ -349,13 +316,26 @@ def _looks(
     names: Sequence[str], cells: Sequence[Cells], values: Sequence[Measure | None], level: float
 ) -> list[Look]:
     out = []
-    for t, (name, part, found) in enumerate(zip(names, cells, values, strict=True), 1):
+    t = 0
+    for name, part, found in zip(names, cells, values, strict=True):
         if found is None:
-            out.append(Look(name, part.n, math.nan, math.nan, 0.0, 1.0))
+            out.append(Look(name, part.n, math.nan, math.nan, 0.0, 1.0, _why(part)))
         else:
+            t += 1
             low, high = _mean([found]).bounds(spent(level, t) / 2)
             out.append(Look(name, part.n, found.value, found.stderr, low, high))
     return out
+
+
+def _why(cells: Cells) -> str:
+    if cells.n < LEAST_PEOPLE:
+        return f"fewer than {LEAST_PEOPLE} people" if cells.n else "no people"
+    present = np.unique(cells.group[cells.count > 0])
+    if len(present) == 1:
+        label = cells.labels[present[0]]
+        name = " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+        return f"one group only ({name})"
+    return "not enough data"
 
 
 def _mean(measures: Sequence[Measure]) -> Level:
@@ -378,16 +358,18 @@ def _changes(
 ) -> list[Alarm]:
     alarms: list[Alarm] = []
     begin: list[int] = []  # periods measured since the last change
+    look = 0
     for t in range(len(names)):
         if values[t] is None:
             continue
+        look += 1
         begin.append(t)
         windows = _windows(len(begin))
         best: tuple[float, int, Level, Level] | None = None
         for m in windows:
             before = _mean([values[k] for k in begin[:-m]])  # type: ignore[misc]
             after = _mean([values[k] for k in begin[-m:]])  # type: ignore[misc]
-            chance = spent(level, t + 1) / (2 * len(windows))
+            chance = spent(level, look) / (2 * len(windows))
             (low, high), (first, last) = before.bounds(chance), after.bounds(chance)
             if first > high or last < low:
                 errors = abs(after.value - before.value) / math.hypot(after.stderr, before.stderr)
@@ -416,7 +398,7 @@ def _above(
         windows = [m for m in (2**j for j in range(20)) if m <= len(seen)]
         for m in windows:
             found = _mean([values[k] for k in seen[-m:]])  # type: ignore[misc]
-            if found.bounds(spent(level, t + 1) / len(windows))[0] > limit:
+            if found.bounds(spent(level, len(seen)) / len(windows))[0] > limit:
                 since = names[seen[-m]]
                 return [Alarm(names[t], ABOVE, criterion, since, math.nan, found.value)]
     return []

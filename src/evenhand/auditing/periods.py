@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, timedelta
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from ..groups.validation import check_column, frame_columns, quote, read_native
+from ..groups.validation import check_column, frame_columns, quote
 from ..information.cells import Cells
 from ..information.edges import Edges
 
 PERIODS = ("day", "week", "month", "quarter", "year")
+_DATE = re.compile(r"(?<!\d)(\d{4})-(\d{2})(?:-(\d{2}))?(?!\d)")
+_NAMED = 12
 
 
 def cells_by_period(
-    table: Any, period: str | None, time: str | None, y_true: str | None, y_pred: str | None,
-    sensitive_features: str | Sequence[str] | None, sample_weight: str | None,
-    frequency: str | None,
+    frame: nw.DataFrame[Any], period: str | None, time: str | None, y_true: str | None,
+    y_pred: str | None, sensitive_features: str | Sequence[str] | None,
+    sample_weight: str | None, frequency: str | None,
 ) -> dict[str, Cells]:  # fmt: skip
-    """Cells of each period, in the order of time."""
-    if isinstance(table, Mapping) and any(isinstance(part, Cells) for part in table.values()):
-        return _checked(table)
-    if period is not None and period not in PERIODS:
-        raise ValueError(f"`period` must be None or one of {', '.join(PERIODS)}, got {period!r}.")
-    frame = read_native(table, "table")
-    if not isinstance(frame, nw.DataFrame):
-        raise ValueError(
-            "`table` must be a frame with a column of dates, or a mapping of period to Cells, got "
-            f"{type(table).__name__}."
-        )
+    """Cells of each period of a table in memory, in the order of time."""
     columns = dict(frame_columns(frame))
 
     def take(name: str | None, argument: str, needed: bool = False) -> Any:
@@ -67,8 +61,10 @@ def cells_by_period(
     edges = Edges.from_values(s, y)
     out = {}
     frames = {name: nw.from_native(column, series_only=True) for name, column in groups.items()}
-    for name in np.unique(labels):
-        rows = np.flatnonzero(labels == name)
+    found, number = np.unique(labels, return_inverse=True)
+    order = np.argsort(number, kind="stable")
+    ends = np.cumsum(np.bincount(number, minlength=len(found)))
+    for name, rows in zip(found, np.split(order, ends[:-1]), strict=True):
         out[str(name)] = Cells.from_rows(
             None if y is None else y[rows],
             s[rows],
@@ -79,63 +75,152 @@ def cells_by_period(
     return out
 
 
-def _checked(table: Mapping[Any, Any]) -> dict[str, Cells]:
-    edges = None
-    for name, part in table.items():
+def checked_series(table: Mapping[Any, Any]) -> dict[str, Cells]:
+    """Cells by period, all of one grid and of one attribute; the first that is not is named."""
+    out: dict[str, Cells] = {}
+    first: tuple[str, Cells] | None = None
+    for number, (name, part) in enumerate(table.items(), 1):
         if not isinstance(part, Cells):
             raise ValueError(
                 f"`table` must hold Cells for every period, got {type(part).__name__} for {name!r}."
             )
-        edges = part.edges if edges is None else edges
-        if part.edges != edges:
+        first = first or (str(name), part)
+        where = f"those of {str(name)!r} (number {number} of {len(table)})"
+        if part.edges != first[1].edges:
             raise ValueError(
-                f"`table` must hold cells of the same edges; those of {name!r} differ from the "
-                "first. Hint: make them with edges=first.edges."
+                f"`table` must hold cells of the same edges: {where} have other ones than those of "
+                f"{first[0]!r}. Hint: count them again with edges=first.edges, on the command line "
+                "with --edges; cells of other edges cannot be brought onto these."
             )
-    return {str(name): part for name, part in table.items()}
+        if part.names != first[1].names:
+            raise ValueError(
+                f"`table` must hold cells of one attribute: {where} are of "
+                f"{part.sensitive_name!r}, and those of {first[0]!r} of "
+                f"{first[1].sensitive_name!r}."
+            )
+        out[str(name)] = part
+    if not out:
+        raise ValueError("`table` must hold at least one period, got none.")
+    return out
+
+
+def gathered(series: Mapping[str, Cells], period: str) -> dict[str, Cells]:
+    """Cells of days, by the dates in their names, added up to longer periods."""
+    check_period(period)
+    needs_day = period in ("day", "week")
+    parts: dict[str, list[Cells]] = {}
+    for name, cells in series.items():
+        found = _DATE.search(name)
+        if found is None or (needs_day and found[3] is None):
+            form = "2024-03-07" if needs_day else "2024-03"
+            raise ValueError(
+                f"`period` must be left out for cells whose names are no dates such as {form}, got "
+                f"{period!r} with {name!r}."
+            )
+        try:
+            day = date(int(found[1]), int(found[2]), int(found[3] or 1))
+        except ValueError:
+            raise ValueError(f"`period` needs names with dates, got {name!r}.") from None
+        parts.setdefault(label_of(day, period), []).append(cells)
+    return {name: Cells.merge(parts[name]) for name in sorted(parts)}
+
+
+def check_period(period: str | None) -> None:
+    """One of `PERIODS`, or None."""
+    if period is not None and period not in PERIODS:
+        raise ValueError(f"`period` must be None or one of {', '.join(PERIODS)}, got {period!r}.")
+
+
+def label_of(day: date, period: str) -> str:
+    """Text that sorts as time does: 2024, 2024-Q1, 2024-03, 2024-W05, 2024-03-07."""
+    if period == "day":
+        return day.isoformat()
+    if period == "week":
+        week = day.isocalendar()
+        return f"{week.year}-W{week.week:02d}"
+    if period == "quarter":
+        return f"{day.year}-Q{(day.month + 2) // 3}"
+    return f"{day.year}-{day.month:02d}" if period == "month" else str(day.year)
+
+
+def absent(names: Sequence[str], period: str | None) -> list[str]:
+    """A sentence on periods between the first and the last that have no row."""
+    if period is None:
+        return []
+    first, last = _first_day(names[0], period), _first_day(names[-1], period)
+    # No month is shorter than 28 days, so that none is stepped over.
+    step = {"day": 1, "week": 7}.get(period, 28)
+    days = range(0, (last - first).days, step)
+    every = dict.fromkeys(label_of(first + timedelta(k), period) for k in days)
+    there = set(names)
+    gone = [name for name in every if name not in there]
+    if not gone:
+        return []
+    more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+    return [f"No rows in {', '.join(gone[:_NAMED])}{more}: left out."]
+
+
+def _first_day(name: str, period: str) -> date:
+    if period == "week":
+        return date.fromisocalendar(int(name[:4]), int(name[6:]), 1)
+    if period == "quarter":
+        return date(int(name[:4]), 3 * int(name[6:]) - 2, 1)
+    return date.fromisoformat(name + "-01-01"[len(name) - 4 :])
+
+
+def in_order(values: Iterable[Any]) -> dict[Any, str]:
+    """Values of a column of periods, in their order, each with a name that sorts as it does."""
+    order = sorted(set(values))
+    text = [str(value) for value in order]
+    if sorted(text) != text:  # 9 comes after 10 as text
+        width = len(str(len(order)))
+        text = [f"{k + 1:0{width}d}: {value}" for k, value in enumerate(text)]
+    return dict(zip(order, text, strict=True))
+
+
+def check_dates(dtype: Any) -> None:
+    """Dates, times, or text that may hold them."""
+    if dtype not in (nw.Date, nw.Datetime, nw.String):
+        raise ValueError(
+            f"`time` must hold dates, got values of type {dtype}. Hint: pass period=None to take "
+            "the values as they are."
+        )
+
+
+def no_dates() -> ValueError:
+    return ValueError(
+        "`time` must hold dates, got text that is none. Hint: write them as 2024-03-07, or pass "
+        "period=None to take the values as they are."
+    )
+
+
+def missing_times(count: int) -> ValueError:
+    return ValueError(
+        f"`time` must be given in every row: {count:,} are missing. Hint: drop these rows, or fill "
+        "them in."
+    )
 
 
 def period_labels(column: Any, period: str | None) -> NDArray[np.str_]:
-    """Text that sorts as time does: 2024, 2024-Q1, 2024-03, 2024-W05, 2024-03-07."""
+    """The name of the period of each row."""
     if bool(column.is_null().any()):
-        raise ValueError(
-            f"`time` must be given in every row: {int(column.is_null().sum()):,} are missing. "
-            "Hint: drop these rows, or fill them in."
-        )
+        raise missing_times(int(column.is_null().sum()))
     if period is None:
-        values = np.array(column.to_list())
-        if values.dtype.kind in "iuf":
-            order = np.unique(values)
-            width = len(str(len(order)))
-            text = [str(value) for value in order]
-            if sorted(text) != text:  # 9 comes after 10 as text
-                text = [f"{k + 1:0{width}d}: {value}" for k, value in enumerate(text)]
-            return np.array(text)[np.searchsorted(order, values)]
-        return np.array([str(value) for value in values])
+        values = column.to_list()
+        named = in_order(values)
+        return np.array([named[value] for value in values])
+    check_dates(column.dtype)
     if column.dtype == nw.String:
         try:
             column = column.str.to_datetime()
         except Exception as error:
-            raise ValueError(
-                "`time` must hold dates, got text that is none. Hint: write them as 2024-03-07, or "
-                "pass period=None to take the values as they are."
-            ) from error
-    if column.dtype not in (nw.Date, nw.Datetime):
-        raise ValueError(
-            f"`time` must hold dates, got values of type {column.dtype}. Hint: pass period=None to "
-            "take the values as they are."
-        )
-    day = (np.array(column.dt.timestamp("ms").to_numpy()) // 86_400_000).astype("datetime64[D]")
-    if period == "day":
-        return day.astype(str)
-    if period == "week":
-        iso = [d.isocalendar() for d in day.astype(object)]
-        return np.array([f"{w.year}-W{w.week:02d}" for w in iso])
-    month = day.astype("datetime64[M]")
-    if period == "month":
-        return month.astype(str)
-    year = day.astype("datetime64[Y]").astype(str)
-    if period == "year":
-        return year
-    quarter = (month.astype(int) % 12) // 3 + 1
-    return np.array([f"{y}-Q{q}" for y, q in zip(year, quarter, strict=True)])
+            raise no_dates() from error
+    year, month, day = (
+        np.asarray(part.to_numpy()).astype(np.int64)
+        for part in (column.dt.year(), column.dt.month(), column.dt.day())
+    )
+    days, number = np.unique((year * 12 + month - 1) * 31 + day - 1, return_inverse=True)
+    names = [
+        label_of(date(int(k // 372), int(k // 31 % 12) + 1, int(k % 31) + 1), period) for k in days
+    ]
+    return np.array(names)[number]

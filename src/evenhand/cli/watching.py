@@ -9,13 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from ..files.tabular import Source, open_table, read_table
-from .commands.terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, say
+from ..report.writing import check_free
+from .commands.tables import Asked, AuditedFiles, EngineName
+from .commands.terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, say, working
 from .options import (
     Debug,
     Force,
     Frequency,
     Html,
     Json,
+    MaybeSensitive,
     MaybeTarget,
     Sensitive,
     Separator,
@@ -85,13 +88,22 @@ def drivers(
 
 
 def monitor(
-    file: File,
-    sensitive: Sensitive,
-    prediction: Prediction,
-    time: Annotated[str, typer.Option("--time", help="Column with the date of each row.")],
+    files: AuditedFiles,
+    sensitive: MaybeSensitive = None,
+    prediction: Annotated[
+        str | None, typer.Option("--prediction", "-s", help="Column with the score.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", help="Column with the date of each row.")
+    ] = None,
     period: Annotated[
-        str, typer.Option("--period", help="day, week, month, quarter, year, or as-is.")
-    ] = "month",
+        list[str] | None,
+        typer.Option(
+            "--period",
+            help="day, week, month, quarter, year, or as-is; month for tables. For files of cells "
+            "also the name of the period of each, in the order of the files; repeatable.",
+        ),
+    ] = None,
     target: MaybeTarget = None,
     weight: Weight = None,
     frequency: Frequency = None,
@@ -105,6 +117,7 @@ def monitor(
     level: Annotated[
         float, typer.Option("--level", help="Chance of a false alarm over all looks.")
     ] = 0.05,
+    engine: EngineName = None,
     html: Html = None,
     json_: Json = False,
     separator: Separator = None,
@@ -117,31 +130,32 @@ def monitor(
 
     For example: evenhand monitor scores.csv --time date --period month --prediction premium
     --sensitive region --html watch.html
+
+    Of counts alone: evenhand monitor 2024-01.cells 2024-02.cells 2024-03.cells
     """
-    from ..auditing.monitoring import monitor as watch
+    from ..engines.watching import monitor as watch
     from ..information.judging import OPEN, VIOLATED
 
-    source = open_table(file, separator)
-    names = _resolve(
-        source, time=time, prediction=prediction, target=target, weight=weight,
-        frequency=frequency,
-    )  # fmt: skip
-    groups = [source.resolve(name, "--sensitive") for name in sensitive]
-    table = read_table(source, list(dict.fromkeys([*filter(None, names.values()), *groups])))
+    columns = {"sensitive": sensitive, "prediction": prediction, "target": target,
+               "weight": weight, "frequency": frequency, "time": time}  # fmt: skip
+    asked = Asked(list(files), engine, columns, {"separator": separator})
+    asked.check()
     limits = _limits(limit or [])
-    found = watch(
-        table,
-        period=None if period == "as-is" else period,
-        time=names["time"],
-        y_true=names["target"],
-        y_pred=names["prediction"],
-        sensitive_features=groups,
-        sample_weight=names["weight"],
-        frequency=names["frequency"],
-        criteria=list(dict.fromkeys([*(criterion or []), *limits])) or ["independence"],
-        limits=limits,
-        level=level,
-    )
+    wanted: dict[str, Any] = {
+        "criteria": list(dict.fromkeys([*(criterion or []), *limits])) or ["independence"],
+        "limits": limits,
+        "level": level,
+    }
+    if html is not None:
+        check_free(html, force)
+    if asked.are_cells:
+        series, unit = _cell_series(asked.files, period or [])
+        with working("Measuring"):
+            found = watch(series, period=unit, **wanted)
+    else:
+        table, names = _table(asked, separator)
+        with working("Counting and measuring"):
+            found = watch(table, period=_unit(period or ["month"]), **names, **wanted)
     say(json.dumps(found.to_dict(), indent=2) if json_ else str(found))
     if html is not None:
         found.to_html(html, force=force)
@@ -151,6 +165,55 @@ def monitor(
         raise typer.Exit(LIMIT_MISSED)
     if found.judged == OPEN:
         raise typer.Exit(NOT_ENOUGH_DATA)
+
+
+def _cell_series(files: list[str], periods: list[str]) -> tuple[Any, str]:
+    """Cells by period, and what they are to be gathered into."""
+    from ..auditing.periods import PERIODS
+    from ..engines.by_period import read_series
+
+    if len(periods) == 1 and periods[0] in PERIODS:
+        return read_series(_expanded(files)), periods[0]
+    if periods in ([], ["as-is"]):
+        return read_series(_expanded(files)), "auto"
+    return read_series(files, periods), "auto"
+
+
+def _expanded(files: list[str]) -> list[str]:
+    """Patterns that the shell has left as they are, in place."""
+    from ..engines.by_period import matching
+
+    return [path for file in files for path in matching(file)]
+
+
+def _table(asked: Asked, separator: str | None) -> tuple[Any, dict[str, Any]]:
+    """Rows of one file, or what an engine is to count; and the names of columns."""
+    given = asked.columns
+    if given["time"] is None:
+        raise typer.BadParameter("Missing option '--time'.")
+    names = {"time": given["time"], "y_true": given["target"], "y_pred": given["prediction"],
+             "sample_weight": given["weight"], "frequency": given["frequency"]}  # fmt: skip
+    groups = list(given["sensitive"])
+    if asked.counted:
+        files = asked.files
+        table = files[0] if len(files) == 1 else files
+        return table, {**names, "sensitive_features": groups, "engine": asked.engine}
+    source = open_table(Path(asked.files[0]), separator)
+    found = _resolve(
+        source, time=names["time"], prediction=names["y_pred"], target=names["y_true"],
+        weight=names["sample_weight"], frequency=names["frequency"],
+    )  # fmt: skip
+    groups = [source.resolve(name, "--sensitive") for name in groups]
+    names = dict(zip(("time", "y_pred", "y_true", "sample_weight", "frequency"), found.values(),
+                     strict=True))  # fmt: skip
+    table = read_table(source, list(dict.fromkeys([*filter(None, names.values()), *groups])))
+    return table, {**names, "sensitive_features": groups}
+
+
+def _unit(periods: list[str]) -> str | None:
+    if len(periods) > 1:
+        raise typer.BadParameter("--period must be given once for tables.")
+    return None if periods[0] == "as-is" else periods[0]
 
 
 def _limits(texts: list[str]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,14 +36,17 @@ def describe_monitor(found: Monitor) -> str:
         f"{periods[-1]}: {found.state}.",
         f"Chance of a false alarm over all looks: {100 * found.level:g}%.",
     ]
-    lines += [alarm.text for alarm in found.alarms]
+    lines += [
+        *(fill(alarm.text, 80) for alarm in found.alarms),
+        *(fill(n, 80) for n in found.notes),
+    ]
     for name, looks in found.looks.items():
         lines += ["", f"{name}"]
         shown = looks[-ROWS:]
         lines.append(f"{'period':12}  {'people':>10}  {'value':>8}  band of all periods")
         lines += [
             f"{short_names([look.period], 12)[0]:12}  {look.n:>10,}  {_value(look):>8}  "
-            + ("not enough data" if _open(look) else f"{look.low:.4f} to {look.high:.4f}")
+            + (look.why if _open(look) else f"{look.low:.4f} to {look.high:.4f}")
             for look in shown
         ]
         if len(looks) > ROWS:
@@ -128,6 +132,7 @@ def monitor_page(found: Monitor, title: str = "Fairness over time") -> str:
             "section",
             element("h2", f"State: {found.state}"),
             *(words or [element("p", "No alarm has been raised at any look.")]),
+            *(element("p", note) for note in found.notes),
         ),
     ]
     for name, looks in found.looks.items():
@@ -159,7 +164,7 @@ def _rows(looks: tuple[Look, ...]) -> Html:
             label(look.period, 40),
             f"{look.n:,}",
             _value(look),
-            "not enough data" if _open(look) else f"{look.low:.4f} to {look.high:.4f}",
+            label(look.why, 60) if _open(look) else f"{look.low:.4f} to {look.high:.4f}",
         ]
         for look in looks
     ]

@@ -126,8 +126,8 @@ class Asked:
     def stored(self) -> tuple[Cells, CellSource]:
         return read_cells(self.files)
 
-    def has_target(self) -> bool:
-        """Whether there is a target; options that do not go together are refused."""
+    def check(self) -> None:
+        """Refuse options that do not go together."""
         if self.are_cells:
             for name, value in {**self.columns, "engine": self.engine}.items():
                 if value:
@@ -145,6 +145,10 @@ class Asked:
                     f"{option} needs rows, and these are counted where they are. Hint: leave out "
                     f"{option}, or audit one file without --engine."
                 )
+
+    def has_target(self) -> bool:
+        """Whether there is a target; options are checked first."""
+        self.check()
         return self.stored[0].has_target if self.are_cells else self.columns["target"] is not None
 
     def cells(self) -> tuple[Cells, CellSource]:
