@@ -561,13 +561,13 @@ def test_path_survives_pickling(path):
 def test_progress_bar_only_on_a_slow_terminal(monkeypatch, capsys):
     X, y, a = make(200)
     options = {"sensitive_features": a, "fairness_weights": [1.0, 2.0], "random_state": 0, "cv": 2}
-    monkeypatch.setattr(_path_fit, "PROGRESS_AFTER", -1.0)
+    monkeypatch.setattr("evenhand.groups.progress.PROGRESS_AFTER", -1.0)
     fairness_path(eh.FairRidge(), X, y, **options)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     fairness_path(eh.FairRidge(), X, y, **options)
     assert "fairness path" in capsys.readouterr().err
-    monkeypatch.setattr(_path_fit, "PROGRESS_AFTER", 1000.0)
+    monkeypatch.setattr("evenhand.groups.progress.PROGRESS_AFTER", 1000.0)
     fairness_path(eh.FairRidge(), X, y, **options)
     assert capsys.readouterr().err == ""
 

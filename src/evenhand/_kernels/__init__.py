@@ -52,7 +52,9 @@ def make_rows(groups: Groups, y: NDArray[np.float64] | None = None) -> Rows:
     if groups.codes is not None:
         # One byte a row: the codes are read in every pass.
         small = groups.n_groups <= 256
-        codes: NDArray[np.integer] = groups.codes.astype(np.uint8 if small else np.int64)
+        codes: NDArray[np.integer] = groups.codes.astype(
+            np.uint8 if small else np.int64, copy=False
+        )
         table = _NO_TABLE
     else:
         codes, table = _NO_CODES, np.ascontiguousarray(groups.probabilities)

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ..frontier.held_out import progress
 from ..groups.clusters import check_cluster
+from ..groups.progress import progress
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.tables import json_safe, to_frame
 from ..groups.validation import check_column, check_confidence_level, check_seed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Mapping
 from importlib.util import find_spec
 from os import PathLike
@@ -11,8 +10,9 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 
-from ..files.tabular import TableError, is_text_type, value_type
+from ..files.tabular import TableError
 from ..files.tabular import open_table as open_file
+from ..groups.paths import arrow_kind, find_files
 from ..information.cells import Cells
 from ..information.edges import Edges
 from .plan import Columns
@@ -143,7 +143,7 @@ def _open_paths(paths: list[Any], columns: Columns, engine: str | None) -> Any:
         engine = "duckdb" if find_spec("duckdb") or not find_spec("polars") else "polars"
     if engine not in ("duckdb", "polars", "spark"):
         raise ValueError(f"`engine` must be duckdb, polars or spark for files, got {engine!r}.")
-    files = [file for path in paths for file in _files(str(path))]
+    files = [file for path in paths for file in find_files(str(path))]
     kind = _kind_of(files)
     if kind == "parquet":
         _check_parquet(files, columns)
@@ -156,22 +156,6 @@ def _open_paths(paths: list[Any], columns: Columns, engine: str | None) -> Any:
     else:
         from .spark import open_files  # type: ignore[assignment]
     return open_files(files, kind, columns)
-
-
-def _files(path: str) -> list[str]:
-    if "://" in path:
-        return [path]
-    if Path(path).is_dir():
-        found = sorted(map(str, Path(path).rglob("*.parquet")))
-        if not found:
-            raise TableError(f"{path!r} is a folder without Parquet files. Hint: name a file.")
-        return found
-    if Path(path).exists():
-        return [path]
-    found = sorted(glob.glob(path, recursive=True))
-    if not found:
-        raise TableError(f"There is no file {path!r}.")
-    return found
 
 
 def _kind_of(files: list[str]) -> str:
@@ -213,7 +197,7 @@ def _check_parquet(files: list[str], columns: Columns) -> None:
                 if f"{name}=" in file:
                     continue
                 _no_column(file, name, schema.names)
-            kind = _arrow_kind(schema.field(name).type)
+            kind = arrow_kind(schema.field(name).type)
             before = seen.setdefault(name, (kind, file))
             if before[0] != kind:
                 raise TableError(
@@ -235,13 +219,3 @@ def _check_csv(files: list[str], columns: Columns) -> None:
 def _no_column(file: str, name: str, names: list[str]) -> None:
     shown = ", ".join(repr(v) for v in names[:30])
     raise TableError(f"{file!r} has no column {name!r}. Its columns are {shown}.")
-
-
-def _arrow_kind(kind: Any) -> str:
-    import pyarrow as pa
-
-    kind = value_type(kind)
-    tests = pa.types
-    if tests.is_integer(kind) or tests.is_floating(kind) or tests.is_decimal(kind):
-        return "numbers"
-    return "text" if is_text_type(kind) else str(kind)

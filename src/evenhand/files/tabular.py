@@ -19,6 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..groups.paths import TableError as TableError
+from ..groups.paths import is_text_type as is_text_type
+from ..groups.paths import value_type as value_type
 from ..groups.validation import quote
 
 if TYPE_CHECKING:
@@ -36,10 +39,6 @@ _COMPRESSED = {
     b"\xfd7zXZ\x00": lzma.decompress,
 }
 _ZSTD, _LZ4 = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
-
-
-class TableError(ValueError):
-    """A file or a column cannot be used; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -322,21 +321,6 @@ def _recoded(source: Source) -> Source:
     """The same, where bytes that are no UTF-8 came further down than the sample looked at."""
     raw = source.path.read_bytes() if source.data is None else source.data
     return replace(source, data=_transcode(raw, "Windows-1252"), encoding="Windows-1252")
-
-
-def value_type(kind: Any) -> Any:
-    import pyarrow as pa
-
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def is_text_type(kind: Any) -> bool:
-    """Whether values of an Arrow type, or of a dictionary of it, are text."""
-    import pyarrow as pa
-
-    kind = value_type(kind)
-    view = getattr(pa.types, "is_string_view", lambda _: False)  # not in the oldest pyarrow
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or view(kind))
 
 
 def _explain(source: Source, error: Exception) -> str:

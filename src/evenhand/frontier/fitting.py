@@ -12,6 +12,7 @@ from ..groups.clusters import check_cluster
 from ..groups.controls import read_controls
 from ..groups.folds import make_folds
 from ..groups.frequency import repeat_rows
+from ..groups.progress import progress
 from ..groups.sensitive import resolve_groups
 from ..groups.validation import check_column, check_index
 from ..groups.weights import check_weight
@@ -27,7 +28,7 @@ from .checks import (
     check_weights,
     warn_mixed,
 )
-from .held_out import Data, Handle, HeldOut, progress
+from .held_out import Data, Handle, HeldOut
 from .path import FairnessPath
 from .readings import Gauge, Reading, correlations
 from .search import spread_weights

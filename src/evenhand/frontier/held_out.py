@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +24,6 @@ from ..models.losses import accuracy_of
 
 Rows = NDArray[np.intp]
 Vector = NDArray[np.float64]
-PROGRESS_AFTER = 2.0
 
 
 @dataclass(frozen=True)
@@ -263,32 +259,3 @@ def _path_fitter(handle: Handle, train: Data) -> Callable[[float], Any]:
 
 def _along_path(handle: Handle, fitter: Any, weights: Sequence[float], test: Data) -> list[Vector]:
     return [handle.predict(fitter(weight), test) for weight in weights]
-
-
-@contextmanager
-def progress(total: int, what: str = "fairness path") -> Iterator[Any]:
-    """A function to call after each of `total` steps; shows a bar on a terminal if it is slow."""
-    began, done = time.monotonic(), 0
-    bar: Any = None
-    task: Any = None
-
-    def advance(steps: int = 1) -> None:
-        nonlocal bar, task, done
-        done += steps
-        if bar is None and time.monotonic() - began > PROGRESS_AFTER and sys.stderr.isatty():
-            try:
-                from rich.console import Console
-                from rich.progress import Progress
-            except ImportError:
-                return
-            bar = Progress(console=Console(stderr=True), transient=True)
-            bar.start()
-            task = bar.add_task(what, total=total)
-        if bar is not None and task is not None:
-            bar.update(task, completed=done)
-
-    try:
-        yield advance
-    finally:
-        if bar is not None:
-            bar.stop()

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..groups.clusters import check_cluster, renumber
 from ..groups.folds import make_folds
 from ..groups.frequency import repeat_rows
+from ..groups.progress import progress
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.tables import to_frame
 from ..groups.validation import check_column, check_index, refuse_unreal
@@ -36,7 +37,7 @@ from ..models.scoring import ScoresWithGroups
 from ..models.tables import ReadsTables
 from .candidates import LEAGUES, MARGIN, Candidate, Curve, Place, candidates
 from .checks import check_varies
-from .held_out import Data, progress
+from .held_out import Data
 
 # Rows that the choice is made on; the chosen model is fitted on all of them.
 CHOICE_ROWS = 20_000

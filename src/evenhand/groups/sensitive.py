@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .categories import cross, encode, split_columns
 from .clusters import check_cluster, renumber
+from .coded import Coded
 from .continuous import Continuous
 from .proxy import Proxy
 from .weights import check_weight, mean_one
@@ -40,7 +41,7 @@ class Groups:
     labels : tuple of length K
         The groups, in the order of the codes. A tuple of values for crossed attributes.
     codes : (m,) intp array or None
-        Group number of each known row.
+        Group number of each known row; single bytes for rows read from files.
     probabilities : (m, K) float array or None
         Membership probabilities (a :class:`Proxy`); each row sums to one.
     weight : (m,) float array or None
@@ -214,6 +215,12 @@ def resolve_groups(
         groups = _from_proxy(sensitive_features, n_rows, weight, warn)
     elif isinstance(sensitive_features, Continuous):
         groups = _from_measurement(sensitive_features, n_rows, weight)
+    elif isinstance(sensitive_features, Coded):
+        _check_length(len(sensitive_features), n_rows)
+        groups = _from_codes(
+            sensitive_features.codes, sensitive_features.labels, n_rows, weight,
+            sensitive_features.name,
+        )  # fmt: skip
     else:
         groups = _from_labels(sensitive_features, n_rows, weight, warn)
     clusters = check_cluster(cluster, n_rows)
@@ -328,11 +335,14 @@ def _from_codes(
             known[index[~present]] = False
             codes = codes[present]
             w = None if w is None else w[present]
-        codes = (np.cumsum(keep) - 1)[codes]
+        codes = (np.cumsum(keep) - 1).astype(codes.dtype)[codes]
         labels = [label for label, k in zip(labels, keep, strict=True) if k]
+    # One byte a row where the numbers came short: rows may be all that memory holds.
+    short = codes.dtype == np.int16 and len(labels) <= 256
+    kind: Any = np.uint8 if short else np.intp
     return Groups(
         tuple(labels),
-        np.ascontiguousarray(codes, dtype=np.intp),
+        np.ascontiguousarray(codes, dtype=kind),
         None,
         mean_one(w),
         None if known.all() else known,

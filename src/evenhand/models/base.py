@@ -22,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..groups.controls import read_controls
+from ..groups.frequency import repeat_rows
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_index, refuse_unreal
 from ..groups.weights import check_weight
@@ -32,8 +33,10 @@ from .design import FeatureMatrix
 from .group_features import GroupFeatures
 from .membership import check_kind
 from .path_solver import STARTS, PathSolver, Problem, path_tolerance
+from .scan import predicted, scanned
 from .scoring import ScoresWithGroups
 from .slopes import Slopes, check_group_alpha
+from .source import is_source
 from .tables import ReadsTables
 
 Vector = NDArray[np.float64]
@@ -125,8 +128,37 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
     ) -> Any:  # a LinearProblem
         """The problem at ``fairness_weight=0``; `slopes` are the last columns of the design."""
 
+    def _fit(
+        self, X: Any, y: Any, frequency: Any, features: Any, scratch: Any, **columns: Any
+    ) -> Self:
+        """Fit on rows in memory, or on a table that is read from where it is."""
+        if not is_source(X):
+            for name, value in {"features": features, "scratch": scratch}.items():
+                if value is not None:
+                    raise ValueError(
+                        f"`{name}` must be None where `X` is in memory, got {value!r}. Hint: it is "
+                        "for an `X` that is a path or an Arrow dataset."
+                    )
+            X, y, *values = repeat_rows(frequency, X=X, y=y, **columns)
+            return self._finish(self._start(X, y, **dict(zip(columns, values, strict=True))))
+        if frequency is not None:
+            raise ValueError(
+                "`frequency` must be None where `X` is a path or a dataset: rows would have to be "
+                "repeated. Hint: write a row for each person, or use `sample_weight` where only "
+                "proportions matter."
+            )
+        if self.group_features == "posterior":
+            raise ValueError(
+                "`group_features` must be None or 'attribute' where `X` is a path or a dataset, "
+                "got 'posterior', whose classifier needs the rows in memory. Hint: fit on a sample."
+            )
+        self._check_parameters()
+        with scanned(X, features, scratch, {"y": y, **columns}) as found:
+            # What was read is let go with the call where the problem does not hold it.
+            return self._finish(self._start(**{name: found.pop(name) for name in [*found]}))
+
     def _start(
-        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any,
+        self, X: Any, y: Any, sensitive_features: Any = None, sample_weight: Any = None,
         slopes: Slopes | None = None, **columns: Any,
     ) -> PathSolver:  # fmt: skip
         """Everything that does not depend on `fairness_weight`; `slopes` are among X already."""
@@ -268,7 +300,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
                 "raise `max_iter`, or raise `tol` if the objective no longer changes where you "
                 "need it.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         self.unfairness_ = found.term / self.fairness_weight
         # One score for all is the other candidate: no path of falling values leads there, as the
@@ -287,12 +319,34 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
                 self.objective_ = problem.objective(zero)
         return theta
 
-    def _predictor(self, X: Any, sensitive_features: Any, **columns: Any) -> NDArray[Any]:
-        """η = Xθ + b, with what the group features add."""
+    def _predict(self, X: Any, sensitive_features: Any, **columns: Any) -> NDArray[Any]:
+        """Scores of rows in memory, or of a table that is read from where it is."""
         check_is_fitted(self)
-        refuse_unreal(X=X)
-        check_index(X=X, sensitive_features=sensitive_features, **columns)
-        X = self._read_features(X)
+        if not is_source(X):
+            refuse_unreal(X=X)
+            check_index(X=X, sensitive_features=sensitive_features, **columns)
+            score = self._predictor(self._read_features(X), sensitive_features)
+            return self._response(score, **columns)
+        names = getattr(self, "feature_names_in_", None)
+        if names is None or self.encoder_ is not None:
+            raise ValueError(
+                "`X` must be in memory for a model that was fitted to "
+                + ("columns without names" if names is None else "a table with text or gaps")
+                + ", got a path or a dataset. Hint: read the file and pass the rows."
+            )
+        given = {"sensitive_features": sensitive_features, **columns}
+        parts = [
+            self._response(self._predictor(rows, found.pop("sensitive_features", None)), **found)
+            for rows, found in predicted(X, names, self.coef_.dtype, given)
+        ]
+        return np.concatenate(parts)
+
+    def _response(self, score: NDArray[Any]) -> NDArray[Any]:
+        """What is predicted at η."""
+        return score
+
+    def _predictor(self, X: Any, sensitive_features: Any) -> NDArray[Any]:
+        """η = Xθ + b, with what the group features add, for checked X."""
         score = np.asarray(X @ self.coef_ + np.asarray(self.intercept_, dtype=X.dtype))
         if self._group_features is None:
             return score

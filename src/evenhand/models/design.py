@@ -1,7 +1,7 @@
 """The feature matrix, read in blocks of rows: products and moments without a copy of X.
 
-Dense arrays of either order and either float type, sparse matrices, and a few dense columns
-appended to either. All sums are in float64.
+Dense arrays of either order and either float type, sparse matrices, tables in a scratch file, and a
+few dense columns appended to any of them. All sums are in float64.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from scipy import sparse
 from scipy.linalg import block_diag, qr
 
 from .._kernels.threads import one_blas_thread
+from .scratch import Scratch
 
 Vector = NDArray[np.float64]
 BLOCK_BYTES = 2**21
@@ -35,7 +36,7 @@ class FeatureMatrix:
         # Relative rounding of the centered second moments: sparse columns cannot be shifted first.
         self.rounding = 1e-14 if sparse.issparse(X) and extra is None else 1e-26
         self._sparse = sparse.issparse(X)
-        self._direct = not self._sparse and X.dtype == np.float64
+        self._direct = isinstance(X, np.ndarray) and X.dtype == np.float64
 
     @property
     def wide(self) -> bool:
@@ -46,11 +47,18 @@ class FeatureMatrix:
         """One BLAS thread where the matrix is too small for two to pay."""
         return one_blas_thread() if self.n * self.d < THREADED_SIZE else nullcontext()
 
-    def blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """Rows of [X, E] in float64, some at a time."""
+    def _pieces(self) -> Iterator[tuple[slice, Any]]:
+        """Rows of X as they are, some at a time."""
+        if isinstance(self.X, Scratch):
+            yield from self.X.pieces(self._rows)
+            return
         for start in range(0, self.n, self._rows):
             rows = slice(start, min(start + self._rows, self.n))
-            block = self.X[rows]
+            yield rows, self.X[rows]
+
+    def blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Rows of [X, E] in float64, some at a time; each is good until the next."""
+        for rows, block in self._pieces():
             if self._sparse:
                 block = block.toarray()
             block = block.astype(np.float64, copy=False)
@@ -65,9 +73,8 @@ class FeatureMatrix:
             out = np.asarray(self.X @ theta[:k], dtype=np.float64)
         else:
             out = np.empty(self.n)
-            for start in range(0, self.n, self._rows):
-                rows = slice(start, start + self._rows)
-                out[rows] = self.X[rows].astype(np.float64) @ theta[:k]
+            for rows, block in self._pieces():
+                out[rows] = block.astype(np.float64, copy=False) @ theta[:k]
         if self.extra is not None:
             out += self.extra @ theta[k:]
         return out
@@ -78,9 +85,8 @@ class FeatureMatrix:
             out = np.asarray(self.X.T @ r, dtype=np.float64)
         else:
             out = np.zeros(self.X.shape[1])
-            for start in range(0, self.n, self._rows):
-                rows = slice(start, start + self._rows)
-                out += self.X[rows].astype(np.float64).T @ r[rows]
+            for rows, block in self._pieces():
+                out += block.astype(np.float64, copy=False).T @ r[rows]
         return out if self.extra is None else np.concatenate([out, self.extra.T @ r])
 
     def take(self, rows: NDArray[np.intp]) -> FeatureMatrix:
@@ -91,20 +97,11 @@ class FeatureMatrix:
         """Refuse columns whose mean square is beyond the largest float."""
         bad = np.flatnonzero(~np.isfinite(squares))
         if len(bad):
-            column = self._column(int(bad[0]))
+            largest = max(np.abs(block[:, bad[0]]).max() for _, block in self.blocks())
             raise ValueError(
-                "`X` must be small enough to square, got values up to "
-                f"{np.abs(column).max():.1e} in column {bad[0]}. Hint: divide it by a "
-                "constant."
+                f"`X` must be small enough to square, got values up to {largest:.1e} in column "
+                f"{bad[0]}. Hint: divide it by a constant."
             )
-
-    def _column(self, j: int) -> NDArray[Any]:
-        k = self.X.shape[1]
-        if j >= k:
-            assert self.extra is not None
-            return self.extra[:, j - k]
-        column = self.X[:, [j]]
-        return np.asarray(column.toarray() if self._sparse else column)
 
     def rotated(
         self, weight: Vector | None, center: bool, n_kept: int = 0

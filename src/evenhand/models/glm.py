@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from ..groups.frequency import repeat_rows
 from ..groups.validation import check_column
 from ..groups.weights import check_weight
 from .accuracy import Accuracy
@@ -211,17 +210,19 @@ class FairGLM(FairLinear):
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
         frequency: Any = None, exposure: Any = None, offset: Any = None, given: Any = None,
-        controls: Any = None,
+        controls: Any = None, features: Any = None, scratch: Any = None,
     ) -> FairGLM:  # fmt: skip
         """Fit the model.
 
         Parameters
         ----------
-        X : (n, d) array, frame or sparse matrix
+        X : (n, d) array, frame or sparse matrix; or a path, list of paths or Arrow dataset
             Numbers are not copied, and float32 is kept. A frame that holds text, categories or
             missing values goes through a :class:`TableEncoder` (`encoder_`), whose columns are
-            standardized.
-        y : (n,) array
+            standardized. Parquet files (``"data/*.parquet"``, a folder, a list) and datasets are
+            read where they are and need not fit into memory; all other arguments are then names of
+            columns.
+        y : (n,) array, or the name of a column
             Target: counts, amounts, or for "binomial" proportions between 0 and 1.
         sensitive_features : array, series, frame or Proxy
             Group of each row. Required unless ``fairness_weight=0``. Rows with a missing group
@@ -247,21 +248,17 @@ class FairGLM(FairLinear):
             itself; otherwise scores are made independent of the group given the log-odds of the
             group given the controls, which is what independence given the controls implies
             (`controls_summary_` says which).
+        features, scratch
+            With files, as for :class:`FairRidge`.
 
         Returns
         -------
         self
         """
-        X, y, sensitive_features, sample_weight, exposure, offset, given, controls = repeat_rows(
-            frequency, X=X, y=y, sensitive_features=sensitive_features,
+        return self._fit(
+            X, y, frequency, features, scratch, sensitive_features=sensitive_features,
             sample_weight=sample_weight, exposure=exposure, offset=offset, given=given,
             controls=controls,
-        )  # fmt: skip
-        return self._finish(
-            self._start(
-                X, y, sensitive_features, sample_weight, exposure=exposure, offset=offset,
-                given=given, controls=controls,
-            )
         )  # fmt: skip
 
     def path_fitter(
@@ -293,7 +290,8 @@ class FairGLM(FairLinear):
 
         Parameters
         ----------
-        X : (n, d) array, frame or sparse matrix
+        X : (n, d) array, frame or sparse matrix; or a path, list of paths or Arrow dataset
+            Files and datasets are read batch by batch; all other arguments then name columns.
         sensitive_features : array, series, frame or Proxy, optional
             Needed, and used, only with ``group_features="attribute"``.
         exposure : (n,) array, optional
@@ -305,7 +303,12 @@ class FairGLM(FairLinear):
         -------
         (n,) array
         """
-        eta = self._predictor(X, sensitive_features, exposure=exposure, offset=offset)
+        return self._predict(X, sensitive_features, exposure=exposure, offset=offset)
+
+    def _response(
+        self, score: NDArray[Any], exposure: Any = None, offset: Any = None
+    ) -> NDArray[Any]:
+        eta = score
         kind = eta.dtype
         if offset is not None:
             eta = (eta + check_column(offset, "offset", len(eta))).astype(kind, copy=False)
@@ -394,7 +397,7 @@ class FairGLM(FairLinear):
                 f"of {problem.plain.gradient_norm:.1e}. Hint: coefficients may be without bound, "
                 "where a feature tells targets of 0 apart; raise `alpha`.",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         return problem
 
@@ -424,5 +427,5 @@ def _warn_if_mostly_zero(y: Vector, weight: Vector | None) -> None:
             "but independence, and says little about people of the same risk. Hint: pass "
             "given=..., a legitimate measure of the risk, or use criterion='independence'.",
             SeparationWarning,
-            stacklevel=5,
+            stacklevel=6,
         )

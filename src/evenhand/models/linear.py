@@ -10,7 +10,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..groups.frequency import repeat_rows
 from .accuracy import Accuracy
 from .base import FairLinear, TrainingRows
 from .design import FeatureMatrix
@@ -145,17 +144,19 @@ class FairRidge(FairLinear):
 
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
-        frequency: Any = None, controls: Any = None,
+        frequency: Any = None, controls: Any = None, features: Any = None, scratch: Any = None,
     ) -> FairRidge:  # fmt: skip
         """Fit the model.
 
         Parameters
         ----------
-        X : (n, d) array, frame or sparse matrix
+        X : (n, d) array, frame or sparse matrix; or a path, list of paths or Arrow dataset
             Numbers are not copied, and float32 is kept. A frame that holds text, categories or
             missing values goes through a :class:`TableEncoder` (`encoder_`), whose columns are
-            standardized.
-        y : (n,) array
+            standardized. Parquet files (``"data/*.parquet"``, a folder, a list) and datasets are
+            read where they are and need not fit into memory; all other arguments are then names of
+            columns.
+        y : (n,) array, or the name of a column
         sensitive_features : array, series, frame or Proxy
             Group of each row. Required unless ``fairness_weight=0``. Rows with a missing group
             count for accuracy and not for fairness. Rows are matched by place, and pandas indices
@@ -169,17 +170,19 @@ class FairRidge(FairLinear):
             itself; otherwise scores are made independent of the group given the log-odds of the
             group given the controls, which is what independence given the controls implies
             (`controls_summary_` says which).
+        features : sequence of str, optional
+            With files, the columns of X; by default all that no other argument names.
+        scratch : path, optional
+            With files, the folder of a temporary file as large as the features; by default where
+            temporary files are.
 
         Returns
         -------
         self
         """
-        X, y, sensitive_features, sample_weight, controls = repeat_rows(
-            frequency, X=X, y=y, sensitive_features=sensitive_features,
+        return self._fit(
+            X, y, frequency, features, scratch, sensitive_features=sensitive_features,
             sample_weight=sample_weight, controls=controls,
-        )  # fmt: skip
-        return self._finish(
-            self._start(X, y, sensitive_features, sample_weight, controls=controls)
         )  # fmt: skip
 
     def path_fitter(
@@ -218,7 +221,8 @@ class FairRidge(FairLinear):
 
         Parameters
         ----------
-        X : (n, d) array, frame or sparse matrix
+        X : (n, d) array, frame or sparse matrix; or a path, list of paths or Arrow dataset
+            Files and datasets are read batch by batch; `sensitive_features` then names columns.
         sensitive_features : array, series, frame or Proxy, optional
             Needed, and used, only with ``group_features="attribute"``.
 
@@ -226,4 +230,4 @@ class FairRidge(FairLinear):
         -------
         (n,) array
         """
-        return self._predictor(X, sensitive_features)
+        return self._predict(X, sensitive_features)

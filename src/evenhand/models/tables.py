@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from ..groups.encoding import TableEncoder, needs_encoding
+from .scratch import Scratch
 
 
 class ReadsTables:
@@ -26,6 +27,10 @@ class ReadsTables:
     def _read_training(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Checked X and y; sets `encoder_`, `n_features_in_` and `feature_names_in_`."""
         self.encoder_ = None
+        if isinstance(X, Scratch):  # checked as it was written
+            self.n_features_in_ = X.shape[1]
+            self.feature_names_in_ = np.array(X.names, dtype=object)
+            return X, y
         if not needs_encoding(X):
             return validate_data(self, X, y, y_numeric=True, **self._accepts())
         encoder = TableEncoder().fit(X)

@@ -1,0 +1,56 @@
+"""Which files a path means, and what Arrow calls their columns."""
+
+from __future__ import annotations
+
+import glob
+from pathlib import Path
+from typing import Any
+
+
+class TableError(ValueError):
+    """A file or a column cannot be used; the message says what to do."""
+
+
+def find_files(path: str) -> list[str]:
+    """Files of a path, of a pattern such as ``data/*.parquet``, or of a folder; an address as it
+    is."""
+    if "://" in path:
+        return [path]
+    if Path(path).is_dir():
+        found = sorted(map(str, Path(path).rglob("*.parquet")))
+        if not found:
+            raise TableError(f"{path!r} is a folder without Parquet files. Hint: name a file.")
+        return found
+    if Path(path).exists():
+        return [path]
+    found = sorted(glob.glob(path, recursive=True))
+    if not found:
+        raise TableError(f"There is no file {path!r}.")
+    return found
+
+
+def value_type(kind: Any) -> Any:
+    """An Arrow type, or what a dictionary of it holds."""
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def is_text_type(kind: Any) -> bool:
+    """Whether values of an Arrow type, or of a dictionary of it, are text."""
+    import pyarrow as pa
+
+    kind = value_type(kind)
+    view = getattr(pa.types, "is_string_view", lambda _: False)  # not in the oldest pyarrow
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or view(kind))
+
+
+def arrow_kind(kind: Any) -> str:
+    """What a column of an Arrow type holds, in a word: numbers, text, or the type."""
+    import pyarrow as pa
+
+    kind = value_type(kind)
+    tests = pa.types
+    if tests.is_integer(kind) or tests.is_floating(kind) or tests.is_decimal(kind):
+        return "numbers"
+    return "text" if is_text_type(kind) else str(kind)
