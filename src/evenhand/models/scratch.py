@@ -6,20 +6,20 @@ The system forgets such a file with the process that made it, however that ends.
 from __future__ import annotations
 
 import errno
+import mmap
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Bytes that are read ahead of those in use.
-READ_BYTES = 2**22
+# Bytes of the file that are looked at together.
+WINDOW = 2**24
 
 
 class Scratch:
@@ -41,8 +41,6 @@ class Scratch:
         self.dtype = np.dtype(dtype)
         self._width = self.dtype.itemsize * self.shape[1]
         self._folder = Path(tempfile.gettempdir() if folder is None else folder)
-        self._filled = 0
-        self._lock = Lock()
         if not self._folder.is_dir():
             raise ValueError(f"`scratch` must be a folder that exists, got {str(folder)!r}.")
         free, needed = shutil.disk_usage(self._folder).free, n_rows * self._width
@@ -67,7 +65,6 @@ class Scratch:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise OSError(error.errno, self._full("there is no more room")) from error
             raise
-        self._filled += len(block)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -86,38 +83,38 @@ class Scratch:
         return out
 
     def pieces(self, n_rows: int) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """All rows, so many at a time, each piece good until the next is asked for.
+        """All rows in order, so many at a time, none of them copied.
 
-        While one stretch is in use the next is read.
+        A window of the file is mapped at a time, so that what the system keeps of the rest is its
+        own affair, and it is told what comes next.
         """
         n, d = self.shape
-        stretch = max(READ_BYTES // (self._width * n_rows), 1) * n_rows
-        buffers = [np.empty((min(stretch, n), d), self.dtype) for _ in range(2)]
+        stretch = max(WINDOW // (self._width * n_rows), 1) * n_rows
+        for start in range(0, n, stretch):
+            self._announce(start + stretch, stretch)
+            part = self._window(start, min(stretch, n - start)).reshape(-1, d)
+            for first in range(0, len(part), n_rows):
+                piece = part[first : first + n_rows]
+                yield slice(start + first, start + first + len(piece)), piece
 
-        def read(start: int, buffer: NDArray[Any]) -> NDArray[Any]:
-            part = buffer[: min(stretch, n - start)]
-            self._read(start, part)
-            return part
+    def _window(self, start: int, n_rows: int) -> NDArray[Any]:
+        at = start * self._width
+        page = at - at % mmap.ALLOCATIONGRANULARITY
+        length = n_rows * self._width + at - page
+        window = mmap.mmap(self._file.fileno(), length, access=mmap.ACCESS_READ, offset=page)
+        # The mapping goes with the last array that looks at it.
+        return np.frombuffer(window, self.dtype, n_rows * self.shape[1], at - page)
 
-        with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(read, 0, buffers[0])
-            for number, start in enumerate(range(0, n, stretch)):
-                part = coming.result()
-                if start + stretch < n:
-                    coming = ahead.submit(read, start + stretch, buffers[(number + 1) % 2])
-                for first in range(0, len(part), n_rows):
-                    piece = part[first : first + n_rows]
-                    yield slice(start + first, start + first + len(piece)), piece
+    def _announce(self, start: int, n_rows: int) -> None:
+        if start < self.shape[0] and hasattr(os, "posix_fadvise"):
+            where = (self._file.fileno(), start * self._width, n_rows * self._width)
+            os.posix_fadvise(*where, os.POSIX_FADV_WILLNEED)
 
     def _read(self, start: int, out: NDArray[Any]) -> None:
         data = _bytes(out)
-        with self._lock:
-            self._file.seek(start * self._width)
-            while data:
-                got = self._file.readinto(data)
-                if not got:
-                    raise OSError(f"The scratch file in {str(self._folder)!r} has been cut short.")
-                data = data[got:]
+        self._file.seek(start * self._width)
+        while data:
+            data = data[self._file.readinto(data) :]
 
     def close(self) -> None:
         """Give the disk space back."""

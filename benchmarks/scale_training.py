@@ -1,0 +1,196 @@
+"""Training on Parquet larger than the memory allowed, against the same rows in memory.
+
+Twenty float32 features. Each fit has a process of its own; those on files may hold no more private
+memory (RLIMIT_DATA, which the system enforces) than they start with and `--limit` bytes a row,
+about half of what the features take. In memory and on files as many rows as memory is asked to hold, and on files as many
+as are asked for in all. Times are of the fit once the rows are there; reading them into the scratch
+file is in columns of its own. Writes results/scale_training.csv.
+
+    python benchmarks/scale_training.py --rows 100000000 --memory-rows 10000000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import write
+
+import evenhand as eh
+
+FEATURES = [f"x{j}" for j in range(20)]
+PART = 1_000_000
+MODELS = {
+    "ridge, independence": lambda: eh.FairRidge("independence", 1.0),
+    "ridge, separation": lambda: eh.FairRidge("separation", 1.0),
+    "poisson, independence": lambda: eh.FairGLM("poisson", "independence", 1.0),
+}
+# What the limit allows besides rows: batches of Arrow and buffers.
+SPARE = 300_000_000
+
+
+def part(number: int, n: int) -> dict[str, np.ndarray]:
+    """Correlated features, the first of which carry the group; a real and a counted target."""
+    rng = np.random.default_rng([11, number])
+    a = (rng.random(n) < 0.3).astype(np.int8)
+    X = rng.standard_normal((n, 20), dtype=np.float32)
+    X += 0.5 * X[:, [0]]
+    X[:, :4] += np.float32(0.6) * a[:, None]
+    score = X[:, :10] @ np.linspace(0.4, 0.04, 10).astype(np.float32)
+    y = score + rng.standard_normal(n, dtype=np.float32)
+    claims = rng.poisson(np.exp(0.4 * np.clip(score, -4, 4) - 1.0))
+    columns = {name: X[:, j] for j, name in enumerate(FEATURES)}
+    return {**columns, "y": y, "claims": claims.astype(np.float32), "a": a}
+
+
+def make(folder: Path, rows: int) -> None:
+    """Parquet files of a million rows each."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    for number in range(-(-rows // PART)):
+        table = pa.table(part(number, min(PART, rows - number * PART)))
+        # Random digits do not compress; other tables would read fewer bytes and decode more.
+        parquet.write_table(
+            table, folder / f"{number:05}.parquet", compression=None, use_dictionary=False
+        )
+
+
+def status(key: str) -> float:
+    """A line of /proc/self/status, in GB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(key)) / 1e6
+
+
+def from_disk() -> float:
+    """GB that this process had to wait for the disk for."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes")) / 1e9
+
+
+class Clock:
+    """Wall and processor seconds since the last look."""
+
+    def __init__(self) -> None:
+        self.look()
+
+    def look(self) -> tuple[float, float]:
+        now = time.perf_counter(), time.process_time()
+        before, self._at = getattr(self, "_at", now), now
+        return now[0] - before[0], now[1] - before[1]
+
+
+def one(model: str, how: str, folder: str, rows: int, limit: float | None) -> dict[str, Any]:
+    """A fit in this process."""
+    from evenhand.models import base
+
+    target = "claims" if model.startswith("poisson") else "y"
+    files = sorted(map(str, Path(folder).glob("*.parquet")))[: -(-rows // PART)]
+    # Kernels are compiled, and Arrow loaded, before anything is limited or timed.
+    with tempfile.TemporaryDirectory() as small:
+        make(Path(small), 120_000)
+        MODELS[model]().fit(small, target, sensitive_features="a", features=FEATURES)
+    scan, allowed, before = (0.0, 0.0), 0, 0.0
+    if how == "memory":
+        X, y, a = load(files, target)
+        clock = Clock()
+        fitted = MODELS[model]().fit(X, y, sensitive_features=a)
+    else:
+        assert limit is not None
+        # Python, NumPy, Arrow and compiled kernels are there before a row is read.
+        allowed = int(1e9 * status("VmData") + limit * rows + SPARE)
+        resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
+        inner = base.scanned
+
+        @contextmanager
+        def timed(*arguments: Any) -> Any:
+            nonlocal scan
+            with inner(*arguments) as found:
+                scan = clock.look()
+                yield found
+
+        base.scanned = timed  # type: ignore[assignment]
+        before, clock = from_disk(), Clock()
+        fitted = MODELS[model]().fit(files, target, sensitive_features="a", features=FEATURES)
+    wall, cpu = clock.look()
+    return {
+        "model": model, "how": how, "rows": rows, "features": len(FEATURES),
+        "features_gb": rows * len(FEATURES) * 4 / 1e9,
+        "limit_gb": allowed / 1e9 or "", "peak_gb": status("VmHWM"),
+        "from_disk_gb": from_disk() - before if limit else "",
+        "scan_seconds": scan[0], "scan_cpu": scan[1], "fit_seconds": wall, "fit_cpu": cpu,
+        "iterations": fitted.n_iter_, "evaluations": fitted.n_evaluations_,
+        "unfairness": fitted.unfairness_,
+    }  # fmt: skip
+
+
+def load(files: list[str], target: str) -> tuple[Any, Any, Any]:
+    """The same rows in memory, read part by part."""
+    from pyarrow import parquet
+
+    rows = sum(parquet.read_metadata(file).num_rows for file in files)
+    X, y, a = np.empty((rows, 20), np.float32), np.empty(rows), np.empty(rows, np.int8)
+    at = 0
+    for file in files:
+        table = parquet.read_table(file)
+        for j, name in enumerate(FEATURES):
+            X[at : at + len(table), j] = table[name]
+        y[at : at + len(table)] = table[target]
+        a[at : at + len(table)] = table["a"]
+        at += len(table)
+    return X, y, a
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=100_000_000)
+    parser.add_argument("--memory-rows", type=int, default=10_000_000)
+    parser.add_argument("--limit", type=float, default=45.0, help="bytes a row")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--large", nargs="*", choices=MODELS, default=list(MODELS)[:1])
+    parser.add_argument("--folder", help="where the files are; made and deleted by default")
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        model, how, folder, rows = arguments.one
+        limit = arguments.limit if how == "files" else None
+        print(json.dumps(one(model, how, folder, int(rows), limit)))
+        return
+    lines: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as made:
+        folder = arguments.folder or made
+        if not any(Path(folder).iterdir()):
+            make(Path(folder), max(arguments.rows, arguments.memory_rows))
+        small = arguments.memory_rows
+        runs = [(model, how, small) for model in arguments.models for how in ("memory", "files")]
+        runs += [(model, "files", arguments.rows) for model in arguments.large]
+        for model, how, rows in runs:
+            command = [
+                sys.executable, __file__, "--one", model, how, folder, str(rows),
+                "--limit", str(arguments.limit),
+            ]  # fmt: skip
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise SystemExit(done.stderr)
+            line = json.loads(done.stdout.splitlines()[-1])
+            memory = next((v for v in [*lines, line] if v["model"] == model), line)
+            for name in ("seconds", "cpu"):
+                mine, theirs = (v[f"fit_{name}"] / v["rows"] for v in (line, memory))
+                line[f"ratio_{name}"] = mine / theirs
+                line[f"ratio_{name}_with_scan"] = (mine + line[f"scan_{name}"] / rows) / theirs
+            lines.append(line)
+            print(line, flush=True)
+            write("scale_training", lines, ["pyarrow"])
+
+
+if __name__ == "__main__":
+    main()
