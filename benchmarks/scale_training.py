@@ -1,10 +1,10 @@
 """Training on Parquet larger than the memory allowed, against the same rows in memory.
 
-Twenty float32 features. Each fit has a process of its own; those on files may hold no more private
+Twenty float32 features. Each fit has a process of its own. Those on files may hold no more private
 memory (RLIMIT_DATA, which the system enforces) than they start with and `--limit` bytes a row,
-about half of what the features take. In memory and on files as many rows as memory is asked to hold, and on files as many
-as are asked for in all. Times are of the fit once the rows are there; reading them into the scratch
-file is in columns of its own. Writes results/scale_training.csv.
+about half of what the features take: `--memory-rows` of them, to compare with as many in memory,
+and `--rows`. Times are of the fit once the rows are there; reading them into the scratch file is in
+columns of its own. Writes results/scale_training.csv.
 
     python benchmarks/scale_training.py --rows 100000000 --memory-rows 10000000
 """
