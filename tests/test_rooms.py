@@ -42,6 +42,7 @@ ALLOWED = {
     ("auditing.result", "report.plots"): "Audit.plot",
     ("auditing.result", "report.text"): "Audit.__str__",
     ("information.cells", "engines.cell_files"): "Cells.to_file and Cells.from_file",
+    ("models.checkpoint", "report.writing"): "Checkpoint",
     ("frontier.path", "report.frontier_page"): "FairnessPath.to_html",
     ("frontier.path", "report.html"): "FairnessPath.to_html",
 }

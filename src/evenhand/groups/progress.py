@@ -42,3 +42,16 @@ def progress(total: int | None, what: str = "fairness path") -> Iterator[Any]:
     finally:
         if bar is not None:
             bar.stop()
+
+
+@contextmanager
+def shown(what: str) -> Iterator[Any]:
+    """A function of a topic and how things stand there, for work of no known length."""
+    topics: dict[str, str] = {}
+    with progress(None, what) as advance:
+
+        def show(topic: str, text: str) -> None:
+            topics[topic] = text
+            advance(0, "; ".join(topics.values()))
+
+        yield show

@@ -11,7 +11,8 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Protocol, Self
 
@@ -23,12 +24,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..groups.controls import read_controls
 from ..groups.frequency import repeat_rows
+from ..groups.progress import shown
 from ..groups.sensitive import Groups, resolve_groups
 from ..groups.validation import check_index, refuse_unreal
 from ..groups.weights import check_weight
 from ..information.criteria import CONDITIONAL
 from ..penalty.bound import BoundRegularizer
 from ..penalty.regularizer import FairnessRegularizer
+from .checkpoint import Checkpoint
 from .design import FeatureMatrix
 from .group_features import GroupFeatures
 from .membership import check_kind
@@ -88,12 +91,15 @@ class TrainingRows:
         Known part of the predictor.
     given : (n,) array or None
         What stands for y in criteria that condition on it alone.
+    begin : (1 + d,) array or None
+        Intercept and coefficients near the plain solution, where they are known.
     """
 
     y: Vector
     weight: Vector | None
     offset: Vector | None = None
     given: Vector | None = None
+    begin: Vector | None = None
 
 
 class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, ABC):
@@ -129,9 +135,12 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         """The problem at ``fairness_weight=0``; `slopes` are the last columns of the design."""
 
     def _fit(
-        self, X: Any, y: Any, frequency: Any, features: Any, scratch: Any, **columns: Any
-    ) -> Self:
+        self, X: Any, y: Any, frequency: Any, features: Any, scratch: Any, checkpoint: Any,
+        **columns: Any,
+    ) -> Self:  # fmt: skip
         """Fit on rows in memory, or on a table that is read from where it is."""
+        saved = None if checkpoint is None else Checkpoint(checkpoint, self)
+        begin = None if saved is None else saved.plain
         if not is_source(X):
             for name, value in {"features": features, "scratch": scratch}.items():
                 if value is not None:
@@ -140,7 +149,8 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
                         "for an `X` that is a path or an Arrow dataset."
                     )
             X, y, *values = repeat_rows(frequency, X=X, y=y, **columns)
-            return self._finish(self._start(X, y, **dict(zip(columns, values, strict=True))))
+            columns = dict(zip(columns, values, strict=True))
+            return self._finish(self._resumed(self._start(X, y, begin=begin, **columns), saved))
         if frequency is not None:
             raise ValueError(
                 "`frequency` must be None where `X` is a path or a dataset: rows would have to be "
@@ -154,12 +164,36 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
             )
         self._check_parameters()
         with scanned(X, features, scratch, {"y": y, **columns}) as found:
-            # What was read is let go with the call where the problem does not hold it.
-            return self._finish(self._start(**{name: found.pop(name) for name in [*found]}))
+            table = found["X"]
+            with shown(f"fitting {type(self).__name__}") as show:
+                table.watch = partial(show, "pass")
+                # What was read is let go with the call where the problem does not hold it.
+                prepared = self._start(begin=begin, **{name: found.pop(name) for name in [*found]})
+                prepared.show = partial(show, "search")
+                return self._finish(self._resumed(prepared, saved))
+
+    def _resumed(self, prepared: PathSolver, saved: Checkpoint | None) -> PathSolver:
+        """The solver where an earlier run left it."""
+        if saved is None:
+            return prepared
+        problem: Any = prepared.problem
+        plain = [problem.intercept(problem.theta), *problem.coefficients(problem.theta)]
+        data: dict[str, Any] = {
+            "rows": problem.design.n,
+            "features": [*map(str, getattr(self, "feature_names_in_", [problem.features.d]))],
+            "plain": [*map(float, plain)],
+            "scale": [float(problem.null)],
+        }
+        if prepared.bound is not None:
+            groups = prepared.bound.groups
+            data["groups"] = [*groups.label_names]
+            data["counts"] = [*map(float, groups.counts)]
+        saved.attach(prepared, data)
+        return prepared
 
     def _start(
         self, X: Any, y: Any, sensitive_features: Any = None, sample_weight: Any = None,
-        slopes: Slopes | None = None, **columns: Any,
+        slopes: Slopes | None = None, begin: Vector | None = None, **columns: Any,
     ) -> PathSolver:  # fmt: skip
         """Everything that does not depend on `fairness_weight`; `slopes` are among X already."""
         self._check_parameters()
@@ -178,6 +212,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         if weight is not None:
             weight = weight * (n / weight.sum())
         rows = self._rows(y.astype(np.float64, copy=False), weight, columns)
+        rows = replace(rows, begin=begin)
         groups = None
         if sensitive_features is not None:
             groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)

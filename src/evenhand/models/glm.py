@@ -211,6 +211,7 @@ class FairGLM(FairLinear):
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
         frequency: Any = None, exposure: Any = None, offset: Any = None, given: Any = None,
         controls: Any = None, features: Any = None, scratch: Any = None,
+        checkpoint: Any = None,
     ) -> FairGLM:  # fmt: skip
         """Fit the model.
 
@@ -248,17 +249,17 @@ class FairGLM(FairLinear):
             itself; otherwise scores are made independent of the group given the log-odds of the
             group given the controls, which is what independence given the controls implies
             (`controls_summary_` says which).
-        features, scratch
-            With files, as for :class:`FairRidge`.
+        features, scratch, checkpoint
+            As for :class:`FairRidge`.
 
         Returns
         -------
         self
         """
         return self._fit(
-            X, y, frequency, features, scratch, sensitive_features=sensitive_features,
-            sample_weight=sample_weight, exposure=exposure, offset=offset, given=given,
-            controls=controls,
+            X, y, frequency, features, scratch, checkpoint,
+            sensitive_features=sensitive_features, sample_weight=sample_weight,
+            exposure=exposure, offset=offset, given=given, controls=controls,
         )  # fmt: skip
 
     def path_fitter(
@@ -385,6 +386,7 @@ class FairGLM(FairLinear):
             design, self.loss_, rows.y, rows.weight, rows.offset, alpha=float(self.alpha),
             fit_intercept=self.fit_intercept, of_mean=vars(self)["score"] == "mean",
             max_iter=NEWTON_ITERATIONS, tol=NEWTON_TOL, n_kept=0 if slopes is None else slopes.size,
+            begin=rows.begin,
         )  # fmt: skip
         if slopes is not None:
             problem, self.group_alpha_ = shrink_slopes(

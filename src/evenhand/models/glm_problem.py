@@ -222,21 +222,23 @@ class GLMProblem:
 def prepare_glm(
     design: FeatureMatrix, loss: Loss, y: Vector, weight: Vector | None, offset: Vector | None,
     *, alpha: float, fit_intercept: bool, of_mean: bool, max_iter: int, tol: float,
-    n_kept: int = 0,
+    n_kept: int = 0, begin: Vector | None = None,
 ) -> GLMProblem:  # fmt: skip
-    """The plain fit and its whitening, once per data set."""
+    """The plain fit and its whitening, once per data set; `begin` is near it, if given."""
     loss = loss.fixed(y, weight, design.d)
     bound = BoundLoss.bind(loss, y, weight)
     features, rotation, mean_x = design, None, None
     if design.wide:
         design, rotation, mean_x = features.rotated(weight, fit_intercept, n_kept)
+    if begin is not None and (rotation is not None or len(begin) != 1 + design.d):
+        begin = None  # of other columns than these
     penalty = alpha * np.eye(design.d)
-    plain = fit_plain(design, bound, penalty, offset, fit_intercept, max_iter, tol)
+    plain = fit_plain(design, bound, penalty, offset, fit_intercept, max_iter, tol, begin)
     if loss.width_from_residuals:
         eta = design.forward(plain.theta) + plain.intercept
         residual = y - (eta if offset is None else eta + offset)
         bound = replace(bound, loss=loss.fixed(residual, weight, design.d, again=True))
-        plain = fit_plain(design, bound, penalty, offset, fit_intercept, max_iter, tol)
+        plain = fit_plain(design, bound, penalty, offset, fit_intercept, max_iter, tol, begin)
     return GLMProblem(
         features=features, design=design, bound=bound, plain=plain, penalty=penalty, offset=offset,
         of_mean=of_mean, fit_intercept=fit_intercept, rotation=rotation, mean_x=mean_x,

@@ -145,6 +145,7 @@ class FairRidge(FairLinear):
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
         frequency: Any = None, controls: Any = None, features: Any = None, scratch: Any = None,
+        checkpoint: Any = None,
     ) -> FairRidge:  # fmt: skip
         """Fit the model.
 
@@ -175,14 +176,18 @@ class FairRidge(FairLinear):
         scratch : path, optional
             With files, the folder of a temporary file as large as the features; by default where
             temporary files are.
+        checkpoint : path, optional
+            A small file of text that says where the fit stands, written after every iteration. A
+            fit that was cut off goes on from there when it is called again in the same way, and a
+            file of other rows or parameters (but for `max_iter` and `tol`) is refused.
 
         Returns
         -------
         self
         """
         return self._fit(
-            X, y, frequency, features, scratch, sensitive_features=sensitive_features,
-            sample_weight=sample_weight, controls=controls,
+            X, y, frequency, features, scratch, checkpoint,
+            sensitive_features=sensitive_features, sample_weight=sample_weight, controls=controls,
         )  # fmt: skip
 
     def path_fitter(

@@ -124,16 +124,23 @@ class Plain:
 
 def fit_plain(
     design: FeatureMatrix, bound: BoundLoss, penalty: Table, offset: Vector | None,
-    fit_intercept: bool, max_iter: int, tol: float,
+    fit_intercept: bool, max_iter: int, tol: float, begin: Vector | None = None,
 ) -> Plain:  # fmt: skip
-    """Newton's method, started on a sample of the rows where there are many."""
+    """Newton's method, started on a sample of the rows where there are many.
+
+    `begin` are intercept and coefficients to start from instead.
+    """
     rows = pilot_rows(design)
+    if begin is not None:
+        start = float(begin[0]), begin[1:]
+        return _newton(design, bound, penalty, offset, fit_intercept, max_iter, tol, start)
     if rows is None:
         return _staged(design, bound, penalty, offset, fit_intercept, max_iter, tol)
     few = None if offset is None else offset[rows]
-    start = _staged(
+    found = _staged(
         design.take(rows), bound.take(rows), penalty, few, fit_intercept, max_iter, PILOT_TOL
     )
+    start = found.intercept, found.theta
     return _newton(design, bound, penalty, offset, fit_intercept, max_iter, tol, start)
 
 
@@ -142,22 +149,23 @@ def _staged(
     fit_intercept: bool, max_iter: int, tol: float,
 ) -> Plain:  # fmt: skip
     """Through the easier losses of the loss, each starting the next."""
-    found = None
+    found, start = None, None
     *easier, last = bound.loss.stages()
     for loss, enough in [*((loss, max(tol, PILOT_TOL)) for loss in easier), (last, tol)]:
         stage = replace(bound, loss=loss)
-        found = _newton(design, stage, penalty, offset, fit_intercept, max_iter, enough, found)
+        found = _newton(design, stage, penalty, offset, fit_intercept, max_iter, enough, start)
+        start = found.intercept, found.theta
     assert found is not None
     return found
 
 
 def _newton(
     design: FeatureMatrix, bound: BoundLoss, penalty: Table, offset: Vector | None,
-    fit_intercept: bool, max_iter: int, tol: float, start: Plain | None,
+    fit_intercept: bool, max_iter: int, tol: float, start: tuple[float, Vector] | None,
 ) -> Plain:  # fmt: skip
     theta, b = np.zeros(design.d), 0.0
     if start is not None:
-        theta, b = start.theta, start.intercept
+        b, theta = start
     elif fit_intercept:
         link = bound.loss.link
         b = float(link(np.asarray(bound.loss.null_mean(bound.y, bound.weight))))

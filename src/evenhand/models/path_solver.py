@@ -6,6 +6,7 @@ its loss and penalty are about ‖v‖².
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod, sqrt
 from typing import Protocol
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..penalty.bound import BoundRegularizer
 from .design import FeatureMatrix
-from .solver import Evaluate, Memory, Solution, minimize
+from .solver import Evaluate, Follow, Memory, Solution, minimize
 
 Vector = NDArray[np.float64]
 
@@ -101,6 +102,7 @@ def solve(
     tol: float,
     start: Vector | None = None,
     memory: Memory | None = None,
+    follow: Follow | None = None,
 ) -> Solution:
     """Minimize loss + fairness_weight·Ĩ from the plain solution, or from `start`."""
     v = problem.origin if start is None else start
@@ -114,18 +116,26 @@ def solve(
         max_iter=max_iter,
         tol=tol * (1.0 + fairness_weight),
         memory=Memory() if memory is None else memory,
+        follow=follow,
     )
 
 
 @dataclass
 class PathSolver:
-    """A problem with its fairness term, and what was found so far by fairness weight: (v, Ĩ)."""
+    """A problem with its fairness term, and what was found so far by fairness weight: (v, Ĩ).
+
+    `reached` is where searches stood that were cut off; `write` is told where they stand, and
+    `show` how far they are.
+    """
 
     problem: Problem
     bound: BoundRegularizer | None
     start: str = "auto"
     solved: dict[float, tuple[Vector, float]] = field(default_factory=dict)
     memories: dict[float, Memory] = field(default_factory=dict)
+    reached: dict[float, tuple[Vector, Memory]] = field(default_factory=dict)
+    write: Callable[[float, Vector, Memory], None] | None = None
+    show: Callable[[str], None] | None = None
 
     def plain(self) -> float:
         """Ĩ of the plain solution."""
@@ -147,24 +157,37 @@ class PathSolver:
         """
         assert self.bound is not None
         small = max(self.solved, default=0.0) < fairness_weight / LARGE_STEP
-        if fairness_weight > LEAP and small:
+        reached = self.reached.get(fairness_weight)
+        if fairness_weight > LEAP and small and reached is None:
             # Far from the plain solution the term alone decides, and its valleys are found step
             # by step rather than in one leap.
             self.solve(fairness_weight / LARGE_STEP, max_iter, max(tol, PATH_TOL[0]))
         start = None
-        if any(self.solved):
+        if reached is None and any(self.solved):
             start, value, error = self._interpolate(fairness_weight)
             if on_path and error <= tol * (1.0 + fairness_weight):
                 term = fairness_weight * value
                 return Solution(start, float(start @ start) + term, term, error, True, 0, 0)
         memory = Memory()
-        if self.memories:
+        if reached is not None:
+            start, memory = reached
+        elif self.memories:
             nearest = min(self.memories, key=lambda w: abs(np.log(w / fairness_weight)))
             memory = self.memories[nearest].rescaled(fairness_weight / nearest)
         with self.problem.design.blas():
             if start is None:
                 start = self._first(fairness_weight, memory)
-            found = solve(self.problem, self.bound, fairness_weight, max_iter, tol, start, memory)
+            goal = tol * (1.0 + fairness_weight)
+
+            def follow(iteration: int, v: Vector, norm: float, memory: Memory) -> None:
+                if self.write is not None:
+                    self.write(fairness_weight, v, memory)
+                if self.show is not None:
+                    self.show(f"iteration {iteration}, gradient {norm:.1e} of {goal:.1e}")
+
+            found = solve(
+                self.problem, self.bound, fairness_weight, max_iter, tol, start, memory, follow
+            )
         self.memories[fairness_weight] = memory
         self.solved[fairness_weight] = (found.v, found.term / fairness_weight)
         return found

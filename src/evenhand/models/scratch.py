@@ -10,7 +10,7 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -40,6 +40,9 @@ class Scratch:
         self.shape = (n_rows, len(self.names))
         self.dtype = np.dtype(dtype)
         self._width = self.dtype.itemsize * self.shape[1]
+        # Told how far a pass over the rows has come.
+        self.watch: Callable[[str], None] | None = None
+        self._passes = 0
         self._folder = Path(tempfile.gettempdir() if folder is None else folder)
         if not self._folder.is_dir():
             raise ValueError(f"`scratch` must be a folder that exists, got {str(folder)!r}.")
@@ -90,7 +93,10 @@ class Scratch:
         """
         n, d = self.shape
         stretch = max(WINDOW // (self._width * n_rows), 1) * n_rows
+        self._passes += 1
         for start in range(0, n, stretch):
+            if self.watch is not None:
+                self.watch(f"pass {self._passes} over the rows, {start / n:.0%}")
             self._announce(start + stretch, stretch)
             part = self._window(start, min(stretch, n - start)).reshape(-1, d)
             for first in range(0, len(part), n_rows):

@@ -22,6 +22,8 @@ Vector = NDArray[np.float64]
 Evaluated = tuple[float, float, Vector]
 Evaluate = Callable[[Vector], Evaluated]
 Bowl = Callable[[Vector], tuple[float, Vector]]
+# Where the search is: iteration, v, ‖∇f‖, memory.
+Follow = Callable[[int, Vector, float, "Memory"], None]
 MEMORY = 20
 ARMIJO, CURVATURE = 1e-4, 0.9
 
@@ -87,6 +89,7 @@ def minimize(
     max_iter: int,
     tol: float,
     memory: Memory,
+    follow: Follow | None = None,
 ) -> Solution:
     """Minimize q(v) + g(s).
 
@@ -100,6 +103,8 @@ def minimize(
         Stop when ‖∇f‖ ≤ tol.
     memory : Memory
         Updated in place.
+    follow : callable, optional
+        Called after each iteration.
     """
     s = start_scores
     loss, term, slope = evaluate(s)
@@ -130,7 +135,10 @@ def minimize(
         v, gradient, s, objective = v_new, gradient_new, found.scores, found.objective
         term = found.term
         del found, ray
-        converged = bool(np.linalg.norm(gradient) <= tol)
+        norm = float(np.linalg.norm(gradient))
+        converged = norm <= tol
+        if follow is not None:
+            follow(iteration, v, norm, memory)
     norm = float(np.linalg.norm(gradient))
     return Solution(v, objective, term, norm, converged, iteration, evaluations)
 
