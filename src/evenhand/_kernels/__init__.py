@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from . import shards
+
 if TYPE_CHECKING:
     from ..groups.sensitive import Groups
 
@@ -31,6 +33,7 @@ class Rows(NamedTuple):
     weight : (n,) mean 1, or absent;  shares : (K,) weighted group shares
     center : (4,) mean of s, 1/spread of s, mean of y, 1/spread of y
     moves : whether the first two move with s, or are constants to a gradient
+    whole : rows of all workers, where these are one shard of them; else 0
     """
 
     s: NDArray[np.float64]
@@ -41,6 +44,12 @@ class Rows(NamedTuple):
     shares: NDArray[np.float64]
     center: NDArray[np.float64]
     moves: bool = True
+    whole: int = 0
+
+    @property
+    def n(self) -> int:
+        """Rows that sums are over."""
+        return self.whole or len(self.s)
 
     @property
     def n_groups(self) -> int:
@@ -64,7 +73,8 @@ def make_rows(groups: Groups, y: NDArray[np.float64] | None = None) -> Rows:
         y = _NO_FLOATS
     else:
         center[2:] = standardizer(y, weight)
-    return Rows(_NO_FLOATS, y, codes, table, weight, groups.shares, center)
+    whole = groups.n_total if shards.active() else 0
+    return Rows(_NO_FLOATS, y, codes, table, weight, groups.shares, center, whole=whole)
 
 
 def with_score(rows: Rows, s: NDArray[np.float64]) -> Rows:
@@ -77,9 +87,9 @@ def with_score(rows: Rows, s: NDArray[np.float64]) -> Rows:
 def standardizer(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[float, float]:
     """Weighted mean and reciprocal spread; the reciprocal is 0 for a constant column."""
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, variance = get_kernels().mean_variance(values, weight)
+        mean, variance = _mean_variance(values, weight)
     if not 1e-200 < variance < np.inf:  # squares beyond the largest float or the smallest
-        size = float(np.abs(values).max(initial=0.0))
+        size = shards.largest(float(np.abs(values).max(initial=0.0)))
         if size > 0 and not 0.5 < size < 2.0:  # else it has been divided by already
             mean, scale = standardizer(values / size, weight)
             return mean * size, scale / size
@@ -88,6 +98,14 @@ def standardizer(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tu
     if not spread > 1e-13 * abs(mean):
         return mean, 0.0
     return mean, 1.0 / spread
+
+
+def _mean_variance(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[float, float]:
+    if not shards.active():
+        return get_kernels().mean_variance(values, weight)
+    mass = float(weight.sum() if len(weight) else len(values))
+    found = get_kernels().mean_variance(values, weight) if mass > 0 else (0.0, 0.0)
+    return shards.pool(mass, *found)
 
 
 @cache

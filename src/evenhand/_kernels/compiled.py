@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..information.basis import Basis
-from . import bounded, many, pairs
+from . import bounded, many, pairs, shards
 from .blocks import gram_chunk, moments_chunk
 from .logistic import logistic_chunk, logistic_rows_chunk
 from .lspc import backprop_chunk, lspc_chunk, lspc_rows_chunk
@@ -45,10 +45,15 @@ def bound_scores(s, mean: float, inverse: float, limit: float):
     return out
 
 
-def unbound_gradient(s, t, weight, mean: float, inverse: float, limit: float, gradient) -> None:
+def unbound_gradient(
+    s, t, weight, mean: float, inverse: float, limit: float, gradient, whole: int = 0
+) -> None:
     n, weight = len(s), weight if len(weight) else None
     sums = run_chunks(bounded.sums_chunk, n, 2, (s, t, mean, inverse, limit, gradient))
-    arguments = (s, t, weight, mean, inverse, limit, *(float(v) / n for v in sums))
+    count = n
+    if whole:
+        sums, count = shards.add(sums), whole
+    arguments = (s, t, weight, mean, inverse, limit, *(float(v) / count for v in sums))
     run_chunks(bounded.back_chunk, n, 0, arguments, (gradient,))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from ..information.basis import Basis
+from . import shards
 
 
 def _monomials(rows, basis: Basis, count: int):
@@ -57,12 +58,16 @@ def bound_scores(s, mean: float, inverse: float, limit: float):
     return limit * np.tanh((s - mean) * inverse / limit)
 
 
-def unbound_gradient(s, t, weight, mean: float, inverse: float, limit: float, gradient) -> None:
+def unbound_gradient(
+    s, t, weight, mean: float, inverse: float, limit: float, gradient, whole: int = 0
+) -> None:
     """From ∂/∂t to ∂/∂s, in place; mean and spread are those of s and move with it."""
     weight = weight if len(weight) else np.ones(len(s))
     z = (s - mean) * inverse
     gradient *= 1.0 - (t / limit) ** 2
-    gradient -= weight * (gradient.mean() + (gradient * z).mean() * z)
+    sums = np.array([gradient.sum(), gradient @ z])
+    constant, along = shards.add(sums) / whole if whole else sums / len(s)
+    gradient -= weight * (constant + along * z)
     gradient *= inverse
 
 

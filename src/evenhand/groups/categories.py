@@ -11,6 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from .._kernels import shards
 from .validation import frame_columns, read_native
 
 # A column of fractions with more distinct values than this is a measurement, not a category.
@@ -160,13 +161,7 @@ def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.
     labels = list(seen)
     if any(isinstance(label, _NUMBERS) for label in labels):
         _refuse_equal_types(column.tolist(), name)
-    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in labels)
-    kind = "text"
-    if numeric and labels:
-        kind = "integer" if all(float(v).is_integer() for v in labels) else "float"
-    elif labels and all(isinstance(v, date) for v in labels):
-        kind = "date"
-    check_count(labels, len(column), kind, name)
+    check_count(labels, len(column), _kind_of(labels), name)
     return _sort_labels(codes, labels)
 
 
@@ -257,6 +252,31 @@ def _sort_labels(codes: NDArray[np.intp], labels: list[Any]) -> tuple[NDArray[np
     return lookup[codes], ordered
 
 
+def share_labels(
+    column: Any, codes: NDArray[np.intp], labels: list[Any], name: str | None
+) -> tuple[NDArray[np.intp], list[Any]]:
+    """Codes for the labels of all workers, where the column is one shard of many."""
+    if not shards.active():
+        return codes, labels
+    declared = isinstance(column, nw.Series) and column.dtype in (nw.Categorical, nw.Enum)
+    found = shards.gather_objects((labels, len(codes), declared))
+    merged = list(dict.fromkeys(label for part, _, _ in found for label in part))
+    _refuse_equal_types([label for part, _, _ in found for label in part], name)
+    if not any(declared for _, _, declared in found):
+        _check_count(merged, sum(count for _, count, _ in found), _kind_of(merged), name)
+    ordered = sorted_labels(merged)
+    rank = {label: k for k, label in enumerate(ordered)}
+    lookup = np.array([rank[label] for label in labels] + [-1], dtype=np.intp)
+    return lookup[codes], ordered
+
+
+def _kind_of(labels: list[Any]) -> str:
+    """What `check_count` takes labels for."""
+    if labels and all(isinstance(v, int | float) and not isinstance(v, bool) for v in labels):
+        return "integer" if all(float(v).is_integer() for v in labels) else "float"
+    return "date" if labels and all(isinstance(v, date) for v in labels) else "text"
+
+
 def cross(
     coded: list[tuple[NDArray[np.intp], list[Any]]],
 ) -> tuple[NDArray[np.intp], list[Any]]:
@@ -268,6 +288,9 @@ def cross(
         combined = combined * len(labels) + codes
     combined[missing] = -1
     cells, inverse = np.unique(combined[~missing], return_inverse=True)
+    if shards.active():
+        found, cells = cells, np.unique(np.concatenate(shards.gather_objects(cells)))
+        inverse = np.searchsorted(cells, found)[inverse]
     out = np.full(len(combined), -1, dtype=np.intp)
     out[~missing] = inverse
     crossed = []
@@ -282,6 +305,12 @@ def cross(
 
 def check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> None:
     """Refuse a measurement or an identifier where a category is meant."""
+    if shards.active():
+        return  # a shard may hold few rows of many groups: `share_labels` looks at all of them
+    _check_count(labels, n_rows, kind, name)
+
+
+def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> None:
     count = len(labels)
     where = f" (column {name!r})" if name else ""
     limit = {"float": MAX_FRACTIONS, "integer": MAX_NUMBERS, "date": MAX_NUMBERS}.get(kind)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .categories import cross, encode, split_columns
+from .._kernels import shards
+from .categories import cross, encode, share_labels, split_columns
 from .clusters import check_cluster, renumber
 from .coded import Coded
 from .continuous import Continuous
@@ -79,6 +80,11 @@ class Groups:
         assert rows is not None
         return len(rows)
 
+    @shards.once
+    def n_total(self) -> int:
+        """m over all workers, where these rows are one shard of many."""
+        return shards.total(self.n_known)
+
     @property
     def n_unknown(self) -> int:
         return self.n_rows - self.n_known
@@ -99,15 +105,15 @@ class Groups:
             return float(self.n_known)
         return float(weight.sum() ** 2 / np.square(weight).sum())
 
-    @cached_property
+    @shards.once
     def counts(self) -> NDArray[np.float64]:
         """Rows per group, unweighted; expected rows for a proxy."""
         if self.codes is not None:
-            return np.bincount(self.codes, minlength=self.n_groups).astype(float)
+            return shards.add(np.bincount(self.codes, minlength=self.n_groups).astype(float))
         assert self.probabilities is not None
-        return self.probabilities.sum(axis=0)
+        return shards.add(self.probabilities.sum(axis=0))
 
-    @cached_property
+    @shards.once
     def shares(self) -> NDArray[np.float64]:
         """Weighted share of each group, P(A = k)."""
         if self.codes is not None:
@@ -117,9 +123,10 @@ class Groups:
             assert self.probabilities is not None
             weight = np.ones(self.n_known) if self.weight is None else self.weight
             totals = weight @ self.probabilities
+        totals = shards.add(totals)
         return totals / totals.sum()
 
-    @cached_property
+    @shards.once
     def entropy(self) -> float:
         """H(A) = −Σ_k P(k) log P(k), in nats."""
         shares = self.shares[self.shares > 0]
@@ -230,14 +237,14 @@ def resolve_groups(
         found = f"only {groups.label_names[0]!r}" if groups.n_groups else "no known group"
         raise ValueError(
             f"`sensitive_features` must hold at least two groups to compare, found {found} in "
-            f"{groups.n_known} rows with a known group. Hint: in cross-validation, stratify the "
+            f"{groups.n_total} rows with a known group. Hint: in cross-validation, stratify the "
             "folds by group so that every fold holds each of them."
         )
     if groups.n_groups > MAX_GROUPS:
         sizes = np.sort(groups.counts)
         raise ValueError(
             f"`sensitive_features` must hold at most {MAX_GROUPS} groups, found {groups.n_groups} "
-            f"in {groups.n_known} rows; half of them have {sizes[len(sizes) // 2]:.0f} rows or "
+            f"in {groups.n_total} rows; half of them have {sizes[len(sizes) // 2]:.0f} rows or "
             f"fewer, the five smallest {', '.join(f'{size:.0f}' for size in sizes[:5])}. Hint: "
             "merge rare groups into larger ones, or judge one attribute at a time instead of the "
             "crossing of several."
@@ -269,7 +276,7 @@ def _from_proxy(
     known = np.asarray(~np.isnan(table).any(axis=1))
     rows = table[known]
     w = None if weight is None else weight[known]
-    total = rows.sum(axis=0) if w is None else w @ rows
+    total = shards.add(rows.sum(axis=0) if w is None else w @ rows)
     keep = total > 0
     if not keep.all():
         if warn:
@@ -298,7 +305,7 @@ def _from_labels(
     for _, column in columns:
         _check_length(len(column), n_rows)
     names = [name or "group" for name, _ in columns]
-    coded = [encode(column, name) for name, column in columns]
+    coded = [share_labels(column, *encode(column, name), name) for name, column in columns]
     if len(coded) == 1:
         codes, labels = coded[0]
     else:
@@ -321,7 +328,7 @@ def _from_codes(
     if not known.all():
         codes = codes[known]
     w = None if weight is None else weight[known]
-    total = np.bincount(codes, weights=w, minlength=len(labels))
+    total = shards.add(np.bincount(codes, weights=w, minlength=len(labels)).astype(np.float64))
     keep = total > 0
     if not keep.all():
         if warn:

@@ -12,6 +12,8 @@ from narwhals.dependencies import is_pandas_like_dataframe, is_pandas_like_serie
 from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
+from .._kernels import shards
+
 
 def read_native(values: Any, name: str) -> Any:
     """A frame or column of any library as narwhals sees it; anything else as it is.
@@ -234,7 +236,7 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
         array = array.copy()
     if n_rows is not None and len(array) != n_rows:
         raise ValueError(f"`{name}` must have one entry per row: got {len(array)} for {n_rows}.")
-    if not len(array):
+    if not len(array) and not shards.active():
         raise ValueError(f"`{name}` must hold at least one row, got none.")
     # A sum is finite unless an entry is not (or overflows): one pass, nothing allocated.
     with np.errstate(over="ignore", invalid="ignore"):

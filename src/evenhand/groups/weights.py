@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._kernels import shards
 from .validation import as_floats, refuse_masked
 
 
@@ -39,9 +40,9 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.flo
         raise ValueError("`sample_weight` must be finite: it holds NaN or infinity.")
     if (weight < 0).any():
         raise ValueError(f"`sample_weight` must be nonnegative, got {weight.min()}.")
-    if not weight.any():
+    largest = shards.largest(float(weight.max(initial=0.0)))
+    if not largest:
         raise ValueError("`sample_weight` must not be zero in every row.")
-    largest = weight.max()
     return weight if 1e-100 < largest < 1e100 else weight / largest
 
 
@@ -58,7 +59,12 @@ def weighted_rows(weight: NDArray[np.float64] | None) -> NDArray[np.intp] | None
 
 def mean_one(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
     """Weights in proportion, scaled to mean 1; None for none."""
-    if weight is None or not len(weight):
+    if weight is None or not (len(weight) or shards.active()):
         return None
-    weight = weight / weight.max()  # a sum of very small ones has no reciprocal
-    return weight * (len(weight) / weight.sum())
+    # A sum of very small ones has no reciprocal.
+    largest = shards.largest(float(weight.max(initial=0.0)))
+    if not largest:
+        return weight
+    weight = weight / largest
+    count, total = shards.add(float(len(weight)), float(weight.sum()))
+    return weight * (count / total)

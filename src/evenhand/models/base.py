@@ -22,6 +22,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from .._kernels import shards
 from ..groups.controls import read_controls
 from ..groups.frequency import repeat_rows
 from ..groups.progress import shown
@@ -197,6 +198,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
     ) -> PathSolver:  # fmt: skip
         """Everything that does not depend on `fairness_weight`; `slopes` are among X already."""
         self._check_parameters()
+        self._refuse_on_cluster(columns)
         if columns.get("controls") is not None and self._regularizer().criterion != CONDITIONAL:
             raise ValueError(
                 f"`controls` must be None with criterion={self.criterion!r}, which does not use "
@@ -210,7 +212,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         n = X.shape[0]
         weight = check_weight(sample_weight, n)
         if weight is not None:
-            weight = weight * (n / weight.sum())
+            weight = weight * (shards.total(n) / shards.add(float(weight.sum())))
         rows = self._rows(y.astype(np.float64, copy=False), weight, columns)
         rows = replace(rows, begin=begin)
         groups = None
@@ -247,6 +249,19 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
             if given is not None or regularizer.criterion != CONDITIONAL:
                 bound = regularizer.bind(rows.y, sensitive_features=groups, given=given)
         return PathSolver(problem, bound, self.start)
+
+    def _refuse_on_cluster(self, columns: Mapping[str, Any]) -> None:
+        """What needs more of the rows than sums over them, where they are on several workers."""
+        if self.group_features is not None:
+            shards.refuse(
+                f"group_features={self.group_features!r}",
+                "group_features=None, or fit on a sample of the rows in one process.",
+            )
+        if self._regularizer().criterion == CONDITIONAL or columns.get("controls") is not None:
+            shards.refuse(
+                "criterion='conditional'",
+                "criterion='separation' with given=..., one column that stands for the controls.",
+            )
 
     def _summarize(self, controls: Any, groups: Groups) -> Vector | None:
         """What stands for the controls in the fairness term."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import block_diag, qr
 
+from .._kernels import shards
 from .._kernels.threads import one_blas_thread
 from .scratch import Scratch
 
@@ -31,6 +32,8 @@ class FeatureMatrix:
         self.X = X
         self.extra = extra
         self.n = X.shape[0]
+        # Rows of all workers, where X is one shard of many.
+        self.total = shards.total(self.n)
         self.d = X.shape[1] + (0 if extra is None else extra.shape[1])
         self._rows = max(256, BLOCK_BYTES // (8 * max(self.d, 1)))
         # Relative rounding of the centered second moments: sparse columns cannot be shifted first.
@@ -41,7 +44,7 @@ class FeatureMatrix:
     @property
     def wide(self) -> bool:
         """Whether there are more columns than rows."""
-        return self.d > self.n
+        return self.d > self.total
 
     def blas(self) -> AbstractContextManager[Any]:
         """One BLAS thread where the matrix is too small for two to pay."""
@@ -81,6 +84,14 @@ class FeatureMatrix:
 
     def backward(self, r: Vector) -> Vector:
         """[X, E]ᵀ·r."""
+        return shards.add(self._backward(r))
+
+    def backward_with_sum(self, r: Vector) -> tuple[Vector, float]:
+        """[X, E]ᵀ·r and Σr."""
+        out, total = shards.add(self._backward(r), float(r.sum()))
+        return out, total
+
+    def _backward(self, r: Vector) -> Vector:
         if self._direct or self._sparse:
             out = np.asarray(self.X.T @ r, dtype=np.float64)
         else:
@@ -97,7 +108,8 @@ class FeatureMatrix:
         """Refuse columns whose mean square is beyond the largest float."""
         bad = np.flatnonzero(~np.isfinite(squares))
         if len(bad):
-            largest = max(np.abs(block[:, bad[0]]).max() for _, block in self.blocks())
+            sizes = (np.abs(block[:, bad[0]]).max() for _, block in self.blocks())
+            largest = shards.largest(float(max(sizes, default=0.0)))
             raise ValueError(
                 f"`X` must be small enough to square, got values up to {largest:.1e} in column "
                 f"{bad[0]}. Hint: divide it by a constant."
@@ -114,6 +126,7 @@ class FeatureMatrix:
         with ‖θ‖ = ‖w‖: a problem in w with the design Z. By the QR factors of the transpose:
         X Xᵀ would lose half of the digits.
         """
+        shards.refuse("A model with more columns than rows", "fit it in one process.")
         rows = np.empty((self.n, self.d))
         for block, values in self.blocks():
             rows[block] = values
@@ -158,14 +171,14 @@ class FeatureMatrix:
         shift = np.zeros(self.d)
         if self._sparse and self.extra is None:
             w = np.ones(self.n) if weight is None else weight
-            mean = self.X.T @ w / self.n
-            gram = np.asarray((self.X.T @ self.X.multiply(w[:, None]).tocsr()).todense()) / self.n
-            cross = self.X.T @ (w * y) / self.n
+            mean = self.X.T @ w
+            gram = np.asarray((self.X.T @ self.X.multiply(w[:, None]).tocsr()).todense())
+            cross = self.X.T @ (w * y)
         else:
             for rows, block in self.blocks():
                 if center:
                     if rows.start == 0:
-                        shift = np.ones(len(block)) @ block / len(block)
+                        shift = _rough_mean(block)
                     block = block - shift
                 right = y[rows]
                 if weight is not None:
@@ -177,11 +190,20 @@ class FeatureMatrix:
                     mean += np.ones(len(block)) @ block
                 gram += block.T @ block
                 cross += block.T @ right
-            mean /= self.n
-            gram /= self.n
-            cross /= self.n
+            if center and not self.n:  # a shard without rows
+                shift = _rough_mean(np.zeros((0, self.d)))
+        n = self.total
+        top_y = float(y.sum() if weight is None else weight @ y)
+        mean, gram, cross, top_y = shards.add(mean, gram, cross, top_y)
+        mean, gram, cross = mean / n, gram / n, cross / n
         if center:
-            mean_y = float(y.mean() if weight is None else weight @ y / self.n)
+            mean_y = top_y / n
             gram -= np.outer(mean, mean)
             cross -= mean * mean_y
         return mean + shift, gram, cross
+
+
+def _rough_mean(block: NDArray[np.float64]) -> Vector:
+    """Column means of a first block, or of those of all workers."""
+    out, count = shards.add(np.ones(len(block)) @ block, float(len(block)))
+    return out / count

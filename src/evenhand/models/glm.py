@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from .._kernels import shards
 from ..groups.validation import check_column
 from ..groups.weights import check_weight
 from .accuracy import Accuracy
@@ -361,6 +362,16 @@ class FairGLM(FairLinear):
         if not isinstance(kind, str) or kind not in SCORES:
             raise ValueError(f"`score` must be one of {', '.join(SCORES)}, got {kind!r}.")
 
+    def _refuse_on_cluster(self, columns: Mapping[str, Any]) -> None:
+        super()._refuse_on_cluster(columns)
+        # A loss of one's own may take more from the rows than a mean.
+        own = type(self.loss_)
+        if own.null_mean is not Loss.null_mean or own.fixed is not Loss.fixed:
+            shards.refuse(
+                f"The {self.loss_.name} loss, whose best constant is no mean,",
+                "fit it in one process.",
+            )
+
     def _rows(self, y: Vector, weight: Vector | None, columns: Mapping[str, Any]) -> TrainingRows:
         n = len(y)
         exposure, offset, given = (columns.get(name) for name in ("exposure", "offset", "given"))
@@ -371,7 +382,7 @@ class FairGLM(FairLinear):
             _warn_if_mostly_zero(y, weight)
         if exposure is not None:
             y, weight = self.loss_.per_unit(y, weight, _check_exposure(exposure, n))
-            weight = weight * (n / weight.sum())
+            weight = weight * (shards.total(n) / shards.add(float(weight.sum())))
         if offset is not None:
             offset = check_column(offset, "offset", n)
         if given is not None:
@@ -407,7 +418,8 @@ class FairGLM(FairLinear):
         # Means of 1/η have no limit just before they turn negative; they end where training did.
         self._least_eta = -np.inf
         if self.loss_.link.positive:
-            self._least_eta = float(problem.scores(theta).min())
+            least = problem.scores(theta).min(initial=np.inf)
+            self._least_eta = shards.least(float(least))
 
 
 def _check_exposure(exposure: Any, n_rows: int) -> Vector:
@@ -422,7 +434,7 @@ def _check_exposure(exposure: Any, n_rows: int) -> Vector:
 
 
 def _warn_if_mostly_zero(y: Vector, weight: Vector | None) -> None:
-    share = float(np.average(y == 0, weights=weight))
+    share = shards.average((y == 0).astype(np.float64), weight)
     if share > MOSTLY_ZERO:
         warnings.warn(
             f"{100 * share:.0f}% of the targets are 0, so that separation given the target is all "

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .._kernels import shards
 from ..penalty.bound import BoundRegularizer
 from .design import FeatureMatrix
 from .losses import Loss
@@ -116,8 +117,9 @@ class GLMProblem:
         return self._forward(self._apply(p))
 
     def backward(self, r: Vector, bound: BoundRegularizer) -> Vector:
-        total, plain = float(r.sum()), self.plain
-        g = self.design.backward(r) - plain.center * total
+        plain = self.plain
+        g, total = self.design.backward_with_sum(r)
+        g = g - plain.center * total
         return np.concatenate([[plain.spread * total], plain.whitening.adjoint(g)])
 
     def evaluator(self, bound: BoundRegularizer, fairness_weight: float, rough: bool) -> Evaluate:
@@ -197,9 +199,8 @@ class GLMProblem:
         value, slope = self.bound.evaluate(eta)
         best = value + weight
         for _ in range(20):
-            rows = self.bound.curvature(eta) / (self.design.n * self.bound.scale)
-            hessian = columns.T @ (columns * rows[:, None])
-            gradient = columns.T @ slope
+            rows = self.bound.curvature(eta) / (self.design.total * self.bound.scale)
+            hessian, gradient = shards.add(columns.T @ (columns * rows[:, None]), columns.T @ slope)
             if len(level) > 1:
                 gradient[1] += 2.0 * weight * factor
                 hessian[1, 1] += 2.0 * weight

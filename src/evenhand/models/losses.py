@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
+from .._kernels import shards
 from .accuracy import Accuracy
 from .links import LINKS, Link
 
@@ -67,7 +68,7 @@ class Loss(ABC):
 
     def null_mean(self, y: Vector, weight: Vector | None) -> float:
         """The constant of least Σ ω d(y, μ): the mean, for every deviance of a family."""
-        return float(np.average(y, weights=weight))
+        return shards.average(y, weight)
 
     def fixed(
         self, residual: Vector, weight: Vector | None, n_features: int, again: bool = False

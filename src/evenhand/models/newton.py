@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .._kernels import shards
 from .design import FeatureMatrix
 from .losses import Loss
 from .path_solver import pilot_rows
@@ -43,6 +44,8 @@ class BoundLoss:
         D₀; zero where the target does not vary.
     constant : float
         The part of mean ω d that does not depend on η.
+    n : int
+        Rows, of all workers where there are several.
     """
 
     loss: Loss
@@ -50,15 +53,17 @@ class BoundLoss:
     weight: Vector | None
     null: float
     constant: float
+    n: int
 
     @classmethod
     def bind(cls, loss: Loss, y: Vector, weight: Vector | None) -> BoundLoss:
         mean = np.asarray(loss.null_mean(y, weight))
-        null = float(np.average(loss.deviance(y, mean), weights=weight))
-        constant = float(np.average(loss.saturated(y), weights=weight))
+        null = shards.average(loss.deviance(y, mean), weight)
+        constant = shards.average(loss.saturated(y), weight)
         # At the level of rounding in what is subtracted from each other.
-        size = abs(constant) + float(np.average(np.abs(y), weights=weight))
-        return cls(loss, y, weight, null if null > 1e-13 * size else 0.0, constant)
+        size = abs(constant) + shards.average(np.abs(y), weight)
+        null = null if null > 1e-13 * size else 0.0
+        return cls(loss, y, weight, null, constant, shards.total(len(y)))
 
     @property
     def scale(self) -> float:
@@ -68,12 +73,12 @@ class BoundLoss:
     def evaluate(self, eta: Vector) -> tuple[float, Vector]:
         """mean ω d / D₀ and its slope in each η."""
         rows, slope = self.loss.evaluate(self.y, eta)
-        n = len(rows)
+        n = self.n
         if self.weight is None:
-            total = float(rows.sum()) / n
+            total = shards.add(float(rows.sum())) / n
             slope *= 1.0 / (n * self.scale)
         else:
-            total = float(self.weight @ rows) / n
+            total = shards.add(float(self.weight @ rows)) / n
             slope *= self.weight
             slope *= 1.0 / (n * self.scale)
         return (total + self.constant) / self.scale, slope
@@ -86,11 +91,11 @@ class BoundLoss:
     def take(self, rows: NDArray[np.intp]) -> BoundLoss:
         """Some of the rows, in units of the same D₀."""
         weight = None if self.weight is None else self.weight[rows]
+        y, n = self.y[rows], shards.total(len(rows))
         if weight is not None:
-            weight = weight * (len(weight) / weight.sum())
-        y = self.y[rows]
-        constant = float(np.average(self.loss.saturated(y), weights=weight))
-        return replace(self, y=y, weight=weight, constant=constant)
+            weight = weight * (n / shards.add(float(weight.sum())))
+        constant = shards.average(self.loss.saturated(y), weight)
+        return replace(self, y=y, weight=weight, constant=constant, n=n)
 
 
 @dataclass(frozen=True)
@@ -186,13 +191,14 @@ def _newton(
         iteration += 1
         if hessian is None or step > CHORD:
             hessian = _hessian(design, bound, penalty, eta, slope, fit_intercept)
-            gradient = hessian.gradient
+            gradient, total = hessian.gradient, shards.add(float(slope.sum()))
         else:
-            gradient = design.backward(slope) - hessian.center * float(slope.sum())
+            gradient, total = design.backward_with_sum(slope)
+            gradient = gradient - hessian.center * total
         gradient = gradient + 2.0 * (penalty @ theta) / scale
         # Whitened: the objective is ‖v‖² there, so a Newton step is half the gradient.
         whitened = hessian.whitening.adjoint(gradient)
-        lift = hessian.spread * float(slope.sum()) if fit_intercept else 0.0
+        lift = hessian.spread * total if fit_intercept else 0.0
         norm = float(np.hypot(np.linalg.norm(whitened), lift))
         if norm <= tol:
             break
@@ -224,11 +230,11 @@ def _hessian(
 ) -> _Hessian:  # fmt: skip
     """Curvature at η, and the gradient of the loss in (X − m)θ from the same pass."""
     rows = bound.curvature(eta)
-    mean = float(rows.mean())
+    n = design.total
+    mean = float(shards.add(float(rows.sum())) / n)
     rows = np.maximum(rows, LEAST_CURVATURE * mean)
-    mean = float(rows.mean())
+    mean = float(shards.add(float(rows.sum())) / n)
     rows /= mean
-    n = design.n
     with np.errstate(over="ignore", invalid="ignore"):
         center, gram, cross = design.moments(slope * n / rows, rows, fit_intercept)
         design.check_squares(np.diag(gram))

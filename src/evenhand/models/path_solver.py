@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .._kernels import shards
 from ..penalty.bound import BoundRegularizer
 from .design import FeatureMatrix
 from .solver import Evaluate, Follow, Memory, Solution, minimize
@@ -87,11 +88,18 @@ def path_tolerance(tol: float, n_rows: int, fairness_weight: float) -> float:
 
 
 def pilot_rows(design: FeatureMatrix) -> NDArray[np.intp] | None:
-    """Some rows, where there are many more than a first guess needs; else None."""
+    """Some rows, where there are many more than a first guess needs; else None.
+
+    Of a shard those that one process would draw, which may be none.
+    """
     wanted = max(PILOT_ROWS, 20 * design.d)
-    if design.n < 5 * wanted:
+    if design.total < 5 * wanted:
         return None
-    return np.unique(np.random.default_rng(0).integers(0, design.n, wanted))
+    rows = np.unique(np.random.default_rng(0).integers(0, design.total, wanted))
+    if not shards.active():
+        return rows
+    rows = rows - shards.first_row(design.n)
+    return rows[(rows >= 0) & (rows < design.n)]
 
 
 def solve(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .._kernels import shards
 from ..penalty.bound import BoundRegularizer
 from .design import FeatureMatrix
 from .solver import Evaluate, Evaluated
@@ -110,8 +111,10 @@ class RidgeProblem:
 
     def backward(self, r: Vector, bound: BoundRegularizer) -> Vector:
         """The transpose of `forward`."""
-        g = self.design.backward(r)
-        return self.whitening.adjoint(g if bound.scale_free else g - self.shift * float(r.sum()))
+        if bound.scale_free:
+            return self.whitening.adjoint(self.design.backward(r))
+        g, total = self.design.backward_with_sum(r)
+        return self.whitening.adjoint(g - self.shift * total)
 
     def evaluator(self, bound: BoundRegularizer, fairness_weight: float, rough: bool) -> Evaluate:
         """scores → the fairness term and its slope; the loss is all in the bowl."""
@@ -168,14 +171,17 @@ def prepare(
 
     The last `n_kept` coefficients stay what they are where others are rotated.
     """
-    mean_y = float(y.mean() if weight is None else weight @ y / len(y))
+    n = design.total
+    mean_y = float(shards.add(float(y.sum() if weight is None else weight @ y)) / n)
     centered = y - mean_y
     with np.errstate(over="ignore", invalid="ignore"):
-        spread, second = _mean_square(centered, weight), _mean_square(y, weight)
+        sums = shards.add(_sum_square(centered, weight), _sum_square(y, weight))
+        spread, second = (top / n for top in sums)
     if not np.isfinite(second):
+        size = shards.largest(float(np.abs(y).max(initial=0.0)))
         raise ValueError(
-            f"`y` must be small enough to square, got values up to {np.abs(y).max():.1e}. Hint: "
-            "divide it by a constant."
+            f"`y` must be small enough to square, got values up to {size:.1e}. Hint: divide it by "
+            "a constant."
         )
     variance = spread if spread > 1e-26 * mean_y**2 else 0.0
     target = centered if fit_intercept else y
@@ -210,5 +216,5 @@ def prepare(
     )  # fmt: skip
 
 
-def _mean_square(values: Vector, weight: Vector | None) -> float:
-    return float((values if weight is None else weight * values) @ values) / len(values)
+def _sum_square(values: Vector, weight: Vector | None) -> float:
+    return float((values if weight is None else weight * values) @ values)

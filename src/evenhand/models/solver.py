@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from .._kernels import shards
+
 Vector = NDArray[np.float64]
 # Loss beyond the bowl, weighted fairness term, slope of their sum in the scores.
 Evaluated = tuple[float, float, Vector]
@@ -167,7 +169,7 @@ def _search(evaluate, bowl, s, ray, v, p, objective: float, slope0: float) -> _F
         f = floor + (loss + term)
         # A step too long by far may leave the range of floats; it is cut short below.
         with np.errstate(over="ignore", invalid="ignore"):
-            d = float(down @ p) + float(slope @ ray)
+            d = float(down @ p) + shards.add(float(slope @ ray))
         # Near the minimum changes of f drown in rounding; the slope then decides.
         slack = 1e-14 * (abs(objective) + 1.0)
         if np.isfinite(f) and f <= objective + ARMIJO * t * slope0 + slack and f <= f_low + slack:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from .._kernels import shards
 from ..groups.encoding import TableEncoder, needs_encoding
 from .scratch import Scratch
 
@@ -33,6 +34,10 @@ class ReadsTables:
             return X, y
         if not needs_encoding(X):
             return validate_data(self, X, y, y_numeric=True, **self._accepts())
+        shards.refuse(
+            "A table of text, categories or missing values",
+            "make numbers of them first, by evenhand.TableEncoder fitted on a sample of the rows.",
+        )
         encoder = TableEncoder().fit(X)
         encoded, y = validate_data(self, encoder.transform(X), y, y_numeric=True, **self._accepts())
         self.encoder_ = encoder
@@ -51,4 +56,6 @@ class ReadsTables:
         return {
             "accept_sparse": list(self._sparse_formats),
             "dtype": [np.float64, np.float32],
+            # A shard may have no rows.
+            "ensure_min_samples": 0 if shards.active() else 1,
         }

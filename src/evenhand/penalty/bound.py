@@ -59,7 +59,7 @@ class BoundRegularizer:
     ):
         self.criterion: Criterion = regularizer.criterion
         self.groups = groups
-        self.kappa = regularizer.penalty(groups.n_known) if kappa is None else kappa
+        self.kappa = regularizer.penalty(groups.n_total) if kappa is None else kappa
         self._regularizer, self._y = regularizer, y
         self._fixed, self._target_name = normalizer, target_name
         self.classifier = regularizer.classifier
@@ -114,7 +114,7 @@ class BoundRegularizer:
         groups = self.groups.take(rows)
         kappa = self.kappa
         if self._standardized:
-            kappa *= groups.n_known / self.groups.n_known
+            kappa *= groups.n_total / self.groups.n_total
         return BoundRegularizer(
             self._regularizer,
             y,
@@ -145,7 +145,7 @@ class BoundRegularizer:
         chain = None
         if self._moving.of:
             s, chain = self._follow(s)
-        weight = self._rows[1].weight
+        weight, n_all = self._rows[1].weight, self._rows[1].whole
         center = standardizer(s, weight) if self._standardized else (0.0, 1.0)
         seen, inside, moves, back = s, center, self._standardized, None
         if self._regularizer.is_bounded and center[1] != 0.0:
@@ -154,7 +154,7 @@ class BoundRegularizer:
             inside, moves = (0.0, 1.0), False
 
             def back(gradient: NDArray[np.float64]) -> None:
-                kernels.unbound_gradient(s, seen, weight, *center, LIMIT, gradient)
+                kernels.unbound_gradient(s, seen, weight, *center, LIMIT, gradient, n_all)
 
         rows = {}
         for _, condition, _ in self._terms:

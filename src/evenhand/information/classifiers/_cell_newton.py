@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from ..._kernels import Rows, reference
+from ..._kernels import Rows, get_kernels, reference, shards
 from ..basis import Basis
 from ._newton import LAST_STEP, cold_objective, descend, finish_at, objective_at, penalty
 from .lspc import kernels_for
@@ -61,9 +61,9 @@ def grid_pays(rows: Rows) -> bool:
     """Whether the rows and groups are so many that cells are worth gathering."""
     # Two groups have a kernel of their own, whose Hessian costs little more than its gradient; more
     # variables than two have no grid, and nor has NumPy.
-    if rows.n_groups == 2 or kernels_for(rows) is reference:
+    if rows.n_groups == 2 or reference in (kernels_for(rows), get_kernels()):
         return False
-    return len(rows.s) >= max(_LEAST_ROWS, _LEAST_WORK / rows.n_groups)
+    return rows.n >= max(_LEAST_ROWS, _LEAST_WORK / rows.n_groups)
 
 
 def gather(rows: Rows) -> Grid:
@@ -79,6 +79,8 @@ def gather(rows: Rows) -> Grid:
     run_chunks(cell_chunk, n, 0, (rows.s, rows.y, rows.center, side), (number,))
     mass, sums = np.zeros((size, k)), np.zeros((size, 4))
     fill_cells(number, rows.s, rows.y, rows.codes, rows.probabilities, rows.weight, mass, sums)
+    if rows.whole:
+        mass, sums = shards.add(mass, sums)
     used = np.flatnonzero(sums[:, 0] > 0)
     renumber = np.zeros(size, dtype=np.int32)
     renumber[used] = np.arange(len(used))
@@ -90,6 +92,7 @@ def gather(rows: Rows) -> Grid:
         codes=rows.codes[:0],
         probabilities=mass / total[:, None],
         weight=total * (len(used) / total.sum()),
+        whole=0,
     )
     return Grid(renumber[number], cells, total, sums[:, 1] / total)
 
@@ -174,7 +177,7 @@ def settle(
     losses : (n,) array, optional
         Filled with the losses of the last pass, which then need not be the very last one.
     """
-    n, kernels = len(rows.s), kernels_for(rows)
+    n, kernels = rows.n, kernels_for(rows)
     enough = 30.0 * last_step**2
     grid: Grid | None = None
 

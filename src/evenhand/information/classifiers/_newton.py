@@ -33,7 +33,7 @@ def descend(
 ) -> tuple[LogisticFit, bool]:  # fmt: skip
     """Newton steps from `start`, halved or damped where they do not improve; and whether they
     converged."""
-    n = len(rows.s)
+    n = rows.n
     cold = cold_start(rows, basis)
     weights = cold if start is None else start
     objective, score, hessian = objective_at(rows, basis, weights, kappa)
@@ -77,14 +77,14 @@ def objective_at(rows: Rows, basis: Basis, weights, kappa: float):
         for other in range(k + 1):
             hessian[k, :, other] = hessian[other, :, k] = next(blocks)
     hessian = hessian.reshape(free * terms, free * terms) + kappa * form
-    return (loss + 0.5 * kappa * size) / len(rows.s), score - kappa * slope, hessian
+    return (loss + 0.5 * kappa * size) / rows.n, score - kappa * slope, hessian
 
 
 def finish_at(rows: Rows, basis: Basis, weights, kappa: float, scale: float):
     """What a pass needs for scale·∂L/∂s at the optimum: see `logistic_pass`."""
     # Mean and spread move with every score: what they take is Σg and Σg·u. At the optimum the
     # sums Σrφ that give both are those of the penalty.
-    n, constant, along = len(rows.s), 0.0, 0.0
+    n, constant, along = rows.n, 0.0, 0.0
     if rows.moves:
         constant, along = basis.totals(basis.slopes(weights), kappa * penalty(weights)[1])
     return scale * float(rows.center[1]) / n, constant / n, along / n

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
-from ..._kernels import Rows, get_kernels
+from ..._kernels import Rows, shards
 from ..basis import Basis
 from ._cell_leave_out import collapse_inverse, leave_out, leave_out_each
 from ._cell_newton import Curvature, Settled, grid_pays, settle
 from ._leave_out import logistic_losses
 from ._newton import LAST_STEP, LogisticFit, descend, finish_at, objective_at, penalty
 from .base import BasisClassifier
+from .lspc import kernels_for
 
 KAPPA = 1e-3
 # `LAST_STEP` where three digits of the gradient will do.
@@ -112,7 +113,7 @@ def newton(
     Many rows without a start get one from some of them; many rows of many groups take their
     curvature from cells where that is enough.
     """
-    n = len(rows.s)
+    n = rows.n
     if grid_pays(rows):
         settled = settle(rows, basis, _positive(kappa), start, last_step=last_step)
         if settled is not None:
@@ -143,6 +144,8 @@ def every(rows: Rows, stride: int) -> Rows:
         name: np.ascontiguousarray(getattr(rows, name)[::stride])
         for name in ("s", "y", "codes", "probabilities", "weight")
     }
+    if rows.whole:
+        columns["whole"] = shards.total(len(columns["s"]))
     return rows._replace(**columns)
 
 
@@ -154,8 +157,8 @@ def evaluate(
     At the optimum the derivative at fixed weights is the total one (envelope theorem).
     """
     finish = None if scale is None else finish_at(rows, basis, weights, kappa, scale)
-    loss, _, _, gradient = get_kernels().logistic_pass(rows, basis, weights, False, finish)
-    return -(loss + 0.5 * kappa * penalty(weights)[0]) / len(rows.s), gradient
+    loss, _, _, gradient = kernels_for(rows).logistic_pass(rows, basis, weights, False, finish)
+    return -(loss + 0.5 * kappa * penalty(weights)[0]) / rows.n, gradient
 
 
 class LogisticTerm:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 # LAPACK itself: the checks of SciPy's wrappers take longer than solving six equations.
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from ..._kernels import Rows, get_kernels, reference
+from ..._kernels import Rows, get_kernels, reference, sharded
 from ..basis import Basis
 from ._leave_out import least_squares_losses
 from .base import BasisClassifier
@@ -78,7 +78,12 @@ class LSPC(BasisClassifier):
 
 
 def kernels_for(rows: Rows) -> ModuleType:
-    """Compiled passes know one or two variables; the NumPy ones take a matrix of any width."""
+    """Compiled passes know one or two variables; the NumPy ones take a matrix of any width.
+
+    Those of one shard of many rows add their sums up over all workers.
+    """
+    if rows.whole:
+        return sharded
     return get_kernels() if rows.s.ndim == 1 else reference
 
 
@@ -126,14 +131,14 @@ class LSPCTerm:
 
     def value(self, rows: Rows) -> float:
         weights, _ = solve(rows, self.basis, self.kappa, self.free)
-        loss, _, _ = get_kernels().lspc_pass(rows, self.basis, weights, self.beta, False)
-        return -loss / len(rows.s)
+        loss, _, _ = kernels_for(rows).lspc_pass(rows, self.basis, weights, self.beta, False)
+        return -loss / rows.n
 
     def value_and_grad(
         self, rows: Rows, scale: float, rough: bool = False
     ) -> tuple[float, NDArray[np.float64]]:
         """L and scale·∂L/∂s, which are exact whether or not a `rough` answer would do."""
-        kernels, basis, n = get_kernels(), self.basis, len(rows.s)
+        kernels, basis, n = kernels_for(rows), self.basis, rows.n
         moments, cross = kernels.gram(rows, basis)
         weights, factor = _solve(moments, cross, basis, self.kappa, self.free)
         loss, residual, gradient = kernels.lspc_pass(rows, basis, weights, self.beta, True)
