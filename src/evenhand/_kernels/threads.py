@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
 from threading import Lock
@@ -16,15 +17,29 @@ from numpy.typing import NDArray
 
 # Rows a chunk: the unit of summation, so it must not depend on the number of threads.
 CHUNK = 16_384
+_most: ContextVar[int | None] = ContextVar("evenhand_threads", default=None)
+
+
+@contextmanager
+def at_most(threads: int) -> Iterator[None]:
+    """Use no more threads than these, where nothing else is said: a worker shares its machine."""
+    token = _most.set(threads)
+    try:
+        yield
+    finally:
+        _most.reset(token)
 
 
 def n_threads() -> int:
-    """Threads to use: EVENHAND_NUM_THREADS, else the cores this process may run on."""
+    """Threads to use: EVENHAND_NUM_THREADS, else `at_most`, else the cores of this process."""
     wanted = os.environ.get("EVENHAND_NUM_THREADS")
     if wanted:
         if not wanted.isdigit() or int(wanted) < 1:
             raise ValueError(f"`EVENHAND_NUM_THREADS` must be a positive integer, got {wanted!r}.")
         return int(wanted)
+    most = _most.get()
+    if most is not None:
+        return most
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux

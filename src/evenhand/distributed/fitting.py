@@ -1,0 +1,99 @@
+"""`fit`: a model from rows that are on a cluster."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from ..models.base import FairLinear
+from .columns import NUMBERS
+
+
+def fit(
+    estimator: Any,
+    data: Any,
+    client_or_spark: Any,
+    *,
+    y: Any,
+    sensitive_features: Any = None,
+    sample_weight: Any = None,
+    features: Any = None,
+    exposure: Any = None,
+    offset: Any = None,
+    given: Any = None,
+    timeout: float = 300.0,
+) -> Any:
+    """Fit a model on rows that are on a cluster, without moving them.
+
+    The same program runs on every worker that holds rows. Sums over rows are added up over all
+    workers through XGBoost's `collective`, so that any number of workers gives the model of one
+    process, but for rounding and for `tol`.
+
+    Parameters
+    ----------
+    estimator : FairRidge or FairGLM
+        Not fitted itself: the fitted model is a copy. Group features, the conditional criterion and
+        quantiles need more of the rows than sums, and are refused.
+    data : Dask DataFrame, Dask Array or PySpark DataFrame
+        The blocks of an Array, the features, may be SciPy's sparse matrices.
+    client_or_spark : distributed.Client or SparkSession
+    y : str, or Dask Array beside an Array
+        Target: the name of a column, or an array in the same blocks as the data. So are the
+        following.
+    sensitive_features : str, list of str or Dask Array, optional
+        Several columns are crossed. Required unless ``fairness_weight=0``.
+    sample_weight : str or Dask Array, optional
+    features : list of str, optional
+        Columns of a DataFrame; by default all that hold numbers and are nothing else.
+    exposure, offset, given : str or Dask Array, optional
+        For :class:`FairGLM`.
+    timeout : float
+        Seconds within which workers must meet, and within which each must answer in every exchange.
+        The loss of one ends the fit, at the latest after that time.
+
+    Returns
+    -------
+    model
+        Fitted, with `n_workers_` and `n_rounds_`, the exchanges it took.
+
+    Raises
+    ------
+    WorkerLostError
+        Where a worker died or did not answer.
+    """
+    if not isinstance(estimator, FairLinear):
+        raise TypeError(
+            "`estimator` must be a FairRidge or a FairGLM to be fitted on a cluster, got "
+            f"{type(estimator).__name__}. Hint: boosters have cluster versions of their own; see "
+            "the page on clusters."
+        )
+    if not isinstance(timeout, Real) or isinstance(timeout, bool) or not 0 < timeout < np.inf:
+        raise ValueError(f"`timeout` must be a positive number of seconds, got {timeout!r}.")
+    numbers = dict(zip(NUMBERS, (y, sample_weight, exposure, offset, given), strict=True))
+    if y is None:
+        raise ValueError("`y` must be given, got None.")
+    more = [name for name in ("exposure", "offset", "given") if numbers[name] is not None]
+    if more and not hasattr(estimator, "family"):
+        raise ValueError(f"`{more[0]}` must be None for {type(estimator).__name__}. Hint: FairGLM.")
+    model = clone(estimator)
+    model._check_parameters()
+    library = type(data).__module__.split(".")[0]
+    if library.startswith("dask"):
+        from .on_dask import fit_dask
+
+        return fit_dask(
+            model, data, client_or_spark, numbers, sensitive_features, features, float(timeout)
+        )
+    if library == "pyspark":
+        from .on_spark import fit_spark
+
+        return fit_spark(
+            model, data, client_or_spark, numbers, sensitive_features, features, float(timeout)
+        )
+    raise TypeError(
+        "`data` must be a Dask DataFrame, a Dask Array or a PySpark DataFrame, got "
+        f"{type(data).__name__}. Hint: rows in memory go to the estimator's own fit."
+    )

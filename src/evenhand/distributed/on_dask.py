@@ -1,0 +1,201 @@
+"""Dask: partitions stay on their workers, and one task on each of these fits them together."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from .columns import NUMBERS, Roles, find_roles, rows_of_arrays, rows_of_frames
+from .ring import WorkerLostError, free_tracker, start_tracker
+from .worker import Outcome, fit_shard, settle
+
+# Seconds between two looks at who is still there, and for the rest to end after a failure.
+PULSE, GRACE = 0.5, 3.0
+
+
+def fit_dask(
+    model: Any, data: Any, client: Any, numbers: dict[str, Any], groups: Any, features: Any,
+    timeout: float,
+) -> Any:  # fmt: skip
+    """See :func:`evenhand.distributed.fit`."""
+    from distributed import Client
+
+    if not isinstance(client, Client):
+        raise TypeError(
+            f"`client_or_spark` must be a distributed.Client for Dask data, got "
+            f"{type(client).__name__}."
+        )
+    roles: Roles | None = None
+    if hasattr(data, "npartitions") and hasattr(data, "columns"):
+        roles = find_roles(
+            {str(name): _kind(dtype) for name, dtype in data.dtypes.items()},
+            features, groups, numbers,
+        )  # fmt: skip
+        parts = data[roles.names].to_delayed()
+    else:
+        if features is not None:
+            raise ValueError("`features` must be None for an Array, whose columns have no names.")
+        parts = _blocks(data, {**numbers, "sensitive_features": groups})
+    fitted = _run(client, model, roles, list(parts), timeout)
+    if roles is not None:
+        fitted.feature_names_in_ = np.array(roles.features, dtype=object)
+    return fitted
+
+
+def _kind(dtype: Any) -> str:
+    import pandas.api.types as types
+
+    if dtype == np.float32:
+        return "float32"
+    number = types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)
+    return "number" if number else "other"
+
+
+def _blocks(data: Any, columns: dict[str, Any]) -> list[Any]:
+    """Blocks of rows of an Array and of the arrays beside it, each a dict."""
+    from dask import delayed
+
+    if data.ndim != 2:
+        raise ValueError(f"`data` must have two dimensions, rows and columns, got {data.ndim}.")
+    arrays = {"X": data.rechunk({1: -1})}
+    for argument in (*NUMBERS, "sensitive_features"):
+        column = columns[argument]
+        if column is None:
+            continue
+        if not hasattr(column, "to_delayed") or not hasattr(column, "ndim"):
+            raise TypeError(
+                f"`{argument}` must be a Dask Array beside an Array, got {type(column).__name__}."
+            )
+        if hasattr(column, "to_dask_array"):  # a Series
+            column = column.to_dask_array()
+        if column.ndim > 1:
+            column = column.rechunk({1: -1})
+        arrays[argument] = column
+    counts = {name: array.numblocks[0] for name, array in arrays.items()}
+    for name, count in counts.items():
+        if count != counts["X"]:
+            raise ValueError(
+                f"`{name}` must have its rows in the same blocks as the data, got {count} blocks "
+                f"beside {counts['X']}. Hint: rechunk both alike."
+            )
+    flat = {name: array.to_delayed().ravel() for name, array in arrays.items()}
+    return [
+        delayed(dict)([[name, blocks[k]] for name, blocks in flat.items()])
+        for k in range(counts["X"])
+    ]
+
+
+def _run(client: Any, model: Any, roles: Roles | None, parts: list[Any], timeout: float) -> Any:
+    from distributed import wait
+
+    futures = client.compute(parts)
+    wait(futures)
+    for future in futures:
+        if future.status != "finished":
+            future.result()  # which raises what happened to it
+    places = _places(client, futures)
+    job = f"evenhand-{uuid4().hex}"
+    host = client.scheduler.address.split("://")[-1].rsplit(":", 1)[0].strip("[]")
+    arguments = client.run_on_scheduler(_open_tracker, job, len(places), host, timeout)
+    tasks = []
+    try:
+        for rank, (address, held) in enumerate(places.items()):
+            tasks.append(
+                client.submit(
+                    _task, held, model, roles, arguments, rank, key=f"{job}-{rank}",
+                    workers=[address], allow_other_workers=False, pure=False, retries=0,
+                )
+            )  # fmt: skip
+        return settle(_watch(client, tasks, list(places)))
+    finally:
+        client.cancel(tasks, force=True)
+        client.run_on_scheduler(_close_tracker, job)
+
+
+def _places(client: Any, futures: list[Any]) -> dict[str, list[Any]]:
+    """Worker → the partitions that it holds, in the order of the first of each."""
+    holders = client.who_has(futures)
+    places: dict[str, list[Any]] = {}
+    for future in futures:
+        found = sorted(holders.get(future.key, ()))
+        if not found:
+            raise WorkerLostError(
+                "A worker was lost while the rows were read. Hint: see the log of the workers, "
+                "and fit again."
+            )
+        already = next((address for address in found if address in places), found[0])
+        places.setdefault(already, []).append(future)
+    return places
+
+
+def _watch(client: Any, tasks: list[Any], addresses: list[str]) -> list[Outcome]:
+    """Wait for all tasks, or for the first to fail, or for the loss of a worker.
+
+    A task that is bound to a lost worker would wait for its return.
+    """
+    from distributed import wait
+
+    outcomes: dict[int, Outcome] = {}
+    failed_at = None
+    while len(outcomes) < len(tasks):
+        with suppress(TimeoutError):
+            wait([task for k, task in enumerate(tasks) if k not in outcomes], timeout=PULSE)
+        for rank, task in enumerate(tasks):
+            if rank not in outcomes and task.done():
+                outcomes[rank] = _outcome(rank, task)
+        there = client.nthreads()
+        gone = [
+            address
+            for rank, address in enumerate(addresses)
+            if address not in there and rank not in outcomes
+        ]
+        if gone:
+            raise WorkerLostError(
+                f"Worker {', '.join(gone)} was lost during the fit, which has ended. Hint: see its "
+                "log (memory is the usual reason), and fit again."
+            )
+        if failed_at is None and any(outcome.error for outcome in outcomes.values()):
+            failed_at = monotonic()
+        # The others have been told; one that has hung up does not hear.
+        if failed_at is not None and monotonic() - failed_at > GRACE:
+            break
+    return list(outcomes.values())
+
+
+def _outcome(rank: int, task: Any) -> Outcome:
+    if task.status == "finished":
+        found: Outcome = task.result()
+        return found
+    error = task.exception()
+    return Outcome(rank, error=(type(error).__name__, str(error)), lost=True)
+
+
+def _task(
+    parts: list[Any], model: Any, roles: Roles | None, arguments: dict[str, Any], rank: int
+) -> Outcome:
+    from distributed import get_worker
+
+    def read() -> dict[str, Any]:
+        return rows_of_arrays(parts) if roles is None else rows_of_frames(roles, parts)
+
+    return fit_shard(model, read, arguments, rank, get_worker().state.nthreads)
+
+
+def _open_tracker(
+    job: str, n_workers: int, host: str, timeout: float, dask_scheduler: Any = None
+) -> dict[str, Any]:
+    tracker, arguments = start_tracker(n_workers, host, timeout)
+    if not hasattr(dask_scheduler, "_evenhand_trackers"):
+        dask_scheduler._evenhand_trackers = {}
+    dask_scheduler._evenhand_trackers[job] = tracker
+    return arguments
+
+
+def _close_tracker(job: str, dask_scheduler: Any = None) -> None:
+    tracker = dask_scheduler._evenhand_trackers.pop(job, None)
+    if tracker is not None:
+        free_tracker(tracker)
