@@ -27,6 +27,7 @@ BESIDE = {
     "baselines": ("groups", "information", "penalty", "models"),
     "boosting": ("groups", "information", "penalty"),
     "datasets": ("groups", "information"),
+    "distributed": ("groups", "information", "penalty", "models"),
     "torch": ("groups", "information", "penalty", "models"),
 }
 # Upward, each inside a function: a result shows or writes itself, and only then is that loaded.
