@@ -1,0 +1,108 @@
+"""Spark: a barrier stage, whose tasks run at the same time, each on its partition."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .columns import find_roles, rows_of_batches
+from .ring import WorkerLostError, free_tracker, start_tracker
+from .worker import Outcome, fit_shard, settle
+
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "double", "boolean")
+
+
+def fit_spark(
+    model: Any, data: Any, spark: Any, numbers: dict[str, Any], groups: Any, features: Any,
+    timeout: float,
+) -> Any:  # fmt: skip
+    """See :func:`evenhand.distributed.fit`."""
+    from pyspark.errors import PySparkException
+
+    context = getattr(spark, "sparkContext", None)
+    if context is None or not hasattr(spark, "createDataFrame"):
+        raise TypeError(
+            f"`client_or_spark` must be a SparkSession for data of Spark, got "
+            f"{type(spark).__name__}."
+        )
+    kinds = {name: _kind(dtype) for name, dtype in data.dtypes}
+    roles = find_roles(kinds, features, groups, numbers)
+    rows = data.select(*(_quoted(name) for name in roles.names))
+    # All tasks of the stage must find a place at once.
+    slots = max(1, context.defaultParallelism // int(context.getConf().get("spark.task.cpus", "1")))
+    size = rows.rdd.getNumPartitions()
+    if size > slots:
+        size = slots
+        rows = rows.repartition(size)
+    tracker, arguments = start_tracker(size, _host(context), timeout)
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        outcome = _task(batches, model, roles, arguments, size)
+        if outcome.lost and outcome.error is not None:
+            # One that has hung does not end by itself: Spark ends all tasks of a stage that fails.
+            raise WorkerLostError(outcome.error[1])
+        yield pa.RecordBatch.from_pydict({"outcome": [pickle.dumps(outcome)]})
+
+    try:
+        found = rows.mapInArrow(work, "outcome binary", barrier=True).collect()
+    except (PySparkException, _java_error()) as error:
+        raise WorkerLostError(
+            "A worker of Spark was lost during the fit, which has ended. Hint: see the log of its "
+            f"executors (memory is the usual reason), and fit again. Spark says: {_short(error)}"
+        ) from error
+    finally:
+        free_tracker(tracker)
+    fitted = settle([pickle.loads(row["outcome"]) for row in found])
+    fitted.feature_names_in_ = np.array(roles.features, dtype=object)
+    return fitted
+
+
+def _task(
+    batches: Iterator[Any], model: Any, roles: Any, arguments: dict[str, Any], size: int
+) -> Outcome:
+    from pyspark import BarrierTaskContext
+
+    context = BarrierTaskContext.get()
+    if len(context.getTaskInfos()) != size:
+        # Adaptive execution may change its mind between two readings of a query.
+        text = (
+            f"`data` must keep its partitions: there were {size} when the fit began and are "
+            f"{len(context.getTaskInfos())} now. Hint: data.cache(), or data.repartition({size})."
+        )
+        return Outcome(context.partitionId(), error=("ValueError", text))
+    threads = context.cpus() if hasattr(context, "cpus") else 1
+
+    def read() -> dict[str, Any]:
+        return rows_of_batches(roles, [batch for batch in batches if batch.num_rows])
+
+    return fit_shard(model, read, arguments, context.partitionId(), threads)
+
+
+def _kind(dtype: str) -> str:
+    if dtype == "float":
+        return "float32"
+    return "number" if dtype in _NUMBERS or dtype.startswith("decimal") else "other"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _host(context: Any) -> str:
+    return str(context.getConf().get("spark.driver.host", "127.0.0.1"))
+
+
+def _java_error() -> type[Exception]:
+    from py4j.protocol import Py4JError
+
+    return Py4JError
+
+
+def _short(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if "failure" in line or "lost" in line), lines[0])[:300]

@@ -1,0 +1,101 @@
+"""Fits in a barrier stage of a real Spark, and what happens when a Python worker of it dies."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.distributed import WorkerLostError, fit
+
+sys.path.insert(0, str(Path(__file__).parent))
+from deadly import MARK, Deadly
+from test_on_dask import FEATURES, SETTINGS, people, same
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:PySpark does not yet fully support pandas:FutureWarning"
+)
+
+
+@pytest.fixture(scope="module")
+def spark():
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    session.sparkContext.addPyFile(str(Path(__file__).parent / "deadly.py"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def table(spark):
+    return spark.createDataFrame(people()).cache()
+
+
+@pytest.mark.parametrize("criterion", ["independence", "separation", "sufficiency"])
+def test_table_gives_the_model_of_one_process(spark, table, criterion):
+    frame = people()
+    found = fit(
+        eh.FairRidge(criterion, 1.0, **SETTINGS), table, spark, y="target",
+        sensitive_features="group", sample_weight="weight", features=FEATURES,
+    )  # fmt: skip
+    whole = eh.FairRidge(criterion, 1.0, **SETTINGS).fit(
+        frame[FEATURES], frame["target"], sensitive_features=frame["group"],
+        sample_weight=frame["weight"],
+    )  # fmt: skip
+    same(found, whole)
+    assert found.n_workers_ == 2
+    np.testing.assert_allclose(found.predict(frame[FEATURES]), whole.predict(frame[FEATURES]))
+
+
+def test_empty_partition_and_more_partitions_than_places(spark, table):
+    from pyspark.sql.functions import lit
+
+    frame = people()
+    whole = eh.FairGLM("poisson", "independence", 1.0, **SETTINGS).fit(
+        frame[FEATURES], frame["claims"], sensitive_features=frame[["group", "old"]]
+    )
+    columns = {"y": "claims", "sensitive_features": ["group", "old"], "features": FEATURES}
+    for rows in (table.repartitionByRange(2, lit(1)), table.repartition(7)):
+        estimator = eh.FairGLM("poisson", "independence", 1.0, **SETTINGS)
+        same(fit(estimator, rows, spark, **columns), whole)
+
+
+def test_errors_of_one_worker_reach_the_caller(spark):
+    frame = people()
+    frame.loc[len(frame) - 1, "u"] = np.nan
+    rows = spark.createDataFrame(frame)
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        fit(eh.FairRidge(), rows, spark, y="target", sensitive_features="group")
+    with pytest.raises(ValueError, match="`y` must be a column of numbers, got 'group'"):
+        fit(eh.FairRidge(), rows, spark, y="group")
+    with pytest.raises(TypeError, match="`client_or_spark` must be a SparkSession"):
+        fit(eh.FairRidge(), rows, None, y="target")
+
+
+@pytest.mark.parametrize("how", ["killed", "asleep"])
+def test_lost_worker_ends_the_fit_in_bounded_time(spark, table, how):
+    frame = people()
+    frame.loc[len(frame) - 1, "target"] = MARK
+    start = time.monotonic()
+    with pytest.raises(WorkerLostError, match="was lost"):
+        fit(
+            eh.FairGLM(Deadly(how)), spark.createDataFrame(frame), spark, y="target",
+            sensitive_features="group", timeout=3 if how == "asleep" else 30,
+        )  # fmt: skip
+    assert time.monotonic() - start < 12
+    # The session goes on.
+    again = fit(eh.FairRidge(), table, spark, y="target", sensitive_features="group")
+    assert again.n_workers_ == 2
