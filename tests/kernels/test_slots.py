@@ -1,4 +1,4 @@
-"""Slots between sample quantiles and rows picked by group, against NumPy."""
+"""Slots between quantiles and rows picked by group, against NumPy."""
 
 import numpy as np
 import pytest
@@ -31,6 +31,8 @@ def test_slots_are_those_of_a_search(law):
     np.testing.assert_array_equal(counts, np.bincount(expected, minlength=len(counts)))
     assert (low, high) == (values.min(), values.max())
     assert len(edges) == 4096
+    ordered = np.sort(values)
+    np.testing.assert_array_equal(quantiles, np.unique(ordered[np.arange(4095) * (N - 1) // 4094]))
 
 
 def test_values_beyond_the_floats_have_slots():

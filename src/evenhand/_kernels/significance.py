@@ -134,6 +134,72 @@ def _bucket_edges(edges, m):
 
 
 @njit(cache=True, nogil=True)
+def order_statistics(values, slot, counts, edges, wanted):
+    """The values at the places `wanted`, ascending from 0, of all values in order.
+
+    `slot` and `counts` are those of :func:`find_slots`: only rows of the slots between two edges
+    that have a wanted place are put in order.
+    """
+    first = np.zeros(len(counts) + 1, np.int64)  # place of the first row of a slot
+    start = np.full(len(counts), -1, np.int64)  # where its rows are kept, if they are
+    kept, j = 0, 0
+    for k in range(len(counts)):
+        first[k + 1] = first[k] + np.int64(counts[k])
+        while j < len(wanted) and wanted[j] < first[k]:
+            j += 1
+        if k % 2 == 0 and j < len(wanted) and wanted[j] < first[k + 1]:
+            start[k] = kept
+            kept += np.int64(counts[k])
+    some = np.empty(kept)
+    free = start.copy()
+    for i in range(len(values)):
+        k = slot[i]
+        if free[k] >= 0:
+            some[free[k]] = values[i]
+            free[k] += 1
+    out = np.empty(len(wanted))
+    k, settled = 0, 0
+    for j in range(len(wanted)):
+        while first[k + 1] <= wanted[j]:
+            k += 1
+        if k % 2:
+            out[j] = edges[k // 2]
+        else:
+            at = start[k] + wanted[j] - first[k]
+            # What lies left of an earlier place is smaller already.
+            _select(some, max(start[k], settled), free[k] - 1, at)
+            out[j] = some[at]
+            settled = at + 1
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _select(x, low, high, at):
+    """Put the value that belongs at a place there, smaller ones left and larger ones right of it.
+
+    Hoare's quickselect.
+    """
+    while low < high:
+        pivot = x[(low + high) >> 1]
+        i, j = low, high
+        while i <= j:
+            while x[i] < pivot:
+                i += 1
+            while pivot < x[j]:
+                j -= 1
+            if i <= j:
+                x[i], x[j] = x[j], x[i]
+                i += 1
+                j -= 1
+        if at <= j:
+            high = j
+        elif at >= i:
+            low = i
+        else:
+            return
+
+
+@njit(cache=True, nogil=True)
 def slice_numbers(rank, wanted):
     """Slice of each row, of `wanted` ones of equal width in rank, and how many rows each has."""
     out = np.empty(rank.shape[0], np.int32)

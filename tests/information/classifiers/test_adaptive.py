@@ -112,7 +112,7 @@ def test_grid_resolves_a_score_that_follows_the_target_closely():
     assert entropies(s, y, a)[2] == pytest.approx(exact, abs=0.006)
 
 
-@pytest.mark.parametrize("n", [400, 6000])
+@pytest.mark.parametrize("n", [400, 6000, 120_000])
 def test_exactly_invariant_to_increasing_maps_relabeling_and_row_order(n):
     s, y, a = plain(n)
     base = entropies(s, y, a)
@@ -453,7 +453,7 @@ def test_copies_of_soft_rows_are_merged():
 
 
 @pytest.mark.parametrize("discrete", [False, True])
-def test_many_rows_are_cut_at_sample_quantiles_with_the_same_result(discrete, monkeypatch):
+def test_many_rows_are_cut_at_quantiles_with_the_same_result(discrete, monkeypatch):
     rng = np.random.default_rng(7)
     n = 30_000
     a = (rng.random(n) < 0.3).astype(int)
@@ -467,7 +467,7 @@ def test_many_rows_are_cut_at_sample_quantiles_with_the_same_result(discrete, mo
     turned = eh.audit(np.exp(y), s**3, sensitive_features=a)
     for name in ("independence", "separation", "sufficiency"):
         one, two, three = (getattr(audit, name) for audit in (exact, rough, turned))
-        assert abs(one.value - two.value) < 0.2 * one.stderr
+        assert abs(one.value - two.value) < 0.05 * one.stderr
         assert three.value == pytest.approx(two.value, abs=1e-12)
 
 

@@ -125,7 +125,7 @@ def cut(values: Array, weight: Array) -> Levels:
     share = max(_ATOM_SHARE, 5.0 / len(values)) * total
     least = total / _LEVELS if len(values) > LEVEL_ROWS else 0.0
     if len(values) > EXACT_RANK_ROWS:
-        # Slots between sample quantiles, and common values, stand for the values themselves.
+        # Slots between quantiles, and common values, stand for the values themselves.
         quantiles, _, slot, counts, *_ = quantile_slots(values)
         used = np.flatnonzero(counts)
         place = np.arange(len(used))

@@ -93,7 +93,7 @@ class Adaptive:
     Notes
     -----
     Costs a sort of each variable and of each derived coordinate (beyond 100,000 rows a search among
-    sample quantiles), and beyond 16,384 rows an amount that does not depend on n; where the law is
+    quantiles), and beyond 16,384 rows an amount that does not depend on n; where the law is
     one that only partitions follow, some seconds at a million rows.
     The result does not change under increasing maps of a variable nor, up to the placing of the
     grid, under decreasing ones, save where score and target differ by a narrow band, which is
