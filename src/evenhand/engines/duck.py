@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ..files.tabular import NULLS, TableError
+from .batches import Files
 from .plan import Columns, Expressions
-from .queried import Queried
+from .queried import Queried, in_short
 from .sql import SqlOperations, select, select_groups, select_positive
 
 _NUMBERS = (
@@ -75,7 +77,7 @@ def connect(path: str | None = None) -> Any:
     try:
         return duckdb.connect(path, read_only=True)
     except duckdb.Error as error:
-        raise TableError(f"{path!r} cannot be opened by DuckDB: {error}") from error
+        raise TableError(f"{path!r} cannot be opened by DuckDB: {in_short(error)}") from error
 
 
 def open_database(address: str) -> DuckTable:
@@ -88,23 +90,26 @@ def open_database(address: str) -> DuckTable:
     return _opened(connection, f"SELECT * FROM {'.'.join(parts)}")
 
 
-def open_files(files: list[str], kind: str, columns: Columns) -> DuckTable:
+def open_files(files: Files, columns: Columns) -> DuckTable:
     """Files of one kind as one table, with the columns matched by name."""
-    listed = "[" + ", ".join(_text(file) for file in files) + "]"
-    if kind == "parquet":
-        query = f"SELECT * FROM read_parquet({listed}, union_by_name = true)"
+    if files.kind == "parquet":
+        options = "union_by_name = true, hive_partitioning = false"
+        if files.folders:
+            options = "union_by_name = true, hive_partitioning = true, hive_types_autocast = false"
+        query = f"SELECT * FROM read_parquet({_list(files.files)}, {options})"
         return _opened(connect(), query)
-    connection = connect()
     # Numbers are told from all lines and not the first few; codes of groups such as "02139" stay.
     types = {**dict.fromkeys(columns.groups, "VARCHAR")}
     types |= dict.fromkeys(columns.numbers.values(), "DOUBLE")
     given = ", ".join(f"{_text(name)}: {_text(t)}" for name, t in types.items())
-    nulls = ", ".join(_text(v) for v in NULLS)
-    query = (
-        f"SELECT * FROM read_csv({listed}, union_by_name = true, header = true, "
-        f"types = {{{given}}}, nullstr = [{nulls}])"
-    )
-    return _opened(connection, query)
+    names = ", ".join(SqlOperations().quoted(name) for name in columns.names)
+    parts = [
+        f"SELECT {names} FROM read_csv({_list(batch.files)}, header = true, "
+        f"delim = {_text(batch.separator)}, decimal_separator = {_text(batch.decimal)}, "
+        f"skip = {batch.skip}, types = {{{given}}}, nullstr = {_list(NULLS)})"
+        for batch in files.batches
+    ]
+    return _opened(connect(), " UNION ALL ".join(parts))
 
 
 def open_frame(table: Any) -> DuckTable:
@@ -124,12 +129,12 @@ def _opened(connection: Any, query: str) -> DuckTable:
     try:
         return DuckTable(connection.sql(query))
     except duckdb.Error as error:
-        raise TableError(f"`table` cannot be read by DuckDB: {_first(error)}") from error
+        raise TableError(f"`table` cannot be read by DuckDB: {in_short(error)}") from error
+
+
+def _list(values: Iterable[str]) -> str:
+    return "[" + ", ".join(_text(value) for value in values) + "]"
 
 
 def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-def _first(error: Exception) -> str:
-    return str(error).splitlines()[0][:300]

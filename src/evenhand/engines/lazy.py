@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..files.tabular import NULLS
+from .batches import Batch, Files
 from .plan import Columns, Expressions
 from .queried import Queried
+
+_TYPES = {"double": "Float64", "integer": "Int64", "text": "String"}
 
 
 class PolarsOperations:
@@ -115,7 +118,7 @@ def _kind(dtype: Any) -> str:
     return "date" if dtype.is_temporal() else str(dtype)
 
 
-def open_files(files: list[str], kind: str, columns: Columns) -> PolarsTable:
+def open_files(files: Files, columns: Columns) -> PolarsTable:
     """Files of one kind as one lazy frame."""
     try:
         import polars as pl
@@ -123,8 +126,32 @@ def open_files(files: list[str], kind: str, columns: Columns) -> PolarsTable:
         raise ModuleNotFoundError(
             "Polars is not installed. Hint: pip install 'evenhand[engines]'."
         ) from None
-    if kind == "parquet":
-        return PolarsTable(pl.scan_parquet(files))
+    if files.kind == "parquet":
+        casts = {name: getattr(pl, _TYPES[kind]) for name, kind in files.types.items()}
+        parts = [_parquet(batch, files, columns).cast(casts) for batch in files.batches]
+        return PolarsTable(parts[0] if len(parts) == 1 else pl.concat(parts))
     types: dict[str, Any] = dict.fromkeys(columns.groups, pl.String)
     types |= dict.fromkeys(columns.numbers.values(), pl.Float64)
-    return PolarsTable(pl.scan_csv(files, schema_overrides=types, null_values=list(NULLS)))
+    parts = [
+        pl.scan_csv(
+            list(batch.files), schema_overrides=types, null_values=list(NULLS),
+            separator=batch.separator, decimal_comma=batch.decimal == ",", skip_rows=batch.skip,
+        ).select(columns.names)
+        for batch in files.batches
+    ]  # fmt: skip
+    return PolarsTable(parts[0] if len(parts) == 1 else pl.concat(parts))
+
+
+def _parquet(batch: Batch, files: Files, columns: Columns) -> Any:
+    """The columns that are wanted, as the first file has them; others may differ as they like."""
+    import polars as pl
+
+    if "://" in batch.files[0]:
+        return pl.scan_parquet(list(batch.files))
+    schema = pl.read_parquet_schema(batch.files[0])
+    wanted = {name: schema[name] for name in columns.names if name in schema}
+    more: dict[str, Any] = {"hive_partitioning": False}
+    if files.folders:
+        more = {"hive_partitioning": True, "hive_schema": dict.fromkeys(files.keys, pl.String)}
+    rows = pl.scan_parquet(list(batch.files), schema=wanted, extra_columns="ignore", **more)
+    return rows.select(columns.names)

@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import narwhals.stable.v2 as nw
 
-from ..files.tabular import TableError
-from ..files.tabular import open_table as open_file
-from ..groups.paths import arrow_kind, find_files
 from ..information.cells import Cells
 from ..information.edges import Edges
+from .batches import look_at
 from .plan import Columns
 
 ENGINES = ("duckdb", "polars", "spark", "ibis", "dask", "numpy")
 # Before the address of a database that Ibis connects to.
 ADDRESS = "ibis:"
-_PARQUET, _CSV = (".parquet", ".pq", ".parq"), (".csv", ".tsv", ".txt", ".gz", ".zst")
 
 
 class Held:
@@ -143,79 +139,11 @@ def _open_paths(paths: list[Any], columns: Columns, engine: str | None) -> Any:
         engine = "duckdb" if find_spec("duckdb") or not find_spec("polars") else "polars"
     if engine not in ("duckdb", "polars", "spark"):
         raise ValueError(f"`engine` must be duckdb, polars or spark for files, got {engine!r}.")
-    files = [file for path in paths for file in find_files(str(path))]
-    kind = _kind_of(files)
-    if kind == "parquet":
-        _check_parquet(files, columns)
-    else:
-        _check_csv(files, columns)
+    files = look_at(paths, columns)
     if engine == "duckdb":
         from .duck import open_files
     elif engine == "polars":
         from .lazy import open_files  # type: ignore[assignment]
     else:
         from .spark import open_files  # type: ignore[assignment]
-    return open_files(files, kind, columns)
-
-
-def _kind_of(files: list[str]) -> str:
-    kinds = {_kind(file) for file in files}
-    if len(kinds) > 1:
-        raise TableError("`table` must be files of one kind, got both Parquet and CSV.")
-    return kinds.pop()
-
-
-def _kind(file: str) -> str:
-    name = file.lower()
-    if name.endswith(_PARQUET):
-        return "parquet"
-    if name.endswith(_CSV):
-        return "csv"
-    if "://" not in file:
-        with Path(file).open("rb") as stream:
-            if stream.read(4) == b"PAR1":
-                return "parquet"
-    raise TableError(f"`table` must be Parquet or CSV files, and {file!r} has neither ending.")
-
-
-def _check_parquet(files: list[str], columns: Columns) -> None:
-    """Every file has every column, of one kind: engines fill gaps and round without a word."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    seen: dict[str, tuple[str, str]] = {}
-    for file in files:
-        if "://" in file:
-            continue
-        try:
-            schema = parquet.read_schema(file)
-        except (pa.ArrowException, OSError) as error:
-            text = str(error).splitlines()[0]
-            raise TableError(f"{file!r} is not a whole Parquet file: {text}") from error
-        for name in columns.names:
-            if schema.get_field_index(name) < 0:
-                if f"{name}=" in file:
-                    continue
-                _no_column(file, name, schema.names)
-            kind = arrow_kind(schema.field(name).type)
-            before = seen.setdefault(name, (kind, file))
-            if before[0] != kind:
-                raise TableError(
-                    f"Column {name!r} must be of one type in all files: it holds {before[0]} in "
-                    f"{before[1]!r} and {kind} in {file!r}. Hint: write one of them anew."
-                )
-
-
-def _check_csv(files: list[str], columns: Columns) -> None:
-    for file in files:
-        if "://" in file:
-            continue
-        found = open_file(file).names
-        for name in columns.names:
-            if name not in found:
-                _no_column(file, name, list(found))
-
-
-def _no_column(file: str, name: str, names: list[str]) -> None:
-    shown = ", ".join(repr(v) for v in names[:30])
-    raise TableError(f"{file!r} has no column {name!r}. Its columns are {shown}.")
+    return open_files(files, columns)

@@ -27,6 +27,13 @@ def _looks_drawn(found: Any, wanted: float) -> bool:
     return bool(values >= 0.9 * rows and abs(rows - wanted) < 0.05 * wanted)
 
 
+def in_short(error: Exception) -> str:
+    """What an engine says, in a line, without the rows it quotes."""
+    lines = (line.strip() for line in str(error).splitlines())
+    kept = [line for line in lines if line and not line.startswith(("Original Line", "LINE", "^"))]
+    return " ".join(kept)[:300] or type(error).__name__
+
+
 class Queried(ABC):
     """A table that an engine holds.
 
@@ -76,9 +83,13 @@ class Queried(ABC):
         except MemoryError:
             raise
         except Exception as error:  # every engine has its own kinds
-            lines = [line for line in str(error).splitlines() if line.strip()]
-            text = lines[0].strip()[:300] if lines else type(error).__name__
-            raise ValueError(f"`table` cannot be read by {self.name}: {text}") from error
+            raise ValueError(
+                f"`table` cannot be read by {self.name}: {self.reason(error)}"
+            ) from error
+
+    def reason(self, error: Exception) -> str:
+        """Why a query failed."""
+        return in_short(error)
 
     def facts(self, columns: Columns) -> dict[str, float]:
         """What :func:`plan.facts` asks for; NaN where there is no row."""

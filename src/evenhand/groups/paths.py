@@ -6,6 +6,8 @@ import glob
 from pathlib import Path
 from typing import Any
 
+PARQUET = (".parquet", ".pq", ".parq")
+
 
 class TableError(ValueError):
     """A file or a column cannot be used; the message says what to do."""
@@ -17,7 +19,8 @@ def find_files(path: str) -> list[str]:
     if "://" in path:
         return [path]
     if Path(path).is_dir():
-        found = sorted(map(str, Path(path).rglob("*.parquet")))
+        every = (file for file in Path(path).rglob("*") if file.suffix.lower() in PARQUET)
+        found = [str(file) for file in sorted(every) if not _is_hidden(file, Path(path))]
         if not found:
             raise TableError(f"{path!r} is a folder without Parquet files. Hint: name a file.")
         return found
@@ -26,7 +29,14 @@ def find_files(path: str) -> list[str]:
     found = sorted(glob.glob(path, recursive=True))
     if not found:
         raise TableError(f"There is no file {path!r}.")
-    return found
+    fixed = next(folder for folder in Path(path).parents if not glob.has_magic(str(folder)))
+    return [file for file in found if not _is_hidden(Path(file), fixed)] or found
+
+
+def _is_hidden(file: Path, folder: Path) -> bool:
+    """What writers leave beside their files, such as _temporary; no `_name=value`."""
+    parts = file.relative_to(folder).parts
+    return any(p.startswith(".") or (p.startswith("_") and "=" not in p) for p in parts)
 
 
 def value_type(kind: Any) -> Any:
