@@ -83,10 +83,10 @@ def write_cells(
     from pyarrow import parquet
 
     table = cells.to_arrow()
-    more = {_SUM: _digest(table)}
+    said = dict(table.schema.metadata)
     if suppressed is not None:
-        more[_SMALL] = json.dumps(suppressed._asdict()).encode()
-    table = table.replace_schema_metadata({**table.schema.metadata, **more})
+        said[_SMALL] = json.dumps(suppressed._asdict()).encode()
+    table = table.replace_schema_metadata({**said, _SUM: _digest(table, said)})
     return write_file(
         path, lambda temporary: parquet.write_table(table, temporary, compression="zstd"), force
     )
@@ -109,7 +109,18 @@ def read_cells(path: Any) -> Cells:
 def suppressed_in(path: Any) -> Suppressed | None:
     """What was left out before the file was written."""
     found = (_table(path).schema.metadata or {}).get(_SMALL)
-    return None if found is None else Suppressed(**json.loads(found))
+    if found is None:
+        return None
+    try:
+        lost = Suppressed(**json.loads(found))
+        counts = (lost.min_count, lost.entries, lost.people)
+        if not all(isinstance(v, int) and v >= 0 for v in counts):
+            raise ValueError(f"counts must be integers, got {counts}")
+        return lost._replace(share={str(k): float(v) for k, v in lost.share.items()})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise TableError(
+            f"{str(path)!r} does not say as it should what was left out of it: {error}"
+        ) from error
 
 
 def is_cells(path: Any) -> bool:
@@ -124,14 +135,16 @@ def _table(path: Any) -> Any:
     if not Path(path).is_file():
         raise TableError(f"There is no file {str(path)!r}.")
     try:
-        table = parquet.ParquetFile(path).read()
-    except (pa.ArrowException, OSError) as error:
+        with parquet.ParquetFile(path) as file:
+            table = file.read()
+        metadata = table.schema.metadata or {}
+        digest = _digest(table, metadata)
+    except (pa.ArrowException, OSError, ValueError) as error:  # also of names that are no text
         text = str(error).splitlines()[0]
         raise TableError(f"{str(path)!r} is not a whole file of cells: {text}") from error
-    metadata = table.schema.metadata or {}
     if _SUM not in metadata:
         raise TableError(f"{str(path)!r} is no file of cells, as `evenhand cells` writes them.")
-    if metadata[_SUM] != _digest(table):
+    if metadata[_SUM] != digest:
         raise TableError(
             f"{str(path)!r} has been changed since it was written: its checksum is another one. "
             "Hint: count the rows once more."
@@ -139,11 +152,11 @@ def _table(path: Any) -> Any:
     return table
 
 
-def _digest(table: Any) -> bytes:
+def _digest(table: Any, metadata: dict[bytes, bytes]) -> bytes:
     """SHA-256 of names, values and metadata, but for itself."""
     from ..information.cell_tables import KEY
 
-    digest = hashlib.sha256((table.schema.metadata or {}).get(KEY, b""))
+    digest = hashlib.sha256(metadata.get(KEY, b"") + metadata.get(_SMALL, b""))
     for name in table.column_names:
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(table.column(name).to_numpy()).tobytes())

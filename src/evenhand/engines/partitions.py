@@ -5,6 +5,7 @@ Partitions are pandas frames. Nothing but facts, a sample and cells travels.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ Vector = NDArray[np.float64]
 _ADDED = ("n", "n_used", "fractions", "people")
 # Partial cells that are added up in one task.
 _TOGETHER = 16
+# Seconds that a cluster may be without workers, and between two looks at it.
+ALONE, _LOOK = 300.0, 2.0
 
 
 class DaskTable:
@@ -87,12 +90,35 @@ class DaskTable:
         import dask
 
         try:
-            return list(dask.compute(*tasks))
+            # The client of a cluster, where one is to do the work.
+            client = getattr(dask.base.get_scheduler(), "__self__", None)
+            return list(dask.compute(*tasks) if client is None else _gathered(client, tasks))
         except (MemoryError, ValueError):
             raise
         except Exception as error:  # whatever a worker or a reader of files raises
             text = (str(error).splitlines() or [type(error).__name__])[0][:300]
             raise ValueError(f"`table` cannot be read by {self.name}: {text}") from error
+
+
+def _gathered(client: Any, tasks: list[Any]) -> list[Any]:
+    """Results of a cluster, which would be waited for without end where it has no workers."""
+    from distributed import wait
+
+    futures = client.compute(tasks)
+    since = time.monotonic()
+    while True:
+        try:
+            wait(futures, timeout=_LOOK)
+            return list(client.gather(futures))
+        except TimeoutError:
+            if client.scheduler_info()["workers"]:
+                since = time.monotonic()
+            elif time.monotonic() - since > ALONE:
+                client.cancel(futures)
+                raise ValueError(
+                    f"`table` cannot be read by Dask: its cluster has had no worker for {ALONE:g} "
+                    "seconds. Hint: look at what the last of them wrote, and start others."
+                ) from None
 
 
 def _kind(dtype: Any) -> str:
