@@ -51,7 +51,7 @@ def counted(folder, times):
     frame = rows()
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
         ) as made,
         Client(made),
     ):
@@ -87,7 +87,7 @@ def test_a_cluster_without_workers_is_not_waited_for(monkeypatch):
 
     assert partitions.ALONE == 300.0
     monkeypatch.setattr(partitions, "ALONE", 1.0)
-    with LocalCluster(n_workers=0, dashboard_address=None) as made, Client(made):
+    with LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as made, Client(made):
         began = time.monotonic()
         with pytest.raises(ValueError, match="its cluster has had no worker for 1 seconds"):
             cells_of(dd.from_pandas(rows(), npartitions=2), **ROLES)

@@ -130,7 +130,9 @@ def cells_of(
         return cells
     facts = opened.facts(columns)
     _check_facts(facts, columns)
-    return opened.cells(columns, _edges(opened, columns, facts, edges), facts)
+    counted = opened.cells(columns, _edges(opened, columns, facts, edges), facts)
+    _check_whole(counted, facts, columns)
+    return counted
 
 
 def explain_cells(table: Any, edges: Edges | int | None = None, **arguments: Any) -> str:
@@ -230,6 +232,24 @@ def _check_facts(facts: dict[str, float], columns: Columns) -> None:
         # Engines count distinct values only roughly; the true number is checked with the cells.
         if facts[f"levels_{j}"] > 400:
             check_levels(facts[f"levels_{j}"], name)
+
+
+def _check_whole(cells: Cells, facts: dict[str, float], columns: Columns) -> None:
+    """Refuse a table that has lost rows since it was looked at, such as those of a deleted file.
+
+    With both weights and frequencies it is not known how many people there were to count.
+    """
+    if columns.weight is not None and columns.frequency is not None:
+        return
+    before = facts["n" if columns.weight is None else "n_used"]
+    if columns.frequency is not None:
+        before = facts["people"]
+    counted = cells.n + cells.n_unknown
+    if counted < before:
+        raise ValueError(
+            f"`table` changed while it was read: of {before:,.0f} people {before - counted:,.0f} "
+            "were gone when they were counted. Hint: audit a copy that nobody writes to."
+        )
 
 
 def _edges(
