@@ -262,3 +262,37 @@ def test_one_process_adds_nothing():
     assert shards.total(5) == 5
     assert (shards.least(2.0), shards.largest(2.0), shards.first_row(9)) == (2.0, 2.0, 0)
     assert shards.gather_objects("a") == ["a"]
+
+
+@pytest.mark.parametrize("n", [600, 52_000])
+@pytest.mark.parametrize("classifier", ["logistic", "lspc"])
+@pytest.mark.parametrize("loss", ["squared", "poisson"])
+def test_objective_of_boosting_is_that_of_one_process(n, classifier, loss):
+    """Beyond 50,000 rows the bound of the curvature comes from a table, whose rows are the same."""
+    X, y, a = people(n, groups=3)
+    y = y if loss == "squared" else np.exp(0.2 * y).round()
+    score = (X[:, 0] + 0.3 * X[:, 2]).astype(np.float32) * np.float32(0.3)
+
+    def calls(rows):
+        regularizer = eh.FairnessRegularizer("separation", classifier)
+        bound = regularizer.bind(y[rows], sensitive_features=a[rows])
+        fair = eh.boosting.objective(bound, loss, plain_rounds=1)
+        start = fair(y[rows], np.full(len(rows), 0.5, np.float32))
+        return [start, *(fair(y[rows], score[rows] * np.float32(k)) for k in (1, 2))]
+
+    whole = calls(np.arange(n))
+    parts = split(n, 3)
+    found = on_workers(parts, calls)
+    for error in found:
+        if isinstance(error, Exception):
+            raise error
+    for k, pair in enumerate(whole):
+        for j, expected in enumerate(pair):
+            together = np.concatenate([part[k][j] for part in found])
+            np.testing.assert_allclose(together, expected, rtol=3e-5, atol=1e-6)
+
+
+def test_many_groups_on_a_grid_with_an_empty_shard():
+    X, y, a = people(36_000, groups=3, seed=5)
+    columns = {"X": X, "y": y, "sensitive_features": a}
+    check(eh.FairRidge("separation", 1.0, alpha=1e-3, tol=1e-9), columns, 3, 1e-8)

@@ -11,7 +11,8 @@ on one worker ends the work of all with its message, wherever in the program eac
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -76,6 +77,20 @@ def run(workers: Workers, work: Callable[[], T]) -> T:
     except Exception as error:
         _tell(workers, error)
         raise
+    finally:
+        _workers.reset(token)
+
+
+@contextmanager
+def joined(workers: Workers) -> Iterator[None]:
+    """Be one of several workers, among exchanges that are not ours.
+
+    An error cannot be told to workers that may be anywhere: whoever is waiting learns of it when
+    this worker leaves.
+    """
+    token = _workers.set(workers)
+    try:
+        yield
     finally:
         _workers.reset(token)
 
@@ -175,6 +190,12 @@ def least(value: float) -> float:
 def largest(value: float) -> float:
     """The largest of all workers' numbers."""
     return float(gather(value).max()) if active() else value
+
+
+def extent(values: NDArray[Any]) -> tuple[float, float]:
+    """The least and the largest entry over all workers; infinities where there is none."""
+    found = gather(float(values.min(initial=np.inf)), float(values.max(initial=-np.inf)))
+    return float(found[:, 0].min()), float(found[:, 1].max())
 
 
 def first_row(count: int) -> int:

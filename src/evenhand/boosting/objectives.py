@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._kernels import shards
 from ..penalty.row_bound import RowBound
 from .calls import (
     check_bound,
@@ -156,7 +157,7 @@ class FairnessObjective:
                 f"the dataset must have the {n} rows of `bound`, got {len(margin)}. Hint: bind the "
                 "term to the rows of each training; under cross-validation, to those of each fold."
             )
-        if len(margin) and margin[0] == margin[-1] and (margin == margin[0]).all():
+        if _all_equal(margin):
             self.reset()
         if self.round == 0:
             self.loss.check(y)
@@ -188,9 +189,16 @@ class FairnessObjective:
         curvature += bar.astype(curvature.dtype, copy=False)
 
 
+def _all_equal(margin: NDArray[Any]) -> bool:
+    if shards.active():
+        low, high = shards.extent(margin)
+        return low == high
+    return bool(len(margin) and margin[0] == margin[-1] and (margin == margin[0]).all())
+
+
 def _half_null_deviance(loss: BoostingLoss, y: NDArray[Any], weight: NDArray[Any] | None) -> float:
     """½ Σω·deviance of the best constant: what the libraries' losses of it add up to."""
     y = y.astype(np.float64)
-    mean = float(np.average(y, weights=weight))
+    mean = shards.average(y, weight)
     deviances = loss.deviances(y, mean)
-    return 0.5 * float(deviances.sum() if weight is None else weight @ deviances)
+    return 0.5 * float(shards.add(float(deviances.sum() if weight is None else weight @ deviances)))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from .._kernels import Rows, reference
+from .._kernels import Rows, reference, shards
 from ..information.basis import Basis
 from ..information.classifiers._newton import objective_at
 from ..information.classifiers.lspc import LSPCTerm
@@ -70,7 +70,7 @@ def weights_root(term: Any, rows: Rows, inverse: float, share: float = 1.0) -> A
         information = _lspc_information(rows, basis, weights, term.beta)
     else:
         information = objective_at(rows, basis, weights, share * term.kappa)[2]
-    return _inverse_root(information) * inverse / np.sqrt(len(rows.s))
+    return _inverse_root(information) * inverse / np.sqrt(rows.n)
 
 
 def own_parts(
@@ -80,8 +80,8 @@ def own_parts(
 
     The means are what a moving mean and spread take from every row.
     """
-    weights, n = term.weights_at(rows), len(rows.s)
-    out = np.empty((n, root.shape[1]))
+    weights = term.weights_at(rows)
+    out = np.empty((len(rows.s), root.shape[1]))
     plain, along = np.zeros(root.shape[1]), np.zeros(root.shape[1])
     for block, part in _blocks(rows):
         if isinstance(term, LSPCTerm):
@@ -94,7 +94,9 @@ def own_parts(
         plain += own.sum(axis=0)
         along += z[block] @ own
         out[block] = own
-    return out, plain / n, along / n
+    if rows.whole:
+        plain, along = shards.add(plain, along)
+    return out, plain / rows.n, along / rows.n
 
 
 def taken_by_moments(weight: Array, z: Array, plain: Array, along: Array) -> Array:
@@ -121,10 +123,10 @@ def diagonal_bound(factor: Array) -> Array:
         Zero in rows of zeros, which have no curvature.
     """
     norms = np.sqrt(np.einsum("ij,ij->i", factor, factor))
-    if not factor.shape[1] or not norms.any():
+    if not factor.shape[1] or not (norms.any() or shards.active()):
         return norms
     share = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
-    return norms * np.linalg.eigvalsh((factor * share[:, None]).T @ factor)[-1]
+    return norms * np.linalg.eigvalsh(shards.add((factor * share[:, None]).T @ factor))[-1]
 
 
 def _blocks(rows: Rows) -> Iterator[tuple[slice, Rows]]:
@@ -214,6 +216,8 @@ def _lspc_information(rows: Rows, basis: Basis, weights: Array, beta: float) -> 
                 if k == other:
                     size = size + own[k + 1]
                 out[k, :, other] += (weighted * size) @ phi.T
+    if rows.whole:
+        out = shards.add(out)
     for k in range(free):
         for other in range(k):
             out[other, :, k] = out[k, :, other].T

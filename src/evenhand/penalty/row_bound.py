@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._kernels import Rows
-from ..information.classifiers.logistic import every
+from .._kernels import Rows, shards
+from ..information.classifiers.logistic import every, every_from
 from .bound import BoundRegularizer
 from .curvature import diagonal_bound, own_parts, taken_by_moments, weights_root
 from .scores import Scores
@@ -56,7 +56,7 @@ class RowBound:
             isinstance(bound, BoundRegularizer)
             and bound.scale_free
             and bound.groups.codes is not None
-            and bound.groups.n_known >= least_rows
+            and bound.groups.n_total >= least_rows
         )
         if not self._tabulated:
             return
@@ -64,8 +64,10 @@ class RowBound:
         n_scores, n_targets = BINS if rows.n_groups <= MANY_GROUPS else FEWER_BINS
         self._place = rows.codes.astype(np.int32)
         self._targets = np.zeros(0)
-        if len(rows.y):
-            some = rows.y[:: max(len(rows.y) // SAMPLE_ROWS, 1)]
+        if len(bound.criterion.joint) > 1:
+            stride = max(bound.groups.n_total // SAMPLE_ROWS, 1)
+            some = rows.y[-shards.first_row(len(rows.y)) % stride :: stride]
+            some = np.concatenate(shards.gather_objects(some))
             cuts = np.quantile(some, np.arange(1, 2 * n_targets) / (2 * n_targets))
             self._targets = cuts[::2]
             self._place += rows.n_groups * np.searchsorted(cuts[1::2], rows.y).astype(np.int32)
@@ -119,17 +121,17 @@ class RowBound:
         bound = self._bound
         term, rows = bound.joint_term, scores.rows[bound.criterion.joint]
         mean, inverse = scores.center
-        n, stride = len(rows.s), max(len(rows.s) // SAMPLE_ROWS, 1)
+        n, stride = rows.n, max(rows.n // SAMPLE_ROWS, 1)
         some = every(rows, stride)
-        share = len(some.s) / n
-        z = (scores.known[::stride] - mean) * inverse
+        share = some.n / n
+        z = (scores.known[every_from(rows, stride) :: stride] - mean) * inverse
         root = share * weights_root(term, some, inverse, share)
         own, plain, along = own_parts(term, some, z, scores.slope(some.s), root)
         own -= taken_by_moments(some.weight, z, plain, along)
         norms = np.linalg.norm(own, axis=1)
         keep = norms > 0
         own = own[keep] / np.sqrt(norms[keep, None])
-        size = float(np.linalg.eigvalsh(own.T @ own)[-1]) / share
+        size = float(np.linalg.eigvalsh(shards.add(own.T @ own))[-1]) / share
         at = self._cell_rows(rows, scores)
         z = np.repeat(self._z, self._cells)
         own, _, _ = own_parts(term, at, z, scores.slope(at.s), root)
@@ -143,5 +145,5 @@ class RowBound:
         y = np.tile(np.repeat(self._targets, n_groups), n_scores)
         codes = np.tile(np.arange(n_groups), n_scores * n_targets).astype(rows.codes.dtype)
         return rows._replace(
-            s=np.repeat(seen, self._cells), y=y, codes=codes, weight=rows.weight[:0]
+            s=np.repeat(seen, self._cells), y=y, codes=codes, weight=rows.weight[:0], whole=0
         )

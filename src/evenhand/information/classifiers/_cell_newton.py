@@ -72,6 +72,8 @@ def gather(rows: Rows) -> Grid:
     from ..._kernels.threads import run_chunks
 
     n, k, two = len(rows.s), rows.n_groups, len(rows.y) > 0
+    if rows.whole:  # a shard may have no rows
+        two = shards.largest(float(two)) > 0
     side = int(np.clip((_WORK / k**2) ** 0.5, _LEAST_SIDE, _MOST_SIDE))
     size = side * side if two else 4 * side
     number = np.empty(n, dtype=np.int32)

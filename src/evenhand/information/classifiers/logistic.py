@@ -138,10 +138,16 @@ def _positive(kappa: float) -> float:
     return kappa
 
 
+def every_from(rows: Rows, stride: int) -> int:
+    """The first of these rows that `every` takes."""
+    return -shards.first_row(len(rows.s)) % stride if rows.whole else 0
+
+
 def every(rows: Rows, stride: int) -> Rows:
-    """Every `stride`-th row."""
+    """Every `stride`-th row, of all workers together where there are several."""
+    start = every_from(rows, stride)
     columns: dict[str, Any] = {
-        name: np.ascontiguousarray(getattr(rows, name)[::stride])
+        name: np.ascontiguousarray(getattr(rows, name)[start::stride])
         for name in ("s", "y", "codes", "probabilities", "weight")
     }
     if rows.whole:
