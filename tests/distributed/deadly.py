@@ -25,7 +25,7 @@ class Deadly(PowerLoss):
             if self.how == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
             elif self.how == "asleep":
-                time.sleep(15)
+                time.sleep(12)
             else:
                 raise RuntimeError("no space left on this worker")
         return super().evaluate(y, eta)

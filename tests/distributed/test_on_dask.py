@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import pytest
 from scipy import sparse
 
 import evenhand as eh
-from evenhand.distributed import WorkerLostError, fit
+from evenhand.distributed import WorkerLostError, boost, fit
 
 sys.path.insert(0, str(Path(__file__).parent))
 from deadly import MARK, Deadly
@@ -188,11 +191,76 @@ def test_killed_worker_ends_the_fit_in_bounded_time(client):
     assert again.n_workers_ >= 1
 
 
+def grown(frame, criterion, rounds=25):
+    """In one process."""
+    import xgboost
+
+    bound = eh.FairnessRegularizer(criterion).bind(
+        frame["target"], sensitive_features=frame["group"]
+    )
+    objective = eh.boosting.objective(bound, "squared", learning_rate=TREES["eta"])
+    table = xgboost.DMatrix(frame[FEATURES], label=frame["target"])
+    return xgboost.train(TREES, table, rounds, obj=objective).predict(table)
+
+
+def few_values():
+    """Features of few distinct values, so that the cuts of all workers are the same."""
+    frame = people(2000)
+    frame[FEATURES] = (4.0 * frame[FEATURES]).round() / 4.0
+    frame.loc[::11, "u"] = np.nan
+    return frame
+
+
+TREES = {"max_depth": 3, "eta": 0.3, "tree_method": "hist"}
+BOOST = {"y": "target", "sensitive_features": "group", "features": FEATURES}
+
+
+@pytest.mark.parametrize("criterion", ["independence", "separation"])
+def test_boosted_trees_are_those_of_one_process(client, criterion):
+    import xgboost
+
+    frame = few_values()
+    found = boost(TREES, spread(frame), client, **BOOST, criterion=criterion, num_boost_round=25)
+    predicted = found.predict(xgboost.DMatrix(frame[FEATURES]))
+    np.testing.assert_allclose(predicted, grown(frame, criterion), rtol=1e-4, atol=1e-5)
+    assert found.feature_names == FEATURES
+
+
+def test_bad_calls_of_boosting(client):
+    frame = few_values()
+    rows = spread(frame)
+    with pytest.raises(NotImplementedError, match="`library` must be 'xgboost' on a cluster"):
+        boost({}, rows, client, **BOOST, library="lightgbm")
+    with pytest.raises(ValueError, match="`params` must not hold an objective"):
+        boost({"objective": "reg:squarederror"}, rows, client, **BOOST)
+    with pytest.raises(TypeError, match="`params` must be a mapping"):
+        boost(None, rows, client, **BOOST)
+    with pytest.raises(ValueError, match="`num_boost_round` must be a positive integer"):
+        boost({}, rows, client, **BOOST, num_boost_round=0)
+    with pytest.raises(ValueError, match="`sensitive_features` must be given"):
+        boost({}, rows, client, **{**BOOST, "sensitive_features": None})
+    frame.loc[len(frame) - 1, "target"] = np.nan
+    with pytest.raises(ValueError, match="`y` must be finite"):
+        boost({}, spread(frame), client, **BOOST, num_boost_round=2)
+
+
+def test_killed_worker_ends_boosting_in_bounded_time(client):
+    client.wait_for_workers(2, timeout=60)
+    rows = spread(few_values()).persist()
+    victim = next(iter(client.run(os.getpid).values()))
+    killer = threading.Timer(2.0, os.kill, (victim, signal.SIGKILL))
+    start = time.monotonic()
+    killer.start()
+    with pytest.raises(WorkerLostError, match="lost"):
+        boost(TREES, rows, client, **BOOST, num_boost_round=20_000, timeout=30)
+    assert time.monotonic() - start < 30
+
+
 def test_worker_that_does_not_answer_ends_the_fit_in_bounded_time(client):
     start = time.monotonic()
     with pytest.raises(WorkerLostError, match="did not answer in time"):
         fit(
             eh.FairGLM(Deadly("asleep")), marked(), client, y="target", sensitive_features="group",
-            timeout=3,
+            timeout=2,
         )  # fmt: skip
-    assert time.monotonic() - start < 14
+    assert time.monotonic() - start < 12

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.distributed import WorkerLostError, fit
+from evenhand.distributed import WorkerLostError, boost, fit
 
 sys.path.insert(0, str(Path(__file__).parent))
 from deadly import MARK, Deadly
-from test_on_dask import FEATURES, SETTINGS, people, same
+from test_on_dask import BOOST, FEATURES, SETTINGS, TREES, few_values, grown, people, same
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:PySpark does not yet fully support pandas:FutureWarning"
@@ -85,6 +85,16 @@ def test_errors_of_one_worker_reach_the_caller(spark):
         fit(eh.FairRidge(), rows, None, y="target")
 
 
+def test_boosted_trees_are_those_of_one_process(spark):
+    import xgboost
+
+    frame = few_values()
+    rows = spark.createDataFrame(frame)
+    found = boost(TREES, rows, spark, **BOOST, criterion="separation", num_boost_round=25)
+    predicted = found.predict(xgboost.DMatrix(frame[FEATURES]))
+    np.testing.assert_allclose(predicted, grown(frame, "separation"), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("how", ["killed", "asleep"])
 def test_lost_worker_ends_the_fit_in_bounded_time(spark, table, how):
     frame = people()
@@ -93,7 +103,7 @@ def test_lost_worker_ends_the_fit_in_bounded_time(spark, table, how):
     with pytest.raises(WorkerLostError, match="was lost"):
         fit(
             eh.FairGLM(Deadly(how)), spark.createDataFrame(frame), spark, y="target",
-            sensitive_features="group", timeout=3 if how == "asleep" else 30,
+            sensitive_features="group", timeout=2 if how == "asleep" else 30,
         )  # fmt: skip
     assert time.monotonic() - start < 12
     # The session goes on.

@@ -4,7 +4,8 @@ One program runs on every worker over its own rows and exchanges small sums thro
 `collective`; any number of workers gives the model of one process.
 """
 
+from .boosting import boost
 from .fitting import fit
 from .ring import WorkerLostError
 
-__all__ = ["WorkerLostError", "fit"]
+__all__ = ["WorkerLostError", "boost", "fit"]

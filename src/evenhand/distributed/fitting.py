@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,8 @@ from sklearn.base import clone
 
 from ..models.base import FairLinear
 from .columns import NUMBERS
+from .running import run_on
+from .worker import FitEstimator
 
 
 def fit(
@@ -70,30 +71,17 @@ def fit(
             f"{type(estimator).__name__}. Hint: boosters have cluster versions of their own; see "
             "the page on clusters."
         )
-    if not isinstance(timeout, Real) or isinstance(timeout, bool) or not 0 < timeout < np.inf:
-        raise ValueError(f"`timeout` must be a positive number of seconds, got {timeout!r}.")
     numbers = dict(zip(NUMBERS, (y, sample_weight, exposure, offset, given), strict=True))
-    if y is None:
-        raise ValueError("`y` must be given, got None.")
     more = [name for name in ("exposure", "offset", "given") if numbers[name] is not None]
     if more and not hasattr(estimator, "family"):
         raise ValueError(f"`{more[0]}` must be None for {type(estimator).__name__}. Hint: FairGLM.")
     model = clone(estimator)
     model._check_parameters()
-    library = type(data).__module__.split(".")[0]
-    if library.startswith("dask"):
-        from .on_dask import fit_dask
-
-        return fit_dask(
-            model, data, client_or_spark, numbers, sensitive_features, features, float(timeout)
-        )
-    if library == "pyspark":
-        from .on_spark import fit_spark
-
-        return fit_spark(
-            model, data, client_or_spark, numbers, sensitive_features, features, float(timeout)
-        )
-    raise TypeError(
-        "`data` must be a Dask DataFrame, a Dask Array or a PySpark DataFrame, got "
-        f"{type(data).__name__}. Hint: rows in memory go to the estimator's own fit."
+    found = run_on(
+        FitEstimator(model), data, client_or_spark, numbers, sensitive_features, features, timeout
     )
+    fitted = found.result
+    fitted.n_workers_, fitted.n_rounds_ = found.n_workers, found.n_rounds
+    if found.roles is not None:
+        fitted.feature_names_in_ = np.array(found.roles.features, dtype=object)
+    return fitted

@@ -11,17 +11,17 @@ import numpy as np
 
 from .columns import NUMBERS, Roles, find_roles, rows_of_arrays, rows_of_frames
 from .ring import WorkerLostError, free_tracker, start_tracker
-from .worker import Outcome, fit_shard, settle
+from .worker import Found, Outcome, Program, run_program, settle
 
 # Seconds between two looks at who is still there, and for the rest to end after a failure.
 PULSE, GRACE = 0.5, 3.0
 
 
-def fit_dask(
-    model: Any, data: Any, client: Any, numbers: dict[str, Any], groups: Any, features: Any,
+def run_dask(
+    program: Program, data: Any, client: Any, numbers: dict[str, Any], groups: Any, features: Any,
     timeout: float,
-) -> Any:  # fmt: skip
-    """See :func:`evenhand.distributed.fit`."""
+) -> Found:  # fmt: skip
+    """A program on every worker that holds rows; see :func:`evenhand.distributed.fit`."""
     from distributed import Client
 
     if not isinstance(client, Client):
@@ -40,10 +40,7 @@ def fit_dask(
         if features is not None:
             raise ValueError("`features` must be None for an Array, whose columns have no names.")
         parts = _blocks(data, {**numbers, "sensitive_features": groups})
-    fitted = _run(client, model, roles, list(parts), timeout)
-    if roles is not None:
-        fitted.feature_names_in_ = np.array(roles.features, dtype=object)
-    return fitted
+    return _run(client, program, roles, list(parts), timeout)
 
 
 def _kind(dtype: Any) -> str:
@@ -89,7 +86,9 @@ def _blocks(data: Any, columns: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _run(client: Any, model: Any, roles: Roles | None, parts: list[Any], timeout: float) -> Any:
+def _run(
+    client: Any, program: Program, roles: Roles | None, parts: list[Any], timeout: float
+) -> Found:
     from distributed import wait
 
     futures = client.compute(parts)
@@ -106,11 +105,12 @@ def _run(client: Any, model: Any, roles: Roles | None, parts: list[Any], timeout
         for rank, (address, held) in enumerate(places.items()):
             tasks.append(
                 client.submit(
-                    _task, held, model, roles, arguments, rank, key=f"{job}-{rank}",
+                    _task, held, program, roles, arguments, rank, key=f"{job}-{rank}",
                     workers=[address], allow_other_workers=False, pure=False, retries=0,
                 )
             )  # fmt: skip
-        return settle(_watch(client, tasks, list(places)))
+        first = settle(_watch(client, tasks, list(places)))
+        return Found(first.result, len(places), first.rounds, roles)
     finally:
         client.cancel(tasks, force=True)
         client.run_on_scheduler(_close_tracker, job)
@@ -175,14 +175,14 @@ def _outcome(rank: int, task: Any) -> Outcome:
 
 
 def _task(
-    parts: list[Any], model: Any, roles: Roles | None, arguments: dict[str, Any], rank: int
+    parts: list[Any], program: Program, roles: Roles | None, arguments: dict[str, Any], rank: int
 ) -> Outcome:
     from distributed import get_worker
 
     def read() -> dict[str, Any]:
         return rows_of_arrays(parts) if roles is None else rows_of_frames(roles, parts)
 
-    return fit_shard(model, read, arguments, rank, get_worker().state.nthreads)
+    return run_program(program, read, arguments, rank, get_worker().state.nthreads)
 
 
 def _open_tracker(

@@ -6,20 +6,18 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from .columns import find_roles, rows_of_batches
 from .ring import WorkerLostError, free_tracker, start_tracker
-from .worker import Outcome, fit_shard, settle
+from .worker import Found, Outcome, Program, run_program, settle
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "double", "boolean")
 
 
-def fit_spark(
-    model: Any, data: Any, spark: Any, numbers: dict[str, Any], groups: Any, features: Any,
+def run_spark(
+    program: Program, data: Any, spark: Any, numbers: dict[str, Any], groups: Any, features: Any,
     timeout: float,
-) -> Any:  # fmt: skip
-    """See :func:`evenhand.distributed.fit`."""
+) -> Found:  # fmt: skip
+    """A program on every partition at once; see :func:`evenhand.distributed.fit`."""
     from pyspark.errors import PySparkException
 
     context = getattr(spark, "sparkContext", None)
@@ -42,7 +40,7 @@ def fit_spark(
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        outcome = _task(batches, model, roles, arguments, size)
+        outcome = _task(batches, program, roles, arguments, size)
         if outcome.lost and outcome.error is not None:
             # One that has hung does not end by itself: Spark ends all tasks of a stage that fails.
             raise WorkerLostError(outcome.error[1])
@@ -57,13 +55,12 @@ def fit_spark(
         ) from error
     finally:
         free_tracker(tracker)
-    fitted = settle([pickle.loads(row["outcome"]) for row in found])
-    fitted.feature_names_in_ = np.array(roles.features, dtype=object)
-    return fitted
+    first = settle([pickle.loads(row["outcome"]) for row in found])
+    return Found(first.result, size, first.rounds, roles)
 
 
 def _task(
-    batches: Iterator[Any], model: Any, roles: Any, arguments: dict[str, Any], size: int
+    batches: Iterator[Any], program: Program, roles: Any, arguments: dict[str, Any], size: int
 ) -> Outcome:
     from pyspark import BarrierTaskContext
 
@@ -80,7 +77,7 @@ def _task(
     def read() -> dict[str, Any]:
         return rows_of_batches(roles, [batch for batch in batches if batch.num_rows])
 
-    return fit_shard(model, read, arguments, context.partitionId(), threads)
+    return run_program(program, read, arguments, context.partitionId(), threads)
 
 
 def _kind(dtype: str) -> str:

@@ -39,10 +39,11 @@ class Ring:
         try:
             return collective.allreduce(np.ascontiguousarray(values), collective.Op.SUM)
         except XGBoostError as error:
-            raise WorkerLostError(_lost(f"in exchange {self.rounds}")) from error
+            raise WorkerLostError(lost(f"in exchange {self.rounds}")) from error
 
 
-def _lost(when: str) -> str:
+def lost(when: str) -> str:
+    """What is said where a worker does not answer."""
     return (
         f"A worker was lost, or did not answer in time, {when}: the fit has ended. Hint: see the "
         "log of the workers, and fit again; raise `timeout` where one pass over a worker's rows "
@@ -61,13 +62,15 @@ def ring(arguments: dict[str, Any], rank: int) -> Iterator[Ring]:
     rank : int
         Which worker this is: sums are in the order of ranks.
     """
-    from xgboost import collective
+    from xgboost import collective, config_context
     from xgboost.core import XGBoostError
 
     try:
-        collective.init(dmlc_task_id=f"{rank:08d}", **arguments)
+        # Its news of who has which rank are no news.
+        with config_context(verbosity=0):
+            collective.init(dmlc_task_id=f"{rank:08d}", **arguments)
     except XGBoostError as error:
-        raise WorkerLostError(_lost("before all of them had met")) from error
+        raise WorkerLostError(lost("before all of them had met")) from error
     try:
         yield Ring()
     finally:

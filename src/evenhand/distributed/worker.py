@@ -5,10 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from .._kernels import shards
+from .._kernels.shards import Workers
 from .._kernels.threads import at_most
+from .columns import Roles
 from .ring import WorkerLostError, ring
 
 
@@ -19,8 +21,8 @@ class Outcome:
     Attributes
     ----------
     rank : int
-    model : estimator or None
-        The fitted one, of worker 0.
+    result : Any
+        What the program returned, on worker 0.
     error : tuple or None
         Class and message of what went wrong, here or elsewhere.
     lost : bool
@@ -31,7 +33,7 @@ class Outcome:
     """
 
     rank: int
-    model: Any = None
+    result: Any = None
     error: tuple[str, str] | None = None
     lost: bool = False
     notes: list[tuple[type[Warning], str]] = field(default_factory=list)
@@ -39,15 +41,44 @@ class Outcome:
     rounds: int = 0
 
 
-def fit_shard(
-    estimator: Any, read: Callable[[], dict[str, Any]], arguments: dict[str, Any], rank: int,
-    threads: int,
-) -> Outcome:  # fmt: skip
-    """Fit on this worker's rows together with the others; errors are returned, not raised.
+@dataclass(frozen=True)
+class Found:
+    """What came of a program: its result, workers and exchanges, and columns by role if named."""
+
+    result: Any
+    n_workers: int
+    n_rounds: int
+    roles: Roles | None
+
+
+Read = Callable[[], dict[str, Any]]
+
+
+class Program(Protocol):
+    """What every worker runs; it travels to them."""
+
+    def __call__(self, read: Read, workers: Workers, threads: int) -> Any:
+        """The result, the same on all; `read` gives the columns of this worker."""
+
+
+@dataclass(frozen=True)
+class FitEstimator:
+    """The estimator's own `fit`."""
+
+    estimator: Any
+
+    def __call__(self, read: Read, workers: Workers, threads: int) -> Any:
+        return shards.run(workers, lambda: self.estimator.fit(**read()))
+
+
+def run_program(
+    program: Program, read: Read, arguments: dict[str, Any], rank: int, threads: int
+) -> Outcome:
+    """Run on this worker's rows together with the others; errors are returned, not raised.
 
     Parameters
     ----------
-    estimator : FairRidge or FairGLM
+    program : Program
     read : callable
         The columns of this worker.
     arguments : dict
@@ -58,18 +89,19 @@ def fit_shard(
     """
     out = Outcome(rank)
 
-    def work() -> Any:
-        rows = read()
-        out.rows = int(rows["X"].shape[0])
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("default")
-            model = estimator.fit(**rows)
-        out.notes = [(note.category, str(note.message)) for note in found] if not rank else []
-        return model
+    def rows() -> dict[str, Any]:
+        found = read()
+        out.rows = int(found["X"].shape[0])
+        return found
 
     try:
-        with at_most(threads), ring(arguments, rank) as others:
-            model = shards.run(others, work)
+        with (
+            at_most(threads),
+            ring(arguments, rank) as others,
+            warnings.catch_warnings(record=True) as notes,
+        ):
+            warnings.simplefilter("default")
+            result = program(rows, others, threads)
             out.rounds = others.rounds
     except WorkerLostError as error:
         out.error, out.lost = (type(error).__name__, str(error)), True
@@ -78,15 +110,17 @@ def fit_shard(
     except Exception as error:
         out.error = type(error).__name__, str(error)
     else:
-        out.model = model if rank == 0 else None
+        if rank == 0:
+            out.result = result
+            out.notes = [(note.category, str(note.message)) for note in notes]
     return out
 
 
 _KINDS = {kind.__name__: kind for kind in (ValueError, TypeError, NotImplementedError, MemoryError)}
 
 
-def settle(outcomes: list[Outcome]) -> Any:
-    """The fitted model from how all workers ended, or the error of the one that failed."""
+def settle(outcomes: list[Outcome]) -> Outcome:
+    """How worker 0 ended, or the error of the one that failed."""
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if failed:
         # What the loss of a worker looks like from the others says less than its own error.
@@ -99,5 +133,4 @@ def settle(outcomes: list[Outcome]) -> Any:
     first = min(outcomes, key=lambda outcome: outcome.rank)
     for category, text in first.notes:
         warnings.warn(text, category, stacklevel=4)
-    first.model.n_workers_, first.model.n_rounds_ = len(outcomes), first.rounds
-    return first.model
+    return first
