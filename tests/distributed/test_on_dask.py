@@ -257,6 +257,7 @@ def test_killed_worker_ends_boosting_in_bounded_time(client):
 
 
 def test_worker_that_does_not_answer_ends_the_fit_in_bounded_time(client):
+    client.wait_for_workers(2, timeout=60)
     start = time.monotonic()
     with pytest.raises(WorkerLostError, match="did not answer in time"):
         fit(
