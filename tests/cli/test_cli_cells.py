@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -10,7 +14,6 @@ import pytest
 from test_cli import error, run
 
 import evenhand as eh
-from evenhand.cli.commands import terminal
 
 N = 600
 ROLES = ("--target", "y", "--prediction", "s", "--sensitive", "a")
@@ -106,39 +109,50 @@ def test_options_are_checked(folder, tmp_path):
     assert "not a whole file of cells" in error("audit", out)
 
 
-def test_work_is_shown_on_a_terminal_after_two_seconds(monkeypatch):
-    import io
-    import time
-
-    class Screen(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    for stream, shown in ((Screen(), True), (io.StringIO(), False)):
-        monkeypatch.setattr("sys.stderr", stream)
-        started = short_timer(monkeypatch)
-        with terminal.working("Counting rows"):
-            time.sleep(0.2)
-        assert ("Counting rows" in stream.getvalue()) == shown
-        assert started == ([2.0] if shown else [])
+_SLOW = """
+import sys
+from evenhand.groups import progress
+assert progress.PROGRESS_AFTER == 2.0
+progress.PROGRESS_AFTER = float(sys.argv.pop(1))
+import time
+from evenhand.engines.queried import Queried
+run = Queried.run
+Queried.run = lambda self, query: (time.sleep(0.3), run(self, query))[1]
+from evenhand.cli.app import main
+main()
+"""
 
 
-def short_timer(monkeypatch) -> list[float]:
-    """Let no time pass, and tell how long they were to be."""
-    import threading
+@pytest.mark.parametrize(("terminal", "after", "shown"), [(1, 0.0, 1), (1, 99.0, 0), (0, 0.0, 0)])
+def test_work_is_shown_on_a_terminal_if_it_is_slow(terminal, after, shown, folder):
+    """A real one; the time that counts as slow is made short, and queries long."""
+    screen, keyboard = pty.openpty()
+    command = [sys.executable, "-c", _SLOW, str(after), "audit", str(folder / "*.parquet"), *ROLES]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=keyboard if terminal else subprocess.PIPE,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    ) as process:
+        os.close(keyboard)
+        results, errors = process.communicate(timeout=300)
+    seen = _all_of(screen) if terminal else errors
+    os.close(screen)
+    assert process.returncode == 0
+    assert b"1,200 rows" in results
+    assert (b"Looking at the table" in seen) == bool(shown)
+    assert (b"Counting 1,200 rows" in seen) == bool(shown)
+    assert (b"Measuring" in seen) == bool(shown)
 
-    asked: list[float] = []
 
-    class Timer(threading.Thread):
-        def __init__(self, interval, function):
-            asked.append(interval)
-            super().__init__(target=function)
-
-        def cancel(self) -> None:
-            """It has run by then."""
-
-    monkeypatch.setattr(terminal.threading, "Timer", Timer)
-    return asked
+def _all_of(screen: int) -> bytes:
+    found = b""
+    try:
+        while part := os.read(screen, 1 << 16):
+            found += part
+    except OSError:  # the other end is closed
+        pass
+    return found
 
 
 @pytest.mark.filterwarnings("ignore:The 'future.infer_string' option:DeprecationWarning")

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from ..files.tabular import Source, open_table, read_table
+from ..groups.progress import waiting
 from ..report.writing import check_free
 from .commands.tables import Asked, AuditedFiles, EngineName
-from .commands.terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, say, working
+from .commands.terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, say
 from .options import (
     Debug,
     Force,
@@ -150,11 +151,11 @@ def monitor(
         check_free(html, force)
     if asked.are_cells:
         series, unit = _cell_series(asked.files, period or [])
-        with working("Measuring"):
+        with waiting("Measuring"):
             found = watch(series, period=unit, **wanted)
     else:
         table, names = _table(asked, separator)
-        with working("Counting and measuring"):
+        with waiting("Counting and measuring"):
             found = watch(table, period=_unit(period or ["month"]), **names, **wanted)
     say(json.dumps(found.to_dict(), indent=2) if json_ else str(found))
     if html is not None:

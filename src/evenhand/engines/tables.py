@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from ..auditing.audits import audit
 from ..auditing.result import Audit
 from ..files.tabular import nearest
+from ..groups.progress import waiting
 from ..information.cell_people import refuse_beside_cells
 from ..information.cells import Cells
 from ..information.edges import Edges
@@ -93,7 +95,8 @@ def audit_table(
         print(text)
         return text
     cells = cells_of(table, **arguments)
-    found = audit(cells, estimator=estimator, confidence_level=confidence_level)
+    with waiting("Measuring"):
+        found = audit(cells, estimator=estimator, confidence_level=confidence_level)
     assert isinstance(found, Audit)
     return found
 
@@ -120,6 +123,14 @@ def cells_of(
         that suits the table.
     """
     columns = columns_of(y_true, y_pred, sensitive_features, sample_weight, frequency)
+    with waiting("Looking at the table") as say:
+        return _counted(table, columns, edges, engine, say)
+
+
+def _counted(
+    table: Any, columns: Columns, edges: Edges | int | None, engine: str | None,
+    say: Callable[[str], None],
+) -> Cells:  # fmt: skip
     opened = open_table(table, columns, engine)
     _check_columns(opened.kinds(), columns)
     if isinstance(opened, Held):
@@ -130,7 +141,10 @@ def cells_of(
         return cells
     facts = opened.facts(columns)
     _check_facts(facts, columns)
-    counted = opened.cells(columns, _edges(opened, columns, facts, edges), facts)
+    say("Drawing a sample")
+    grid = _edges(opened, columns, facts, edges)
+    say(f"Counting {facts['n']:,.0f} rows")
+    counted = opened.cells(columns, grid, facts)
     _check_whole(counted, facts, columns)
     return counted
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 # Seconds after which somebody who waits wants to know.
 PROGRESS_AFTER = 2.0
+# The sign of life that is on the terminal, and what it says: one text for each that is open.
+_sign: Any = None
+_texts: list[str] = []
 
 
 @contextmanager
@@ -55,3 +59,54 @@ def shown(what: str) -> Iterator[Any]:
             advance(0, "; ".join(topics.values()))
 
         yield show
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[Callable[[str], None]]:
+    """A sign of life on a terminal, if it is slow, for work that cannot be looked into.
+
+    Yields a function that says what is being done now. Inside of another it speaks through that.
+
+    Parameters
+    ----------
+    what : str
+        Without anything a user wrote: it is printed as it is.
+    """
+    global _sign
+    place, timer, sign = len(_texts), None, None
+    _texts.append(what)
+    if place == 0:
+        sign = _sign = _status(what)
+        if sign is not None:
+            timer = threading.Timer(PROGRESS_AFTER, sign.start)
+            timer.daemon = True
+            timer.start()
+
+    def say(text: str) -> None:
+        if place < len(_texts):
+            _texts[place] = text
+        if _sign is not None and _texts:
+            _sign.update(_texts[-1])
+
+    try:
+        say(what)
+        yield say
+    finally:
+        del _texts[place:]
+        if timer is not None and sign is not None:
+            timer.cancel()
+            timer.join()
+            sign.stop()
+            _sign = None
+        elif _sign is not None and _texts:
+            _sign.update(_texts[-1])
+
+
+def _status(what: str) -> Any:
+    if not sys.stderr.isatty():
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(file=sys.stderr, markup=False).status(what)

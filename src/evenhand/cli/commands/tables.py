@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...files.tabular import TableError
+from ...groups.progress import waiting
 from ...report.provenance import file_facts, stamp
-from .terminal import command, note, say, working
+from .terminal import command, note, say
 
 if TYPE_CHECKING:
     from ...information.cells import Cells
@@ -189,8 +190,7 @@ def count_table(
     from ...engines.opening import ADDRESS
 
     table = files[0] if len(files) == 1 else list(files)
-    with working("Counting rows"):
-        cells = cells_of(table, **columns, edges=edges, engine=engine)
+    cells = cells_of(table, **columns, edges=edges, engine=engine)
     database = None
     if engine is not None and engine.startswith(ADDRESS):
         database = without_password(engine.removeprefix(ADDRESS))
@@ -203,7 +203,7 @@ def audit_cells(cells: Cells, each: bool, estimator: str, confidence: float, see
     """An Audit, or an AuditSet with `each`."""
     from ...auditing.audits import audit
 
-    with working("Measuring"):
+    with waiting("Measuring"):
         return audit(
             cells, estimator=estimator, confidence_level=confidence, random_state=seed,
             per_attribute=each and len(cells.names) > 1,
@@ -291,7 +291,7 @@ def _show_change(whole: Cells, few: Cells) -> None:
     from ...auditing.audits import audit
     from ...auditing.result import Audit
 
-    with working("Measuring with and without small cells"):
+    with waiting("Measuring with and without small cells"):
         try:
             before, after = (audit(part) for part in (whole, few))
         except ValueError as error:

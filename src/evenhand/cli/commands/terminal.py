@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -84,25 +82,6 @@ def note(text: str) -> None:
 def fail(text: str) -> None:
     """An error, in words."""
     _print(Text("Error: ", style="bold red") + Text(clean(text)), stderr=True)
-
-
-@contextmanager
-def working(what: str) -> Iterator[None]:
-    """A sign of life on a terminal, after two seconds."""
-    out = console(stderr=True)
-    if not out.file.isatty():
-        yield
-        return
-    status = out.status(Text(clean(what)))
-    timer = threading.Timer(2.0, status.start)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        status.stop()
 
 
 def command(function: Callable[..., Any]) -> Callable[..., Any]:
