@@ -11,6 +11,8 @@ from pyarrow import dataset, parquet
 
 import evenhand as eh
 from evenhand.engines import cells_of
+from evenhand.engines.opening import open_table
+from evenhand.engines.tables import columns_of, explain_cells
 
 NAMES = ["sex", "region"]
 ROLES = {
@@ -229,3 +231,29 @@ def test_a_sample_of_many_rows_gives_nearly_the_grid_of_all_of_them():
         assert (found.score_bin.min(), found.score_bin.max()) == (
             own.score_bin.min(), own.score_bin.max(),
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+def test_bins_are_clipped_where_values_lie_beyond_the_grid(engine, frame):
+    rows = pl.from_pandas(frame)
+    columns = {"y_true": "outcome", "y_pred": "the score", "sensitive_features": "region"}
+    few = frame[frame["outcome"].between(2.0, 4.0)]
+    edges = cells_of(few, **columns).edges
+    found = cells_of(rows, **columns, edges=edges, engine=engine)
+    assert found.target_bin.max() == edges.bins - 1
+    own = cells_of(frame, **columns, edges=edges)
+    np.testing.assert_array_equal(found.count, own.count)
+    np.testing.assert_allclose(found.sums, own.sums, rtol=1e-12, atol=1e-9)
+    assert "LEAST" in explain_cells(rows, **columns, edges=edges, engine="duckdb")
+    assert "LEAST" not in explain_cells(rows, **columns, engine="duckdb")
+
+
+def test_rows_that_come_while_a_table_is_read_are_noticed(frame):
+    columns = columns_of("outcome", "the score", "region")
+    opened = open_table(pl.from_pandas(frame), columns, "duckdb")
+    edges = cells_of(frame, y_true="outcome", y_pred="the score", sensitive_features="region").edges
+    facts = opened.facts(columns)
+    assert opened.cells(columns, edges, facts).n == N
+    later = frame.assign(outcome=frame["outcome"] * 2)
+    with pytest.raises(ValueError, match="`table` changed while it was read"):
+        open_table(pl.from_pandas(later), columns, "duckdb").cells(columns, edges, facts)

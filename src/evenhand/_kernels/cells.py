@@ -8,9 +8,11 @@ from .blocks import jit
 
 
 @jit
-def bin_of(x, low, rate, bins):
-    """clip(floor((asinh(x) − low)·rate), 0, bins − 1)."""
-    at = math.floor((math.asinh(x) - low) * rate)
+def bin_of(x, scale, low, rate, bins):
+    """clip(floor((x/(scale + |x|) − low)·rate), 0, bins − 1)."""
+    size = abs(x)
+    squeezed = x / (scale + size) if size < math.inf else math.copysign(1.0, x)
+    at = math.floor((squeezed - low) * rate)
     return int(min(max(at, 0.0), bins - 1.0))
 
 
@@ -22,8 +24,8 @@ def bins_chunk(start, stop, s, y, score, target, slope, bins, first, second):
         if len(y):
             v = y[i] - target[0]
             x -= slope * v
-            second[i] = bin_of(v / target[1], target[2], target[3], bins)
-        first[i] = bin_of(x / score[1], score[2], score[3], bins)
+            second[i] = bin_of(v, target[1], target[2], target[3], bins)
+        first[i] = bin_of(x, score[1], score[2], score[3], bins)
 
 
 @jit

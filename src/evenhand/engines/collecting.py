@@ -14,7 +14,7 @@ from ..groups.categories import check_count, cross, sorted_labels
 from ..information.cell_tables import EXTREMES, SUMS, checked
 from ..information.cells import Cells
 from ..information.edges import Edges
-from .plan import PLACE, Columns
+from .plan import PLACE, Columns, clipped_sides
 
 # Levels of one column beyond which it is no attribute.
 MOST_LEVELS = 200
@@ -60,8 +60,24 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
                 f"`table` must have numbers whose squares can be added up: {name} of some cells is "
                 "not finite. Hint: measure scores, targets and weights in larger units."
             )
+    _check_inside(found, edges, facts)
     fields = checked(found, edges, tuple(labels), columns.groups, unknown)
     return _without_empty(Cells(**fields))
+
+
+def _check_inside(found: dict[str, NDArray[Any]], edges: Edges, facts: dict[str, float]) -> None:
+    """Where bins were not clipped nothing may lie beyond them: rows may have come since."""
+    for name, axis, clipped in zip(
+        "sy", (edges.score, edges.target), clipped_sides(edges, facts), strict=True
+    ):
+        if axis is None or clipped or not len(found["n"]):
+            continue
+        low, high = found[f"least_{name}"].min(), found[f"largest_{name}"].max()
+        if not axis.spans(low - axis.shift, high - axis.shift, edges.bins):
+            raise ValueError(
+                "`table` changed while it was read: it has values that it had not when its least "
+                "and largest were asked for. Hint: run it again."
+            )
 
 
 def check_levels(count: float, name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..files.tabular import TableError, nearest
-from .plan import FAR, Expressions
+from .plan import Expressions
 from .queried import Queried
 
 # Databases that are one file.
@@ -57,17 +57,11 @@ class IbisOperations:
     def floor(self, value: Any) -> Any:
         return value.floor()
 
-    def asinh(self, value: Any) -> Any:
-        # Ibis has no asinh. Of |x|, since ln(x + √(x² + 1)) cancels below zero; near zero this is
-        # off by the rounding of 1, which is far less than a bin.
-        size = value.abs().clip(0.0, FAR)
-        return (size + (size * size + 1.0).sqrt()).ln() * value.sign()
-
     def clip(self, value: Any, low: float, high: float) -> Any:
         return value.cast("float64").clip(low, high)
 
-    def whole(self, value: Any) -> Any:
-        return value.cast("int64")
+    def whole(self, value: Any, small: bool) -> Any:
+        return value.cast("int32" if small else "int64")
 
     def count(self) -> Any:
         return self.ibis._.count()

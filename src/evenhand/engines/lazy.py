@@ -41,14 +41,11 @@ class PolarsOperations:
     def floor(self, value: Any) -> Any:
         return value.floor()
 
-    def asinh(self, value: Any) -> Any:
-        return value.arcsinh()
-
     def clip(self, value: Any, low: float, high: float) -> Any:
         return value.clip(low, high)
 
-    def whole(self, value: Any) -> Any:
-        return value.cast(self.pl.Int64)
+    def whole(self, value: Any, small: bool) -> Any:
+        return value.cast(self.pl.Int32 if small else self.pl.Int64)
 
     def count(self) -> Any:
         return self.pl.len()

@@ -11,6 +11,7 @@ text of SQL), so that each formula stands here once.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,9 +19,9 @@ from ..information.edges import SAMPLE, Axis, Edges
 
 # The largest float: neither NaN nor infinity is at most this, in any dialect.
 LARGEST = 1.7976931348623157e308
-# Beyond this multiple of the scale its square would overflow where asinh is written with ln.
-FAR = 1e150
 PLACE = "place"
+# Integers of 32 bits, which engines group by faster, go up to this.
+SMALL = 2**31 - 1
 Expressions = dict[str, Any]
 
 
@@ -63,10 +64,9 @@ class Operations(Protocol):
     def same(self, a: Any, b: Any) -> Any: ...
     def absolute(self, value: Any) -> Any: ...
     def floor(self, value: Any) -> Any: ...
-    def asinh(self, value: Any) -> Any: ...
     def clip(self, value: Any, low: float, high: float) -> Any: ...
-    def whole(self, value: Any) -> Any:
-        """As a 64-bit integer."""
+    def whole(self, value: Any, small: bool) -> Any:
+        """As an integer of 32 bits or of 64."""
 
     def count(self) -> Any: ...
     def total(self, value: Any) -> Any: ...
@@ -175,7 +175,7 @@ def ends(ops: Operations, columns: Columns, edges: Edges) -> tuple[Expressions, 
 
 
 def cell_rows(
-    ops: Operations, columns: Columns, edges: Edges, factor: float
+    ops: Operations, columns: Columns, edges: Edges, facts: dict[str, float]
 ) -> tuple[Expressions, Any | None]:
     """What is worked out for each row: its place, s and y less their shifts, weight, people.
 
@@ -184,28 +184,43 @@ def cell_rows(
     ops : Operations
     columns : Columns
     edges : Edges
-    factor : float
-        What weights are multiplied by.
+    facts : dict
+        Of the table: its extremes tell where bins need not be clipped, its largest weight what
+        weights are multiplied by.
     """
     s = ops.number(columns.score)
-    first = _bin(ops, _residual(ops, columns, edges), edges.score, edges.bins)
+    clipped = clipped_sides(edges, facts)
+    place = _bin(ops, _residual(ops, columns, edges), edges.score, edges.bins, clipped[0])
+    place = place * float(edges.bins)
     out: Expressions = {"s": s, "a": s - edges.score.shift}
     if columns.target is not None:
         assert edges.target is not None
         y = ops.number(columns.target)
         v = y - edges.target.shift
         out |= {"y": y, "v": v}
-        out[PLACE] = ops.whole(first * float(edges.bins) + _bin(ops, v, edges.target, edges.bins))
-    else:
-        out[PLACE] = ops.whole(first * float(edges.bins))
+        place = place + _bin(ops, v, edges.target, edges.bins, clipped[1])
+    out[PLACE] = ops.whole(place, edges.bins**2 <= SMALL)
     if columns.weight is not None:
-        weight = ops.number(columns.weight)
+        weight, factor = ops.number(columns.weight), weight_factor(facts)
         out["w"] = weight if factor == 1.0 else weight * factor
     if columns.frequency is not None:
         out["f"] = ops.number(columns.frequency)
     for j, name in enumerate(columns.groups):
         out[f"label_{j}"] = ops.label(name)
     return out, used(ops, columns)
+
+
+def clipped_sides(edges: Edges, facts: dict[str, float]) -> tuple[bool, bool]:
+    """Whether values beyond the grid must be put into its outermost bins, of score and target."""
+    sides = []
+    for argument, axis in (("y_pred", edges.score), ("y_true", edges.target)):
+        ends = [facts.get(f"{end}_{argument}", math.inf) for end in ("least", "largest")]
+        sides.append(
+            axis is None
+            or (argument == "y_pred" and edges.slope != 0.0)
+            or not axis.spans(ends[0] - axis.shift, ends[1] - axis.shift, edges.bins)
+        )
+    return sides[0], sides[1]
 
 
 def cell_sums(ops: Operations, columns: Columns) -> Expressions:
@@ -250,9 +265,9 @@ def _residual(ops: Operations, columns: Columns, edges: Edges) -> Any:
     return x - (ops.number(columns.target) - edges.target.shift) * edges.slope
 
 
-def _bin(ops: Operations, x: Any, axis: Axis, bins: int) -> Any:
-    at = (ops.asinh(x / axis.scale) - axis.low) * axis.rate
-    return ops.clip(ops.floor(at), 0.0, float(bins - 1))
+def _bin(ops: Operations, x: Any, axis: Axis, bins: int, clipped: bool) -> Any:
+    at = ops.floor((x / (ops.absolute(x) + axis.scale) - axis.low) * axis.rate)
+    return ops.clip(at, 0.0, float(bins - 1)) if clipped else at
 
 
 def weight_factor(facts: dict[str, float]) -> float:

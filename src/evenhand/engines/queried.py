@@ -150,6 +150,6 @@ class Queried(ABC):
         return self.positive(self.group(rows, where, keys, times), "copies")
 
     def _cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> Any:
-        rows, where = plan.cell_rows(self.ops, columns, edges, plan.weight_factor(facts))
+        rows, where = plan.cell_rows(self.ops, columns, edges, facts)
         keys = [plan.PLACE, *(f"label_{j}" for j in range(len(columns.groups)))]
         return self.group(rows, where, keys, plan.cell_sums(self.ops, columns))

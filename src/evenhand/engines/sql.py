@@ -98,14 +98,11 @@ class SqlOperations:
     def floor(self, value: Any) -> Sql:
         return Sql(f"FLOOR({value})")
 
-    def asinh(self, value: Any) -> Sql:
-        return Sql(f"ASINH({value})")
-
     def clip(self, value: Any, low: float, high: float) -> Sql:
         return Sql(f"LEAST(GREATEST({value}, {written(low)}), {written(high)})")
 
-    def whole(self, value: Any) -> Sql:
-        return Sql(f"CAST({value} AS BIGINT)")
+    def whole(self, value: Any, small: bool) -> Sql:
+        return Sql(f"CAST({value} AS {'INTEGER' if small else 'BIGINT'})")
 
     def count(self) -> Sql:
         return Sql("COUNT(*)")

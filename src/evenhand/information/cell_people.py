@@ -1,10 +1,10 @@
 """Cells → rows that estimators and tests can work on.
 
-Every person of a cell gets a place between the least and the largest value seen in it, of its group
-if that has several people there. Groups are not placed at their means, which differ by chance and
-would give the group away, but spread out, in turn along a sequence that fills a square evenly, so
-that any stretch of it, such as the people of one group, does so too. A cell of one person or two,
-or of one value, is exact.
+Every person of a cell gets a place between the least and the largest value that its group has
+there. Groups are not placed at their means, which differ by chance and would give the group away,
+but spread out, in turn along a sequence that fills a square evenly, so that any stretch of it, such
+as the people of one group, does so too. One person or two of a group in a cell are exact, and so
+are those who share one value.
 
 Up to `MOST_ROWS` people are a row each. Beyond that a row stands for several, with its weight, and
 `frequency` says for how many.
@@ -29,11 +29,9 @@ NEED_ROWS = ("knn", "fourier")
 _STEPS = 0.7548776662466927, 0.5698402909980532
 # Means closer to an end of their cell than this would need too steep a density.
 _END = 0.02
-# People of a group in a cell at which its own mean counts for half. Those of a few are noise, and
-# differ from group to group where a cell holds several common values.
+# People of a group in a cell at which its own mean counts for half. Those of a few are noise: if
+# they were met, people would lie farther apart than they do.
 _FEW = 8.0
-# People of a group in a cell from which on it has ends of its own.
-_SEVERAL = 4
 # People from which on a cell can have a heap, and what its mean and shape must be like.
 _HEAP_PEOPLE, _HEAP_MEAN, _HEAP_SHAPE = 16, 0.3, 0.4
 # Most of the variance of weights that is taken by lowering the lighter half.
@@ -123,7 +121,9 @@ def _place(cells: Cells, rows: NDArray[np.int64], frequency: Vector | None) -> P
     begin = np.random.default_rng(0).random((2, len(first)))
     turns = [(b[own] + number * step) % 1.0 for b, step in zip(begin, _STEPS, strict=True)]
     # Two people of one group lie at the ends, at the same one or at opposite ones.
-    pair = ((whole.n == 2)[cell] & (rows == 2))[entry]
+    two = cells.count == 2 if not edges.slope else (whole.n == 2)[cell]
+    pair = (two & (rows == 2))[entry]
+    number = _numbers(rows, entry)
     falls = cells.sums[:, PRODUCT] * cells.sums[:, WEIGHT] < (
         cells.sums[:, SCORE] * cells.sums[:, TARGET]
     )
@@ -144,6 +144,11 @@ def _place(cells: Cells, rows: NDArray[np.int64], frequency: Vector | None) -> P
     return People(s, y, groups, frequency)
 
 
+def _numbers(rows: NDArray[np.int64], entry: Any) -> NDArray[np.int64]:
+    """Number of each row among those of its entry."""
+    return np.arange(len(entry)) - np.repeat(np.cumsum(rows) - rows, rows)
+
+
 class _Whole(NamedTuple):
     """Cells with their groups together; `first` entry of each, and the cell of each entry."""
 
@@ -158,10 +163,10 @@ class _Whole(NamedTuple):
 def _spread(cells: Cells, axis: int, whole: _Whole, turn: Vector, entry: Any) -> Vector:
     """Values between two ends, with the density t^(1/p − 1) that has the mean asked for.
 
-    The ends and the mean are those of the cell, or where a group has several people in it those of
-    the group: a group that ends in the middle of a cell, as groups told apart by an edge do, stays
-    on its side. But not where some people of a group share one value and others of the cell have
-    another: then there are common values in it, which people of other groups would be moved off.
+    The ends and the mean are those of the group in the cell: a group that ends in the middle of a
+    cell, as groups told apart by an edge do, stays on its side. But not where some people of a
+    group share one value and others of the cell have another: then there are common values in it,
+    which people of other groups would be moved off, and ends and mean are those of all.
     """
     along = (cells.edges.score, cells.edges.target)[axis]
     assert along is not None
@@ -173,9 +178,9 @@ def _spread(cells: Cells, axis: int, whole: _Whole, turn: Vector, entry: Any) ->
     shared = (cells.count > 1) & (cells.least[:, axis] == cells.largest[:, axis]) & (low < high)
     mixed = np.logical_or.reduceat(shared, whole.first)[cell]
     heaped = _heaped(whole, axis, along.shift)[cell]
-    alone = ((cells.count >= _SEVERAL) | (whole.n[cell] <= 2)) & ~mixed & (heaped == 0)
-    trust = np.where(alone | (heaped != 0), 1.0, cells.count / (cells.count + _FEW))
-    mean = pooled + trust * (mean - pooled) + along.shift
+    alone = ~mixed & (heaped == 0)
+    trust = np.where(heaped != 0, 1.0, cells.count / (cells.count + _FEW))
+    mean = np.where(alone, mean, pooled + trust * (mean - pooled)) + along.shift
     low, high = (
         np.where(alone, own[:, axis], end)
         for own, end in ((cells.least, low), (cells.largest, high))
@@ -183,15 +188,23 @@ def _spread(cells: Cells, axis: int, whole: _Whole, turn: Vector, entry: Any) ->
     width = high - low
     inside = np.full(len(cell), 0.5)
     np.divide(mean - low, width, out=inside, where=width > 0)
+    # Of n people one lies at either end, and the others in between: were all of them, the rarer a
+    # group is the farther it would stay off the ends of bins.
+    ends = np.where(alone & (cells.count > 1), 1.0 / cells.count, 0.0)
+    between = 1.0 - 2.0 * ends
+    np.divide(inside - ends, between, out=inside, where=between > 0)
+    others = np.maximum(cells.count - 2.0, 0.0)
+    inside = np.where(alone, 0.5 + others / (others + _FEW) * (inside - 0.5), inside)
     power = 1.0 / np.clip(inside, _END, 1.0 - _END) - 1.0
     # The rest of a heaped cell is spread evenly, so that its mean tells how many lie on the heap.
     heap = np.where(heaped < 0, 1.0 - 2.0 * inside, 2.0 * inside - 1.0)
     heap = np.where(heaped != 0, np.clip(heap, 0.0, 1.0), 0.0)
     power[heaped != 0] = 1.0
     rows = np.bincount(entry, minlength=len(cell))
-    number = np.arange(len(entry)) - np.repeat(np.cumsum(rows) - rows, rows)
-    on_heap = number < np.rint(heap * rows)[entry]
+    on_heap = _numbers(rows, entry) < np.rint(heap * rows)[entry]
     end = np.where(heaped < 0, low, high)[entry]
+    room = np.maximum(between, 1e-9)[entry]
+    turn = np.clip((turn - ends[entry]) / room, 0.0, 1.0)
     return np.where(on_heap, end, low[entry] + width[entry] * turn ** power[entry])
 
 
@@ -248,7 +261,7 @@ def _weights(cells: Cells, rows: NDArray[np.int64], entry: Any) -> Vector:
     odds = heavy / np.maximum(rows - heavy, 1)
     below = np.minimum(np.sqrt(spread * odds), 1.0 - 1e-9)
     above = below / np.maximum(odds, 1e-300)
-    number = np.arange(len(entry)) - np.repeat(np.cumsum(rows) - rows, rows)
+    number = _numbers(rows, entry)
     light = number >= heavy[entry]
     share = (cells.sums[:, WEIGHT] / np.maximum(rows, 1))[entry]
     factor = np.where(light, 1.0 - below[entry], 1.0 + above[entry])

@@ -1,14 +1,15 @@
 """The grid of cells: which bin a score and a target fall into.
 
-    x = (s − shift_s − slope·(y − shift_y)) / scale_s        v = (y − shift_y) / scale_y
-    score bin  = clip(floor((asinh(x) − low_s)·rate_s), 0, bins − 1)
-    target bin = clip(floor((asinh(v) − low_y)·rate_y), 0, bins − 1)
+    x = s − shift_s − slope·(y − shift_y)        v = y − shift_y
+    score bin  = clip(floor((x/(scale_s + |x|) − low_s)·rate_s), 0, bins − 1)
+    target bin = clip(floor((v/(scale_y + |v|) − low_y)·rate_y), 0, bins − 1)
 
-Elementwise, so that a database can fill the same cells. asinh is linear in the middle of a
-distribution and a logarithm in its tails. `slope` is 0 on a plain grid. Where score and target lie
-along a line more closely than |r| = 0.99 it is the slope of that line, and the score bins are bins
-of the residual, which a plain grid would blur. Where they go together as closely but not along a
-line the grid is plain and has 32,768 bins a side in place of 1024.
+Elementwise, so that a database can fill the same cells, and of operations that every engine rounds
+in the same way. Bins are level in the middle of a distribution and wider the farther out they lie.
+`slope` is 0 on a plain grid. Where score and target lie along a line more closely than |r| = 0.99
+it is the slope of that line, and the score bins are bins of the residual, which a plain grid would
+blur. Where they go together as closely but not along a line the grid is plain and has 32,768 bins a
+side in place of 512.
 """
 
 from __future__ import annotations
@@ -27,13 +28,12 @@ from .._kernels.threads import run_chunks
 from .ranks import scattered_rows
 
 Vector = NDArray[np.float64]
-VERSION = 1
-BINS, FINE_BINS, MOST_BINS = 1024, 2**15, 2**16
+VERSION = 2
+BINS, FINE_BINS, MOST_BINS = 512, 2**15, 2**16
 # Correlation beyond which a plain grid would blur what the score says beyond the target.
 CLOSE = 0.99
-# asinh of the largest multiple of the scale that has bins of its own; what lies further out shares
-# the last one. Without a limit one value far out would leave few bins to all others.
-FARTHEST = 6.0
+# Standard deviations from the middle at which bins are four times as wide as there.
+WIDE = 4.0
 # Rows that the scale and the correlation are taken from, and room beyond the extremes seen.
 SAMPLE, _ROOM = 200_000, 0.05
 _NO_TARGET = np.empty(0)
@@ -41,7 +41,10 @@ _NO_TARGET = np.empty(0)
 
 @dataclass(frozen=True)
 class Axis:
-    """Bins of one variable: clip(floor((asinh((t − shift)/scale) − low)·rate), 0, bins − 1)."""
+    """Bins of one variable: clip(floor((x/(scale + |x|) − low)·rate), 0, bins − 1).
+
+    x is a value less the shift.
+    """
 
     shift: float
     scale: float
@@ -57,13 +60,12 @@ class Axis:
         Parameters
         ----------
         shift, scale : float
-            A middle, such as the median, and a spread, such as the distance between quartiles.
+            A middle, such as the median, and some standard deviations.
         least, largest : float
         bins : int
         """
         scale = scale if scale > 0 and math.isfinite(scale) else 1.0
-        ends = [math.asinh((t - shift) / scale) for t in (least, largest)]
-        low, high = max(ends[0], -FARTHEST), min(ends[1], FARTHEST)
+        low, high = (_squeezed(t - shift, scale) for t in (least, largest))
         width = max(high - low, 1e-6)
         return cls(
             float(shift), float(scale), low - _ROOM * width, bins / ((1 + 2 * _ROOM) * width)
@@ -74,7 +76,15 @@ class Axis:
         """Bins for some values, by their median and quartiles."""
         sample = _some(values)
         middle = float(np.median(sample))
-        return cls.from_range(middle, _spread(sample), values.min(), values.max(), bins)
+        return cls.from_range(middle, WIDE * _spread(sample), values.min(), values.max(), bins)
+
+    def at(self, x: float) -> float:
+        """Where a value less the shift lies, in bins."""
+        return (_squeezed(x, self.scale) - self.low) * self.rate
+
+    def spans(self, least: float, largest: float, bins: int) -> bool:
+        """Whether no value between two, less the shift, has to share an outermost bin."""
+        return self.at(least) >= 0.0 and self.at(largest) < bins
 
     def numbers(self) -> Vector:
         return np.array([self.shift, self.scale, self.low, self.rate])
@@ -109,7 +119,7 @@ class Edges:
         s : (n,) array
         y : (n,) array or None
         bins : int, optional
-            1024, or 32,768 where the two go together closely but not along a line.
+            512, or 32,768 where the two go together closely but not along a line.
         """
         if bins is not None and not (isinstance(bins, Integral) and 2 <= bins <= MOST_BINS):
             raise ValueError(
@@ -126,7 +136,7 @@ class Edges:
             # About the same middle as the target's, so that the two shifts lie on the line.
             middle = float(np.median(_some(s)))
             rest = s - middle - slope * (y - target.shift)
-            score = Axis.from_range(0.0, _spread(_some(rest)), rest.min(), rest.max(), size)
+            score = Axis.from_range(0.0, WIDE * _spread(_some(rest)), rest.min(), rest.max(), size)
             return cls(size, Axis(middle, score.scale, score.low, score.rate), target, slope)
         if bins is None and abs(_correlation(rankdata(some), rankdata(other))) > CLOSE:
             size = FINE_BINS
@@ -200,6 +210,11 @@ class Edges:
         score = _axis(values.get("score"), "score")
         other = None if target is None else _axis(target, "target")
         return cls(bins, score, other, float(slope))
+
+
+def _squeezed(x: float, scale: float) -> float:
+    """Into −1 to 1; what is beyond the floats to an end."""
+    return float(x / (scale + abs(x)) if math.isfinite(x) else math.copysign(1.0, x))
 
 
 def _axis(values: Any, name: str) -> Axis:
