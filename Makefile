@@ -45,11 +45,11 @@ docs: $(VENV)/.docs
 experiments: $(VENV)/.bench
 	$(BIN)/python experiments/all.py $(if $(QUICK),--quick)
 
-# Everything on docs/accuracy.md and docs/performance.md; hours, on a quiet machine.
+# Everything on docs/accuracy.md, docs/performance.md and the pages of watch.py; hours, on a quiet machine.
 bench: $(VENV)/.bench
 	cd benchmarks && for script in fit_speed performance audit_speed knn_speed path_speed \
 	  berk_scaling many_groups accuracy rough rough_picture adversary calibration intervals clusters \
-	  certify scale pages; do ../$(BIN)/python $$script.py; done
+	  certify scale watch pages; do ../$(BIN)/python $$script.py; done
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache \

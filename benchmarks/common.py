@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-RESULTS = Path(__file__).parent / "results"
+# Quick runs that only show that a script works write elsewhere.
+RESULTS = Path(os.environ.get("EVENHAND_RESULTS") or Path(__file__).parent / "results")
 
 
 def timed(function: Callable[[], Any], repeats: int = 5) -> tuple[float, float, Any]:

@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 import evenhand as eh
-from evenhand.auditing.feature_columns import FeatureTable
+from evenhand.auditing.feature_columns import FeatureTable, copies
 
 N = 1200
 
@@ -199,3 +199,59 @@ def test_messages(linear):
 def test_values_of_a_column_are_spread_evenly():
     table = FeatureTable(np.arange(100.0)[::-1, None])
     assert table.values("x0")[table.evenly("x0", 4)].tolist() == [12, 37, 62, 87]
+
+
+def test_the_logarithm_of_a_skewed_target_is_a_leak():
+    """Most of the variance of such a target is in a few rows, which ranks do not weigh more."""
+    rng = np.random.default_rng(0)
+    y = np.exp(2.0 * rng.normal(size=1500))
+    X = pd.DataFrame({"log of y": np.log(y), "other": rng.normal(size=1500)})
+    a = rng.integers(0, 2, 1500)
+    found = eh.drivers(np.log1p(y), X, sensitive_features=a, y_true=y, estimator="logistic")
+    assert found.leaks == ["log of y"]
+
+
+def test_copies_are_named():
+    rng = np.random.default_rng(0)
+    n = 300
+    a = rng.integers(0, 2, n)
+    x = rng.normal(size=n) + a
+    level = rng.choice(["u", "v", "w"], n)
+    X = pd.DataFrame(
+        {
+            "x": x, "doubled": 2.0 * x - 1.0, "reversed": -x, "level": level,
+            "renamed": pd.Series(level).map({"u": "3", "v": "1", "w": "2"}),
+            "merged": pd.Series(level).map({"u": "1", "v": "1", "w": "2"}),
+            "same": 1.0, "same too": 2.0, "other": rng.normal(size=n),
+        }
+    )  # fmt: skip
+    assert copies(FeatureTable(X)) == [("doubled", "x"), ("reversed", "x"), ("renamed", "level")]
+    arrays = FeatureTable(np.column_stack([x, 2 * x, rng.normal(size=n)]))
+    assert copies(arrays) == [("x1", "x0")]
+    model = LinearRegression().fit(X[["x", "doubled"]], x)
+    found = eh.drivers(model, X[["x", "doubled"]], sensitive_features=a, estimator="logistic")
+    assert "'doubled' is a copy of 'x'" in " ".join(str(found).split())
+    # Each carries half of what the two carry.
+    parts = [d.gaps[found.widest].value for d in found.drivers]
+    assert sum(parts) == pytest.approx(found.gaps[found.widest].value)
+
+
+def test_page_and_section_of_a_report(tmp_path):
+    rng = np.random.default_rng(0)
+    a = rng.choice(["<b>p</b>", "q"], 400)
+    X = pd.DataFrame(rng.normal(size=(400, 2)), columns=["<i>one</i>", "two"])
+    X.iloc[:, 0] += (a == "q") * 1.0
+    y = X.sum(axis=1) + rng.normal(size=400)
+    model = LinearRegression().fit(X, y)
+    found = eh.drivers(model, X, sensitive_features=a, y_true=y, estimator="logistic")
+    page = found.to_html(tmp_path / "d.html").read_text()
+    assert "Which features carry the gap" in page
+    assert "<i>one</i>" not in page
+    assert "<b>p</b>" not in page
+    with pytest.raises(FileExistsError):
+        found.to_html(tmp_path / "d.html")
+    audit = eh.audit(y, model.predict(X), sensitive_features=a, estimator="logistic")
+    report = audit.to_html(tmp_path / "a.html", drivers=found).read_text()
+    assert "Which features carry the gap" in report
+    assert '"drivers":{"format":"evenhand.drivers"' in report
+    assert "Which features carry" not in audit.to_html(tmp_path / "b.html").read_text()

@@ -109,7 +109,9 @@ def test_text_page_and_tables_say_it(tmp_path):
     assert "whatever is so (95% confidence)" in text
     assert max(map(len, str(found).split("\n")[-8:])) <= 80
     page = found.to_html(tmp_path / "a.html").read_text()
-    assert "whatever is so (95% confidence)" in page
+    assert "What imputed groups leave open" in page
+    assert "Whatever is so (95%)" in page
+    assert "remove" in page.split("Limits of the evidence")[1]
     assert found.to_dict()["imputation"]["gaps"][0]["group"] == "g1"
     assert list(found.imputation.to_frame()["group"]) == ["g1", "g2"]
     with pytest.raises(KeyError, match="no group named 'x'"):

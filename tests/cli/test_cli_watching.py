@@ -7,8 +7,10 @@ import pytest
 
 pytest.importorskip("typer")
 import pandas as pd
+import pyarrow as pa
 from typer.testing import CliRunner
 
+import evenhand as eh
 from evenhand.cli.app import app
 
 runner = CliRunner()
@@ -143,3 +145,81 @@ def test_monitor_of_an_engine(counted, scores):
         assert look["value"] == pytest.approx(same["value"], abs=1e-3)
     missing = run("monitor", counted / "*.csv", "-s", "premium", "-a", "region")
     assert "Missing option '--time'" in missing.output
+
+
+def test_drivers_of_a_model(scores, tmp_path):
+    from evenhand.files.portable import from_linear
+    from evenhand.groups.encoding import encode, fit_columns
+
+    frame = pd.read_csv(scores)
+    features = pa.Table.from_pandas(frame[["mileage", "fuel"]])
+    columns = fit_columns(features, ["mileage", "fuel"])
+    X, _ = encode(features, columns)
+    fitted = eh.FairRidge(fairness_weight=0.0).fit(
+        X, frame["premium"], sensitive_features=frame["region"]
+    )
+    model = from_linear(fitted, columns, "premium", ["region"], {})
+    model.save(tmp_path / "model.json")
+    page = tmp_path / "d.html"
+    done = run(
+        "drivers", scores, "--model", tmp_path / "model.json", "-a", "region", "--html", page
+    )
+    assert done.exit_code == 0, done.output
+    assert "Drivers of the score by region: 2 features." in done.output
+    assert "Which features carry the gap" in page.read_text()
+    again = run(
+        "drivers", scores, "--model", tmp_path / "model.json", "-a", "region", "--html", page
+    )
+    assert again.exit_code == 2
+    neither = run("drivers", scores, "-a", "region")
+    assert "Give either --prediction or --model." in " ".join(neither.output.split())
+
+
+@pytest.fixture(scope="module")
+def imputed(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    z = 2.0 * rng.normal(size=(900, 2))
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    frame = pd.DataFrame({"A": p[:, 0], "B": p[:, 1], "rate": rng.normal(size=900) + z[:, 1]})
+    frame.loc[:4, "A"] = np.nan
+    path = tmp_path_factory.mktemp("imputed") / "loans.csv"
+    frame.to_csv(path, index=False)
+    frame.assign(B=0.7).to_csv(path.with_name("wrong.csv"), index=False)
+    return path
+
+
+def test_audit_of_probabilities(imputed, tmp_path):
+    words = ("-s", "rate", "--probability", "A", "--probability", "B")
+    done = run("audit", imputed, *words, "--html", tmp_path / "r.html")
+    assert done.exit_code == 0, done.output
+    text = " ".join(done.output.split())
+    assert "(5 more without a known group)" in text
+    assert "Mean score of A less that of B:" in text or "Mean score of B less that of A:" in text
+    assert "whatever is so (95% confidence)" in text
+    assert "What imputed groups leave open" in (tmp_path / "r.html").read_text()
+    found = json.loads(run("audit", imputed, *words, "--json").stdout)
+    frame = pd.read_csv(imputed)
+    want = eh.audit(None, frame["rate"], sensitive_features=eh.Proxy(frame[["A", "B"]]))
+    assert found["imputation"]["gaps"][0]["value"] == pytest.approx(want.imputation.gaps[0].value)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--probability", "A"], "--probability must be given once for each group"),
+        (["--probability", "A", "--probability", "B", "-a", "A"], "in place of --sensitive"),
+        (["--probability", "A", "--probability", "C"], "--probability names 'C'"),
+        (["--probability", "A", "--probability", "B", "--engine", "duckdb"], "needs rows"),
+    ],
+)
+def test_probabilities_that_cannot_be_used(imputed, words, message):
+    done = run("audit", imputed, "-s", "rate", *words)
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+
+
+def test_probabilities_that_do_not_add_up(imputed):
+    wrong = imputed.with_name("wrong.csv")
+    done = run("audit", wrong, "-s", "rate", "--probability", "A", "--probability", "B")
+    assert done.exit_code == 2
+    assert "must be nonnegative and sum to 1 in each row; row 5 is" in " ".join(done.output.split())

@@ -26,7 +26,7 @@ from ..information.criteria import Criterion, get_criterion
 from ..information.entropies import Entropies, estimate_entropies, get_estimator
 from ..information.measures import standard_error
 from .closing import DriverRows, close_paths
-from .feature_columns import FeatureTable, stand_in, told_by
+from .feature_columns import FeatureTable, copies, stand_in, told_by
 
 Vector = NDArray[np.float64]
 CLOSINGS = {
@@ -60,7 +60,8 @@ class Driver:
     criteria : dict of criterion → Part
         Part of the normalized information; negative where the feature hides a disparity.
     leak : float
-        Share of the target's variance that the feature explains by itself; NaN without a target.
+        Share of the variance of the target's ranks that the feature explains by itself; NaN
+        without a target.
     """
 
     feature: str
@@ -194,6 +195,19 @@ class Drivers:
 
         return plot_drivers(self, n)
 
+    def to_html(self, path: Any, *, force: bool = False) -> Any:
+        """Write the picture and the table as one self-contained page.
+
+        Parameters
+        ----------
+        path : str or Path
+        force : bool
+            Overwrite an existing file.
+        """
+        from ..report.drivers import write_drivers_page
+
+        return write_drivers_page(self, path, force)
+
 
 def drivers(
     model_or_scores: Any,
@@ -306,6 +320,8 @@ def drivers(
         for name in table.names:
             column = table.values(name)
             moved = closing.score - closing.without(name)
+            # A mean of equal scores is off by its rounding.
+            moved[np.abs(moved) <= 1e-13 * np.abs(closing.score).max()] = 0.0
             after = entropies(closing.score - moved)
             parts = {}
             for criterion in wanted:
@@ -342,8 +358,16 @@ def drivers(
         sensitive_name=groups.name,
         surrogate_r2=closing.surrogate_r2,
         confidence_level=level,
-        notes=closing.notes,
+        notes=(*closing.notes, *_copy_notes(table)),
     )
+
+
+def _copy_notes(table: FeatureTable) -> list[str]:
+    return [
+        f"{name!r} is a copy of {before!r}: it puts all rows in the same order. A model may lean "
+        "on either, so that their parts say something only together."
+        for name, before in copies(table)
+    ]
 
 
 def _criteria(criteria: Sequence[str] | None, y: Vector | None) -> list[Criterion]:

@@ -8,6 +8,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.stats import rankdata
 from sklearn.model_selection import cross_val_predict
 
 from ..groups.clusters import cluster_sums
@@ -147,9 +148,14 @@ def _levels_information(level: Rows, groups: Groups) -> tuple[float, float]:
 
 
 def told_by(column: Any, name: str, y: Vector, weight: Vector | None) -> float:
-    """Share of Var(y) that one column explains, held out: near 1, it is the target in disguise."""
+    """Share of the variance of y's ranks that one column explains, held out.
+
+    Near 1, it is the target in disguise. Of ranks, since a few large values of a skewed target
+    are most of its variance, and hard to meet even by its own logarithm.
+    """
     from sklearn.tree import DecisionTreeRegressor
 
+    y = rankdata(y)
     encoder = TableEncoder(min_level_rows=1).fit(_table(column, name))
     if encoder.columns_[0].kind == "left out" or len(y) < 50:
         return 0.0
@@ -161,6 +167,34 @@ def told_by(column: Any, name: str, y: Vector, weight: Vector | None) -> float:
     spread = np.average((y[rows] - np.average(y[rows], weights=w)) ** 2, weights=w)
     error = np.average((y[rows] - predicted) ** 2, weights=w)
     return float(1.0 - error / spread) if spread > 0 else 0.0
+
+
+def copies(table: FeatureTable) -> list[tuple[str, str]]:
+    """Features that put all rows in the same order, or in the opposite one, as one before them."""
+    seen: dict[bytes, str] = {}
+    found = []
+    for name in table.names:
+        column = table.values(name)
+        if isinstance(column, np.ndarray) and column.dtype.kind in "fiub":
+            key: Any = column
+        elif not isinstance(column, np.ndarray) and column.dtype.is_numeric():
+            key = np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        else:
+            # Names of levels say nothing about order: they are numbered as they come.
+            _, first, level = np.unique(_levels(column), return_index=True, return_inverse=True)
+            key = np.argsort(np.argsort(first))[level]
+        values = np.asarray(key, dtype=np.float64)
+        gaps = np.isnan(values)
+        if len(np.unique(values[~gaps])) < 2:
+            continue
+        ranks = [rankdata(np.where(gaps, -np.inf, sign * values), "dense") for sign in (1, -1)]
+        keys = [r.astype(np.int64).tobytes() for r in ranks]
+        before = next((seen[k] for k in keys if k in seen), None)
+        if before is None:
+            seen[keys[0]] = name
+        else:
+            found.append((name, before))
+    return found
 
 
 def _table(column: Any, name: str) -> Any:

@@ -43,9 +43,26 @@ class Level:
 
     def bounds(self, level: float) -> tuple[float, float]:
         """Each beyond the truth with this chance at the most."""
-        errors = float(-ndtri(level))
-        low = root_interval(self.value, errors * self.stderr)[0]
-        return low, upper_bound(self.value, self.stderr, self.rate, errors)
+        return self.low(level), self.high(level)
+
+    def low(self, level: float) -> float:
+        return root_interval(self.value, float(-ndtri(level)) * self.stderr)[0]
+
+    def high(self, level: float) -> float:
+        return upper_bound(self.value, self.stderr, self.rate, float(-ndtri(level)))
+
+    def exceeds(self, other: Level, level: float) -> bool:
+        """Whether it lies above another by more than the distances to their bounds allow.
+
+        d > √((v − low)² + (high' − v')²): the bounds of each recover its variance on the side that
+        matters (Zou and Donner's way to an interval of a difference), also near 0 where an error
+        alone would not do.
+        """
+        mine, its = max(self.value, 0.0), max(other.value, 0.0)
+        down = mine - self.low(level)
+        if not mine - its > down:
+            return False
+        return mine - its > math.hypot(down, other.high(level) - its)
 
 
 @dataclass(frozen=True)
@@ -370,8 +387,7 @@ def _changes(
             before = _mean([values[k] for k in begin[:-m]])  # type: ignore[misc]
             after = _mean([values[k] for k in begin[-m:]])  # type: ignore[misc]
             chance = spent(level, look) / (2 * len(windows))
-            (low, high), (first, last) = before.bounds(chance), after.bounds(chance)
-            if first > high or last < low:
+            if after.exceeds(before, chance) or before.exceeds(after, chance):
                 errors = abs(after.value - before.value) / math.hypot(after.stderr, before.stderr)
                 if best is None or errors > best[0]:
                     best = errors, m, before, after

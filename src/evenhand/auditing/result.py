@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..groups.tables import json_safe, to_frame
 from ..information.criteria import get_criterion
@@ -18,6 +18,9 @@ from .one_against_rest import OneAgainstRest
 from .pricing import Pricing
 from .tolerance import Tolerance
 from .verdict import Verdict, verdict_of
+
+if TYPE_CHECKING:
+    from .drivers import Drivers
 
 FORMAT_VERSION = 1
 
@@ -267,6 +270,7 @@ class Audit:
         tolerance: Tolerance | None = None,
         favorable: str | None = None,
         about: Any = None,
+        drivers: Drivers | None = None,
     ) -> Any:
         """Write the audit as one self-contained page, to mail, to print or to sign.
 
@@ -283,6 +287,9 @@ class Audit:
         about : evenhand.report.About or dict, optional
             Title, owner, purpose, model_name, period and note; what is left out is printed as "not
             stated".
+        drivers : Drivers, optional
+            As from :func:`evenhand.drivers`, of the same score; with it a section says which
+            features carry the gap.
 
         Returns
         -------
@@ -294,7 +301,7 @@ class Audit:
         if favorable is None and tolerance is not None:
             favorable = tolerance.favorable
         impact = None if favorable is None else self.impact(favorable=favorable)
-        page = audit_page(self, about=about, verdict=verdict, impact=impact)
+        page = audit_page(self, about=about, verdict=verdict, impact=impact, drivers=drivers)
         return write_page(page, path, force)
 
     def _repr_html_(self) -> str:

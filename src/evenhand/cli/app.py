@@ -47,6 +47,7 @@ from .options import (
     Owner,
     Period,
     Power,
+    Probability,
     Purpose,
     Seed,
     Sensitive,
@@ -107,6 +108,7 @@ def audit(
     loss: DevianceLoss = None,
     power: Power = 1.5,
     band: Band = None,
+    probability: Probability = None,
     html: Html = None,
     title: Title = None,
     owner: Owner = None,
@@ -149,13 +151,18 @@ def audit(
     Of tables beyond memory: evenhand audit "data/*.parquet" -y y -s s -a race
 
     Of prices: evenhand audit policies.csv -y claims -s rate -a sex --exposure years --loss poisson
+
+    Of groups imputed from surname and address: evenhand audit loans.csv -s rate --probability white
+    --probability black --probability other
     """
+    if probability and sensitive:
+        raise typer.BadParameter("--probability is in place of --sensitive: give one of them.")
     table = tables.Asked(
         files, engine,
-        {"sensitive": sensitive, "prediction": prediction, "target": target, "weight": weight,
-         "frequency": frequency},
+        {"sensitive": sensitive or probability, "prediction": prediction, "target": target,
+         "weight": weight, "frequency": frequency},
         {"cluster": cluster, "control": control, "band": band, "drop_missing": drop_missing,
-         "separator": separator, "exposure": exposure, "loss": loss},
+         "separator": separator, "exposure": exposure, "loss": loss, "probability": probability},
     )  # fmt: skip
     has_target = table.has_target()
     limits = audits.parse_limits(fail_above or [], has_target)
@@ -168,12 +175,12 @@ def audit(
         cells, data = table.cells()
         found = tables.audit_cells(cells, each, estimator, confidence, seed)
     else:
-        assert sensitive is not None
         assert prediction is not None
+        labels = sensitive or []
         data = rows.load_scores(
-            Path(files[0]), [prediction], target, sensitive, weight, frequency, cluster, separator,
-            drop_missing, levels.parse_bands(band or [], sensitive), control or (),
-            {} if exposure is None else {"exposure": exposure},
+            Path(files[0]), [prediction], target, labels, weight, frequency, cluster, separator,
+            drop_missing, levels.parse_bands(band or [], labels), control or (),
+            {} if exposure is None else {"exposure": exposure}, probability or (),
         )  # fmt: skip
         found = audits.run_audit(
             data, prediction, each, estimator, confidence, seed, reference, loss, power

@@ -49,6 +49,15 @@ _SENSITIVE = typer.Option(
 )
 Sensitive = Annotated[list[str], _SENSITIVE]
 MaybeSensitive = Annotated[list[str] | None, _SENSITIVE]
+Probability = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--probability",
+        help="Column with the probability that a row belongs to the group of that name, in place "
+        "of --sensitive where groups were imputed. Give it once for each group; they must add up "
+        "to 1 in each row, and an empty cell means 'not known'.",
+    ),
+]
 Band = Annotated[
     list[str] | None,
     typer.Option(

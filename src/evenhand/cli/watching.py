@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..files.tabular import Source, open_table, read_table
 from ..groups.progress import waiting
-from ..report.writing import check_free
+from .commands.models import check_free
 from .commands.tables import Asked, AuditedFiles, EngineName
-from .commands.terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, say
+from .commands.terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, say, show_table
 from .options import (
+    Cluster,
     Debug,
     Force,
     Frequency,
@@ -21,12 +22,16 @@ from .options import (
     Json,
     MaybeSensitive,
     MaybeTarget,
+    Seed,
     Sensitive,
     Separator,
     Weight,
 )
 
-Prediction = Annotated[str, typer.Option("--prediction", "-s", help="Column with the score.")]
+if TYPE_CHECKING:
+    from ..auditing.drivers import Drivers
+    from ..auditing.monitoring import Monitor
+
 File = Annotated[Path, typer.Argument(help="CSV, TSV, Parquet or Feather, compressed or not.")]
 
 
@@ -46,46 +51,119 @@ def _resolve(source: Source, **columns: str | None) -> dict[str, str | None]:
 def drivers(
     file: File,
     sensitive: Sensitive,
-    prediction: Prediction,
+    prediction: Annotated[
+        str | None,
+        typer.Option("--prediction", "-s", help="Column with the score; or see --model."),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", help="model.json of 'evenhand frontier', in place of a score."),
+    ] = None,
     target: MaybeTarget = None,
     weight: Weight = None,
+    cluster: Cluster = None,
     drop: Annotated[
         list[str] | None, typer.Option("--drop", help="Column that is no feature; repeatable.")
     ] = None,
+    html: Html = None,
     json_: Json = False,
+    seed: Seed = 0,
     separator: Separator = None,
+    force: Force = False,
     debug: Debug = False,
 ) -> None:
     """Find the features that carry a disparity of a score.
 
-    Every other column is a feature. As there is no model, a surrogate of the score is fitted to
-    them; it says how much of the score they explain.
+    With a --model these are its features. With a score alone every other column is one, and a
+    surrogate of the score is fitted to them; it says how much of the score they explain.
 
     For example: evenhand drivers scores.csv --prediction premium --sensitive region --target loss
+
+    Or: evenhand drivers policies.csv --model fair/model.json --sensitive region --html drivers.html
     """
     from ..auditing.drivers import drivers as find
 
+    if (prediction is None) == (model is None):
+        raise typer.BadParameter("Give either --prediction or --model.")
+    check_free(html, force)
     source = open_table(file, separator)
-    names = _resolve(source, prediction=prediction, target=target, weight=weight)
+    names = _resolve(source, prediction=prediction, target=target, weight=weight, cluster=cluster)
     groups = [source.resolve(name, "--sensitive") for name in sensitive]
-    left = {*filter(None, names.values()), *groups}
-    left |= {source.resolve(name, "--drop") for name in drop or []}
-    features = [name for name in source.names if name not in left]
+    if model is not None:
+        scorer = _Scorer(model)
+        features = [source.resolve(name, "The model") for name in scorer.model.needs]
+        text = scorer.model.text
+    else:
+        left = {*filter(None, names.values()), *groups}
+        left |= {source.resolve(name, "--drop") for name in drop or []}
+        features, text = [name for name in source.names if name not in left], []
     if not features:
         raise ValueError(f"{str(file)!r} has no column left to use as a feature.")
-    table = read_table(source, list(dict.fromkeys([*left, *features])))
+    wanted = [*filter(None, names.values()), *groups, *features]
+    table = read_table(source, list(dict.fromkeys(wanted)), text=text)
 
     def column(name: str | None) -> Any:
         return None if name is None else table.column(name).to_numpy(zero_copy_only=False)
 
-    found = find(
-        column(names["prediction"]),
-        table.select(features),
-        sensitive_features=table.select(groups),
-        y_true=column(names["target"]),
-        sample_weight=column(names["weight"]),
-    )
-    say(json.dumps(found.to_dict(), indent=2) if json_ else str(found))
+    with waiting("Closing paths"):
+        found = find(
+            column(names["prediction"]) if model is None else scorer,
+            table.select(features),
+            sensitive_features=table.select(groups),
+            y_true=column(names["target"]),
+            sample_weight=column(names["weight"]),
+            cluster=column(names["cluster"]),
+            random_state=seed,
+        )
+    if json_:
+        print(json.dumps(found.to_dict(), indent=2, allow_nan=False))
+    else:
+        _show_drivers(found)
+    if html is not None:
+        found.to_html(html, force=force)
+        if not json_:
+            say(f"Page: {html}")
+
+
+def _show_drivers(found: Drivers) -> None:
+    from ..report.drivers import driver_parts
+
+    words, header, rows, notes = driver_parts(found)
+    say(words[0], "bold")
+    for text in words[1:]:
+        say(text)
+    show_table(header, rows)
+    say("")
+    for text in notes:
+        say(text)
+
+
+def _show_monitor(found: Monitor) -> None:
+    from ..information.judging import VIOLATED
+    from ..report.monitor import HEADS, monitor_rows, monitor_words
+
+    words = monitor_words(found)
+    say(words[0], "bold red" if found.judged == VIOLATED else "bold")
+    for text in words[1:]:
+        say(text)
+    for name, looks in found.looks.items():
+        rows, before = monitor_rows(looks)
+        say(f"\n{name}", "bold")
+        show_table(HEADS, rows)
+        if before:
+            say(before)
+
+
+class _Scorer:
+    """A model of a file, as a regressor of tables."""
+
+    def __init__(self, path: Path) -> None:
+        from ..files.portable import load_model
+
+        self.model = load_model(path)
+
+    def predict(self, table: Any) -> Any:
+        return self.model.predict(table)[0]
 
 
 def monitor(
@@ -147,8 +225,7 @@ def monitor(
         "limits": limits,
         "level": level,
     }
-    if html is not None:
-        check_free(html, force)
+    check_free(html, force)
     if asked.are_cells:
         series, unit = _cell_series(asked.files, period or [])
         with waiting("Measuring"):
@@ -157,7 +234,10 @@ def monitor(
         table, names = _table(asked, separator)
         with waiting("Counting and measuring"):
             found = watch(table, period=_unit(period or ["month"]), **names, **wanted)
-    say(json.dumps(found.to_dict(), indent=2) if json_ else str(found))
+    if json_:
+        print(json.dumps(found.to_dict(), indent=2, allow_nan=False))
+    else:
+        _show_monitor(found)
     if html is not None:
         found.to_html(html, force=force)
         if not json_:

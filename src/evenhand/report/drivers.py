@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .bars import Bar, bar_chart
 from .curves import number, short_names
+from .impact import fit_table
+from .markup import Html, csv_link, element, join, json_block, label, page, table
 from .plots import _pyplot
+from .provenance import stamp
+from .sections import footer
+from .writing import write_text
 
 if TYPE_CHECKING:
     from ..auditing.drivers import Drivers, Part
@@ -16,20 +22,19 @@ if TYPE_CHECKING:
 ROWS = 20
 
 
-def describe_drivers(found: Drivers) -> str:
-    """The paragraph and the table behind ``str(drivers)``, 80 columns wide."""
-    from ..auditing.drivers import CLOSINGS, LEAK
+def driver_parts(found: Drivers) -> tuple[list[str], list[str], list[list[str]], list[str]]:
+    """Sentences, the header and the rows of a table, and notes."""
+    from ..auditing.drivers import CLOSINGS
 
-    widest, reference = short_names([found.widest, found.reference], 24)
-    gap = found.gaps[found.widest]
-    lines = [
-        f"Drivers of the score by {found.sensitive_name}: {len(found)} features.",
-        f"Mean score of {widest} less that of {reference}: {_range(gap)}.",
+    name, widest, reference = short_names(
+        [found.sensitive_name, found.widest, found.reference], 24
+    )  # fmt: skip
+    words = [
+        f"Drivers of the score by {name}: {len(found)} features.",
+        f"Mean score of {widest} less that of {reference}: {_range(found.gaps[found.widest])}.",
+        *(f"{c.capitalize()}: {_range(part)}." for c, part in found.criteria.items()),
+        f"What goes away when a feature's path is closed ({CLOSINGS[found.close]}):",
     ]
-    for name, part in found.criteria.items():
-        lines.append(f"{name.capitalize()}: {_range(part)}.")
-    closed = f"What goes away when a feature's path is closed ({CLOSINGS[found.close]}):"
-    lines += ["", fill(closed, 80), ""]
     heads = ["feature", "tells group", "of the gap", *found.criteria]
     shown = found.drivers[:ROWS]
     rows = [
@@ -41,27 +46,119 @@ def describe_drivers(found: Drivers) -> str:
         ]
         for name, driver in zip(short_names([d.feature for d in shown], 24), shown, strict=True)
     ]
-    width = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    for row in (heads, *rows):
-        cells = [
-            row[0].ljust(width[0]),
-            *(c.rjust(w) for c, w in zip(row[1:], width[1:], strict=True)),
-        ]
-        lines.append("  ".join(cells).rstrip())
+    notes = ["* interval excludes 0. " + left_over(found), *remarks(found)]
     if len(found) > ROWS:
-        lines.append(f"and {len(found) - ROWS} more, each with a smaller part of the gap")
-    left = number(found.remainder, 3)
-    notes = [
-        f"* interval excludes 0. The parts of the gap leave {left} of it: what several features do "
+        notes.insert(0, f"{len(found) - ROWS} more features have smaller parts of the gap.")
+    return words, heads, rows, notes
+
+
+def describe_drivers(found: Drivers) -> str:
+    """The paragraph and the table behind ``str(drivers)``, 80 columns wide."""
+    words, heads, rows, notes = driver_parts(found)
+    lines = [fill(text, 80) for text in words]
+    lines += ["", *fit_table(heads, rows, 80), "", *(fill(note, 80) for note in notes)]
+    return "\n".join(lines)
+
+
+def left_over(found: Drivers) -> str:
+    """Why parts need not add up, and by how much they do not."""
+    return (
+        f"The parts of the gap leave {number(found.remainder, 3)} of it: what several features do "
         "together is counted with each of them or with none."
-    ]
-    notes += [
+    )
+
+
+def remarks(found: Drivers) -> list[str]:
+    """Leaks of the target, copies, and what else is to be said."""
+    from ..auditing.drivers import LEAK
+
+    leaks = [
         f"{feature!r} explains more than {100 * LEAK:.0f}% of the target by itself: is it known "
         "before the outcome is?"
         for feature in found.leaks
     ]
-    lines += ["", *(fill(note, 80) for note in (*notes, *found.notes))]
-    return "\n".join(lines)
+    return [*leaks, *found.notes]
+
+
+def drivers_section(found: Drivers, level: str = "h2", prefix: str = "") -> Html:
+    """Which features carry the gap: words, a picture and a table."""
+    from ..auditing.drivers import CLOSINGS
+
+    gap = found.gaps[found.widest]
+    widest, reference = label(found.widest, 60), label(found.reference, 60)
+    shown = found.drivers[:ROWS]
+    bars = [Bar(d.feature, d.gaps[found.widest].value, *d.gaps[found.widest].interval)
+            for d in shown]  # fmt: skip
+    heads = ["Feature", "Tells group", "Part of the gap",
+             *(f"Part of {name}" for name in found.criteria)]  # fmt: skip
+    rows = [
+        [
+            label(d.feature, 60),
+            number(d.stands_in.value, 2),
+            _range(d.gaps[found.widest]),
+            *(_range(d.criteria[name]) for name in found.criteria),
+        ]
+        for d in shown
+    ]
+    more = len(found) - len(shown)
+    return element(
+        "section",
+        element(level, "Which features carry the gap"),
+        element(
+            "p", "Mean score of ", widest, " less that of ", reference, f": {_range(gap)}. A part "
+            "is what goes away when the path of one feature is closed "
+            f"({CLOSINGS[found.close]}).",
+        ),
+        element(
+            "figure",
+            element("figcaption", "Parts of the gap, with intervals"),
+            bar_chart(bars, "part of the gap", "Parts of the gap by feature"),
+        ),
+        table(heads, rows, caption="By feature; in brackets, intervals"),
+        *([element("p", f"{more} more features have smaller parts.", class_="note")] if more
+          else []),
+        csv_link(_columns(found), f"{prefix}drivers.csv"),
+        element("p", left_over(found), " Parts of an information do not add up.", class_="note"),
+        *(element("p", text, class_="note") for text in remarks(found)),
+    )  # fmt: skip
+
+
+def _columns(found: Drivers) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {"feature": [d.feature for d in found.drivers]}
+    parts = {"tells_group": [d.stands_in for d in found.drivers],
+             "gap": [d.gaps[found.widest] for d in found.drivers]}  # fmt: skip
+    parts |= {name: [d.criteria[name] for d in found.drivers] for name in found.criteria}
+    for name, values in parts.items():
+        columns[name] = [p.value for p in values]
+        columns[f"{name}_low"] = [p.interval[0] for p in values]
+        columns[f"{name}_high"] = [p.interval[1] for p in values]
+    columns["leak"] = [d.leak for d in found.drivers]
+    return columns
+
+
+def drivers_page(found: Drivers, title: str = "Drivers of a disparity") -> str:
+    """One self-contained page."""
+    head = element(
+        "header",
+        element("h1", title),
+        element(
+            "p",
+            join([f"{len(found)} features, groups of ", label(found.sensitive_name, 80)]),
+            class_="soft",
+        ),
+    )
+    body = [
+        head,
+        element("main", drivers_section(found)),
+        footer(),
+        json_block({**found.to_dict(), **stamp()}, "evenhand-data"),
+    ]
+    return page(title, body)
+
+
+def write_drivers_page(found: Drivers, path: Any, force: bool = False) -> Any:
+    """The page, whole or not at all."""
+    return write_text(path, drivers_page(found), force)
 
 
 def _range(part: Part) -> str:

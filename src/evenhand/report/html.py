@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from .about import NOT_STATED, About, about_section, signature_block
 from .curves import grid_over, number, sample_of, short_names
+from .drivers import drivers_section
 from .impact import impact_section
+from .imputed import imputation_section
 from .markup import Html, csv_link, element, join, json_block, label, page, table
 from .money import money_sections
 from .notes import GRADES, limits, method
@@ -32,6 +34,7 @@ from .verdict import verdict_section
 from .writing import write_text
 
 if TYPE_CHECKING:
+    from ..auditing.drivers import Drivers
     from ..auditing.impact import Impact
     from ..auditing.result import Audit, AuditSet
     from ..auditing.verdict import Verdict
@@ -50,6 +53,7 @@ def audit_page(
     verdict: Verdict | None = None,
     impact: Impact | None = None,
     favorable: str | None = None,
+    drivers: Drivers | None = None,
 ) -> str:
     """One audit as a document.
 
@@ -67,6 +71,8 @@ def audit_page(
         As from :meth:`Audit.impact`.
     favorable : {"high", "low"}, optional
         Which scores are good for a person; the impact table's own when left out.
+    drivers : Drivers, optional
+        As from :func:`evenhand.drivers`, of the same score.
     """
     about = About.of(about)
     title = about.title or "Fairness audit" + (f": {audit.name}" if audit.name else "")
@@ -76,9 +82,11 @@ def audit_page(
         _header(title, audit),
         element("main", about_section(about, _question(audit, verdict)),
                 *_audit_sections(audit, verdict=verdict, impact=impact, favorable=favorable),
+                *([] if drivers is None else [drivers_section(drivers)]),
                 *_end(audit, about, source)),
         footer(),
-        json_block(_data(audit, about, source) | _held(verdict, impact), "evenhand-data"),
+        json_block(_data(audit, about, source) | _held(verdict=verdict, impact=impact,
+                                                       drivers=drivers), "evenhand-data"),
     ]  # fmt: skip
     return page(title, body)
 
@@ -190,8 +198,7 @@ def _group_count(audit: Audit) -> Html:
     return join([count, " of ", label(audit.sensitive_name, 80)])
 
 
-def _held(verdict: Verdict | None, impact: Impact | None) -> dict[str, Any]:
-    found = {"verdict": verdict, "impact": impact}
+def _held(**found: Any) -> dict[str, Any]:
     return {key: value.to_dict() for key, value in found.items() if value is not None}
 
 
@@ -214,6 +221,11 @@ def _audit_sections(
             cards(audit),
         ),
         *([] if impact is None else [impact_section(impact, level, prefix)]),
+        *(
+            []
+            if audit.imputation is None
+            else [imputation_section(audit.imputation, level, prefix)]
+        ),
         element("section", element(level, "In pictures"), figures(audit)),
         element(
             "section",

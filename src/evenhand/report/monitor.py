@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .curves import short_names
+from .impact import fit_table
 from .markup import Html, csv_link, element, join, json_block, label, page, table
 from .plots import _pyplot
 from .provenance import stamp
@@ -28,29 +30,43 @@ METHOD = (
 )
 
 
-def describe_monitor(found: Monitor) -> str:
-    """The paragraph and the table behind ``str(monitor)``."""
-    periods = found.periods
-    lines = [
-        f"Fairness by {found.sensitive_name} over {len(periods)} periods, {periods[0]} to "
-        f"{periods[-1]}: {found.state}.",
+HEADS = ["period", "people", "value", "band of all periods"]
+
+
+def monitor_words(found: Monitor) -> list[str]:
+    """The state, what alarms say, and notes."""
+    name, first, last = short_names([found.sensitive_name, found.periods[0], found.periods[-1]], 40)
+    return [
+        f"Fairness by {name} over {len(found.periods)} periods, {first} to {last}: {found.state}.",
         f"Chance of a false alarm over all looks: {100 * found.level:g}%.",
+        *(alarm.text for alarm in found.alarms),
+        *found.notes,
     ]
-    lines += [
-        *(fill(alarm.text, 80) for alarm in found.alarms),
-        *(fill(n, 80) for n in found.notes),
-    ]
-    for name, looks in found.looks.items():
-        lines += ["", f"{name}"]
-        shown = looks[-ROWS:]
-        lines.append(f"{'period':12}  {'people':>10}  {'value':>8}  band of all periods")
-        lines += [
-            f"{short_names([look.period], 12)[0]:12}  {look.n:>10,}  {_value(look):>8}  "
-            + (look.why if _open(look) else f"{look.low:.4f} to {look.high:.4f}")
-            for look in shown
+
+
+def monitor_rows(looks: Sequence[Look], limit: int = ROWS) -> tuple[list[list[str]], str]:
+    """Rows of the table by period, the latest ones, and how many there were before them."""
+    shown = looks[-limit:]
+    names = short_names([look.period for look in shown], 30)
+    rows = [
+        [
+            name,
+            f"{look.n:,}",
+            _value(look),
+            look.why if _open(look) else f"{look.low:.4f} to {look.high:.4f}",
         ]
-        if len(looks) > ROWS:
-            lines.append(f"and {len(looks) - ROWS} periods before these")
+        for name, look in zip(names, shown, strict=True)
+    ]
+    before = len(looks) - len(shown)
+    return rows, f"and {before} periods before these" if before else ""
+
+
+def describe_monitor(found: Monitor) -> str:
+    """The paragraph and the table behind ``str(monitor)``, 80 columns wide."""
+    lines = [fill(text, 80) for text in monitor_words(found)]
+    for name, looks in found.looks.items():
+        rows, before = monitor_rows(looks)
+        lines += ["", name, *fit_table(HEADS, rows, 80), *([before] if before else [])]
     return "\n".join(lines)
 
 
@@ -158,7 +174,7 @@ def monitor_page(found: Monitor, title: str = "Fairness over time") -> str:
     return page(title, body)
 
 
-def _rows(looks: tuple[Look, ...]) -> Html:
+def _rows(looks: Sequence[Look]) -> Html:
     rows = [
         [
             label(look.period, 40),
@@ -168,7 +184,7 @@ def _rows(looks: tuple[Look, ...]) -> Html:
         ]
         for look in looks
     ]
-    return table(["Period", "People", "Value", "Band of all periods"], rows, caption="By period")
+    return table([head.capitalize() for head in HEADS], rows, caption="By period")
 
 
 def _chart(found: Monitor, name: str) -> Html:

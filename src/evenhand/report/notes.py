@@ -159,7 +159,7 @@ def limits(audit: Audit, extra: tuple[str, ...] = ()) -> Html:
     else:
         items.append(element("li", "The group of every row is known."))
     if audit.imputation is not None:
-        items += [element("li", text) for text in imputation_words(audit.imputation)]
+        items.append(element("li", imputation_words(audit.imputation)[0]))
     items += [element("li", text) for text in _not_measured(audit)]
     words = (
         "The target is taken as it was recorded. If it was measured or decided unfairly, a score "

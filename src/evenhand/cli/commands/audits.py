@@ -86,7 +86,7 @@ def run_audit(
     from ...auditing.audits import audit
 
     return audit(
-        rows.y, rows.scores[prediction], sensitive_features=rows.groups,
+        rows.y, rows.scores[prediction], sensitive_features=rows.who,
         sample_weight=rows.weight, frequency=rows.frequency, cluster=rows.cluster,
         controls=rows.control_columns, reference=reference or "largest",
         exposure=rows.more.get("exposure"), loss=loss, power=power,

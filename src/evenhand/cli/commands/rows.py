@@ -15,6 +15,7 @@ from ...files.tabular import Source, TableError, open_table, read_table
 from ...groups.banding import Bands
 from ...groups.encoding import Column, encode, fit_columns
 from ...groups.frequency import repeat_rows
+from ...groups.proxy import Proxy
 from ...report.curves import clean, short_names
 from ...report.provenance import file_facts, last_changed, stamp
 from .columns import numbers, plain_text
@@ -52,6 +53,8 @@ class TableRows:
         Further columns of numbers that a model takes, such as "exposure".
     controls : list of names
         Columns of `table` that are legitimate factors.
+    imputed : bool
+        Whether `groups` holds a probability for each group in place of labels.
     """
 
     source: Source
@@ -71,6 +74,12 @@ class TableRows:
     frequency: Vector | None = None
     more: dict[str, Any] = field(default_factory=dict)
     controls: list[str] = field(default_factory=list)
+    imputed: bool = False
+
+    @property
+    def who(self) -> Any:
+        """The groups, as audits take them."""
+        return Proxy(self.groups) if self.imputed else self.groups
 
     @property
     def control_columns(self) -> pa.Table | None:
@@ -119,6 +128,8 @@ class TableRows:
             facts["Exposure"] = "given; the target is a total over it, the score a rate"
         if self.controls:
             facts["Controls"] = ", ".join(short_names(self.controls, 60))
+        if self.imputed:
+            facts["Groups"] = "imputed: " + ", ".join(short_names(self.sensitive, 60))
         for name, found in self.bands.items():
             facts[f"Bands of {clean(name)[:60]}"] = "; ".join(found.labels)
         if self.dropped:
@@ -131,12 +142,12 @@ def load_scores(
     file: Path, predictions: Sequence[str], target: str | None, sensitive: Sequence[str],
     weight: str | None, frequency: str | None, cluster: str | None, separator: str | None,
     drop_missing: bool, bands: Mapping[str, Edges] | None = None, controls: Sequence[str] = (),
-    more: Mapping[str, str] | None = None,
+    more: Mapping[str, str] | None = None, probabilities: Sequence[str] = (),
 ) -> TableRows:  # fmt: skip
     """The columns an audit needs, and nothing else; `more` are columns by their role."""
     arguments = (
         predictions, target, sensitive, weight, frequency, cluster, separator, drop_missing, None,
-        bands, controls, more,
+        bands, controls, more, probabilities,
     )  # fmt: skip
     return _without_gaps(_all_scores(file, *arguments))
 
@@ -146,12 +157,15 @@ def _all_scores(
     weight: str | None, frequency: str | None, cluster: str | None, separator: str | None,
     drop_missing: bool, key: str | None, bands: Mapping[str, Edges] | None,
     controls: Sequence[str] = (), more: Mapping[str, str] | None = None,
+    probabilities: Sequence[str] = (),
 ) -> TableRows:  # fmt: skip
     source = open_table(file, separator)
     roles = {"--target": target, "--weight": weight, "--frequency": frequency, "--id": key}
     roles |= {f"--{role}": name for role, name in (more or {}).items()}
     wanted = [source.resolve(name, option) for option, name in roles.items() if name is not None]
     wanted += [source.resolve(name, "--prediction") for name in predictions]
+    imputed = list(dict.fromkeys(source.resolve(name, "--probability") for name in probabilities))
+    wanted += imputed
     sensitive = list(dict.fromkeys(source.resolve(name, "--sensitive") for name in sensitive))
     labels = [*sensitive, *_cluster_column(source, cluster)]
     # Groups named 1 and 01 are two, unless the column is also read for its numbers.
@@ -162,7 +176,22 @@ def _all_scores(
         source, table, target, weight, frequency, predictions, sensitive, drop_missing, cluster,
         bands, more,
     )  # fmt: skip
-    return replace(found, controls=controls)
+    found = replace(found, controls=controls)
+    return _with_probabilities(found, imputed) if imputed else found
+
+
+def _with_probabilities(rows: TableRows, names: list[str]) -> TableRows:
+    """A column of numbers for each group; gaps stay, and mean that the group is not known."""
+    import pyarrow as pa
+
+    if len(names) < 2:
+        raise TableError(
+            "--probability must be given once for each group, at least twice. Hint: for two groups "
+            "give a column of each."
+        )
+    assert rows.table is not None
+    columns = {name: numbers(rows.table, name, rows.source.path, "probability") for name in names}
+    return replace(rows, groups=pa.table(columns), sensitive=names, imputed=True)
 
 
 def _cluster_column(source: Source, cluster: str | None) -> list[str]:

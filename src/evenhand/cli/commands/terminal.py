@@ -23,6 +23,7 @@ from ...report.text import (
     accuracy,
     fixed,
     grade,
+    imputation_words,
     judgment,
     negative_scores,
     p_text,
@@ -209,6 +210,10 @@ def show_audit(audit: Audit, title: str) -> None:
     show_table(["criterion", "value", f"{percent} interval", "p (exactly fair)"], rows)
     show_parts(audit)
     show_groups(audit)
+    if audit.imputation is not None:
+        say("")
+        for text in imputation_words(audit.imputation):
+            say(text)
 
 
 def show_conditional(found: Conditional) -> None:
