@@ -1,6 +1,7 @@
 """Values that NumPy would turn into floats, or into one label, without a word."""
 
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -219,3 +220,23 @@ def test_durations_are_labels():
     assert resolve_groups(years, n_rows=8).labels == ("0 years", "1 years")
     column[3] = np.timedelta64("NaT")
     assert resolve_groups(column, n_rows=8).n_unknown == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: eh.audit("loss", "score", sensitive_features="sex"),
+        lambda: eh.independence(None, "score", sensitive_features="sex"),
+        lambda: eh.Cells.from_rows("loss", "score", sensitive_features="sex"),
+        lambda: eh.fairness_path(eh.FairRidge(), "x.parquet", "y", sensitive_features="sex"),
+        lambda: eh.FairRegressor("independence", max_unfairness=0.1).fit(
+            Path("x.parquet"), "y", sensitive_features="sex"
+        ),
+        lambda: eh.FairPostprocessor(eh.FairRidge()).fit(
+            "x.parquet", "y", sensitive_features="sex"
+        ),
+    ],
+)
+def test_names_in_place_of_rows_are_refused(call):
+    with pytest.raises(ValueError, match=r"got the name '.*'\. Hint: pass the columns themselves"):
+        call()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -139,7 +140,7 @@ def refuse_unreal(**arguments: Any) -> None:
 
 
 def check_index(**columns: Any) -> None:
-    """Refuse pandas columns whose indices say that their rows do not belong together.
+    """Refuse names in place of rows, and rows whose pandas indices say that they do not match.
 
     Rows are matched by place, as scikit-learn does. That is wrong without a word where two indices
     hold the same labels in another order, or where labels are shared in part. A default index (0 to
@@ -153,6 +154,12 @@ def check_index(**columns: Any) -> None:
     """
     seen: list[tuple[str, Any]] = []
     for name, values in columns.items():
+        if isinstance(values, str | PathLike):
+            raise ValueError(
+                f"`{name}` must hold one value or line a row, got the name {str(values)!r}. Hint: "
+                "pass the columns themselves. Files and names of columns are taken by "
+                "`audit_table`, `monitor`, and `fit` and `predict` of FairRidge and FairGLM."
+            )
         for index in _indices(values):
             for other, before in seen:
                 if not _agree(before, index):
