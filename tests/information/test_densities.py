@@ -10,7 +10,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.groups.sensitive import resolve_groups
-from evenhand.information import densities
+from evenhand.information import density_fits
 from evenhand.information.significance import exact_fairness_p_values
 
 
@@ -134,16 +134,16 @@ def test_leaving_a_row_out_is_what_refitting_without_it_gives():
     a, _, s = normal(300, 7)
     groups = resolve_groups(eh.Continuous(a), n_rows=300)
     one = np.ones(300)
-    u, z = densities._grid(a, one), densities._grid(s, one)
-    design = densities._Design.make(u, [z], groups)
+    u, z = density_fits.make_grid(a, one), density_fits.make_grid(s, one)
+    design = density_fits.Design.make(u, [z], groups)
     columns = design.columns(2, 2)
-    fitted = densities._fit(design, 2, columns, 1.0, None)
+    fitted = density_fits.fit(design, 2, columns, 1.0, None)
     for row in (0, int(np.argmax(s)), 150):
         k = design.row_entry[row]
         weight = design.entry_weight.copy()
         weight[k] -= 1.0 / 300
         without = replace(design, entry_weight=weight)
-        again = densities._fit(without, 2, columns, 1.0, None)
+        again = density_fits.fit(without, 2, columns, 1.0, None)
         assert fitted.outside[k] == pytest.approx(again.inside[k], abs=0.01)
         assert fitted.outside[k] > fitted.inside[k]
 
@@ -152,12 +152,12 @@ def test_the_gradient_of_the_fit_is_zero_at_its_end():
     a, _, s = normal(500, 8)
     weight = np.random.default_rng(0).random(500) + 0.5
     groups = resolve_groups(eh.Continuous(a), n_rows=500, sample_weight=weight)
-    grids = [densities._grid(v, groups.weight) for v in (a, s)]
-    design = densities._Design.make(grids[0], grids[1:], groups)
+    grids = [density_fits.make_grid(v, groups.weight) for v in (a, s)]
+    design = density_fits.Design.make(grids[0], grids[1:], groups)
     columns = design.columns(3, 3)
-    fitted = densities._fit(design, 3, columns, 1.0, None)
-    psi = densities.splines(design.u)[:, 1:4]
-    law = densities._Law(psi, np.log(design.base))
+    fitted = density_fits.fit(design, 3, columns, 1.0, None)
+    psi = density_fits.splines(design.u)[:, 1:4]
+    law = density_fits.Law(psi, np.log(design.base))
     f = design.functions(columns)
 
     def loss(theta):
@@ -167,11 +167,11 @@ def test_the_gradient_of_the_fit_is_zero_at_its_end():
         ).sum(axis=1)
         return 500 * design.entry_weight @ rows + penalty(theta)
 
-    degrees = densities.cubic(np.arange(1.0, 4))
-    rough = np.add.outer(degrees, [densities.cubic(float(i)) for i, _ in columns])
+    degrees = density_fits.cubic(np.arange(1.0, 4))
+    rough = np.add.outer(degrees, [density_fits.cubic(float(i)) for i, _ in columns])
 
     def penalty(theta):
-        return 0.5 * ((np.maximum(rough, 0) + densities._RIDGE) * theta**2).sum()
+        return 0.5 * ((np.maximum(rough, 0) + density_fits.RIDGE) * theta**2).sum()
 
     for j, k in ((0, 1), (1, 0), (2, 3)):
         step = np.zeros_like(fitted.theta)

@@ -25,6 +25,7 @@ from .options import (
     Band,
     Cluster,
     Confidence,
+    Continuous,
     Control,
     Criterion,
     Debug,
@@ -109,6 +110,7 @@ def audit(
     power: Power = 1.5,
     band: Band = None,
     probability: Probability = None,
+    continuous: Continuous = False,
     html: Html = None,
     title: Title = None,
     owner: Owner = None,
@@ -162,7 +164,8 @@ def audit(
         {"sensitive": sensitive or probability, "prediction": prediction, "target": target,
          "weight": weight, "frequency": frequency},
         {"cluster": cluster, "control": control, "band": band, "drop_missing": drop_missing,
-         "separator": separator, "exposure": exposure, "loss": loss, "probability": probability},
+         "separator": separator, "exposure": exposure, "loss": loss, "probability": probability,
+         "continuous": continuous},
     )  # fmt: skip
     has_target = table.has_target()
     limits = audits.parse_limits(fail_above or [], has_target)
@@ -179,8 +182,8 @@ def audit(
         labels = sensitive or []
         data = rows.load_scores(
             Path(files[0]), [prediction], target, labels, weight, frequency, cluster, separator,
-            drop_missing, levels.parse_bands(band or [], labels), control or (),
-            {} if exposure is None else {"exposure": exposure}, probability or (),
+            drop_missing, levels.parse_bands(band or [], labels, continuous, control),
+            control or (), {} if exposure is None else {"exposure": exposure}, probability or (),
         )  # fmt: skip
         found = audits.run_audit(
             data, prediction, each, estimator, confidence, seed, reference, loss, power
@@ -234,6 +237,7 @@ def compare(
     loss: DevianceLoss = None,
     power: Power = 1.5,
     band: Band = None,
+    continuous: Continuous = False,
     key: Annotated[
         str | None,
         typer.Option("--id", help="Column that names the rows, where files differ in order."),
@@ -267,7 +271,7 @@ def compare(
     side = None if favorable is None else favorable.value
     data, scores = rows.load_models(
         files, prediction, target, sensitive, weight, frequency, cluster, key, separator,
-        drop_missing, levels.parse_bands(band or [], sensitive), control or (),
+        drop_missing, levels.parse_bands(band or [], sensitive, continuous, control), control or (),
         {} if exposure is None else {"exposure": exposure},
     )  # fmt: skip
     found = audits.run_compare(data, scores, estimator, confidence, seed, loss, power)
@@ -345,6 +349,7 @@ def frontier(
         ),
     ] = None,
     band: Band = None,
+    continuous: Continuous = False,
     group_features: Annotated[
         GroupFeatures,
         typer.Option(
@@ -407,7 +412,7 @@ def frontier(
     more = {name: found for name, found in (("exposure", exposure), ("given", given)) if found}
     data = rows.load_training(
         file, target, sensitive, weight, frequency, cluster, drop or [], separator, drop_missing,
-        levels.parse_bands(band or [], sensitive), more, control or (),
+        levels.parse_bands(band or [], sensitive, continuous, control), more, control or (),
     )  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     path = models.run_path(data, estimator, points, folds, confidence, seed)

@@ -67,6 +67,14 @@ Band = Annotated[
         "25, 25 to 64, 65 and over. May be given several times.",
     ),
 ]
+Continuous = Annotated[
+    bool,
+    typer.Option(
+        "--continuous",
+        help="The --sensitive column is a measurement, such as age or income: ask about the number "
+        "itself, not about groups.",
+    ),
+]
 Weight = Annotated[
     str | None, typer.Option("--weight", "-w", help="Column with the weight of each row.")
 ]

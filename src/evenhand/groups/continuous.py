@@ -108,6 +108,10 @@ class Continuous:
         codes[np.isnan(self._values)] = -1
         return codes.astype(np.intp, copy=False)
 
+    def banded(self) -> NDArray[np.object_]:
+        """Name of the band of each row, None where the value is missing."""
+        return np.array([*self._labels, None], dtype=object)[self.codes()]
+
 
 def _column(values: Any) -> tuple[NDArray[Any], str]:
     native = read_native(values, "values")

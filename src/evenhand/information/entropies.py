@@ -176,17 +176,30 @@ class Entropies:
     def _added(self, criterion: Criterion) -> float:
         return abs(self.rows[criterion.joint].terms - self.rows[criterion.given].terms)
 
+    def joint(self, criterion: Criterion) -> RowLosses:
+        """What was estimated with the tested variable: how, from what, with how much doubt."""
+        return self.rows[criterion.joint]
 
+
+@dataclass(frozen=True)
 class MeasuredEntropies(Entropies):
-    """Of a measurement: `mean` holds −I(Z;A), and v = 1 − exp(−2·I) instead of a ratio.
+    """Of a measurement: v = 1 − exp(−2·I) instead of a ratio.
 
     For jointly normal variables v is ρ², the share of the variance of A that is explained (given
     what is conditioned on). Nothing is ever exhausted, as no variable tells a measurement exactly.
+    `ratios` holds, by name of the criterion, log p(a|joint)/p(a|given) of each row; there are no
+    entropies in `mean` and `rows`.
     """
+
+    ratios: dict[str, RowLosses] = field(default_factory=dict)
+
+    def joint(self, criterion: Criterion) -> RowLosses:
+        return self.ratios[criterion.name]
 
     def nats(self, criterion: Criterion) -> float:
         """I(joint;A) − I(given;A), no less than where v is −0.1."""
-        found = self.mean[criterion.given] - self.mean[criterion.joint]
+        rows = self.ratios[criterion.name].value
+        found = float(np.average(rows, weights=self.groups.weight))
         return max(found, -0.5 * float(np.log1p(-SMALLEST)))
 
     def normalized(self, criterion: Criterion) -> float:
@@ -198,8 +211,7 @@ class MeasuredEntropies(Entropies):
 
     def influence(self, criterion: Criterion) -> NDArray[np.float64]:
         """Of each row on v: its log density ratio, times ∂v/∂I."""
-        l_given, l_joint = (self.rows[c].influence for c in (criterion.given, criterion.joint))
-        return (l_given - l_joint) / self.slope(criterion)
+        return self.ratios[criterion.name].influence / self.slope(criterion)
 
     def normalizer(self, criterion: Criterion) -> float:
         """½, as v is about I/½ where it is small."""
@@ -209,7 +221,7 @@ class MeasuredEntropies(Entropies):
         return 0.5 * float(np.exp(2.0 * self.nats(criterion)))
 
     def fitting_noise(self, criterion: Criterion, n: float) -> float:
-        return float(np.sqrt(0.5 * max(self._added(criterion), 3.0))) / n
+        return float(np.sqrt(0.5 * max(self.ratios[criterion.name].terms, 3.0))) / n
 
 
 def estimate_entropies(
@@ -242,14 +254,12 @@ def estimate_entropies(
         columns = {name: variables[name] for name in varying}
         independent = {c.name: independent_rows(c, columns, groups) for c in criteria}
     if groups.measured is not None:
-        from .densities import measured_losses
+        from .densities import measured_ratios
 
-        losses = measured_losses(variables, asked, groups, estimator) if asked else {}
-        none = np.zeros(groups.n_known)
-        losses[NOTHING] = RowLosses(none, none, "no dependence")
-        rows = {condition: losses[reduced.get(condition, ())] for condition in [NOTHING, *needed]}
-        mean = {c: float(np.average(r.value, weights=groups.weight)) for c, r in rows.items()}
-        return MeasuredEntropies(mean, rows, groups, independent)
+        pairs = {c.name: (reduced.get(c.given, ()), reduced.get(c.joint, ())) for c in criteria}
+        ratios = measured_ratios(variables, list(pairs.values()), groups, estimator)
+        by_name = {name: ratios[pair] for name, pair in pairs.items()}
+        return MeasuredEntropies({}, {}, groups, independent, by_name)
     found = dict(estimator.row_losses(variables, asked, groups)) if asked else {}
     terms = share_terms(groups)
     found[NOTHING] = RowLosses(terms, terms, "group shares", groups.n_groups - 1.0)

@@ -127,6 +127,11 @@ class Measure:
         return words.format(percent=percent)
 
     @property
+    def question(self) -> str:
+        """What the criterion asks, of a group or of a measurement."""
+        return asked(get_criterion(self.criterion), self.of == "measurement")
+
+    @property
     def defined(self) -> bool:
         """Whether there is something to measure.
 
@@ -212,6 +217,15 @@ class Measure:
         return self.interval[0] > 0 and self.value > SURE_ERRORS * self.stderr
 
 
+def asked(criterion: Criterion, measured: bool) -> str:
+    """The question of a criterion, in words that fit a measurement where it is of one."""
+    words = criterion.question
+    if measured:
+        words = words.replace("in every group", "at every value of the attribute")
+        words = words.replace("whatever their group", "whatever their value of the attribute")
+    return words
+
+
 def with_measures(state: dict[str, Any]) -> dict[str, Any]:
     """The state of a result pickled while each criterion was a field, with a mapping instead."""
     if "measures" in state:
@@ -272,12 +286,12 @@ def measure(
             spread = _bootstrap_error(psi, groups.weight, groups.cluster, n_boot, seed)
         else:
             spread = standard_error(psi, groups.weight, groups.cluster, frequency)
-        between = math.sqrt(entropies.rows[criterion.joint].between) / slope
+        between = math.sqrt(entropies.joint(criterion).between) / slope
         stderr = math.hypot(spread, noise, between)
         freedom = freedom_of(psi, groups)
     quantile = float(stdtrit(freedom, 0.5 + confidence_level / 2))
     interval = root_interval(value, quantile * stderr)
-    joint = entropies.rows[criterion.joint]
+    joint = entropies.joint(criterion)
     return Measure(
         criterion=criterion.name,
         value=value,

@@ -30,7 +30,7 @@ from .sections import (
     software,
 )
 from .svg import legend
-from .text import fixed, row_count
+from .text import fixed, is_measured, part_word, row_count
 from .verdict import verdict_section
 
 if TYPE_CHECKING:
@@ -86,21 +86,24 @@ def path_page(
     names = samples[0].names
     grid = grid_over(samples[0].s, samples[-1].s)
     omitted = len(path.labels) - len(names)
-    unknown = f" ({path.n_unknown:,} of unknown group)" if path.n_unknown else ""
+    measured = is_measured(audits[0])
+    unknown = f" ({path.n_unknown:,} of unknown {'value' if measured else 'group'})"
+    unknown = unknown if path.n_unknown else ""
+    part = part_word(audits[0])
     body = [
         element(
             "header",
             element("h1", title),
             element(
                 "p", f"{row_count(path.n_rows, path.n_clusters)}{unknown}, ",
-                f"{len(path.labels)} groups of ",
+                f"{len(path.labels)} {part}s of ",
                 label(path.sensitive_name, 80), f", {len(path)} models, each measured on rows it "
                 f"was not fitted to ({path.n_splits} folds)", class_="soft",
             ),
         ),
         element(
             "main",
-            about_section(about, _question(path)),
+            about_section(about, _question(path, measured)),
             *([] if verdict is None else [verdict_section(verdict)]),
             gap_changes(audits[0], audits[chosen], favorable) if changed else None,
             _summary(path, audits, chosen),
@@ -118,7 +121,7 @@ def path_page(
             _pictures(path, audits, samples, grid, chosen) if changed else None,
             feature_table(features) if features else None,
             preparation(notes) if notes else None,
-            method(path.confidence_level),
+            method(path.confidence_level, measured),
             _path_method(path),
             _facts(path, about, source or {}),
             limits(audits[0], _limits(path)),
@@ -181,11 +184,12 @@ def _in_short(text: str, audits: Sequence[Audit], chosen: int | None) -> Html:
     return element("section", *parts)
 
 
-def _question(path: FairnessPath) -> str:
+def _question(path: FairnessPath, measured: bool) -> str:
     asked = "" if path.request is None else f" Asked for: {_asked(path)}."
     name = short_names([path.sensitive_name], 60)[0]
+    whom = f"people whatever their {name}" if measured else f"the groups of {name}"
     return (
-        f"What does it cost to make the score fairer to the groups of {name} "
+        f"What does it cost to make the score fairer to {whom} "
         f"({path.criterion}), and what does that do to everybody?{asked}"
     )
 
@@ -246,19 +250,20 @@ def _panel(
     for m in audit.measures.values():
         ends = f"{m.interval[0]:.3f} to {m.interval[1]:.3f}"
         found.append((m.criterion.capitalize(), f"{fixed(m.shown, 3)} ({ends})"))
+    part = part_word(audit)
     found.append(("Largest gap in mean score", number(audit.disparities.mean_score_gap, 3)))
     heading = f"Model {k + 1} of {len(path)}: {weight_name(point.fairness_weight)}"
-    chart = density_chart(sample, grid, height=240, title=f"Scores by group, model {k + 1}")
+    chart = density_chart(sample, grid, height=240, title=f"Scores by {part}, model {k + 1}")
     return element(
         "article",
         element("h3", heading + (" (selected)" if point is path.selected else "")),
         element(
             "div",
-            element("figure", element("figcaption", "Scores by group"), chart.render()),
+            element("figure", element("figcaption", f"Scores by {part}"), chart.render()),
             facts(found),
             class_="figures",
         ),
-        table(["Group", *(_PANEL_HEADS[n] for n in names)], rows, caption="Groups"),
+        table([part.title(), *(_PANEL_HEADS[n] for n in names)], rows, caption=f"{part.title()}s"),
         _request(path, k),
         class_="panel",
         data_panel=k,
@@ -343,7 +348,7 @@ def _pictures(
     return element(
         "section",
         element("h2", "The selected model in pictures"),
-        element("h3", "Scores by group, before and after"),
+        element("h3", f"Scores by {part_word(audits[0])}, before and after"),
         legend([label(n, 60) for n in samples[0].names], len(path.labels) - len(samples[0].names)),
         element("div", *parts, class_="figures"),
         element("h3", "Same score, same outcome?"),

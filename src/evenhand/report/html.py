@@ -29,7 +29,17 @@ from .sections import (
     provenance,
 )
 from .svg import legend
-from .text import PARTS, accuracy, fixed, grade, is_measured, part_rows, row_count
+from .text import (
+    PARTS,
+    accuracy,
+    fixed,
+    grade,
+    is_measured,
+    part_rows,
+    part_word,
+    row_count,
+    unknown_words,
+)
 from .verdict import verdict_section
 from .writing import write_text
 
@@ -149,13 +159,15 @@ def _question(audit: Audit, verdict: Verdict | None) -> str:
     name = short_names([audit.sensitive_name], 60)[0]
     # The name an attribute has when it came as a plain array says nothing.
     whom = "these groups" if name == "group" else f"the groups of {name}"
+    if is_measured(audit):
+        whom = "people whatever their " + ("attribute" if name == "group" else name)
     return f"Is this score fair to {whom}? {judged}"
 
 
 def _end(audit: Audit, about: About, source: Mapping[str, Any] | None) -> list[Html]:
     """What stands below the results, in this order."""
     return [
-        method(audit.confidence_level),
+        method(audit.confidence_level, is_measured(audit)),
         provenance(audit, source or {}, about.period or NOT_STATED),
         limits(audit),
         signature_block(),
@@ -175,7 +187,8 @@ def _data(
 
 def _header(title: str, audit: Audit) -> Html:
     known = audit.n_rows - audit.n_unknown
-    unknown = f" ({audit.n_unknown:,} more without a known group)" if audit.n_unknown else ""
+    lacking = f" ({audit.n_unknown:,} more without a {unknown_words(audit)})"
+    unknown = lacking if audit.n_unknown else ""
     return element(
         "header",
         element("h1", title),
@@ -281,7 +294,7 @@ def _before_after(audits: AuditSet) -> Html:
     omitted = len(next(iter(audits.values())).labels) - len(first.names)
     return element(
         "section",
-        element("h2", "Scores by group"),
+        element("h2", f"Scores by {part_word(next(iter(audits.values())))}"),
         legend([label(n, 60) for n in first.names], omitted),
         element("div", *parts, class_="figures"),
     )

@@ -20,7 +20,7 @@ from .curves import (
     sample_of,
     short_names,
 )
-from .text import fixed
+from .text import fixed, part_word
 
 if TYPE_CHECKING:
     from ..auditing.result import Audit
@@ -54,7 +54,7 @@ def plot_audit(audit: Audit) -> Any:
     panels = 2 if sample.y is None else 3
     fig, axes = plt.subplots(1, panels, figsize=(4.4 * panels, 4.2), layout="constrained")
     _draw_densities(axes[0], sample)
-    axes[0].set_title("Scores by group")
+    axes[0].set_title(f"Scores by {part_word(audit)}")
     if sample.y is not None:
         _draw_calibration(axes[1], sample)
         axes[1].set_title("Same score, same outcome?")

@@ -25,7 +25,17 @@ from .markup import Html, csv_link, element, escape, join, label, table
 from .notes import GRADES, PHRASES
 from .provenance import now
 from .svg import Chart, legend
-from .text import PARTS, fixed, grade, judgment, p_text, part_rows, worst_part
+from .text import (
+    PARTS,
+    fixed,
+    grade,
+    judgment,
+    p_text,
+    part_rows,
+    part_word,
+    unknown_words,
+    worst_part,
+)
 
 if TYPE_CHECKING:
     from ..auditing.result import Audit
@@ -79,7 +89,7 @@ def _card(measure: Measure, top: float, audit: Audit, before: Measure | None) ->
     return element(
         "article",
         element("h3", name),
-        element("p", get_criterion(measure.criterion).question, class_="soft"),
+        element("p", measure.question, class_="soft"),
         element("p", GRADES[level], class_=f"badge {level}"),
         gauge(measure.shown, measure.interval, top, None if before is None else before.shown),
         element(
@@ -133,9 +143,10 @@ def gauge(
 def figures(audit: Audit) -> Html:
     """Scores by group, and the outcome against the score."""
     sample = sample_of(audit)
-    parts = [_figure("Scores by group", density_chart(sample))]
+    part = part_word(audit)
+    parts = [_figure(f"Scores by {part}", density_chart(sample))]
     if sample.y is not None:
-        parts.append(_figure("Mean outcome at each score, by group", calibration_chart(sample)))
+        parts.append(_figure(f"Mean outcome at each score, by {part}", calibration_chart(sample)))
     omitted = len(audit.labels) - len(sample.names)
     return join(
         [
@@ -267,10 +278,13 @@ def group_table(audit: Audit, filename: str = "groups.csv") -> Html:
             else:
                 cells.append(number(value))
         rows.append(cells)
-    caption = f"Groups; ± is half the width of the {100 * audit.confidence_level:g}% interval"
+    part = part_word(audit)
+    caption = (
+        f"{part.title()}s; ± is half the width of the {100 * audit.confidence_level:g}% interval"
+    )
     return join(
         [
-            table(["Group", *(_GROUP_HEADS[n] for n in names)], rows, caption=caption),
+            table([part.title(), *(_GROUP_HEADS[n] for n in names)], rows, caption=caption),
             csv_link(columns, filename),
         ]
     )
@@ -278,17 +292,17 @@ def group_table(audit: Audit, filename: str = "groups.csv") -> Html:
 
 def gaps(audit: Audit) -> Html:
     """Simple gaps, in the units of the score."""
-    d = audit.disparities
+    d, part = audit.disparities, part_word(audit)
     parts = [
-        f"Mean scores differ by up to {number(d.mean_score_gap)} between groups. The scores of one "
-        f"group and of all others lie up to {number(d.wasserstein)} apart on average (Wasserstein "
-        f"distance), and their distribution functions up to {number(d.kolmogorov_smirnov, 3)} "
-        "(Kolmogorov-Smirnov)."
+        f"Mean scores differ by up to {number(d.mean_score_gap)} between {part}s. The scores of "
+        f"one {part} and of all others lie up to {number(d.wasserstein)} apart on average "
+        "(Wasserstein distance), and their distribution functions up to "
+        f"{number(d.kolmogorov_smirnov, 3)} (Kolmogorov-Smirnov)."
     ]
     if d.rmse_ratio == d.rmse_ratio:
         parts.append(
-            f" The typical error is up to {number(d.rmse_ratio, 3)} times as large in one group as "
-            "in another."
+            f" The typical error is up to {number(d.rmse_ratio, 3)} times as large in one {part} "
+            "as in another."
         )
     return element("p", *parts)
 
@@ -409,7 +423,10 @@ def provenance(audit: Audit, source: Mapping[str, Any], period: str) -> Html:
     rows += [
         ("Period", escape(period)),
         ("Sensitive attribute", label(audit.sensitive_name)),
-        ("Rows", f"{audit.n_rows:,}, of which {audit.n_unknown:,} without a known group"),
+        (
+            "Rows",
+            f"{audit.n_rows:,}, of which {audit.n_unknown:,} without a {unknown_words(audit)}",
+        ),
         *([] if audit.n_clusters is None else [("Clusters", f"{audit.n_clusters:,}")]),
         ("Estimator", next(iter(audit.measures.values())).estimator),
         ("Confidence level", f"{100 * audit.confidence_level:g}%"),

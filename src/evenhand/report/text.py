@@ -129,6 +129,16 @@ def is_measured(audit: Audit) -> bool:
     return any(m.of == "measurement" for m in audit.measures.values())
 
 
+def part_word(audit: Audit) -> str:
+    """What rows are tabled and drawn by: groups, or bands of a measurement."""
+    return "band" if is_measured(audit) else "group"
+
+
+def unknown_words(audit: Audit) -> str:
+    """What rows without one lack."""
+    return "known value" if is_measured(audit) else "known group"
+
+
 def row_count(n_rows: int, n_clusters: int | None) -> str:
     """So many rows, and in how many clusters."""
     return f"{n_rows:,} rows" + ("" if n_clusters is None else f" in {n_clusters:,} clusters")
@@ -149,8 +159,8 @@ def describe(audit: Audit) -> str:
     lines = [f"{title}: {row_count(known, audit.n_clusters)}, {what}."]
     if audit.n_unknown:
         lines.append(
-            f"{audit.n_unknown:,} rows ({100 * audit.n_unknown / audit.n_rows:.1f}%) have no known "
-            "group and are left out."
+            f"{audit.n_unknown:,} rows ({100 * audit.n_unknown / audit.n_rows:.1f}%) have no "
+            f"{unknown_words(audit)} and are left out."
         )
     if not math.isnan(audit.r2):
         lines.append(accuracy(audit.r2))

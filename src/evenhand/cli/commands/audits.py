@@ -159,7 +159,7 @@ def run_compare(
     from ...auditing.audits import audit
 
     return audit(
-        rows.y, dict(scores), sensitive_features=rows.groups, sample_weight=rows.weight,
+        rows.y, dict(scores), sensitive_features=rows.who, sample_weight=rows.weight,
         frequency=rows.frequency, cluster=rows.cluster, controls=rows.control_columns,
         exposure=rows.more.get("exposure"), loss=loss, power=power, estimator=estimator,
         confidence_level=confidence, random_state=seed,

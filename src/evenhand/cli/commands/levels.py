@@ -9,21 +9,44 @@ from typing import TYPE_CHECKING, Any
 from ...files.tabular import TableError, is_text_type, value_type
 from ...groups.banding import Bands, measurement
 from ...groups.categories import MAX_FRACTIONS, MAX_NUMBERS, suggest_edges
+from ...groups.continuous import Continuous
 from ...groups.validation import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Edges = list[float] | list[str]
+# None: a measurement that is not cut.
+Edges = list[float] | list[str] | None
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ].*)?")
 _OTHERS = 3
 # 02139 is the name of a place, not a number.
 _NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)([.,]\d+)?")
 
 
-def parse_bands(options: Sequence[str], sensitive: Sequence[str]) -> dict[str, Edges]:
-    """``age:25,65`` → {"age": [25.0, 65.0]}; edges that are no numbers are dates."""
+def parse_bands(
+    options: Sequence[str],
+    sensitive: Sequence[str],
+    continuous: bool = False,
+    control: Sequence[str] | None = None,
+) -> dict[str, Edges]:
+    """``age:25,65`` → {"age": [25.0, 65.0]}; edges that are no numbers are dates.
+
+    {"age": None} where age is asked about as it is, with --continuous.
+    """
     found: dict[str, Edges] = {}
+    if continuous:
+        if options or len(sensitive) != 1:
+            also = "--band as well" if options else f"{len(sensitive)} columns"
+            raise TableError(
+                f"--continuous asks about one --sensitive column that is not cut, got {also}. "
+                "Hint: audit one measurement at a time, or cut it with --band instead."
+            )
+        if control:
+            raise TableError(
+                "--control needs groups, and --continuous asks about a measurement. Hint: cut it "
+                f"with --band instead, such as --band {sensitive[0]}:25,65."
+            )
+        return {sensitive[0]: None}
     for text in options:
         name, sign, listed = text.rpartition(":")
         parts = [part.strip() for part in listed.split(",")]
@@ -46,21 +69,29 @@ def parse_bands(options: Sequence[str], sensitive: Sequence[str]) -> dict[str, E
 
 
 def cut(table: pa.Table, bands: Mapping[str, Edges]) -> tuple[pa.Table, dict[str, Bands]]:
-    """The table with some columns cut into bands, and the bands."""
+    """The table with some columns cut into bands, and the bands.
+
+    A measurement that is not cut must be one, and stays.
+    """
     import pyarrow as pa
 
     made = {}
     for name, edges in bands.items():
         column = table.column(name)
         try:
+            if edges is None:
+                Continuous(column)
+                continue
             values = measurement(column)
             made[name] = Bands.make(edges, values)
         except ValueError as error:
             text = str(error).split(" Hint:")[0]
+            text = text.replace("`values` of a Continuous", "its cells")
             text = text.replace("`values`", "its cells").replace("`edges`", "the edges")
+            what = "--continuous cannot take" if edges is None else "--band cannot cut"
             raise TableError(
-                f"--band cannot cut {quote(name)}: {text} Hint: cells that are no numbers must be "
-                "empty, and dates written as 1990-12-31."
+                f"{what} {quote(name)}: {text} Hint: cells that are no numbers must be empty, and "
+                "dates written as 1990-12-31."
             ) from error
         codes = pa.array(made[name].codes(values).astype("int32"), mask=~_known(values))
         labels = pa.array(made[name].labels)
@@ -108,9 +139,10 @@ def check_levels(table: pa.Table, as_written: bool) -> None:
         shown = [f"{v:g}" if what == "numbers" else str(v) for v in (ordered[0], ordered[-1])]
         raise TableError(
             f"--sensitive {quote(name)} has {len(levels)} different {what}, from {shown[0]} to "
-            f"{shown[1]}; more than {limit} are taken for a measurement, not for groups. Hint: cut "
-            f"it into bands, such as --band {name}:{','.join(suggest_edges(ordered))}; codes of "
-            "true groups must not look like numbers, so put a letter before them."
+            f"{shown[1]}; more than {limit} are taken for a measurement, not for groups. Hint: ask "
+            "about the measurement itself with --continuous, or cut it into bands, such as --band "
+            f"{name}:{','.join(suggest_edges(ordered))}; codes of true groups must not look like "
+            "numbers, so put a letter before them."
         )
 
 

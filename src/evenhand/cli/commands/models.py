@@ -104,7 +104,8 @@ def run_path(
     from ...frontier.fitting import fairness_path
 
     return fairness_path(
-        model, rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weight,
+        model, rows.X, rows.y, sensitive_features=rows.who,
+        sample_weight=rows.weight,
         cluster=rows.cluster, controls=rows.control_columns, **rows.more, n_points=points, cv=folds,
         confidence_level=confidence, random_state=seed,
     )  # fmt: skip
@@ -158,8 +159,11 @@ def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, lis
     assert rows.X is not None
     plain = path._handle.fit(0.0, path._data)
     names = [name for column in rows.columns for name in column.features]
+    groups = rows.who
+    if rows.continuous:
+        groups = groups.banded()
     found = feature_information(
-        rows.X, sensitive_features=rows.groups, sample_weight=rows.weight, names=names
+        rows.X, sensitive_features=groups, sample_weight=rows.weight, names=names
     )
     spread = rows.X.std(axis=0)
     found["before"] = (plain.coef_ * spread).tolist()
@@ -291,7 +295,7 @@ def run_demo(out: Path, force: bool) -> None:
     path = run_path(rows, model, 20, 5, 0.95, 0)
     first = path.points[0].scores
     say("2. Audit of an ordinary linear model, on students it has not seen:\n")
-    before = audit(rows.y, first, sensitive_features=rows.groups, random_state=0)
+    before = audit(rows.y, first, sensitive_features=rows.who, random_state=0)
     show_audit(before, "Ordinary model")  # type: ignore[arg-type]
     limit = float(f"{0.5 * max(path.points[0].independence.value, 0.0):.1g}")
     say(
@@ -314,7 +318,7 @@ def run_demo(out: Path, force: bool) -> None:
     say("\n4. Who gains and who loses with the chosen model:")
     both = audit(
         rows.y, {"ordinary": first, "fair": path.selected.scores},
-        sensitive_features=rows.groups, random_state=0,
+        sensitive_features=rows.who, random_state=0,
     )  # fmt: skip
     show_compare(both, "high")  # type: ignore[arg-type]
     say(f"\nWritten to {out}: report.html, path.csv, model.json, students.csv, scores.csv.", "bold")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...files.tabular import Source, TableError, open_table, read_table
 from ...groups.banding import Bands
+from ...groups.continuous import Continuous
 from ...groups.encoding import Column, encode, fit_columns
 from ...groups.frequency import repeat_rows
 from ...groups.proxy import Proxy
@@ -55,6 +56,8 @@ class TableRows:
         Columns of `table` that are legitimate factors.
     imputed : bool
         Whether `groups` holds a probability for each group in place of labels.
+    continuous : bool
+        Whether the one sensitive column is a measurement that is not cut.
     """
 
     source: Source
@@ -75,10 +78,13 @@ class TableRows:
     more: dict[str, Any] = field(default_factory=dict)
     controls: list[str] = field(default_factory=list)
     imputed: bool = False
+    continuous: bool = False
 
     @property
     def who(self) -> Any:
-        """The groups, as audits take them."""
+        """The groups or the measurement, as audits and models take them."""
+        if self.continuous:
+            return Continuous(self.groups.column(0), self.groups.column_names[0])
         return Proxy(self.groups) if self.imputed else self.groups
 
     @property
@@ -130,6 +136,8 @@ class TableRows:
             facts["Controls"] = ", ".join(short_names(self.controls, 60))
         if self.imputed:
             facts["Groups"] = "imputed: " + ", ".join(short_names(self.sensitive, 60))
+        if self.continuous:
+            facts["Attribute"] = f"{clean(self.sensitive[0])[:60]}, as a measurement"
         for name, found in self.bands.items():
             facts[f"Bands of {clean(name)[:60]}"] = "; ".join(found.labels)
         if self.dropped:
@@ -234,12 +242,14 @@ def _rows(
             )
     found = {what: values for what, (_, values) in used.items()}
     groups, made = cut(table.select(sensitive), bands or {})
-    check_levels(groups, as_written=source.kind == "csv")
+    continuous = [name for name, edges in (bands or {}).items() if edges is None]
+    check_levels(groups.drop_columns(continuous), as_written=source.kind == "csv")
+    keep = [*made, *continuous]
     return TableRows(
-        source, found.get("target"), found.get("weight"), plain_text(groups, keep=made),
+        source, found.get("target"), found.get("weight"), plain_text(groups, keep=keep),
         target, sensitive, {name: found[f"prediction {name}"] for name in predictions}, table=table,
         cluster=clusters, bands=made, frequency=found.get("frequency"),
-        more={what: found[what] for what in more or {}},
+        more={what: found[what] for what in more or {}}, continuous=bool(continuous),
     )  # fmt: skip
 
 

@@ -24,11 +24,13 @@ from ...report.text import (
     fixed,
     grade,
     imputation_words,
+    is_measured,
     judgment,
     negative_scores,
     p_text,
     part_rows,
     row_count,
+    unknown_words,
     worst_part,
 )
 
@@ -180,9 +182,12 @@ def show_audit(audit: Audit, title: str) -> None:
     """The verdicts and both tables."""
     known = audit.n_rows - audit.n_unknown
     name = short_names([audit.sensitive_name], 60)[0]
-    unknown = f" ({audit.n_unknown:,} more without a known group)" if audit.n_unknown else ""
-    count = row_count(known, audit.n_clusters)
-    say(f"{title}: {count}{unknown}, {len(audit.labels)} groups of {name}", "bold")
+    lacking = f" ({audit.n_unknown:,} more without a {unknown_words(audit)})"
+    count = row_count(known, audit.n_clusters) + (lacking if audit.n_unknown else "")
+    what = f"{len(audit.labels)} groups of {name}"
+    if is_measured(audit):
+        what = f"{name} as a measurement, tables by {len(audit.labels)} bands of it"
+    say(f"{title}: {count}, {what}", "bold")
     if audit.r2 == audit.r2:
         say(accuracy(audit.r2))
     if audit.n_negative:
