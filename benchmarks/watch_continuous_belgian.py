@@ -33,7 +33,7 @@ SETTINGS = {
     "density": {"algorithm": "kde"},
     "random projections": {"algorithm": "rdc", "repetitions": 5},
 }
-WEIGHTS = (0.0, 0.01, 0.03, 0.05, 0.06, 0.07, 0.1, 0.3)
+WEIGHTS = (0.0, 0.01, 0.03, 0.05, 0.056, 0.075, 0.1, 0.3)
 
 
 def training(rows_each=20_000):
