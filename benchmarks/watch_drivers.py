@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import argparse
 import os
+from multiprocessing import Pool
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
 import numpy as np
 from common import write
@@ -43,51 +45,66 @@ def models(X, y):
     yield "scores alone", linear.predict(X), linear
 
 
+TRUTH = dict(zip((f"x{j}" for j in range(8)), SLOPES * SHIFTS, strict=True))
+
+
+def one_repeat(job: tuple[int, int]) -> tuple[dict[str, dict[str, float]], dict[str, list[float]]]:
+    """What is right in one repeat, by kind of scores; and of the boosted model, by feature."""
+    seed, n = job
+    X, y, a = draw(n, np.random.default_rng(seed))
+    counts, features = {}, {}
+    for name, model, plain in models(X, y):
+        found = eh.drivers(
+            model, X, sensitive_features=a, criteria=["independence"], estimator="logistic",
+            reference="0",
+        )  # fmt: skip
+        inside = [
+            d.gaps["1"].interval[0] <= TRUTH[d.feature] <= d.gaps["1"].interval[1]
+            for d in found.drivers
+            if TRUTH[d.feature]
+        ]
+        gap = found.gaps["1"]
+        importance = permutation_importance(plain, X, y, n_repeats=2, random_state=0)
+        order = np.argsort(-importance.importances_mean)[:3]
+        counts[name] = {
+            "ranked": float([d.feature for d in found.drivers[:3]] == WANTED),
+            "covered": float(np.mean(inside)),
+            "added": float(gap.interval[0] <= gap.value + found.remainder <= gap.interval[1]),
+            "permutation": float([f"x{j}" for j in order] == WANTED),
+        }
+        if name == "boosted":
+            for j, feature in enumerate(TRUTH):
+                driver = found[feature]
+                features[feature] = [
+                    driver.gaps["1"].value, driver.stands_in.value, importance.importances_mean[j],
+                ]  # fmt: skip
+    return counts, features
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--rows", type=int, default=1000)
+    parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    counts: dict[str, dict[str, float]] = {}
-    truth = dict(zip((f"x{j}" for j in range(8)), SLOPES * SHIFTS, strict=True))
-    features = {name: {"feature": name, "truth": truth[name], "part": 0.0, "stands_in": 0.0,
-                       "importance": 0.0} for name in truth}  # fmt: skip
-    for seed in range(options.repeats):
-        X, y, a = draw(options.rows, np.random.default_rng(seed))
-        for name, model, plain in models(X, y):
-            found = eh.drivers(
-                model, X, sensitive_features=a, criteria=["independence"], estimator="logistic",
-                reference="0",
-            )  # fmt: skip
-            row = counts.setdefault(
-                name, dict.fromkeys(("ranked", "covered", "added", "permutation"), 0.0)
-            )
-            row["ranked"] += [d.feature for d in found.drivers[:3]] == WANTED
-            inside = [
-                d.gaps["1"].interval[0] <= truth[d.feature] <= d.gaps["1"].interval[1]
-                for d in found.drivers
-                if truth[d.feature]
-            ]
-            row["covered"] += float(np.mean(inside))
-            gap = found.gaps["1"]
-            low, high = (end - gap.value for end in gap.interval)
-            row["added"] += low <= found.remainder <= high
-            importance = permutation_importance(plain, X, y, n_repeats=2, random_state=0)
-            order = np.argsort(-importance.importances_mean)[:3]
-            row["permutation"] += [f"x{j}" for j in order] == WANTED
-            if name == "boosted":
-                for j, one in enumerate(features.values()):
-                    driver = found[one["feature"]]
-                    one["part"] += driver.gaps["1"].value / options.repeats
-                    one["stands_in"] += driver.stands_in.value / options.repeats
-                    one["importance"] += importance.importances_mean[j] / options.repeats
+    with Pool(options.workers) as pool:
+        jobs = [(seed, options.rows) for seed in range(options.repeats)]
+        found = pool.map(one_repeat, jobs, chunksize=2)
     rows = []
-    for name, row in counts.items():
-        share = {key: value / options.repeats for key, value in row.items()}
+    for name in found[0][0]:
+        share = {
+            key: float(np.mean([counts[name][key] for counts, _ in found]))
+            for key in found[0][0][name]
+        }
         rows.append({"scores": name, "repeats": options.repeats, "rows": options.rows, **share})
         print(name, share)
     print(write("watch_drivers", rows))
-    print(write("watch_drivers_features", list(features.values())))
+    means = {name: np.mean([f[name] for _, f in found], axis=0) for name in TRUTH}
+    table = [
+        {"feature": name, "truth": TRUTH[name], "part": m[0], "stands_in": m[1], "importance": m[2]}
+        for name, m in means.items()
+    ]
+    print(write("watch_drivers_features", table))
 
 
 if __name__ == "__main__":

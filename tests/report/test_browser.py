@@ -80,6 +80,71 @@ def priced_audit():
     )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """Monitoring with a gap, an alarm, a limit and hostile names; drivers; imputed groups."""
+    folder = tmp_path_factory.mktemp("watched")
+    rng = np.random.default_rng(0)
+    evil = "</script><img src=x onerror=alert(2)>"
+    series, edges = {}, None
+    for t in range(40):
+        a = np.array(["p", evil])[rng.integers(0, 1 if t == 7 else 2, 400)]
+        s = rng.normal(size=400) + (1.2 if t > 30 else 0.2) * (a == evil)
+        series[f"2021-W{t:02d}"] = eh.Cells.from_rows(None, s, sensitive_features=a, edges=edges)
+        edges = series[f"2021-W{t:02d}"].edges
+    series[evil] = series["2021-W39"]
+    X = rng.normal(size=(400, 3)) + rng.integers(0, 2, 400)[:, None]
+    frame = {"one": X[:, 0], evil: X[:, 1], "a name that is far too long for a chart": X[:, 2]}
+    pd = pytest.importorskip("pandas")
+    a = np.where(X[:, 0] > 1, evil, "q")
+    p = np.column_stack([X[:, 1] > 0.5, X[:, 1] <= 0.5]) * 0.8 + 0.1
+    audit = eh.audit(None, X[:, 0], sensitive_features=eh.Proxy(p, ["p", evil]),
+                     estimator="logistic")  # fmt: skip
+    return {
+        "monitor": eh.monitor(series, limits={"independence": 0.3}).to_html(folder / "m.html"),
+        "drivers": eh.drivers(
+            X.sum(axis=1), pd.DataFrame(frame), sensitive_features=a, estimator="logistic"
+        ).to_html(folder / "d.html"),
+        "imputed": audit.to_html(folder / "i.html"),
+    }
+
+
+@pytest.mark.parametrize("name", ["monitor", "drivers", "imputed"])
+@pytest.mark.parametrize("width", [375, 1100])
+def test_pages_of_what_comes_after_an_audit(visit, watched, name, width):
+    page = visit(watched[name], width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("img").count() == 0
+    # No words of a chart on top of each other, or beyond its edge.
+    boxes = page.evaluate(
+        "[...document.querySelectorAll('.wide, .bars')].map(c => [c.getBoundingClientRect(),"
+        " [...c.querySelectorAll('text')].filter(t => getComputedStyle(t).display != 'none')"
+        ".map(t => t.getBoundingClientRect())])"
+    )
+    assert boxes
+    for chart, words in boxes:
+        for k, one in enumerate(words):
+            assert chart["left"] - 1 <= one["left"]
+            assert one["right"] <= chart["right"] + 1
+            for other in words[k + 1 :]:
+                apart = (
+                    one["right"] <= other["left"] + 1 or other["right"] <= one["left"] + 1
+                    or one["bottom"] <= other["top"] + 2 or other["bottom"] <= one["top"] + 2
+                )  # fmt: skip
+                assert apart, (one, other)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["monitor", "drivers", "imputed"])
+def test_axe_finds_nothing_there_either(visit, watched, name, scheme):
+    axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with it")
+    source = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+    page = visit(watched[name], color_scheme=scheme, bypass_csp=True)
+    page.evaluate(source)
+    found = page.evaluate("axe.run()")
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found["violations"]] == []
+
+
 def open_panel(page):
     shown = page.locator("[data-panel]:visible")
     assert shown.count() == 1

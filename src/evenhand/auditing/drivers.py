@@ -122,7 +122,9 @@ class Drivers:
     @property
     def remainder(self) -> float:
         """The widest gap less the sum of its parts; what features do together, counted neither."""
-        return self.gaps[self.widest].value - sum(d.gaps[self.widest].value for d in self.drivers)
+        whole = self.gaps[self.widest].value
+        left = whole - sum(d.gaps[self.widest].value for d in self.drivers)
+        return 0.0 if abs(left) < 1e-12 * abs(whole) else left  # but for rounding
 
     @property
     def leaks(self) -> list[str]:

@@ -51,7 +51,7 @@ def bar_chart(bars: Sequence[Bar], x_label: str, title: str) -> Html:
         ),
         element("path", d=f"M{px(0.0):.1f} {_TOP}V{bottom}", class_="axis"),
     ]
-    for row, (bar, name) in enumerate(zip(bars, short_names([b.name for b in bars], 24),
+    for row, (bar, name) in enumerate(zip(bars, short_names([b.name for b in bars], 18),
                                           strict=True)):  # fmt: skip
         middle = _TOP + _ROW * (row + 0.5)
         parts.append(element("text", name, x=_LEFT - 8, y=f"{middle + 4:.1f}", class_="end"))

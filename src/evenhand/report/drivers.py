@@ -10,7 +10,7 @@ import numpy as np
 from .bars import Bar, bar_chart
 from .curves import number, short_names
 from .impact import fit_table
-from .markup import Html, csv_link, element, join, json_block, label, page, table
+from .markup import Html, csv_link, element, json_block, label, page, table
 from .plots import _pyplot
 from .provenance import stamp
 from .sections import footer
@@ -143,7 +143,8 @@ def drivers_page(found: Drivers, title: str = "Drivers of a disparity") -> str:
         element("h1", title),
         element(
             "p",
-            join([f"{len(found)} features, groups of ", label(found.sensitive_name, 80)]),
+            f"{len(found)} features, {len(found.gaps) + 1} groups",
+            *([] if found.sensitive_name == "group" else [" of ", label(found.sensitive_name, 80)]),
             class_="soft",
         ),
     )

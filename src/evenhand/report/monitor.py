@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,10 @@ import numpy as np
 
 from .curves import short_names
 from .impact import fit_table
-from .markup import Html, csv_link, element, join, json_block, label, page, table
+from .markup import Html, csv_link, element, json_block, label, page, table
 from .plots import _pyplot
 from .provenance import stamp
+from .sections import footer
 from .svg import Chart
 from .text import fixed
 from .writing import write_text
@@ -20,13 +22,14 @@ from .writing import write_text
 if TYPE_CHECKING:
     from ..auditing.monitoring import Look, Monitor
 
-ROWS = 24
-MARKS = "Vertical bars: band of all periods. Dashed line: the limit. Dotted line: an alarm."
+# Rows of a table in a terminal, and on a page.
+ROWS, SHOWN = 24, 36
 METHOD = (
     "Bands hold the true value of every period at once, however long the series grows and however "
     "often one looks: look t may spend 6/(π²t²) of the stated chance of a false alarm (alpha "
-    "spending). An alarm means that the last 1, 2, 4, … periods and those before them since the "
-    "last change have bounds that do not meet, at that chance shared by all windows."
+    "spending). An alarm means that the last 1, 2, 4, … periods differ from those before them "
+    "since the last change by more than the distances of both to their bounds allow, d > "
+    "√(l² + u²), at that chance shared by all windows."
 )
 
 
@@ -131,50 +134,60 @@ def write_monitor_page(found: Monitor, path: Any, force: bool = False) -> Any:
 def monitor_page(found: Monitor, title: str = "Fairness over time") -> str:
     """One self-contained page."""
     periods = found.periods
-    words = [element("p", alarm.text) for alarm in found.alarms]
-    body = [
+    whose = "" if found.sensitive_name == "group" else label(found.sensitive_name, 80)
+    alarms = [element("li", alarm.text) for alarm in found.alarms]
+    state = element(
+        "section",
+        element("h2", f"State: {found.state}"),
+        element("ul", *alarms) if alarms else element("p", "No alarm was raised at any look."),
+        *(element("p", note, class_="note") for note in found.notes),
+    )
+    head = element(
+        "header",
+        element("h1", title),
         element(
-            "header",
-            element("h1", title),
-            element(
-                "p",
-                join([label(found.sensitive_name, 80), f", {len(periods)} periods, "]),
-                label(periods[0], 40),
-                " to ",
-                label(periods[-1], 40),
-            ),
+            "p", whose, ", " if whose else "", f"{len(periods)} periods, ", label(periods[0], 40),
+            " to ", label(periods[-1], 40), class_="soft",
         ),
+    )  # fmt: skip
+    parts = [
         element(
             "section",
-            element("h2", f"State: {found.state}"),
-            *(words or [element("p", "No alarm has been raised at any look.")]),
-            *(element("p", note) for note in found.notes),
-        ),
-    ]
-    for name, looks in found.looks.items():
-        body.append(
-            element(
-                "section",
-                element("h2", name.capitalize()),
-                _chart(found, name),
-                element("p", MARKS),
-                _rows(looks),
-            )
+            element("h2", name.capitalize()),
+            element("figure", _chart(found, name), element("p", _marks(found, name),
+                                                           class_="note")),
+            _rows(looks),
         )
-    columns = {
-        key: [row[key] for row in found.to_dict()["looks"][name]]
-        for name in list(found.looks)[:1]
-        for key in ("period", "n", "value", "stderr", "low", "high")
-    }
-    body += [
-        csv_link(columns, "monitor.csv"),
-        element("section", element("h2", "Method"), element("p", METHOD)),
+        for name, looks in found.looks.items()
+    ]  # fmt: skip
+    rows = [(name, look) for name, looks in found.looks.items() for look in looks]
+    columns: dict[str, list[Any]] = {"criterion": [name for name, _ in rows]}
+    for key in ("period", "n", "value", "stderr", "low", "high", "why"):
+        columns[key] = [getattr(look, key) for _, look in rows]
+    body = [
+        head,
+        element(
+            "main", state, *parts, csv_link(columns, "monitor.csv"),
+            element("section", element("h2", "Method"), element("p", METHOD)),
+        ),
+        footer(),
         json_block({**found.to_dict(), **stamp()}, "evenhand-data"),
-    ]
+    ]  # fmt: skip
     return page(title, body)
 
 
+def _marks(found: Monitor, name: str) -> str:
+    """What is drawn, and nothing that is not."""
+    words = ["Shaded: the band of all periods."]
+    if name in found.limits:
+        words.append("Dashed line: the limit.")
+    if any(alarm.criterion == name for alarm in found.alarms):
+        words.append("Upright line: an alarm.")
+    return " ".join(words)
+
+
 def _rows(looks: Sequence[Look]) -> Html:
+    shown = looks[-SHOWN:]
     rows = [
         [
             label(look.period, 40),
@@ -182,33 +195,59 @@ def _rows(looks: Sequence[Look]) -> Html:
             _value(look),
             label(look.why, 60) if _open(look) else f"{look.low:.4f} to {look.high:.4f}",
         ]
-        for look in looks
+        for look in shown
     ]
-    return table([head.capitalize() for head in HEADS], rows, caption="By period")
+    before = len(looks) - len(shown)
+    caption = f"The last {len(shown)} periods; {before} more are in the CSV" if before else (
+        "By period"
+    )  # fmt: skip
+    return table([head.capitalize() for head in HEADS], rows, caption=caption)
 
 
 def _chart(found: Monitor, name: str) -> Html:
     looks = found.looks[name]
-    place = np.arange(1, len(looks) + 1, dtype=float)
-    known = np.array([not _open(look) for look in looks])
-    value = np.array([0.0 if _open(x) else max(x.value, 0.0) for x in looks])
     top = _top(found, name)
     chart = Chart(
-        (0.5, len(looks) + 0.5), (0.0, top), y_label=name, width=760,
-        x_label=f"period (1 is {found.periods[0]})",
-        title=f"{name} by period, with the band of all periods",
+        (0.5, len(looks) + 0.5), (0.0, top), y_label=name, width=720, height=320, x_label="",
+        x_ticks=(), title=f"{name} by period, with the band of all periods",
     )  # fmt: skip
-    low = np.array([look.low for look in looks])
-    high = np.minimum([look.high for look in looks], top)
-    if known.any():
-        chart.error_bars(place[known], np.minimum(low, top)[known], high[known], 0)
-        chart.line(place[known], value[known], 0)
-        chart.dots(place[known], value[known], 0)
+    few = 2.6 if len(looks) <= 60 else 1.6
+    for run in _runs(looks):
+        place = np.array(run, dtype=float) + 1.0
+        value = np.array([max(looks[k].value, 0.0) for k in run])
+        low, high = (
+            np.minimum([getattr(looks[k], end) for k in run], top) for end in ("low", "high")
+        )
+        if len(run) == 1:  # a stretch of one period has no width to shade
+            chart.error_bars(place, low, high, 0)
+        else:
+            chart.band(place, low, high, 0)
+            chart.line(place, value, 0)
+        chart.dots(place, value, 0, few)
+    names = found.periods
+    # No more names than find room beside each other on a phone.
+    longest = max(map(len, short_names(list(names), 12)))
+    step = math.ceil(len(looks) / max(2, min(8, 44 // longest)))
+    for k in range(0, len(looks), step):
+        at = f"{float(chart.px(k + 1)):.1f}"
+        text = short_names([names[k]], 12)[0]
+        chart.add(element("text", text, x=at, y=chart.height - 16, class_="tick middle"))
+    across = [0.5, len(looks) + 0.5]
     if name in found.limits:
-        limit = found.limits[name]
-        chart.line([0.5, len(looks) + 0.5], [limit, limit], 1)
-    for alarm in found.alarms:
-        if alarm.criterion == name:
-            at = found.periods.index(alarm.at) + 1.0
-            chart.line([at, at], [0.0, top], 2)
-    return chart.render()
+        chart.guide(across, [found.limits[name]] * 2, "limit")
+    for at in {alarm.at for alarm in found.alarms if alarm.criterion == name}:
+        chart.guide([names.index(at) + 1.0] * 2, [0.0, top], "alarm")
+    return chart.render(class_="chart wide")
+
+
+def _runs(looks: Sequence[Look]) -> list[list[int]]:
+    """Stretches of periods that say something."""
+    runs: list[list[int]] = []
+    for k, look in enumerate(looks):
+        if _open(look):
+            continue
+        if runs and runs[-1][-1] == k - 1:
+            runs[-1].append(k)
+        else:
+            runs.append([k])
+    return runs

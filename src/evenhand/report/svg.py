@@ -73,6 +73,16 @@ class Chart:
         d = f"{_path(px, self.py(y))}L{px[-1]:.1f} {bottom:.1f}L{px[0]:.1f} {bottom:.1f}Z"
         self.layers.append(element("path", d=d, class_=f"area g{k}"))
 
+    def band(self, x: Any, low: Any, high: Any, k: int) -> None:
+        """The area between two curves."""
+        px = self.px(x)
+        there, back = _path(px, self.py(high)), _path(px[::-1], self.py(low)[::-1])
+        self.layers.append(element("path", d=f"{there}L{back[1:]}Z", class_=f"area band g{k}"))
+
+    def guide(self, x: Any, y: Any, class_: str) -> None:
+        """A line that is no curve, such as a limit."""
+        self.layers.append(element("path", d=_path(self.px(x), self.py(y)), class_=class_))
+
     def dots(self, x: Any, y: Any, k: int, radius: float = 3.2, class_: str = "dot") -> None:
         """Points; those outside the axes are left out."""
         x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
