@@ -59,6 +59,18 @@ def test_parts_are_counted_merged_and_audited(folder, tmp_path):
     assert counted["separation"] == pytest.approx(merged["separation"], rel=0.05)
 
 
+def test_controls_are_counted_with_the_groups(folder, tmp_path):
+    rows_ = rows(0).assign(c=lambda f: np.where(f["y"] > 0, "high", "low"))
+    rows_.to_parquet(tmp_path / "x.parquet", index=False)
+    found = [
+        json.loads(run("audit", tmp_path / "x.parquet", *ROLES, "-c", "c", "--json", *more).stdout)
+        for more in ((), ("--engine", "polars"))
+    ]
+    gaps = [audit["conditional"]["gaps"][0]["adjusted"] for audit in found]
+    assert gaps[1]["value"] == pytest.approx(gaps[0]["value"], abs=0.15 * gaps[0]["stderr"])
+    assert found[1]["conditional"]["controls"] == ["c"]
+
+
 def test_a_report_says_what_it_was_made_from(folder, tmp_path):
     page = tmp_path / "report.html"
     done = run("audit", str(folder / "*.parquet"), *ROLES, "--html", page)
@@ -103,7 +115,8 @@ def test_options_are_checked(folder, tmp_path):
     assert "must not be mixed" in error("audit", out, table)
     assert "--target must be left out for files of cells" in error("audit", out, "--target", "y")
     assert "--cluster needs rows" in error("audit", out, "--cluster", "y")
-    assert "--control needs rows" in error("audit", table, *ROLES, "--engine", "duckdb", "-c", "y")
+    assert "which hold no controls" in error("audit", out, "--control", "y")
+    assert "at most 200 levels" in error("audit", table, *ROLES, "--engine", "duckdb", "-c", "y")
     assert "There is no file" in error("audit", str(tmp_path / "*.parquet"), *ROLES)
     out.write_bytes(out.read_bytes()[:500])
     assert "not a whole file of cells" in error("audit", out)

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..groups.controls import CONSTANT, Control, Controls, refuse_none
+from ..groups.controls import _pool as pool
 from ..groups.sensitive import MAX_GROUPS
 from ..information.cell_people import People, people, sample
 from ..information.cells import (
@@ -27,10 +29,14 @@ from ..information.cells import (
     Cells,
 )
 from ..information.effective import check_effective_size
+from ..information.entropies import get_estimator
+from .conditional import Conditional, audit_given
 from .disparities import GroupTable
 from .result import Audit
 
 Vector = NDArray[np.float64]
+# People who are compared with others of the same controls.
+MOST_COMPARED = 200_000
 
 
 def audit_cells(cells: Cells, run: Callable[..., Audit]) -> Audit:
@@ -61,7 +67,49 @@ def audit_cells(cells: Cells, run: Callable[..., Audit]) -> Audit:
     return _exact(whole, cells, np.arange(len(cells.labels)), len(cells.labels))
 
 
-def _present(cells: Cells) -> Cells:
+def given_controls(
+    cells: Cells, n_controls: int, estimator: Any = "auto", confidence_level: float = 0.95,
+    random_state: int = 0, reference: Any = "largest",
+) -> Conditional:  # fmt: skip
+    """Judge scores among people with the same controls, from cells of attributes and controls.
+
+    Beyond :data:`MOST_COMPARED` people as many of them are compared, evenly spread over the cells,
+    and errors are those of as many.
+
+    Parameters
+    ----------
+    cells : Cells
+        Of attributes crossed with controls, of which the levels are text.
+    n_controls : int
+        How many of the crossed columns, the last ones, are controls.
+    estimator, confidence_level, random_state, reference
+        As in :func:`evenhand.audit`.
+    """
+    cells = _present(cells, MAX_GROUPS**2)
+    rows = sample(cells, MOST_COMPARED)
+    codes = rows.groups.codes
+    assert codes is not None
+    first = len(cells.names) - n_controls
+    own = [label[0] if first == 1 else label[:first] for label in cells.labels]
+    attributes = tuple(dict.fromkeys(own))
+    at = np.array([attributes.index(label) for label in own])
+    groups = _regroup(rows, attributes, at, " × ".join(cells.names[:first])).groups
+    columns = []
+    for j, name in enumerate(cells.names[first:], first):
+        texts, inverse = np.unique([label[j] for label in cells.labels], return_inverse=True)
+        columns.append(Control(name, None, *pool(inverse[codes], texts)))
+    gone = {column.name: CONSTANT for column in columns if column.is_constant}
+    controls = Controls(tuple(c for c in columns if c.name not in gone), gone)
+    refuse_none(controls)
+    name = estimator if isinstance(estimator, str) else type(estimator).__name__
+    return audit_given(
+        rows.s, groups, controls, get_estimator(estimator, random_state), reference,
+        seed=random_state, confidence_level=confidence_level, estimator=name, n_boot=0,
+        stacklevel=5,
+    )  # fmt: skip
+
+
+def _present(cells: Cells, most: int = MAX_GROUPS) -> Cells:
     """Without groups that nobody is in; fewer than two that somebody is in are refused."""
     present = np.bincount(cells.group, minlength=len(cells.labels)) > 0
     labels = tuple(label for label, k in zip(cells.labels, present, strict=True) if k)
@@ -71,9 +119,9 @@ def _present(cells: Cells) -> Cells:
             f"`cells` must hold at least two groups to compare, found {found} among {cells.n:,} "
             "people. Hint: merge them with cells of others first."
         )
-    if len(labels) > MAX_GROUPS:
+    if len(labels) > most:
         raise ValueError(
-            f"`cells` must hold at most {MAX_GROUPS} groups, found {len(labels)}. Hint: merge rare "
+            f"`cells` must hold at most {most:,} groups, found {len(labels)}. Hint: merge rare "
             "groups into larger ones before counting."
         )
     number = (np.cumsum(present) - 1).astype(np.int32)

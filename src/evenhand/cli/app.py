@@ -163,9 +163,9 @@ def audit(
         files, engine,
         {"sensitive": sensitive or probability, "prediction": prediction, "target": target,
          "weight": weight, "frequency": frequency},
-        {"cluster": cluster, "control": control, "band": band, "drop_missing": drop_missing,
-         "separator": separator, "exposure": exposure, "loss": loss, "probability": probability,
-         "continuous": continuous},
+        {"cluster": cluster, "band": band, "drop_missing": drop_missing, "separator": separator,
+         "exposure": exposure, "loss": loss, "probability": probability, "continuous": continuous},
+        control or [],
     )  # fmt: skip
     has_target = table.has_target()
     limits = audits.parse_limits(fail_above or [], has_target)
@@ -176,7 +176,11 @@ def audit(
     data: rows.TableRows | tables.CellSource
     if table.counted:
         cells, data = table.cells()
-        found = tables.audit_cells(cells, each, estimator, confidence, seed)
+        found = tables.with_controls(
+            tables.audit_cells(cells, each, estimator, confidence, seed), table, cells.edges,
+            estimator=estimator, confidence_level=confidence, random_state=seed,
+            reference=reference or "largest",
+        )  # fmt: skip
     else:
         assert prediction is not None
         labels = sensitive or []

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..groups.categories import check_count, cross, sorted_labels
+from ..groups.encoding import MISSING
 from ..information.cell_tables import EXTREMES, SUMS, checked
 from ..information.cells import Cells
 from ..information.edges import Edges
@@ -34,8 +35,12 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
     coded = []
     for j, name in enumerate(columns.groups):
         codes, values = _encode(table.column(f"label_{j}"))
-        check_levels(len(values), name)
-        check_count(values, int(facts["n"]), _kind(values), name)
+        if name in columns.controls:
+            codes, values = _as_text(codes, values)
+            check_levels(len(values), name, "controls")
+        else:
+            check_levels(len(values), name)
+            check_count(values, int(facts["n"]), _kind(values), name)
         coded.append((codes, values))
     codes, labels = coded[0] if len(coded) == 1 else cross(coded)
     n = _whole(table, "n")
@@ -80,11 +85,11 @@ def _check_inside(found: dict[str, NDArray[Any]], edges: Edges, facts: dict[str,
             )
 
 
-def check_levels(count: float, name: str) -> None:
+def check_levels(count: float, name: str, argument: str = "sensitive_features") -> None:
     """Refuse a column with so many values that it is no attribute."""
     if count > MOST_LEVELS:
         raise ValueError(
-            f"`sensitive_features` (column {name!r}) must have at most {MOST_LEVELS} levels, found "
+            f"`{argument}` (column {name!r}) must have at most {MOST_LEVELS} levels, found "
             f"about {count:,.0f}. Hint: cut numbers and dates into bands, such as "
             "evenhand.bands or CASE WHEN in the table, and merge rare levels into larger ones."
         )
@@ -127,14 +132,23 @@ def _encode(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
     array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     coded = array.dictionary_encode()
     index = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
-    values = [_label(v) for v in coded.dictionary.to_pylist()]
+    values = [label_of(v) for v in coded.dictionary.to_pylist()]
     labels = sorted_labels([v for v in values if v is not None])
     place = {label: k for k, label in enumerate(labels)}
     lookup = np.array([-1 if v is None else place[v] for v in values] + [-1], dtype=np.intp)
     return lookup[index], labels
 
 
-def _label(value: Any) -> Any:
+def _as_text(codes: NDArray[np.intp], labels: list[Any]) -> tuple[NDArray[np.intp], list[Any]]:
+    """Labels as text, and what is missing as one of them."""
+    texts = [str(label) for label in labels]
+    if (codes < 0).any():
+        texts.append(MISSING)  # the last one, which −1 is the place of
+    names = sorted(set(texts))
+    return np.array([names.index(text) for text in texts], dtype=np.intp)[codes], names
+
+
+def label_of(value: Any) -> Any:
     """As `eh.audit` names groups: whole numbers without a fraction; None where missing."""
     if value is None or value == "" or value != value:
         return None

@@ -8,7 +8,10 @@ from os import PathLike
 from typing import Any
 
 import narwhals.stable.v2 as nw
+import numpy as np
 
+from ..auditing.audits import audit
+from ..auditing.result import Audit
 from ..information.cells import Cells
 from ..information.edges import Edges
 from .batches import look_at
@@ -41,6 +44,30 @@ class Held:
             sensitive_features={name: take[name] for name in columns.groups},
             sample_weight=take[columns.weight], frequency=take[columns.frequency], edges=edges,
         )  # fmt: skip
+
+    def audit(self, columns: Columns, **how: Any) -> Audit:
+        """An audit with controls, of the rows themselves."""
+        take = {None: None, **self.columns}
+        groups = [name for name in columns.groups if name not in columns.controls]
+        found = audit(
+            take[columns.target], take[columns.score],
+            sensitive_features={name: _known(take[name]) for name in groups},
+            controls={name: take[name] for name in columns.controls},
+            sample_weight=take[columns.weight], frequency=take[columns.frequency], **how,
+        )  # fmt: skip
+        assert isinstance(found, Audit)
+        return found
+
+
+def _known(labels: Any) -> Any:
+    """Labels with a gap in place of an empty text."""
+    values = np.asarray(labels, dtype=object)
+    blank = np.array([isinstance(value, str) and not value for value in values], dtype=bool)
+    if not blank.any():
+        return labels
+    values = values.copy()
+    values[blank] = None
+    return values
 
 
 def open_table(table: Any, columns: Columns, engine: str | None = None) -> Any:

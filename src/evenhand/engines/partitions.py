@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..groups.encoding import MISSING
 from ..information.cells import Cells, merge
 from ..information.edges import Edges
-from .collecting import MOST_LEVELS, check_levels, without_blank
+from .collecting import MOST_LEVELS, check_levels, label_of, without_blank
 from .plan import Columns, share, weight_factor
 
 Vector = NDArray[np.float64]
@@ -64,7 +65,8 @@ class DaskTable:
         (cells,) = self._compute(parts)
         several = len(columns.groups) > 1
         for j, name in enumerate(columns.groups):
-            check_levels(len({v[j] if several else v for v in cells.labels}), name)
+            argument = "controls" if name in columns.controls else "sensitive_features"
+            check_levels(len({v[j] if several else v for v in cells.labels}), name, argument)
         return without_blank(cells)
 
     def explain(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> str:
@@ -205,11 +207,24 @@ def _count(frame: Any, number: int, columns: Columns, edges: Edges, factor: floa
     if "sample_weight" in given:
         given["sample_weight"] = given["sample_weight"] * factor
     # As categories: what looks like an identifier in a small partition need not be one.
-    groups = {name: frame[name].astype("category") for name in columns.groups}
+    groups = {
+        name: (_text(frame[name]) if name in columns.controls else frame[name]).astype("category")
+        for name in columns.groups
+    }
     return Cells.from_rows(
         given.pop("y_true", None), given.pop("y_pred"), sensitive_features=groups, edges=edges,
         **given,
     )  # fmt: skip
+
+
+def _text(column: Any) -> Any:
+    """Values as text, with a level for what is missing."""
+    import pandas as pd
+
+    known = column.astype(object).where(column.notna(), None)
+    labels = (label_of(value) for value in known)
+    texts = [MISSING if label is None else str(label) for label in labels]
+    return pd.Series(texts, index=column.index, dtype=object)
 
 
 def _merged(parts: list[Cells | None]) -> Cells | None:

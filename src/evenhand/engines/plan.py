@@ -27,13 +27,17 @@ Expressions = dict[str, Any]
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns by their role."""
+    """Names of columns by their role.
+
+    `controls` are some of the groups: those in which a gap is a level of its own.
+    """
 
     score: str
     target: str | None
     groups: tuple[str, ...]
     weight: str | None = None
     frequency: str | None = None
+    controls: tuple[str, ...] = ()
 
     @property
     def numbers(self) -> dict[str, str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..auditing.audits import audit
+from ..auditing.conditional import Conditional
+from ..auditing.from_cells import given_controls
 from ..auditing.result import Audit
 from ..files.tabular import nearest
 from ..groups.progress import waiting
@@ -58,8 +61,12 @@ def audit_table(
         the group is not known. Up to 200 levels each.
     sample_weight, frequency : str, optional
         Columns with weights, and with the number of people that each row stands for.
-    controls, cluster : None
-        These need rows; see :func:`evenhand.audit`.
+    controls : str or list of str, optional
+        Columns with legitimate factors: what they leave of the difference between groups is in
+        `conditional` of the result. Up to 200 levels each, a gap among them; numbers must be cut
+        into bands, but for tables in memory. One more query counts rows by bins of the score.
+    cluster : None
+        This needs rows; see :func:`evenhand.audit`.
     estimator : str or instance
         "auto", "logistic" or "lspc"; others need rows.
     confidence_level : float
@@ -85,7 +92,12 @@ def audit_table(
     >>> result.n_rows
     2000
     """
-    refuse_beside_cells(estimator, controls=controls, cluster=cluster)
+    refuse_beside_cells(estimator)
+    if cluster is not None:
+        raise ValueError(
+            "`cluster` must be left out: errors by cluster need rows, and counts have none. Hint: "
+            "audit all rows of some clusters with evenhand.audit."
+        )
     arguments = {
         "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
         "sample_weight": sample_weight, "frequency": frequency, "engine": engine,
@@ -98,7 +110,43 @@ def audit_table(
     with waiting("Measuring"):
         found = audit(cells, estimator=estimator, confidence_level=confidence_level)
     assert isinstance(found, Audit)
-    return found
+    if controls is None:
+        return found
+    how = {"estimator": estimator, "confidence_level": confidence_level}
+    given = conditional_of(table, controls, cells.edges, how, **arguments)
+    return replace(found, conditional=given)
+
+
+def conditional_of(
+    table: Any, controls: Any, edges: Edges, how: dict[str, Any], *, engine: str | None = None,
+    **names: Any,
+) -> Conditional:  # fmt: skip
+    """What controls leave of a difference: of rows in memory, else of counts by their levels.
+
+    Parameters
+    ----------
+    table, controls, engine
+        As in :func:`audit_table`.
+    edges : Edges
+        Of the cells without controls.
+    how : dict
+        Of :func:`evenhand.audit`: estimator, confidence_level, random_state and reference.
+    **names : str
+        As in :func:`audit_table`.
+    """
+    columns = columns_of(**{**names, "y_true": None}, controls=controls)
+    opened = open_table(table, columns, engine)
+    if isinstance(opened, Held):
+        _check_columns(opened.kinds(), columns)
+        found = opened.audit(columns, **how)
+        assert found.conditional is not None
+        return found.conditional
+    # On a grid with a slope bins of the score are bins of a residual.
+    grid = None if edges.slope else Edges(edges.bins, edges.score)
+    with waiting("Looking at the controls") as say:
+        cells = _counted(table, columns, grid, engine, say)
+        say("Measuring, given the controls")
+        return given_controls(cells, len(columns.controls), **how)
 
 
 def cells_of(
@@ -164,7 +212,7 @@ def explain_cells(table: Any, edges: Edges | int | None = None, **arguments: Any
 
 def columns_of(
     y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any = None,
-    frequency: Any = None,
+    frequency: Any = None, controls: Any = (),
 ) -> Columns:  # fmt: skip
     """Names of columns, checked to be names."""
     several = sensitive_features
@@ -186,12 +234,27 @@ def columns_of(
             )
     if len(set(groups)) < len(groups):
         raise ValueError(f"`sensitive_features` must be distinct columns, got {list(groups)}.")
-    return Columns(y_pred, y_true, tuple(groups), sample_weight, frequency)
+    beside = [controls] if isinstance(controls, str) else controls
+    if not isinstance(beside, list | tuple) or not all(isinstance(v, str) for v in beside):
+        raise ValueError(
+            "`controls` must be the name of a column or a list of names, got "
+            f"{type(controls).__name__}. Hint: columns themselves go to evenhand.audit."
+        )
+    crossed = (*groups, *beside)
+    if len(set(crossed)) < len(crossed) or y_pred in beside:
+        raise ValueError(
+            f"`controls` must be columns other than groups and score, got {list(beside)}."
+        )
+    return Columns(y_pred, y_true, crossed, sample_weight, frequency, tuple(beside))
 
 
 def _check_columns(kinds: dict[str, str], columns: Columns) -> None:
     roles = {**columns.numbers}
-    roles |= {f"sensitive_features[{j}]": name for j, name in enumerate(columns.groups)}
+    roles |= {
+        f"controls[{columns.controls.index(name)}]" if name in columns.controls
+        else f"sensitive_features[{j}]": name
+        for j, name in enumerate(columns.groups)
+    }  # fmt: skip
     for argument, name in roles.items():
         if name not in kinds:
             close = nearest(name, kinds)
@@ -245,7 +308,8 @@ def _check_facts(facts: dict[str, float], columns: Columns) -> None:
     for j, name in enumerate(columns.groups):
         # Engines count distinct values only roughly; the true number is checked with the cells.
         if facts[f"levels_{j}"] > 400:
-            check_levels(facts[f"levels_{j}"], name)
+            argument = "controls" if name in columns.controls else "sensitive_features"
+            check_levels(facts[f"levels_{j}"], name, argument)
 
 
 def _check_whole(cells: Cells, facts: dict[str, float], columns: Columns) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,12 +93,14 @@ class Asked:
         That name columns; cells have them already.
     needs_rows : dict of option → value
         That only rows allow.
+    controls : list of str
     """
 
     files: list[str]
     engine: str | None
     columns: dict[str, Any]
     needs_rows: dict[str, Any]
+    controls: list[str] = field(default_factory=list)
 
     @cached_property
     def are_cells(self) -> bool:
@@ -123,6 +125,11 @@ class Asked:
             or (any(sign in one for sign in "*?[") and not Path(one).exists())
         )
 
+    @property
+    def table(self) -> str | list[str]:
+        """As `audit_table` takes it."""
+        return self.files[0] if len(self.files) == 1 else list(self.files)
+
     @cached_property
     def stored(self) -> tuple[Cells, CellSource]:
         return read_cells(self.files)
@@ -135,6 +142,11 @@ class Asked:
                     raise TableError(
                         f"--{name} must be left out for files of cells, which hold it."
                     )
+            if self.controls:
+                raise TableError(
+                    "--control must be left out for files of cells, which hold no controls. Hint: "
+                    "audit the table that they were counted from."
+                )
         else:
             for name in ("sensitive", "prediction"):
                 if not self.columns[name]:
@@ -197,6 +209,23 @@ def count_table(
     facts = {"Grid": cells.edges.kind, "Target": columns["y_true"] or "none",
              "Prediction": columns["y_pred"]}  # fmt: skip
     return cells, CellSource(list(files), facts, database)
+
+
+def with_controls(found: Any, asked: Asked, edges: Edges, **how: Any) -> Any:
+    """An audit with what controls leave of its differences."""
+    if not asked.controls:
+        return found
+    from ...auditing.result import Audit
+    from ...engines.tables import conditional_of
+
+    if not isinstance(found, Audit):
+        raise TableError("--control and --each must not both be given for tables that are counted.")
+    given = conditional_of(
+        asked.table, asked.controls, edges, how, engine=asked.engine,
+        y_pred=asked.columns["prediction"], sensitive_features=list(asked.columns["sensitive"]),
+        sample_weight=asked.columns["weight"], frequency=asked.columns["frequency"],
+    )  # fmt: skip
+    return replace(found, conditional=given)
 
 
 def audit_cells(cells: Cells, each: bool, estimator: str, confidence: float, seed: int) -> Any:
