@@ -155,3 +155,26 @@ def test_a_line_of_the_benchmark():
     assert line["largest"] <= 0.1
     found = merged(parts=20, n=10_000)
     assert found["integers_and_extremes_identical"]
+
+
+@pytest.mark.parametrize("most", [2_000_000, 4000])
+def test_groups_are_compared_as_the_rows_are(most, monkeypatch):
+    """Also where rows are a sample of the people: numbers, errors and sizes count all of them."""
+    monkeypatch.setattr(cell_people.people, "__defaults__", (most,))
+    monkeypatch.setattr(cell_people.sample, "__defaults__", (most,))
+    y, s, a, _ = _rows()
+    found, rows = (
+        audit.impact("x", at=("median", 0.8))
+        for audit in (
+            eh.audit(eh.Cells.from_rows(y, s, sensitive_features=a), estimator="lspc"),
+            eh.audit(y, s, sensitive_features=a, estimator="lspc"),
+        )
+    )
+    assert len(found.numbers) == len(rows.numbers)
+    for mine, theirs in zip(found.numbers, rows.numbers, strict=True):
+        assert (mine.group, mine.statistic, mine.at) == (theirs.group, theirs.statistic, theirs.at)
+        room = 0.02 if most > len(s) else 1.0
+        assert abs(mine.estimate - theirs.estimate) < room * theirs.stderr
+        assert mine.stderr == pytest.approx(theirs.stderr, rel=0.05)
+    for name, group in rows.groups.items():
+        assert found.groups[name]["rows"] == pytest.approx(group["rows"], rel=0.02)

@@ -42,10 +42,11 @@ def test_every_engine_finds_what_controls_leave(frame, exact, held):
     for group in ("q", "r"):
         for part in ("raw", "adjusted", "explained"):
             mine, theirs = (getattr(c.gap(group), part) for c in (found.conditional, own))
-            assert abs(mine.value - theirs.value) < 0.15 * theirs.stderr
+            # The order of rows decides who is in which fold, which moves what controls explain.
+            room = 0.02 if part == "raw" else 0.3
+            assert abs(mine.value - theirs.value) < room * theirs.stderr
             assert mine.stderr == pytest.approx(theirs.stderr, rel=0.02)
     mine, theirs = found.conditional.information, own.information
-    # The order of rows alone moves this as far: it decides who is in which fold.
     assert abs(mine.value - theirs.value) < 1.5 * theirs.stderr
     assert found.conditional.gap("q").adjusted.value == pytest.approx(0.5, abs=0.2)
     assert set(found.measures) == set(exact.measures)

@@ -32,6 +32,7 @@ from ..information.effective import check_effective_size
 from ..information.entropies import get_estimator
 from .conditional import Conditional, audit_given
 from .disparities import GroupTable
+from .group_moments import AuditedRows
 from .result import Audit
 
 Vector = NDArray[np.float64]
@@ -150,9 +151,12 @@ def _exact(found: Audit, cells: Cells, at: NDArray[np.intp], n_groups: int) -> A
         rmse = values["rmse"]
         ratio = float(rmse.max() / rmse.min()) if rmse.min() > 0 else float("nan")
         gaps = replace(gaps, rmse_ratio=ratio)
+    rows = found._rows
+    if isinstance(rows, AuditedRows):
+        rows = rows.standing_for(cells.n)
     return replace(
         found, n_rows=cells.n + cells.n_unknown, n_unknown=cells.n_unknown, r2=r2,
-        disparities=gaps, _groups=GroupTable(table),
+        disparities=gaps, _groups=GroupTable(table), _rows=rows,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -107,10 +107,12 @@ class AuditedRows:
     ----------
     y, s : (m,) arrays over the rows with a known group; `y` may be None
     groups : Groups
+    times : float
+        People that each row stands for, as one of a sample does; errors count people.
     """
 
-    def __init__(self, y: Vector | None, s: Vector, groups: Groups):
-        self._y, self._s, self._groups = y, s, groups
+    def __init__(self, y: Vector | None, s: Vector, groups: Groups, times: float = 1.0):
+        self._y, self._s, self._groups, self._times = y, s, groups, times
 
     @property
     def has_target(self) -> bool:
@@ -119,11 +121,22 @@ class AuditedRows:
     def moments(self, cutoffs: Sequence[Cutoff], side: str | None) -> GroupMoments:
         """Means by group with these cutoffs; a side of None is both."""
         sides = SIDES if side is None else (side,)
-        return group_moments(self._y, self._s, self._groups, cutoffs, sides)
+        found = group_moments(self._y, self._s, self._groups, cutoffs, sides)
+        times = self._times
+        if times == 1.0:
+            return found
+        return replace(
+            found, count=found.count * times, size=found.size * times,
+            n_units=found.n_units * times, covariance=found.covariance / times,
+        )  # fmt: skip
+
+    def standing_for(self, people: int) -> AuditedRows:
+        """The same rows as a sample of so many people."""
+        return AuditedRows(self._y, self._s, self._groups, people / len(self._s))
 
     def change(self, other: AuditedRows) -> AuditedRows:
         """How far each row's score moves from these to other scores of the same rows."""
-        return AuditedRows(None, other._s - self._s, self._groups)
+        return AuditedRows(None, other._s - self._s, self._groups, self._times)
 
     def small(self) -> GroupMoments | None:
         """What goes into a file."""
