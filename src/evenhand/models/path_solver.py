@@ -118,7 +118,7 @@ def solve(
         problem.evaluator(bound, fairness_weight, tol >= ROUGH_TOL),
         lambda p: problem.forward(p, bound),
         lambda r: problem.backward(r, bound),
-        problem.predictor(v),
+        lambda: problem.predictor(v),
         v,
         bowl=problem.bowl,
         max_iter=max_iter,

@@ -84,7 +84,7 @@ def minimize(
     evaluate: Evaluate,
     forward: Callable[[Vector], Vector],
     backward: Callable[[Vector], Vector],
-    start_scores: Vector,
+    start_scores: Callable[[], Vector],
     v: Vector,
     *,
     bowl: Bowl,
@@ -99,7 +99,7 @@ def minimize(
     ----------
     evaluate : s → the two parts of g and ∂g/∂s
     forward, backward : p → Zp and r → Zᵀr
-    start_scores : s at the starting `v`
+    start_scores : s at the starting `v`, which nobody else holds
     bowl : v → q and ∇q
     tol : float
         Stop when ‖∇f‖ ≤ tol.
@@ -108,7 +108,7 @@ def minimize(
     follow : callable, optional
         Called after each iteration.
     """
-    s = start_scores
+    s = start_scores()
     loss, term, slope = evaluate(s)
     evaluations = 1
     floor, down = bowl(v)
