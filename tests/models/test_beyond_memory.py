@@ -193,3 +193,39 @@ def test_more_features_than_rows(tmp_path):
     found = eh.FairRidge(alpha=0.1).fit(folder, "y", sensitive_features="a")
     memory = eh.FairRidge(alpha=0.1).fit(X, y, sensitive_features=a)
     np.testing.assert_allclose(found.coef_, memory.coef_, rtol=1e-8, atol=1e-10)
+
+
+def test_prediction_by_the_recorded_group(table, folder):
+    options = {"group_features": "attribute", "fairness_weight": 5.0}
+    model = eh.FairRidge("independence", **options)
+    model.fit(folder, "loss", sensitive_features=["sex", "region"], features=NAMES)
+    both = {name: table[name] for name in ("sex", "region")}
+    memory = eh.FairRidge("independence", **options)
+    memory.fit(features(table), table["loss"], sensitive_features=both)
+    found = model.predict(ds.dataset(folder), sensitive_features=["sex", "region"])
+    expected = memory.predict(features(table), sensitive_features=both)
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    with pytest.raises(ValueError, match="must be given to predict"):
+        model.predict(folder)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([1.0, 2.0, np.nan]),
+        np.array([True, False, True]),
+        np.array(["2020-01-01", "2021-01-01", "NaT"], dtype="datetime64[D]"),
+        np.array([3, 1, 2], dtype=np.int8),
+        pa.array(["b", None, "a"]).dictionary_encode(),
+    ],
+    ids=["floats", "booleans", "dates", "integers", "categories"],
+)
+def test_groups_of_any_type(values, table, tmp_path):
+    pick = np.random.default_rng(1).integers(0, 3, 3_000)
+    column = values.take(pa.array(pick)) if isinstance(values, pa.Array) else values[pick]
+    kept = {**{name: table[name] for name in [*NAMES, "loss"]}, "group": column}
+    folder = write(tmp_path / "kinds", kept)
+    found = eh.FairRidge().fit(folder, "loss", sensitive_features="group")
+    memory = eh.FairRidge().fit(features(table), table["loss"], sensitive_features=column)
+    np.testing.assert_allclose(found.coef_, memory.coef_, **CLOSE)
+    np.testing.assert_allclose(found.unfairness_, memory.unfairness_, **CLOSE)
