@@ -22,6 +22,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,7 @@ def main() -> None:
     parser.add_argument("--memory-rows", type=int, default=10_000_000)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--large", nargs="*", choices=MODELS, default=list(MODELS)[:1])
+    parser.add_argument("--repeats", type=int, default=3, help="of the smaller fits")
     parser.add_argument("--add", action="store_true", help="beside the lines of other models")
     parser.add_argument("--folder", help="where the files are; made and deleted by default")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
@@ -183,22 +185,40 @@ def main() -> None:
         if not any(Path(folder).iterdir()):
             make(Path(folder), max(arguments.rows, arguments.memory_rows))
         small = arguments.memory_rows
-        runs = [(model, how, small) for model in arguments.models for how in ("memory", "files")]
-        runs += [(model, "files", arguments.rows) for model in arguments.large]
-        for model, how, rows in runs:
-            command = [sys.executable, __file__, "--one", model, how, folder, str(rows)]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                raise SystemExit(done.stderr)
-            line = json.loads(done.stdout.splitlines()[-1])
-            memory = next((v for v in [*lines, line] if v["model"] == model), line)
-            for name in ("seconds", "cpu"):
-                mine, theirs = (v[f"fit_{name}"] / v["rows"] for v in (line, memory))
-                line[f"ratio_{name}"] = mine / theirs
-                line[f"ratio_{name}_with_scan"] = (mine + line[f"scan_{name}"] / rows) / theirs
-            lines.append(line)
-            print(line, flush=True)
+        for model in arguments.models:
+            # By turns, as the machine may be busier at one time than at another.
+            turns = [
+                [one_apart(model, how, folder, small) for how in ("memory", "files")]
+                for _ in range(arguments.repeats)
+            ]
+            memory, files = (middle(list(lines)) for lines in zip(*turns, strict=True))
+            found = [memory, files]
+            if model in arguments.large:
+                found.append(one_apart(model, "files", folder, arguments.rows))
+            for line in found:
+                for name in ("seconds", "cpu"):
+                    mine, theirs = (v[f"fit_{name}"] / v["rows"] for v in (line, memory))
+                    line[f"ratio_{name}"] = mine / theirs
+                    mine += line[f"scan_{name}"] / line["rows"]
+                    line[f"ratio_{name}_with_scan"] = mine / theirs
+                print(line, flush=True)
+            lines += found
             write("scale_training", lines, ["pyarrow"])
+
+
+def one_apart(model: str, how: str, folder: str, rows: int) -> dict[str, Any]:
+    """A fit in a process of its own."""
+    command = [sys.executable, __file__, "--one", model, how, folder, str(rows)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def middle(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """One line with the medians of times."""
+    times = [f"{what}_{name}" for what in ("scan", "fit") for name in ("seconds", "cpu")]
+    return {**lines[0], **{name: median(line[name] for line in lines) for name in times}}
 
 
 if __name__ == "__main__":
