@@ -1,18 +1,20 @@
 """Monitoring: false alarms over a decade of monthly looks, and how soon a doubling is seen.
 
-    python benchmarks/watch_monitor.py [--series 200]
+    python benchmarks/watch_monitor.py [--series 200] [--only doubled ...]
 
 Series of 120 months in which nothing changes: the share in which any alarm was raised, at three
 levels of disparity and two sizes, with months of very different sizes, with weights, ten groups and
 a rare group. Series in which something other than the disparity moves: the level of all scores, the
 shares of the groups, a group that comes late. Series in which independence doubles after 36 months:
 how many rows, and months, until that is seen, and how far off the time of the change is. And the
-time that a year of daily cells takes. Writes results/watch_monitor.csv.
+time that a year of daily cells takes. Writes results/watch_monitor.csv; with --only the other rows
+of it are kept.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import time
 from collections.abc import Callable
@@ -22,12 +24,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
 import numpy as np
-from common import write
+from common import RESULTS, write
 
 import evenhand as eh
 
 MONTHS, BEFORE = 120, 36
 YEARS = MONTHS // 12
+YEAR = "a year of daily cells"
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 Draw = Callable[[int, np.random.Generator], Rows]
 _WIDE = np.linspace(-8, 12, 2000)
@@ -158,25 +161,46 @@ def summary(case: int, found: list[list[tuple[int, int]]]) -> dict[str, object]:
     return row
 
 
+def year_of_days() -> dict[str, object]:
+    year = months(steady(0.02, 1000), np.random.default_rng(0), 365)
+    began, clock = time.process_time(), time.perf_counter()
+    eh.monitor(year)
+    return {"what": YEAR, "rows_a_month": "30000", "series": 1,
+            "cpu_seconds": time.process_time() - began,
+            "seconds": time.perf_counter() - clock}  # fmt: skip
+
+
+def merged(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """New rows in place of those of the file that are of the same kind."""
+    path = RESULTS / "watch_monitor.csv"
+    kept = []
+    if path.exists():
+        done = {row["what"] for row in rows}
+        with path.open(newline="") as file:
+            kept = [row for row in csv.DictReader(file) if row["what"] not in done]
+    order = [*dict.fromkeys(case[0] for case in CASES), YEAR]
+    rows = [{k: v for k, v in row.items() if k != "setting" and v != ""} for row in kept] + rows
+    return sorted(rows, key=lambda row: order.index(str(row["what"])))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--series", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", nargs="+", choices=sorted({YEAR, *(c[0] for c in CASES)}))
     options = parser.parse_args()
     rows = []
     with Pool(options.workers) as pool:
         for case in range(len(CASES)):
+            if options.only and CASES[case][0] not in options.only:
+                continue
             jobs = [(case, seed) for seed in range(options.series)]
             rows.append(summary(case, pool.map(alarms_of, jobs, chunksize=5)))
             print(rows[-1], flush=True)
-    year = months(steady(0.02, 1000), np.random.default_rng(0), 365)
-    began, clock = time.process_time(), time.perf_counter()
-    eh.monitor(year)
-    rows.append({"what": "a year of daily cells", "rows_a_month": 30_000, "series": 1,
-                 "cpu_seconds": time.process_time() - began,
-                 "seconds": time.perf_counter() - clock})  # fmt: skip
-    print(rows[-1])
-    print(write("watch_monitor", rows))
+    if not options.only or YEAR in options.only:
+        rows.append(year_of_days())
+        print(rows[-1])
+    print(write("watch_monitor", merged(rows) if options.only else rows))
 
 
 if __name__ == "__main__":

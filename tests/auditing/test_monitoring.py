@@ -179,3 +179,55 @@ def test_messages():
         eh.monitor(other)
     with pytest.raises(ValueError, match="`estimator` must be auto, logistic or lspc for cells"):
         eh.monitor(frame, estimator="knn", **names)
+
+
+def counted(edges, scores, groups, weight=None):
+    return eh.Cells.from_rows(
+        None, scores, sensitive_features=groups, edges=edges, sample_weight=weight
+    )
+
+
+@pytest.fixture(scope="module")
+def grid():
+    wide = np.linspace(-8, 12, 1000)
+    return eh.Cells.from_rows(None, wide, sensitive_features=np.arange(1000) % 2, edges=256).edges
+
+
+def test_constant_scores_and_a_change_to_and_from_them(grid):
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 500)
+    dull, lively = counted(grid, np.ones(500), a), counted(grid, rng.normal(size=500) + a, a)
+    assert eh.monitor(dict.fromkeys("abcd", dull)).state == "steady"
+    (rise,) = eh.monitor({"a": dull, "b": dull, "c": lively}).alarms
+    (fall,) = eh.monitor({"a": lively, "b": lively, "c": dull}).alarms
+    assert (rise.since, fall.since) == ("c", "c")
+
+
+def test_the_same_table_again_is_no_change(grid):
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 10, 2000)
+    part = counted(grid, rng.normal(size=2000) + 0.1 * a, a, rng.lognormal(size=2000))
+    assert eh.monitor(dict.fromkeys("abcde", part)).state == "steady"
+
+
+def test_all_scores_may_rise_alike(grid):
+    rng = np.random.default_rng(0)
+    series = {}
+    for t in range(24):
+        a = rng.integers(0, 2, 1000)
+        series[f"{t:02d}"] = counted(grid, rng.normal(size=1000) + 0.5 * a + t / 6, a)
+    assert eh.monitor(series).state == "steady"
+
+
+def test_a_group_without_weight_is_not_there(grid):
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 400)
+    s = rng.normal(size=400)
+    series = {"1": counted(grid, s, a), "2": counted(grid, s, a, 1.0 * (a == 0))}
+    assert eh.monitor(series).looks["independence"][1].why == "one group only (0)"
+    series["3"] = counted(grid, s[:9], a[:9])
+    series["4"] = counted(grid, s[:30], np.full(30, None))
+    found = eh.monitor(series)
+    assert "fewer than 20 people" in str(found)
+    assert "no people" in str(found)
+    assert found.total.n_unknown == 30

@@ -20,6 +20,8 @@ from ..groups.validation import check_column
 from .feature_columns import FeatureTable
 
 Vector = NDArray[np.float64]
+# Rows that are scored at a time: many calls of a few rows take longer than few of many.
+TOGETHER = 50_000
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ def close_paths(
         def predict(X: Any) -> Vector:
             return np.asarray(model.predict(X, **extra), dtype=np.float64).ravel()
 
-        return _replaced(predict, data, n_values)
+        # Groups that a model asks for are those of one copy of the table.
+        return _replaced(predict, data, n_values, 1 if extra else TOGETHER)
     if close == "refit":
         raise ValueError(
             "`close` must be 'shared' for scores, got 'refit'. Hint: pass the "
@@ -71,11 +74,18 @@ def _prediction_arguments(model: Any, labels: Any) -> dict[str, Any]:
     return {"sensitive_features": labels} if uses else {}
 
 
-def _replaced(predict: Callable[[Any], Vector], data: DriverRows, n_values: int) -> Closing:
+def _replaced(
+    predict: Callable[[Any], Vector], data: DriverRows, n_values: int, together: int = TOGETHER
+) -> Closing:
+    n = data.table.n
+
     def without(name: str) -> Vector:
         rows = data.table.evenly(name, n_values)
-        shared = [predict(data.table.constant(name, row)) for row in rows]
-        return np.mean(shared, axis=0)
+        total = np.zeros(n)
+        for few in np.array_split(rows, -(-len(rows) // max(together // n, 1))):
+            scores = predict(data.table.constants(name, few))
+            total += scores.reshape(len(few), n).sum(axis=0)
+        return total / len(rows)
 
     return Closing(predict(data.table.X), without)
 

@@ -65,9 +65,17 @@ class FeatureTable:
         count = min(count, self.n)
         return order[((np.arange(count) + 0.5) * self.n / count).astype(np.intp)]
 
-    def constant(self, name: str, row: int) -> Any:
-        """The table with one column as it is in one row, for all rows."""
-        return self._with(name, np.full(self.n, row))
+    def constants(self, name: str, rows: Rows) -> Any:
+        """The table with one column as it is in one row, for all rows; once for each, below."""
+        tables = [self._with(name, np.full(self.n, row)) for row in rows]
+        if len(tables) == 1:
+            return tables[0]
+        if self._frame is not None:
+            frames = [nw.from_native(table, eager_only=True) for table in tables]
+            return nw.concat(frames, how="vertical").to_native()
+        if sparse.issparse(self.X):
+            return sparse.vstack(tables, format="csr")
+        return np.concatenate(tables)
 
     def without(self, name: str) -> Any:
         """The table without one column."""

@@ -98,7 +98,6 @@ def audit_table(
             "`cluster` must be left out: errors by cluster need rows, and counts have none. Hint: "
             "audit all rows of some clusters with evenhand.audit."
         )
-    columns_of(y_true, y_pred, sensitive_features, controls=controls)
     arguments = {
         "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
         "sample_weight": sample_weight, "frequency": frequency, "engine": engine,
@@ -213,7 +212,7 @@ def explain_cells(table: Any, edges: Edges | int | None = None, **arguments: Any
 
 def columns_of(
     y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any = None,
-    frequency: Any = None, controls: Any = None,
+    frequency: Any = None, controls: Any = (),
 ) -> Columns:  # fmt: skip
     """Names of columns, checked to be names."""
     several = sensitive_features
@@ -235,13 +234,11 @@ def columns_of(
             )
     if len(set(groups)) < len(groups):
         raise ValueError(f"`sensitive_features` must be distinct columns, got {list(groups)}.")
-    beside = [controls] if isinstance(controls, str) else () if controls is None else controls
-    named = isinstance(beside, list | tuple) and all(isinstance(v, str) for v in beside)
-    if not named or (controls is not None and not beside):
+    beside = [controls] if isinstance(controls, str) else controls
+    if not isinstance(beside, list | tuple) or not all(isinstance(v, str) for v in beside):
         raise ValueError(
             "`controls` must be the name of a column or a list of names, got "
-            f"{type(controls).__name__}. Hint: columns themselves go to evenhand.audit; leave "
-            "`controls` out for none."
+            f"{type(controls).__name__}. Hint: columns themselves go to evenhand.audit."
         )
     crossed = (*groups, *beside)
     if len(set(crossed)) < len(crossed) or y_pred in beside:
