@@ -90,6 +90,7 @@ def _run(
     client: Any, program: Program, roles: Roles | None, parts: list[Any], timeout: float
 ) -> Found:
     from distributed import wait
+    from distributed.comm import get_address_host
 
     futures = client.compute(parts)
     wait(futures)
@@ -98,7 +99,7 @@ def _run(
             future.result()  # which raises what happened to it
     places = _places(client, futures)
     job = f"evenhand-{uuid4().hex}"
-    host = client.scheduler.address.split("://")[-1].rsplit(":", 1)[0].strip("[]")
+    host = get_address_host(client.scheduler.address)
     arguments = client.run_on_scheduler(_open_tracker, job, len(places), host, timeout)
     tasks = []
     try:

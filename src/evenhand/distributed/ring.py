@@ -62,13 +62,11 @@ def ring(arguments: dict[str, Any], rank: int) -> Iterator[Ring]:
     rank : int
         Which worker this is: sums are in the order of ranks.
     """
-    from xgboost import collective, config_context
+    from xgboost import collective
     from xgboost.core import XGBoostError
 
     try:
-        # Its news of who has which rank are no news.
-        with config_context(verbosity=0):
-            collective.init(dmlc_task_id=f"{rank:08d}", **arguments)
+        collective.init(dmlc_task_id=f"{rank:08d}", **arguments)
     except XGBoostError as error:
         raise WorkerLostError(lost("before all of them had met")) from error
     try:
