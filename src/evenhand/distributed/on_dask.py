@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -9,6 +10,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from ..groups.progress import progress
 from .columns import NUMBERS, Roles, find_roles, rows_of_arrays, rows_of_frames
 from .ring import WorkerLostError, free_tracker, start_tracker
 from .worker import Found, Outcome, Program, run_program, settle
@@ -110,7 +112,8 @@ def _run(
                     workers=[address], allow_other_workers=False, pure=False, retries=0,
                 )
             )  # fmt: skip
-        first = settle(_watch(client, tasks, list(places)))
+        with progress(None, f"fitting on {len(places)} workers") as advance:
+            first = settle(_watch(client, tasks, list(places), advance))
         return Found(first.result, len(places), first.rounds, roles)
     finally:
         client.cancel(tasks, force=True)
@@ -133,7 +136,9 @@ def _places(client: Any, futures: list[Any]) -> dict[str, list[Any]]:
     return places
 
 
-def _watch(client: Any, tasks: list[Any], addresses: list[str]) -> list[Outcome]:
+def _watch(
+    client: Any, tasks: list[Any], addresses: list[str], advance: Callable[[int, str], None]
+) -> list[Outcome]:
     """Wait for all tasks, or for the first to fail, or for the loss of a worker.
 
     A task that is bound to a lost worker would wait for its return.
@@ -141,13 +146,14 @@ def _watch(client: Any, tasks: list[Any], addresses: list[str]) -> list[Outcome]
     from distributed import wait
 
     outcomes: dict[int, Outcome] = {}
-    failed_at = None
+    failed_at, began = None, monotonic()
     while len(outcomes) < len(tasks):
         with suppress(TimeoutError):
             wait([task for k, task in enumerate(tasks) if k not in outcomes], timeout=PULSE)
         for rank, task in enumerate(tasks):
             if rank not in outcomes and task.done():
                 outcomes[rank] = _outcome(rank, task)
+        advance(0, f"{monotonic() - began:.0f} s")
         there = client.nthreads()
         gone = [
             address
