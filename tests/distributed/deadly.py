@@ -25,7 +25,7 @@ class Deadly(PowerLoss):
             if self.how == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
             elif self.how == "asleep":
-                time.sleep(12)
+                time.sleep(60)
             else:
                 raise RuntimeError("no space left on this worker")
         return super().evaluate(y, eta)

@@ -52,8 +52,9 @@ def fit(
     exposure, offset, given : str or Dask Array, optional
         For :class:`FairGLM`.
     timeout : float
-        Seconds within which workers must meet, and within which each must answer in every exchange.
-        The loss of one ends the fit, at the latest after that time.
+        Seconds within which each worker must answer in every exchange, and within which all must
+        meet at the start (for that, at least a minute).
+        The loss of one ends the fit, at the latest some seconds after that time.
 
     Returns
     -------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
@@ -12,7 +13,7 @@ import numpy as np
 
 from ..groups.progress import progress
 from .columns import NUMBERS, Roles, find_roles, rows_of_arrays, rows_of_frames
-from .ring import WorkerLostError, free_tracker, start_tracker
+from .ring import Tracker, WorkerLostError
 from .worker import Found, Outcome, Program, run_program, settle
 
 # Seconds between two looks at who is still there, and for the rest to end after a failure.
@@ -143,12 +144,13 @@ def _watch(
 
     A task that is bound to a lost worker would wait for its return.
     """
-    from distributed import wait
+    from distributed import CancelledError, wait
 
     outcomes: dict[int, Outcome] = {}
     failed_at, began = None, monotonic()
     while len(outcomes) < len(tasks):
-        with suppress(TimeoutError):
+        # Tasks whose rows were lost with a worker are canceled.
+        with suppress(TimeoutError, CancelledError):
             wait([task for k, task in enumerate(tasks) if k not in outcomes], timeout=PULSE)
         for rank, task in enumerate(tasks):
             if rank not in outcomes and task.done():
@@ -177,6 +179,11 @@ def _outcome(rank: int, task: Any) -> Outcome:
     if task.status == "finished":
         found: Outcome = task.result()
         return found
+    if task.cancelled() or task.status == "lost":
+        text = (
+            "A worker was lost during the fit, which has ended. Hint: see the log of the workers."
+        )
+        return Outcome(rank, error=(WorkerLostError.__name__, text), lost=True)
     error = task.exception()
     return Outcome(rank, error=(type(error).__name__, str(error)), lost=True)
 
@@ -192,17 +199,17 @@ def _task(
     return run_program(program, read, arguments, rank, get_worker().state.nthreads)
 
 
-def _open_tracker(
+async def _open_tracker(
     job: str, n_workers: int, host: str, timeout: float, dask_scheduler: Any = None
 ) -> dict[str, Any]:
-    tracker, arguments = start_tracker(n_workers, host, timeout)
+    tracker = await asyncio.to_thread(Tracker, n_workers, host, timeout)
     if not hasattr(dask_scheduler, "_evenhand_trackers"):
         dask_scheduler._evenhand_trackers = {}
     dask_scheduler._evenhand_trackers[job] = tracker
-    return arguments
+    return tracker.arguments
 
 
-def _close_tracker(job: str, dask_scheduler: Any = None) -> None:
+async def _close_tracker(job: str, dask_scheduler: Any = None) -> None:
     tracker = dask_scheduler._evenhand_trackers.pop(job, None)
     if tracker is not None:
-        free_tracker(tracker)
+        await asyncio.to_thread(tracker.close)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .columns import find_roles, rows_of_batches
-from .ring import WorkerLostError, free_tracker, start_tracker
+from .ring import Tracker, WorkerLostError
 from .worker import Found, Outcome, Program, run_program, settle
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "double", "boolean")
@@ -35,7 +35,8 @@ def run_spark(
     if size > slots:
         size = slots
         rows = rows.repartition(size)
-    tracker, arguments = start_tracker(size, _host(context), timeout)
+    tracker = Tracker(size, _host(context), timeout)
+    arguments = tracker.arguments
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -54,7 +55,7 @@ def run_spark(
             f"executors (memory is the usual reason), and fit again. Spark says: {_short(error)}"
         ) from error
     finally:
-        free_tracker(tracker)
+        tracker.close()
     first = settle([pickle.loads(row["outcome"]) for row in found])
     return Found(first.result, size, first.rounds, roles)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -10,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
+
+# Seconds that workers have at least to meet: the first thing they do is to load everything.
+MEETING = 60
 
 
 class WorkerLostError(RuntimeError):
@@ -58,7 +65,7 @@ def ring(arguments: dict[str, Any], rank: int) -> Iterator[Ring]:
     Parameters
     ----------
     arguments : dict
-        Of :func:`start_tracker`.
+        Of :class:`Tracker`.
     rank : int
         Which worker this is: sums are in the order of ranks.
     """
@@ -77,20 +84,46 @@ def ring(arguments: dict[str, Any], rank: int) -> Iterator[Ring]:
             collective.finalize()
 
 
-def start_tracker(n_workers: int, host: str, timeout: float) -> tuple[Any, dict[str, Any]]:
-    """Where workers meet, and what they need to find it."""
-    from xgboost.tracker import RabitTracker
+# In a process of its own: where a worker is lost the tracker may abort its process, and that must
+# not be a scheduler. It ends with its input, that is at the latest with whoever started it.
+_TRACKER = """
+import json, os, sys
+from xgboost.tracker import RabitTracker
 
-    limit = max(1, round(timeout))
-    tracker = RabitTracker(n_workers=n_workers, host_ip=host, sortby="task", timeout=limit)
-    tracker.start()
-    found = dict(tracker.worker_args())
-    return tracker, {**found, "dmlc_timeout": limit, "dmlc_retry": 3}
+n_workers, host, limit = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+tracker = RabitTracker(n_workers=n_workers, host_ip=host, sortby="task", timeout=limit)
+tracker.start()
+print(json.dumps(tracker.worker_args()), flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
 
 
-def free_tracker(tracker: Any) -> None:
-    """Let it go, though workers may be missing."""
-    from xgboost.core import XGBoostError
+class Tracker:
+    """Where workers meet; `arguments` are what they need to find it."""
 
-    with suppress(XGBoostError):
-        tracker.free()
+    def __init__(self, n_workers: int, host: str, timeout: float) -> None:
+        limit = max(1, round(timeout))
+        # NumPy's threads are of no use to it.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _TRACKER, str(n_workers), host, str(max(limit, MEETING))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=environment,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        line = self._process.stdout.readline()
+        if not line:
+            words = self._process.stderr.read().strip().splitlines() or ["it said nothing"]
+            self.close()
+            raise RuntimeError(
+                f"The tracker where workers meet did not start at {host}: {words[-1]}. Hint: "
+                "XGBoost must be installed where the scheduler runs: pip install xgboost."
+            )
+        self.arguments = {**json.loads(line), "dmlc_timeout": limit, "dmlc_retry": 2}
+
+    def close(self) -> None:
+        """End it, whoever is still there."""
+        self._process.kill()
+        self._process.communicate()
