@@ -243,7 +243,10 @@ def main() -> None:
                     line["cpu_speedup"] = alone["busiest_cpu"] / line["busiest_cpu"]
                     lines.append(line)
                     print(line, flush=True)
-    write("scale_cluster", [*kept, *lines], ["dask", "distributed", "pyspark", "xgboost-cpu"])
+                    write(
+                        "scale_cluster", [*kept, *lines],
+                        ["dask", "distributed", "pyspark", "xgboost-cpu"],
+                    )  # fmt: skip
 
 
 if __name__ == "__main__":

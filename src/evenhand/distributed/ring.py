@@ -88,6 +88,8 @@ def ring(arguments: dict[str, Any], rank: int) -> Iterator[Ring]:
 # not be a scheduler. It ends with its input, that is at the latest with whoever started it.
 _TRACKER = """
 import json, os, sys
+# What XGBoost can do without takes most of the time that loading it takes.
+sys.modules.update(dict.fromkeys(["sklearn", "pandas", "pyarrow", "matplotlib", "dask"]))
 from xgboost.tracker import RabitTracker
 
 n_workers, host, limit = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
