@@ -7,7 +7,7 @@ Times are of the fit once the rows are there; reading them into the scratch file
 its own. Writes results/scale_training.csv.
 
     python benchmarks/scale_training.py --models "ridge, independence"
-    python benchmarks/scale_training.py --models "poisson, independence" --large --add
+    python benchmarks/scale_training.py --models "ridge, separation" --large --add
 """
 
 from __future__ import annotations
@@ -158,10 +158,10 @@ def load(files: list[str], target: str) -> tuple[Any, Any, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--memory-rows", type=int, default=10_000_000)
+    parser.add_argument("--memory-rows", type=int, default=30_000_000)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--large", nargs="*", choices=MODELS, default=list(MODELS)[:1])
-    parser.add_argument("--repeats", type=int, default=3, help="of the smaller fits")
+    parser.add_argument("--repeats", type=int, default=2, help="of the smaller fits")
     parser.add_argument("--add", action="store_true", help="beside the lines of other models")
     parser.add_argument("--folder", help="where the files are; made and deleted by default")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
@@ -186,15 +186,15 @@ def main() -> None:
             make(Path(folder), max(arguments.rows, arguments.memory_rows))
         small = arguments.memory_rows
         for model in arguments.models:
-            # By turns, as the machine may be busier at one time than at another.
-            turns = [
-                [one_apart(model, how, folder, small) for how in ("memory", "files")]
-                for _ in range(arguments.repeats)
-            ]
-            memory, files = (middle(list(lines)) for lines in zip(*turns, strict=True))
-            found = [memory, files]
-            if model in arguments.large:
-                found.append(one_apart(model, "files", folder, arguments.rows))
+            # By turns, as the machine may be busier at one time than at another; the largest fit
+            # has smaller ones before and after it.
+            turns, largest = [], []
+            for turn in range(arguments.repeats):
+                turns.append([one_apart(model, how, folder, small) for how in ("memory", "files")])
+                if turn == 0 and model in arguments.large:
+                    largest = [one_apart(model, "files", folder, arguments.rows)]
+            memory, files = (middle(list(of_turns)) for of_turns in zip(*turns, strict=True))
+            found = [memory, files, *largest]
             for line in found:
                 for name in ("seconds", "cpu"):
                     mine, theirs = (v[f"fit_{name}"] / v["rows"] for v in (line, memory))

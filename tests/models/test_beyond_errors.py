@@ -193,3 +193,8 @@ def test_prediction_needs_names(folder):
     parquet.write_table(part(x=None), folder / "1.parquet")
     with pytest.raises(TableError, match=r"1.parquet' has no column 'x'"):
         named.predict(folder)
+
+
+def test_a_path_of_models_needs_rows_in_memory(folder):
+    with pytest.raises(ValueError, match="rows in memory for a path of models, got a path"):
+        eh.fairness_path(eh.FairRidge(), folder, "y", sensitive_features="a")

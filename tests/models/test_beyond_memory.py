@@ -229,3 +229,14 @@ def test_groups_of_any_type(values, table, tmp_path):
     memory = eh.FairRidge().fit(features(table), table["loss"], sensitive_features=column)
     np.testing.assert_allclose(found.coef_, memory.coef_, **CLOSE)
     np.testing.assert_allclose(found.unfairness_, memory.unfairness_, **CLOSE)
+
+
+def test_scores_of_files(table, folder):
+    model = eh.FairRidge().fit(folder, "loss", sensitive_features="sex", features=NAMES)
+    frame = pa.table({name: table[name] for name in NAMES}).to_pandas()
+    expected = model.score(frame, table["loss"], table["w"])
+    assert model.score(folder, "loss", "w") == pytest.approx(expected, rel=1e-12)
+    glm = eh.FairGLM("poisson").fit(folder, "claims", sensitive_features="sex", features=NAMES)
+    expected = glm.score(frame, table["claims"], exposure=table["years"], offset=table["known"])
+    found = glm.score(folder, "claims", exposure="years", offset="known")
+    assert found == pytest.approx(expected, rel=1e-12)

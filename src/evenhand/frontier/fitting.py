@@ -19,6 +19,7 @@ from ..groups.weights import check_weight
 from ..information.balancing import summarize_controls
 from ..information.criteria import CONDITIONAL
 from ..information.effective import check_effective_size
+from ..models.source import is_source
 from .checks import (
     check_criterion,
     check_options,
@@ -140,6 +141,11 @@ def fairness_path(
             given=given, controls=controls,
         )
     )  # fmt: skip
+    if is_source(X):
+        raise ValueError(
+            "`X` must be rows in memory for a path of models, got a path or a dataset. Hint: "
+            "choose the weight on a sample of the rows, then fit the model to the files."
+        )
     check_index(
         X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
         cluster=cluster, exposure=exposure, offset=offset, given=given, controls=controls,

@@ -37,7 +37,7 @@ from .design import FeatureMatrix
 from .group_features import GroupFeatures
 from .membership import check_kind
 from .path_solver import STARTS, PathSolver, Problem, path_tolerance
-from .scan import predicted, scanned
+from .scan import predicted, read_columns, scanned
 from .scoring import ScoresWithGroups
 from .slopes import Slopes, check_group_alpha
 from .source import is_source
@@ -390,6 +390,32 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
             for rows, found in predicted(X, names, self.coef_.dtype, given)
         ]
         return np.concatenate(parts)
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
+    ) -> float:
+        """R² of the predictions.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+        sensitive_features : array, series, frame or Proxy, optional
+            Needed where `predict` needs it.
+
+        Returns
+        -------
+        float
+        """
+        y, sample_weight = self._columns(X, y=y, sample_weight=sample_weight)
+        return super().score(X, y, sample_weight, sensitive_features=sensitive_features)
+
+    def _columns(self, X: Any, **columns: Any) -> list[Any]:
+        """Columns as they are, or read from where X is."""
+        if not is_source(X):
+            return [*columns.values()]
+        found = read_columns(X, columns)
+        return [found.get(name) for name in columns]
 
     def _response(self, score: NDArray[Any]) -> NDArray[Any]:
         """What is predicted at η."""

@@ -344,6 +344,9 @@ class FairGLM(FairLinear):
         float
         """
         mean = self.predict(X, sensitive_features=sensitive_features, offset=offset)
+        y, sample_weight, exposure = self._columns(
+            X, y=y, sample_weight=sample_weight, exposure=exposure
+        )
         y = check_column(y, "y", len(mean))
         weight = check_weight(sample_weight, len(y))
         if exposure is not None:

@@ -210,6 +210,25 @@ def to_rows(batch: Mapping[str, Any], names: Sequence[str], dtype: Any, place: P
     return out
 
 
+def read_columns(X: Any, given: Mapping[str, Any]) -> dict[str, Vector]:
+    """Columns of numbers by argument."""
+    source = open_source(X)
+    named = {
+        argument: source.resolve(name, argument)
+        for argument, name in given.items()
+        if name is not None
+    }
+    source.check([*named.values()])
+    out = {argument: np.empty(source.n_rows) for argument in named}
+    at = 0
+    for where, start, batch in source.batches([*named.values()]):
+        size = len(next(iter(batch.values())))
+        for argument, name in named.items():
+            out[argument][at : at + size] = numbers(batch[name], name, Place(where, start))
+        at += size
+    return out
+
+
 def predicted(
     X: Any, features: Sequence[str], dtype: Any, given: Mapping[str, Any]
 ) -> Iterator[tuple[NDArray[Any], dict[str, Any]]]:
