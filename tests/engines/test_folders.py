@@ -104,6 +104,23 @@ def test_csv_files_of_several_makes(engine, tmp_path):
     same(found, pd.concat(parts))
 
 
+def test_packed_csv_files(engine, tmp_path, monkeypatch):
+    """Looked at without unpacking more than the beginning; Spark unpacks gzip only."""
+    from evenhand.files import tabular
+
+    kinds = {"gz": "gzip"} if engine == "spark" else {"gz": "gzip", "zst": "zstd"}
+    parts = [rows(k) for k, _ in enumerate(kinds)]
+    for part, (end, kind) in zip(parts, kinds.items(), strict=True):
+        with pa.CompressedOutputStream(str(tmp_path / f"x.csv.{end}"), kind) as stream:
+            stream.write(part.to_csv(index=False).encode())
+    monkeypatch.setattr(tabular, "_SAMPLE", 1000)
+    same(cells_of(str(tmp_path / "*"), **ROLES, engine=engine), pd.concat(parts))
+    packed = (tmp_path / "x.csv.gz").read_bytes()
+    (tmp_path / "y.csv.gz").write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(ValueError, match=r"cannot be (read by|unpacked)"):
+        cells_of(str(tmp_path / "y.csv.gz"), **ROLES, engine=engine)
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -175,7 +175,7 @@ def _common(schemas: list[dict[str, Any]]) -> dict[str, str]:
 def _csv(files: list[str], columns: Columns) -> Files:
     found: dict[tuple[Any, ...], list[str]] = {}
     for file in files:
-        source = open_file(file)
+        source = open_file(file, whole=False)
         if source.kind != "csv":
             raise TableError(f"{file!r} is named like CSV and is {source.kind}. Hint: rename it.")
         if source.encoding != "UTF-8":

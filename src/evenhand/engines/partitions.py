@@ -16,6 +16,7 @@ from ..information.cells import Cells, merge
 from ..information.edges import Edges
 from .collecting import MOST_LEVELS, check_levels, label_of, without_blank
 from .plan import Columns, share, weight_factor
+from .queried import in_short
 
 Vector = NDArray[np.float64]
 _ADDED = ("n", "n_used", "fractions", "people")
@@ -98,8 +99,7 @@ class DaskTable:
         except (MemoryError, ValueError):
             raise
         except Exception as error:  # whatever a worker or a reader of files raises
-            text = (str(error).splitlines() or [type(error).__name__])[0][:300]
-            raise ValueError(f"`table` cannot be read by {self.name}: {text}") from error
+            raise ValueError(f"`table` cannot be read by {self.name}: {in_short(error)}") from error
 
 
 def _gathered(client: Any, tasks: list[Any]) -> list[Any]:

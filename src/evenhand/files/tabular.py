@@ -107,7 +107,7 @@ class Source:
         return text
 
 
-def open_table(path: Any, separator: str | None = None) -> Source:
+def open_table(path: Any, separator: str | None = None, whole: bool = True) -> Source:
     """Find out what a file is and which columns it has.
 
     Parameters
@@ -116,6 +116,8 @@ def open_table(path: Any, separator: str | None = None) -> Source:
         The format is told from the content, not from the name.
     separator : str, optional
         Of a CSV file; found out when left out.
+    whole : bool
+        Unpack all of a compressed file, and not its beginning only, which cannot be read then.
     """
     path = Path(path)
     if not path.exists():
@@ -128,7 +130,7 @@ def open_table(path: Any, separator: str | None = None) -> Source:
     try:
         with path.open("rb") as file:
             head = file.read(_SAMPLE)
-            data = _decompress(head, file, path)
+            data = _decompress(head, file, path) if whole else _beginning(head, path)
     except OSError as error:
         raise TableError(f"{called(path)} cannot be read: {error.strerror or error}.") from error
     if data is not None:
@@ -168,6 +170,22 @@ def _decompress(head: bytes, file: Any, path: Path) -> bytes | None:
             f"{called(path)} looks compressed and cannot be unpacked: {error}. Hint: is it whole?"
         ) from error
     return None
+
+
+def _beginning(head: bytes, path: Path) -> bytes | None:
+    """The first bytes of a file packed by gzip or zstd."""
+    import pyarrow as pa
+
+    kind = "gzip" if head.startswith(b"\x1f\x8b") else "zstd" if head.startswith(_ZSTD) else None
+    if kind is None:
+        return None
+    try:
+        with pa.CompressedInputStream(pa.OSFile(str(path)), kind) as stream:
+            return bytes(stream.read(_SAMPLE))
+    except (OSError, EOFError, ValueError) as error:
+        raise TableError(
+            f"{called(path)} looks compressed and cannot be unpacked: {error}. Hint: is it whole?"
+        ) from error
 
 
 def _is_compressed(head: bytes) -> bool:
