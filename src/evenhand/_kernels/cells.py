@@ -54,3 +54,16 @@ def fill_sums(entry, s, y, weight, frequency, shift_s, shift_y, count, sums, lea
         sums[e, 6] += m * a * v
         least[e, 0] = min(least[e, 0], s[i])
         largest[e, 0] = max(largest[e, 0], s[i])
+
+
+@jit
+def add_entries(entry, count, sums, least, largest, all_count, all_sums, all_least, all_largest):
+    """Add the entries of one part to those of all parts, which `entry` gives the numbers of."""
+    for i in range(len(entry)):
+        e = entry[i]
+        all_count[e] += count[i]
+        for j in range(sums.shape[1]):
+            all_sums[e, j] += sums[i, j]
+        for j in range(2):
+            all_least[e, j] = min(all_least[e, j], least[i, j])
+            all_largest[e, j] = max(all_largest[e, j], largest[i, j])

@@ -305,6 +305,8 @@ class Cells:
 
 def merge(parts: list[Cells]) -> Cells:
     """Add up cells of one grid; groups that some of them lack are fine."""
+    from .._kernels.cells import add_entries
+
     if not parts:
         raise ValueError("`parts` must hold at least one Cells, got none.")
     first = parts[0]
@@ -329,25 +331,24 @@ def merge(parts: list[Cells]) -> Cells:
         else np.array([number[v] for v in part.labels], dtype=np.int32)[part.group]
         for part in parts
     ]  # fmt: skip
-    place = np.concatenate([part._place for part in parts])
-    key = place * max(len(labels), 1) + np.concatenate(groups)
-    order = np.argsort(key, kind="stable")
-    key = key[order]
-    starts = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else order
-    columns = [np.concatenate([part._arrays()[j] for part in parts])[order] for j in range(7)]
-    first_bin, second_bin = (column[starts] for column in columns[:2])
-    group = (key[starts] % max(len(labels), 1)).astype(np.int32)
-    if len(starts):
-        count, sums = (np.add.reduceat(column, starts, axis=0) for column in columns[3:5])
-        least = np.minimum.reduceat(columns[5], starts, axis=0)
-        largest = np.maximum.reduceat(columns[6], starts, axis=0)
-    else:
-        count, sums, least, largest = columns[3:]
+    n_groups = max(len(labels), 1)
+    found = [part._place * n_groups + group for part, group in zip(parts, groups, strict=True)]
+    entries, keys = _number_all(found, first.edges.bins**2 * n_groups)
+    count, sums = np.zeros(len(keys), dtype=np.int64), np.zeros((len(keys), N_SUMS))
+    least, largest = np.full((len(keys), 2), np.inf), np.full((len(keys), 2), -np.inf)
+    for entry, part in zip(entries, parts, strict=True):
+        add_entries(
+            entry, part.count, part.sums, part.least, part.largest, count, sums, least, largest
+        )
+    if not first.has_target:
+        least[:, 1] = largest[:, 1] = np.nan
+    place, group = np.divmod(keys, n_groups)
+    one, other = np.divmod(place, first.edges.bins)
+    one, other, group = (v.astype(np.int32) for v in (one, other, group))
     unknown = sum(part.n_unknown for part in parts)
     return Cells(
-        first.edges, labels, first.names, first_bin, second_bin, group, count, sums, least,
-        largest, unknown,
-    )  # fmt: skip
+        first.edges, labels, first.names, one, other, group, count, sums, least, largest, unknown
+    )
 
 
 def _union(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -393,3 +394,20 @@ def _number(
     lookup = np.zeros(size, dtype=np.intp)
     lookup[keys] = np.arange(len(keys))
     return lookup[key], keys
+
+
+def _number_all(
+    parts: list[NDArray[np.int64]], size: int
+) -> tuple[list[NDArray[np.intp]], NDArray[np.int64]]:
+    """Entries of the keys of many parts, and the keys of all entries in order."""
+    if size > _DENSE:
+        keys, entry = np.unique(np.concatenate(parts), return_inverse=True)
+        ends = np.cumsum([len(part) for part in parts])[:-1]
+        return np.split(entry.astype(np.intp, copy=False), ends), keys
+    present = np.zeros(size, dtype=bool)
+    for part in parts:
+        present[part] = True
+    keys = np.flatnonzero(present)
+    lookup = np.zeros(size, dtype=np.intp)
+    lookup[keys] = np.arange(len(keys))
+    return [lookup[part] for part in parts], keys

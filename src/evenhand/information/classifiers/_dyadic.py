@@ -15,7 +15,7 @@ off, and its doubtful part goes into the standard error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -360,7 +360,7 @@ def _ranks(at: Index, mass: Array, places: int) -> Array:
     return np.clip((np.cumsum(amount) - 0.5 * amount) / amount.sum(), 0.0, 1.0)
 
 
-def _quarters(counts: Counts) -> list[Array]:
+def _quarters(counts: Counts) -> Iterator[Array]:
     """Four random parts of the rows, as counts; the same whatever the groups are called."""
     rng = np.random.default_rng(0)
     order = np.argsort(-counts.mass.sum(axis=0), kind="stable")
@@ -369,14 +369,13 @@ def _quarters(counts: Counts) -> list[Array]:
     if counts.single is not None:
         unit = np.where(mass > 0, counts.single[:, order], 1.0)
     left = np.rint(mass / np.where(unit > 0, unit, 1.0)).astype(np.int64)
-    out = []
     for j in range(4):
         drawn = rng.binomial(left, 1.0 / (4 - j))
         part = np.empty_like(mass)
         part[:, order] = drawn * unit
-        out.append(part)
-        left = left - drawn
-    return out
+        left -= drawn
+        del drawn  # there may be millions of cells
+        yield part
 
 
 def _mean(mass: Array, loss: Array) -> float:
