@@ -100,8 +100,8 @@ def test_more_people_than_rows_are_made_of(monkeypatch, weighted):
     )
     each = eh.audit(cells, estimator="logistic")
     monkeypatch.setattr(cell_people, "MOST_ROWS", 15_000)
-    monkeypatch.setattr(cell_people.people, "__defaults__", (15_000,))
-    monkeypatch.setattr(cell_people.sample, "__defaults__", (15_000,))
+    monkeypatch.setattr(cell_people.people, "__defaults__", (15_000, 15_000))
+    monkeypatch.setattr(cell_people.sample, "__defaults__", (15_000, 15_000))
     fewer = eh.audit(cells, estimator="logistic")
     for name, m in each.measures.items():
         own = fewer.measures[name]

@@ -206,7 +206,7 @@ def test_places_do_not_give_the_group_away():
 
 
 def test_more_people_than_rows(cells):
-    made, drawn = people(cells, 2000), sample(cells, 2000)
+    made, drawn = people(cells, 2000, 2000), sample(cells, 2000, 2000)
     assert made.frequency.sum() == pytest.approx(cells.n)
     by_group = np.bincount(cells.group, cells.sums[:, 0])
     np.testing.assert_allclose(made.groups.shares, by_group / by_group.sum(), rtol=1e-9)

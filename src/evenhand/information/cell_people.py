@@ -6,8 +6,8 @@ but spread out, in turn along a sequence that fills a square evenly, so that any
 as the people of one group, does so too. One person or two of a group in a cell are exact, and so
 are those who share one value.
 
-Up to `MOST_ROWS` people are a row each. Beyond that a row stands for several, with its weight, and
-`frequency` says for how many.
+Up to `MOST_ROWS` people are a row each. Of more there are some `FEWER_ROWS` rows that stand for
+several people each, with their weight, and `frequency` says for how many.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from .cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cel
 
 Vector = NDArray[np.float64]
 MOST_ROWS = 2_000_000
+# More of them take more memory, and bring estimates no closer to those of the people.
+FEWER_ROWS = 400_000
 # Estimators that look at single rows.
 NEED_ROWS = ("knn", "fourier")
 # The additive recurrence of least discrepancy in the plane: powers of the root of x³ = x + 1.
@@ -75,7 +77,7 @@ def refuse_beside_cells(estimator: Any, **given: Any) -> None:
             raise ValueError(f"`{argument}` must be left out for cells: {why}.")
 
 
-def people(cells: Cells, most: int = MOST_ROWS) -> People:
+def people(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> People:
     """Rows that stand for all people, each with its share of the weight.
 
     Parameters
@@ -83,19 +85,21 @@ def people(cells: Cells, most: int = MOST_ROWS) -> People:
     cells : Cells
     most : int
         People up to which each is a row.
+    fewer : int
+        Rows that more people are, about, and at least one for each cell and group.
     """
     rows, frequency = cells.count, None
     if cells.n > most:
-        rows = np.maximum(np.rint(cells.count * (most / cells.n)), 1.0).astype(np.int64)
+        rows = np.maximum(np.rint(cells.count * (fewer / cells.n)), 1.0).astype(np.int64)
         frequency = np.repeat(cells.count / rows, rows)
     return _place(cells, rows, frequency)
 
 
-def sample(cells: Cells, most: int = MOST_ROWS) -> People:
+def sample(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> People:
     """Some of the people, evenly spread over the cells, each with equal chances; all if so few."""
     if cells.n <= most:
         return people(cells, most)
-    ends = np.floor(np.cumsum(cells.count) * (most / cells.n) + 0.5).astype(np.int64)
+    ends = np.floor(np.cumsum(cells.count) * (fewer / cells.n) + 0.5).astype(np.int64)
     return _place(cells, np.diff(ends, prepend=0), None)
 
 

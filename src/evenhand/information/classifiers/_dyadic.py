@@ -96,7 +96,7 @@ def screen(plane: Plane, groups: Groups, weight: Array, prior: Prior, folds: Ind
     if folds is not None or groups.codes is None:
         counts = _count(plane, groups, weight, folds)
         _, outside, _ = _mixture(counts, counts.mass, plane.depth, prior, ROOTS[:1])
-        return _mean(counts.mass, -np.log(outside))
+        return _loss(counts.mass, outside)
     from ..._kernels import dyadic as kernels
 
     cuts = zip(plane.levels, plane.depth, ROOTS[0], strict=False)
@@ -109,7 +109,7 @@ def screen(plane: Plane, groups: Groups, weight: Array, prior: Prior, folds: Ind
     rectangles = kernels.rectangle_sums(mass)
     share, _ = kernels.leaf_shares(*kernels.evidence(rectangles, prior.alpha, prior.rising))
     outside = kernels.cell_probabilities(rectangles, share, prior.alpha, single)[1]
-    return _mean(mass, -np.log(outside))
+    return _loss(mass, outside)
 
 
 def grow(
@@ -139,7 +139,7 @@ def grow(
         return _average(counts, counts.mass, plane.depth, prior, effective, cuts or ROOTS[0])
 
     def means(found: tuple[Array, Array, float]) -> tuple[float, float]:
-        return _mean(counts.mass, -np.log(found[0])), _mean(counts.mass, -np.log(found[1]))
+        return _loss(counts.mass, found[0]), _loss(counts.mass, found[1])
 
     found = fitted(None)
     mean_inside, mean_outside = means(found)
@@ -238,13 +238,13 @@ def _cost_of_places(
 ) -> float:
     """Loss a row that cuts between places cost: a quarter of what moving them by one place does."""
     cost = 0.0
-    value = _mean(mass, -np.log(_mixture(counts, mass, depth, prior, [cuts])[1]))
+    value = _loss(mass, _mixture(counts, mass, depth, prior, [cuts])[1])
     for side in (0, 1):
         width = 1.0 / len(counts.rank[side])
         for move in (-width, width):
             moved = [c + move if k == side else c for k, c in enumerate(cuts)]
             trial = _mixture(counts, mass, depth, prior, [(moved[0], moved[1])])[1]
-            cost += max(_mean(mass, -np.log(trial)) - value, 0.0) / 2
+            cost += max(_loss(mass, trial) - value, 0.0) / 2
     return cost / 4
 
 
@@ -281,7 +281,11 @@ def _mixture(
                 rectangles = kernels.rectangle_sums(np.maximum(left, 0.0))
                 share, _ = kernels.leaf_shares(*kernels.evidence(rectangles, alpha, prior.rising))
                 far[own] = kernels.left_out(rectangles, share, alpha, row[own], column[own])
-        inside, outside = inside + near / len(roots), outside + far / len(roots)
+        # In place: with a million rows each of these arrays is tens of megabytes.
+        for whole, part in ((inside, near), (outside, far)):
+            part /= len(roots)
+            whole += part
+        del near, far, part
     return inside, outside, leaves
 
 
@@ -293,15 +297,17 @@ def _average(
     first = _mixture(counts, mass, depth, prior, [cuts])
     others = _mixture(counts, mass, depth, prior, ROOTS[1:])
     share = 1.0 / len(ROOTS)
-    near, far = (share * a + (1.0 - share) * b for a, b in zip(first[:2], others[:2], strict=True))
-    behind = _mean(mass, -np.log(first[1])) - _mean(mass, -np.log(far))
+    for alone, rest in zip(first[:2], others[:2], strict=True):
+        rest *= 1.0 - share
+        rest += share * alone
+    behind = _loss(mass, first[1]) - _loss(mass, others[1])
     weight = float(1.0 / (1.0 + np.exp(np.clip(0.25 * effective * behind, -50.0, 50.0))))
     leaves = weight * first[2] + (1.0 - weight) * (share * first[2] + (1.0 - share) * others[2])
-    return (
-        weight * first[0] + (1.0 - weight) * near,
-        weight * first[1] + (1.0 - weight) * far,
-        leaves,
-    )
+    for alone, rest in zip(first[:2], others[:2], strict=True):
+        alone *= weight
+        rest *= 1.0 - weight
+        alone += rest
+    return first[0], first[1], leaves
 
 
 def _resolution(
@@ -329,7 +335,7 @@ def _resolution(
     def loss(part: Counts, mass: Array, rows: float) -> float:
         own = ROOTS[0] if cuts is None else move_cuts(part, mass, depth, prior)
         near, far, _ = _average(part, mass, depth, prior, rows, own)
-        return 0.5 * (_mean(mass, -np.log(near)) + _mean(mass, -np.log(far)))
+        return 0.5 * (_loss(mass, near) + _loss(mass, far))
 
     found = total = 0.0
     for mass in _quarters(counts):
@@ -369,14 +375,18 @@ def _quarters(counts: Counts) -> Iterator[Array]:
     if counts.single is not None:
         unit = np.where(mass > 0, counts.single[:, order], 1.0)
     left = np.rint(mass / np.where(unit > 0, unit, 1.0)).astype(np.int64)
+    del mass  # there may be millions of cells
     for j in range(4):
         drawn = rng.binomial(left, 1.0 / (4 - j))
-        part = np.empty_like(mass)
+        part = np.empty_like(unit)
         part[:, order] = drawn * unit
         left -= drawn
-        del drawn  # there may be millions of cells
+        del drawn
         yield part
 
 
-def _mean(mass: Array, loss: Array) -> float:
-    return float((mass * loss).sum() / mass.sum())
+def _loss(mass: Array, probability: Array) -> float:
+    """Mean of −log p."""
+    logs = np.log(probability)
+    logs *= mass
+    return float(-logs.sum() / mass.sum())
