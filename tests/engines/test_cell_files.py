@@ -119,7 +119,7 @@ def test_columns_that_are_forged(path, change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 99}, "version 1, got 99"),
+        ({"version": 99}, r"version \d, got 99"),
         ({"labels": ["p", "p"]}, "distinct labels"),
         ({"labels": ["p"]}, "group between 0 and 0"),
         ({"labels": "pq"}, "a list of labels"),
@@ -141,7 +141,7 @@ def test_heads_that_are_forged(path, change, message):
         ({"bins": 10**9}, "between 2 and"),
         ({"bins": 3}, "score_bin between 0 and 2"),
         ({"slope": float("nan")}, "finite slope"),
-        ({"version": 2}, "`edges` must be of version 1, got 2"),
+        ({"version": 99}, r"`edges` must be of version \d, got 99"),
         ({"score": {"shift": 0.0, "scale": -1.0, "low": 0.0, "rate": 1.0}}, "positive scale"),
         ({"score": {"shift": 0.0}}, "must give shift, scale, low, rate"),
     ],
