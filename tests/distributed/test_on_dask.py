@@ -150,6 +150,7 @@ BAD = {
     "`y` must be a column of numbers, got 'group'": {"y": "group"},
     "`features` must be columns of numbers, got 'group'": {"features": ["group"]},
     "`features` must be the name of a column or a list": {"features": ["u", "u"]},
+    "`features` must not hold the target, got 'target'": {"features": ["u", "target"]},
     "`timeout` must be a positive number": {"timeout": 0},
     "`exposure` must be None for FairRidge": {"exposure": "weight"},
 }

@@ -74,6 +74,8 @@ def find_roles(
             raise ValueError("`features` must name at least one column: no other holds numbers.")
     else:
         chosen = _names(features, "features")
+        if used.get("y") in chosen:
+            raise ValueError(f"`features` must not hold the target, got {quote(used['y'])}.")
         for name in chosen:
             _check_name(name, "features", kinds)
             if kinds[name] == "other":
