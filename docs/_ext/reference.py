@@ -21,6 +21,7 @@ MODULES = {
     "datasets": "Data sets",
     "baselines": "Methods to compare with",
     "boosting": "Objectives of boosting libraries",
+    "distributed": "Training on a cluster",
 }
 WIDTH = 104
 
