@@ -160,8 +160,8 @@ def test_a_line_of_the_benchmark():
 @pytest.mark.parametrize("most", [2_000_000, 4000])
 def test_groups_are_compared_as_the_rows_are(most, monkeypatch):
     """Also where rows are a sample of the people: numbers, errors and sizes count all of them."""
-    monkeypatch.setattr(cell_people.people, "__defaults__", (most,))
-    monkeypatch.setattr(cell_people.sample, "__defaults__", (most,))
+    monkeypatch.setattr(cell_people.people, "__defaults__", (most, most))
+    monkeypatch.setattr(cell_people.sample, "__defaults__", (most, most))
     y, s, a, _ = _rows()
     found, rows = (
         audit.impact("x", at=("median", 0.8))

@@ -195,8 +195,7 @@ def _spread(cells: Cells, axis: int, whole: _Whole, turn: Vector, entry: Any) ->
     # Of n people one lies at either end, and the others in between: were all of them, the rarer a
     # group is the farther it would stay off the ends of bins.
     ends = np.where(alone & (cells.count > 1), 1.0 / cells.count, 0.0)
-    between = 1.0 - 2.0 * ends
-    np.divide(inside - ends, between, out=inside, where=between > 0)
+    np.divide(inside - ends, 1.0 - 2.0 * ends, out=inside, where=ends < 0.5)
     others = np.maximum(cells.count - 2.0, 0.0)
     inside = np.where(alone, 0.5 + others / (others + _FEW) * (inside - 0.5), inside)
     power = 1.0 / np.clip(inside, _END, 1.0 - _END) - 1.0
@@ -207,9 +206,29 @@ def _spread(cells: Cells, axis: int, whole: _Whole, turn: Vector, entry: Any) ->
     rows = np.bincount(entry, minlength=len(cell))
     on_heap = _numbers(rows, entry) < np.rint(heap * rows)[entry]
     end = np.where(heaped < 0, low, high)[entry]
-    room = np.maximum(between, 1e-9)[entry]
-    turn = np.clip((turn - ends[entry]) / room, 0.0, 1.0)
+    # Pairs are there already.
+    chance = np.where((cells.count == 2) & (rows == 2), 0.0, ends * rows)
+    turn = _at_ends(turn, chance, rows, entry, axis)
     return np.where(on_heap, end, low[entry] + width[entry] * turn ** power[entry])
+
+
+def _at_ends(
+    turn: Vector, chance: Vector, rows: NDArray[np.int64], entry: Any, axis: int
+) -> Vector:
+    """0 for one row of an entry and 1 for another, with these chances; others as they are.
+
+    Never for two of them: rows that share a value would be taken for copies of one.
+    """
+    number = _numbers(rows, entry)
+    which, one, other = np.random.default_rng(axis + 1).random((3, len(rows)))
+    # A single row can be at either end, but not at both.
+    single = rows == 1
+    low = np.where(single, (other < 0.5) & (one < 2.0 * chance), one < chance)
+    high = np.where(single, (other >= 0.5) & (one < 2.0 * chance), other < chance)
+    first = np.floor(which * rows).astype(np.int64)
+    second = (first + 1) % np.maximum(rows, 1)
+    out = np.where(low[entry] & (number == first[entry]), 0.0, turn)
+    return np.where(high[entry] & (number == second[entry]), 1.0, out)
 
 
 def _heaped(whole: _Whole, axis: int, shift: float) -> NDArray[np.int8]:
