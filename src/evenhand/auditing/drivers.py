@@ -239,7 +239,9 @@ def drivers(
         Anything with ``predict``. For scores alone a boosted surrogate of them is fitted to X, and
         `surrogate_r2` says how much of them it explains.
     X : (n, d) frame, array or sparse matrix
-        What the model takes; text and missing values pass through to it.
+        What the model takes; text and missing values pass through to it. Best of rows that the
+        model was not fitted to: what a flexible model has learned by heart gives parts to features
+        that have no path.
     sensitive_features : array, series, frame or Proxy
     y_true : (n,) array, optional
         Targets: for criteria that need them, for leaks, and for ``close="refit"``.
