@@ -67,6 +67,21 @@ def test_weights_crossings_and_one_control(frame):
     assert found.reference == own.reference
 
 
+def test_of_many_people_some_are_compared(frame, monkeypatch):
+    """With errors of as many."""
+    monkeypatch.setattr("evenhand.auditing.from_cells.MOST_COMPARED", 1000)
+    how = {"controls": "grade", "estimator": "lspc"}
+    found = eh.audit_table(pa.Table.from_pandas(frame), **ROLES, **how, engine="duckdb").conditional
+    own = eh.audit_table(frame, **ROLES, **how).conditional
+    for group in ("q", "r"):
+        few, every = found.gap(group), own.gap(group)
+        assert few.n == pytest.approx(every.n * 1000 / N, abs=20)
+        assert few.adjusted.stderr == pytest.approx(
+            every.adjusted.stderr * (N / 1000) ** 0.5, rel=0.1
+        )
+        assert abs(few.adjusted.value - every.adjusted.value) < 3 * every.adjusted.stderr
+
+
 def test_gaps_in_controls_are_a_level(frame):
     """NULL and an empty text are the same one."""
     table = pa.Table.from_pandas(frame.fillna({"region": ""}), preserve_index=False)

@@ -87,7 +87,7 @@ def given_controls(
         As in :func:`evenhand.audit`.
     """
     cells = _present(cells, MAX_GROUPS**2)
-    rows = sample(cells, MOST_COMPARED)
+    rows = sample(cells, MOST_COMPARED, MOST_COMPARED)
     codes = rows.groups.codes
     assert codes is not None
     first = len(cells.names) - n_controls
