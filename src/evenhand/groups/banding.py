@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from itertools import pairwise
 from numbers import Real
 from typing import Any
@@ -160,7 +161,7 @@ def _from_objects(column: NDArray[Any]) -> NDArray[Any]:
     known = [v for v in values if v is not None]
     if known and all(isinstance(v, date | np.datetime64) for v in known):
         return np.array(values, dtype=_UNIT)
-    if all(isinstance(v, Real) and not isinstance(v, bool) for v in known):
+    if all(isinstance(v, Real | Decimal) and not isinstance(v, bool) for v in known):
         return np.array([math.nan if v is None else float(v) for v in values], dtype=np.float64)
     return column
 

@@ -14,8 +14,9 @@ from .validation import read_native
 
 # A measurement with fewer distinct values is a set of ordered categories.
 LEAST_DISTINCT = 10
-# Bands of about equal size: enough for a term that is trained against, few enough for a table.
-BANDS = 8
+# Bands of about equal size: enough for a term that is trained against, few enough for a table;
+# fewer where a band would have fewer rows than this.
+BANDS, BAND_ROWS = 8, 10
 
 
 @dataclass(frozen=True)
@@ -130,10 +131,23 @@ def _column(values: Any) -> tuple[NDArray[Any], str]:
         if "1-D" in str(error):
             raise
         kind = getattr(values, "dtype", None) or type(values).__name__
+        hint = "text and booleans are groups already; pass them without Continuous."
+        if _looks_like_numbers(values):
+            hint = "these are numbers written as text; convert them first, such as with float()."
         raise ValueError(
-            f"`values` of a Continuous must be numbers or dates, got {kind}. Hint: text and "
-            "booleans are groups already; pass them without Continuous."
+            f"`values` of a Continuous must be numbers or dates, got {kind}. Hint: {hint}"
         ) from None
+
+
+def _looks_like_numbers(values: Any) -> bool:
+    """Whether the first entries are text that reads as numbers."""
+    first = [v for v in list(values)[:50] if v is not None]
+    if not first or not all(isinstance(v, str) for v in first):
+        return False
+    try:
+        return bool([float(v) for v in first])
+    except ValueError:
+        return False
 
 
 def _cuts(found: NDArray[np.float64], counts: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -142,7 +156,8 @@ def _cuts(found: NDArray[np.float64], counts: NDArray[np.intp]) -> NDArray[np.fl
     A value that many rows share stays whole, so that there can be fewer bands than asked for.
     """
     share = np.cumsum(counts)[:-1] / counts.sum()
-    nearest = [int(np.argmin(np.abs(share - k / BANDS))) for k in range(1, BANDS)]
+    bands = int(np.clip(counts.sum() // BAND_ROWS, 2, BANDS))
+    nearest = [int(np.argmin(np.abs(share - k / bands))) for k in range(1, bands)]
     return found[np.unique(nearest) + 1]
 
 

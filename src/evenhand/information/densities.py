@@ -16,7 +16,7 @@ errors of the difference.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit, logsumexp
@@ -24,16 +24,18 @@ from scipy.special import expit, logsumexp
 from .._kernels.threads import one_blas_thread
 from ..groups.clusters import cluster_sums
 from ..groups.sensitive import Groups
+from .classifiers._cells import cut, merge_copies
 from .classifiers._pooling import lean_of, weigh
 from .criteria import NOTHING, Condition, word_for
-from .density_fits import Array, Design, Grid, fit, make_grid
+from .density_fits import Array, Design, Grid, Index, fit, make_grid
 from .estimation import EntropyEstimator, RowLosses, refuse_many_variables
 
 # What is given, and what is given with what is tested.
 Pair = tuple[Condition, Condition]
 
 # Classes of A for laws that nothing smooth follows, and by how many standard errors they must win.
-CLASSES, SURE = 16, 3.0
+# With fewer rows for each class they are often ahead by luck.
+CLASSES, SURE, _PER_CLASS = 16, 3.0, 20.0
 TEMPERATURE = 4.0
 # Functions of u; total degree of those of z, and the degree up to which each variable has its own;
 # and by what roughness is multiplied for the penalty.
@@ -66,9 +68,19 @@ def measured_ratios(
     conditions = [c for c in dict.fromkeys(sum(pairs, ())) if c != NOTHING]
     refuse_many_variables(conditions, "auto")
     assert groups.measured is not None
+    once = _without_copies(variables, list(dict.fromkeys(sum(conditions, ()))), groups)
+    if once is not None:
+        variables, fewer, place = once
+        found = measured_ratios(variables, pairs, fewer, estimator)
+        return {
+            pair: replace(
+                ratios, value=ratios.value[place], influence=ratios.influence[place],
+                merged=ratios.merged + len(place) - fewer.n_known,
+            )
+            for pair, ratios in found.items()
+        }  # fmt: skip
     weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
     u = make_grid(groups.measured, weight)
-    classes = _classes(u, groups)
     with one_blas_thread():
         grids = {
             name: make_grid(variables[name], weight) for name in dict.fromkeys(sum(conditions, ()))
@@ -76,17 +88,40 @@ def measured_ratios(
         smooth = {
             c: _Ladder.make(u, [grids[name] for name in c], c, groups) for c in conditions
         }  # fmt: skip
-    rough = {
-        c: _against_shares(losses, classes)
-        for c, losses in estimator.row_losses(variables, conditions, classes).items()
-    }
-    better = {c for c in conditions if _wins(rough[c].value, smooth[c].losses, groups)}
+    rough: dict[Condition, RowLosses] = {}
+    if groups.n_effective >= _PER_CLASS * CLASSES:
+        classes = _classes(u, groups)
+        rough = {
+            c: _against_shares(losses, classes)
+            for c, losses in estimator.row_losses(variables, conditions, classes).items()
+        }
+    better = {c for c in rough if _wins(rough[c].value, smooth[c].losses, groups)}
     return {
         pair: _rough_ratio(pair, better, rough, smooth, groups)
         if better & set(pair)
         else _smooth_ratio(smooth.get(pair[0]), smooth.get(pair[1]), groups)
         for pair in pairs
     }
+
+
+def _without_copies(
+    variables: Mapping[str, Array], names: list[str], groups: Groups
+) -> tuple[dict[str, Array], Groups, Index] | None:
+    """Rows alike in all variables and in the attribute as one of their weight (`merge_copies`)."""
+    if not names:
+        return None
+    assert groups.measured is not None
+    weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
+    columns = {name: variables[name] for name in names}
+    levels = {name: cut(column, weight) for name, column in columns.items()}
+    _, codes = np.unique(groups.measured, return_inverse=True)
+    merged = merge_copies(columns, levels, replace(groups, codes=codes.astype(np.intp)))
+    if merged is None:
+        return None
+    reduced, fewer, place = merged
+    measured = np.empty(fewer.n_known)
+    measured[place] = groups.measured
+    return reduced, replace(fewer, measured=measured), place
 
 
 def _smooth_ratio(given: _Ladder | None, joint: _Ladder | None, groups: Groups) -> RowLosses:
