@@ -13,6 +13,8 @@ import evenhand as eh
 from evenhand.groups.sensitive import resolve_groups
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+# Workers of Spark take `python3` otherwise, whichever that is.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 class Case(NamedTuple):

@@ -95,6 +95,17 @@ def test_boosted_trees_are_those_of_one_process(spark):
     np.testing.assert_allclose(predicted, grown(frame, "separation"), rtol=1e-4, atol=1e-5)
 
 
+def test_workers_without_our_packages_are_told_apart_from_lost_ones(
+    spark, table, tmp_path, monkeypatch
+):
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    bare.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
+    with pytest.raises(ImportError, match=r"lacks a package: No module named .*PYSPARK_PYTHON"):
+        fit(eh.FairRidge(), table, spark, y="target", sensitive_features="group", features=["u"])
+
+
 @pytest.mark.parametrize("how", ["killed", "asleep"])
 def test_lost_worker_ends_the_fit_in_bounded_time(spark, table, how):
     frame = people()

@@ -228,7 +228,6 @@ def test_durations_are_labels():
         lambda: eh.audit("loss", "score", sensitive_features="sex"),
         lambda: eh.independence(None, "score", sensitive_features="sex"),
         lambda: eh.Cells.from_rows("loss", "score", sensitive_features="sex"),
-        lambda: eh.fairness_path(eh.FairRidge(), "x.parquet", "y", sensitive_features="sex"),
         lambda: eh.FairRegressor("independence", max_unfairness=0.1).fit(
             Path("x.parquet"), "y", sensitive_features="sex"
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,6 +51,13 @@ def run_spark(
     try:
         found = rows.mapInArrow(work, "outcome binary", barrier=True).collect()
     except (PySparkException, _java_error()) as error:
+        missing = re.search(r"ModuleNotFoundError: (No module named '[\w.]+')", str(error))
+        if missing:
+            raise ImportError(
+                f"The Python of Spark's workers lacks a package: {missing[1]}. Hint: install "
+                "evenhand[spark] there, and set the environment variable PYSPARK_PYTHON to that "
+                "Python before the session begins."
+            ) from error
         raise WorkerLostError(
             "A worker of Spark was lost during the fit, which has ended. Hint: see the log of its "
             f"executors (memory is the usual reason), and fit again. Spark says: {_short(error)}"
