@@ -3,8 +3,6 @@
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from . import _moved
-
 __version__ = "0.1.0"
 
 # Public name -> the module that holds it. Names resolve on first use, so that `import evenhand`
@@ -47,8 +45,6 @@ _HOME = {
     "sufficiency": "information.single",
 }
 _MODULES = ("baselines", "boosting", "datasets", "distributed", "engines", "report")
-
-_moved.install()
 
 __all__ = ["__version__", *_HOME, *_MODULES]
 
