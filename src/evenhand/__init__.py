@@ -19,7 +19,6 @@ _HOME = {
     "Monitor": "auditing.monitoring",
     "AuditSet": "auditing.result",
     "FairPostprocessor": "models.postprocess",
-    "FairRidgeCV": "frontier.ridge_cv",
     "FairnessPath": "frontier.path",
     "Fourier": "information.classifiers.fourier",
     "KNN": "information.neighbors",
