@@ -46,7 +46,7 @@ _HOME = {
     "separation": "information.single",
     "sufficiency": "information.single",
 }
-_MODULES = ("baselines", "boosting", "datasets", "distributed", "engines", "report")
+_MODULES = ("boosting", "datasets", "distributed", "engines", "report")
 
 _moved.install()
 
