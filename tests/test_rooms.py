@@ -1,19 +1,13 @@
-"""The rooms of the package: data flow one way, and what was pickled before them still loads."""
+"""The rooms of the package: data flow one way."""
 
 from __future__ import annotations
 
 import ast
-import importlib
-import pickle
-import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand._moved import MOVED
 
 ROOT = Path(eh.__file__).parent
 # Top to bottom: a room imports from itself and from rooms before it.
@@ -97,8 +91,8 @@ def room(name: str) -> str:
 
 def test_every_module_is_in_a_room():
     at_root = {name for name in MODULES if "." not in name and MODULES[name].name != "__init__.py"}
-    assert at_root == {"__main__", "_moved", "datasets"}
-    assert {room(name) for name in MODULES} - at_root - {""} == {*ROOMS, *BESIDE}
+    assert at_root == {"__main__", "boosting", "datasets"}
+    assert {room(name) for name in MODULES} - {"__main__", ""} == {*ROOMS, *BESIDE}
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
@@ -144,44 +138,3 @@ def test_no_module_imports_itself_in_a_circle():
 
     for name in graph:
         visit(name, ())
-
-
-@pytest.mark.parametrize("old", sorted(MOVED))
-def test_old_module_names_lead_to_the_new_ones(old):
-    new = importlib.import_module(f"evenhand.{MOVED[old]}")
-    assert importlib.import_module(f"evenhand.{old}") in (new, sys.modules.get(f"evenhand.{old}"))
-
-
-def test_old_names_work_in_a_fresh_process():
-    code = (
-        "from evenhand.sensitive import resolve_groups; from evenhand.classifiers.logistic import "
-        "LogisticTerm; import evenhand.linear, evenhand.models.linear; "
-        "assert evenhand.linear.FairRidge is evenhand.models.linear.FairRidge"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-FIXTURES = Path(__file__).parent / "fixtures" / "rooms"
-
-
-def rows():
-    rng = np.random.default_rng(5)
-    a = np.array(["p", "q"])[rng.integers(0, 2, 200)]
-    X = rng.normal(size=(200, 3))
-    X[:, 0] += a == "q"
-    return X, X @ [1.0, 1.0, 0.5] + rng.normal(size=200), a
-
-
-@pytest.mark.parametrize("name", ["ridge", "attribute", "transport", "cv"])
-def test_models_pickled_before_the_rooms_still_predict_the_same(name):
-    X, _, a = rows()
-    model = pickle.loads((FIXTURES / f"{name}.pickle").read_bytes())
-    groups = a if name in ("attribute", "transport") else None
-    expected = np.load(FIXTURES / f"{name}.npy")
-    np.testing.assert_allclose(model.predict(X, sensitive_features=groups), expected, rtol=1e-9)
-
-
-@pytest.mark.parametrize("name", ["audit", "path"])
-def test_results_pickled_before_the_rooms_still_print(name):
-    found = pickle.loads((FIXTURES / f"{name}.pickle").read_bytes())
-    assert "independence" in str(found)

@@ -3,8 +3,6 @@
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from . import _moved
-
 __version__ = "0.1.0"
 
 # Public name -> the module that holds it. Names resolve on first use, so that `import evenhand`
@@ -21,7 +19,6 @@ _HOME = {
     "Monitor": "auditing.monitoring",
     "AuditSet": "auditing.result",
     "FairPostprocessor": "models.postprocess",
-    "FairRidgeCV": "frontier.ridge_cv",
     "FairnessPath": "frontier.path",
     "Fourier": "information.classifiers.fourier",
     "KNN": "information.neighbors",
@@ -47,8 +44,6 @@ _HOME = {
     "sufficiency": "information.single",
 }
 _MODULES = ("boosting", "datasets", "distributed", "engines", "report")
-
-_moved.install()
 
 __all__ = ["__version__", *_HOME, *_MODULES]
 

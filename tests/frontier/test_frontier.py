@@ -1,4 +1,4 @@
-"""Paths of fairness weights: search, held-out measures, selection, certificates, FairRidgeCV."""
+"""Paths of fairness weights: search, held-out measures, selection, certificates."""
 
 import pickle
 import re
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import sklearn
 from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.metrics import r2_score
@@ -634,62 +634,22 @@ def test_errors_of_select(path, request_, message):
         path.select(**request_)
 
 
-# FairRidgeCV
-
-
-def test_cv_is_the_path_and_the_selection():
-    X, y, a = make()
-    model = eh.FairRidgeCV(max_unfairness=0.1, n_points=6, measure_with="logistic", random_state=0)
-    model.fit(X, y, sensitive_features=a)
-    assert model.unfairness_ <= 0.1
-    assert model.fairness_weight_ == model.path_.selected.fairness_weight
-    assert model.best_estimator_.fairness_weight == model.fairness_weight_
-    assert model.predict(X) == pytest.approx(model.best_estimator_.predict(X))
-    assert model.n_features_in_ == 3
-    assert model.coef_.shape == (3,)
-    assert model.score(X, y) > 0.3
-
-
-def test_cv_passes_everything_on():
+def test_the_chosen_ridge_has_the_options_of_the_estimator():
     X, y, a = make(300)
-    model = eh.FairRidgeCV(
-        "separation", 0.5, 0.1, classifier="lspc", basis="linear", fit_intercept=False,
-        group_features="attribute", fairness_weights=[0.0, 1.0], cv=3, certify=True,
+    ridge = eh.FairRidge(
+        "separation", alpha=0.1, classifier="lspc", basis="linear", fit_intercept=False,
+        group_features="attribute",
     )  # fmt: skip
-    model.fit(X, y, sensitive_features=a, sample_weight=np.linspace(1, 2, 300))
-    best = model.best_estimator_
+    path = eh.fairness_path(
+        ridge, X, y, sensitive_features=a, sample_weight=np.linspace(1, 2, 300),
+        fairness_weights=[0.0, 1.0], cv=3,
+    )  # fmt: skip
+    best = path.select(max_unfairness=0.5, certify=True)
+    assert best.fairness_weight == path.selected.fairness_weight
     assert (best.criterion, best.alpha, best.classifier) == ("separation", 0.1, "lspc")
     assert (best.basis, best.fit_intercept, best.intercept_) == ("linear", False, 0.0)
-    assert model.path_.n_splits == 3
-    assert model.path_.bounds()[0][model.path_.points.index(model.path_.selected)] <= 0.5
-    assert model.predict(X, sensitive_features=a).shape == (300,)
+    assert path.n_splits == 3
+    assert path.bounds()[0][path.points.index(path.selected)] <= 0.5
+    assert best.predict(X, sensitive_features=a).shape == (300,)
     with pytest.raises(ValueError, match="`sensitive_features` must be given to predict"):
-        model.predict(X)
-
-
-def test_cv_follows_scikit_learn():
-    X, y, a = make(200)
-    model = eh.FairRidgeCV(max_unfairness=0.9, fairness_weights=[1.0], cv=2)
-    copy = clone(model)
-    assert repr(copy) == repr(model)
-    frame = pd.DataFrame(X, columns=list("abc"))
-    fitted = pickle.loads(pickle.dumps(copy.fit(frame, y, sensitive_features=a)))
-    assert fitted.feature_names_in_.tolist() == list("abc")
-    assert fitted.predict(frame) == pytest.approx(copy.predict(frame))
-    with pytest.raises(ValueError, match="feature names"):
-        fitted.predict(frame.rename(columns={"a": "z"}))
-    with pytest.raises(sklearn.exceptions.NotFittedError):
-        model.predict(X)
-    pipe = make_pipeline(StandardScaler(), model)
-    pipe.fit(X, y, fairridgecv__sensitive_features=a)
-    assert pipe.predict(X).shape == (200,)
-
-
-def test_cv_unreachable():
-    X, y, a = make(200)
-    model = eh.FairRidgeCV(max_unfairness=0.01, fairness_weights=[0.0], cv=2)
-    with pytest.raises(Unreachable, match="The closest has independence"):
-        model.fit(X, y, sensitive_features=a)
-    with pytest.warns(UserWarning, match="The closest has independence"):
-        model.set_params(on_unreachable="best").fit(X, y, sensitive_features=a)
-    assert model.unfairness_ > 0.01
+        best.predict(X)

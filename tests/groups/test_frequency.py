@@ -166,7 +166,6 @@ def test_ridge(table, kind):
 @pytest.mark.parametrize(
     "model",
     [
-        eh.FairRidgeCV(max_unfairness=0.2, n_points=3, cv=3, random_state=0, alpha=1e-2),
         eh.FairPostprocessor(LinearRegression(), fairness_weight=1.0, cv=3, random_state=0),
         eh.FairRegressor("independence", fairness_weight=1.0, cv=3, random_state=0),
     ],

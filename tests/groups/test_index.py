@@ -28,9 +28,6 @@ CALLS = {
     "audit of models": lambda a: eh.audit(Y, X, sensitive_features=a, estimator="lspc"),
     "FairRidge": lambda a: eh.FairRidge().fit(X, Y, sensitive_features=a),
     "FairRidge.predict": lambda a: FITTED.predict(X, sensitive_features=a),
-    "FairRidgeCV": lambda a: eh.FairRidgeCV(
-        max_unfairness=0.9, n_points=2, measure_with="lspc"
-    ).fit(X, Y, sensitive_features=a),
     "FairRegressor": lambda a: eh.FairRegressor(fairness_weight=1.0).fit(
         X, Y, sensitive_features=a
     ),

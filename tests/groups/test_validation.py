@@ -88,7 +88,6 @@ def test_masked_probabilities_are_rows_whose_group_is_not_known():
 
 MODELS = [
     eh.FairRidge(),
-    eh.FairRidgeCV(),
     BerkRegressor(),
     KomiyamaRegressor(),
     ReductionRegressor(),

@@ -367,15 +367,6 @@ def test_path(training):
     path.select(max_unfairness=1.0)
 
 
-def test_ridge_cv(training):
-    X, y, a, cluster = training
-    model = eh.FairRidgeCV(
-        max_unfairness=1.0, fairness_weights=[0.0], measure_with="logistic", random_state=0
-    )
-    assert model.fit(X, y, sensitive_features=a, cluster=cluster).path_.n_clusters == 110
-    assert model.fit(X, y, sensitive_features=a).path_.n_clusters is None
-
-
 class Memory(Ridge):
     """Knows every row that it has seen, and rows much like it."""
 

@@ -32,7 +32,6 @@ def models():
     yield eh.FairRidge(fairness_weight=1.0)
     yield eh.FairRidge(fairness_weight=1.0, group_features="posterior")
     yield eh.FairGLM("gamma", fairness_weight=1.0, link="log")
-    yield eh.FairRidgeCV(max_unfairness=0.5, cv=2, n_points=3, random_state=0)
 
 
 @pytest.mark.parametrize("model", list(models()), ids=lambda m: type(m).__name__)

@@ -59,10 +59,6 @@ class GroupedGLM(Grouped, eh.FairGLM):
     pass
 
 
-class GroupedCV(Grouped, eh.FairRidgeCV):
-    pass
-
-
 class GroupedPostprocessor(Grouped, eh.FairPostprocessor):
     pass
 
@@ -70,10 +66,9 @@ class GroupedPostprocessor(Grouped, eh.FairPostprocessor):
 def expected(estimator):
     """Checks that ask for what these cannot give, and why."""
     out = {"check_fit2d_1sample": "one row is one group"}
-    if not isinstance(estimator, GroupedCV):  # which chooses the plain ridge here
-        for kind in ("dense", "sparse"):
-            check = f"check_sample_weight_equivalence_on_{kind}_data"
-            out[check] = "repeated rows get other groups here"
+    for kind in ("dense", "sparse"):
+        check = f"check_sample_weight_equivalence_on_{kind}_data"
+        out[check] = "repeated rows get other groups here"
     if isinstance(estimator, GroupedPostprocessor):
         words = "refused in words of our own"
         out |= {"check_complex_data": words, "check_requires_y_none": words}
@@ -87,10 +82,6 @@ def expected(estimator):
         GroupedRidge("separation", classifier="lspc", group_features="posterior"),
         GroupedGLM(),
         GroupedGLM("normal", "separation", group_features="posterior"),
-        GroupedCV(
-            max_unfairness=1.0, fairness_weights=[1.0], measure_with="logistic", cv=2,
-            random_state=0,
-        ),
         GroupedPostprocessor(Ridge(), cv=2, random_state=0),
     ],
     expected_failed_checks=expected,
@@ -280,10 +271,6 @@ def test_fitting_does_not_change_parameters(regression):
     "model",
     [
         FairRidge(group_features="attribute"),
-        eh.FairRidgeCV(
-            max_unfairness=1.0, fairness_weights=[1.0], measure_with="logistic",
-            group_features="attribute",
-        ),
         eh.FairPostprocessor(Ridge(), group_features="attribute"),
         rivals.WassersteinBarycenter(Ridge()),
         rivals.KomiyamaRegressor(),

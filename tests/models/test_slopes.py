@@ -307,9 +307,8 @@ def test_refused(value, build, regression):
         build(group_alpha=value).fit(X, y, sensitive_features=a)
 
 
-def test_cv_passes_it_on(regression):
+def test_a_path_passes_it_on(regression):
     X, y, a = regression
-    model = eh.FairRidgeCV(
-        max_unfairness=1.0, group_features="attribute", group_alpha=0.25, n_points=3, random_state=0
-    )
-    assert model.fit(X, y, sensitive_features=a).best_estimator_.group_alpha_ == 0.25
+    model = eh.FairRidge(group_features="attribute", group_alpha=0.25)
+    path = eh.fairness_path(model, X, y, sensitive_features=a, n_points=3, random_state=0)
+    assert path.select(max_unfairness=1.0).group_alpha_ == 0.25

@@ -252,10 +252,11 @@ def test_estimators_hand_the_options_on(make, data):
 def test_cross_validation_hands_the_options_on(data):
     X, y, a, _ = data
     options = {"classifier": "lspc", "kappa": 50.0, "score_map": "tanh"}
-    model = eh.FairRidgeCV(
-        max_unfairness=1.0, fairness_weights=[1.0], cv=2, measure_with="logistic", **options
-    ).fit(X, y, sensitive_features=a)
-    assert options.items() <= model.best_estimator_.get_params().items()
+    path = eh.fairness_path(
+        eh.FairRidge(**options), X, y, sensitive_features=a, fairness_weights=[1.0], cv=2,
+        measure_with="logistic",
+    )  # fmt: skip
+    assert options.items() <= path.select(max_unfairness=1.0).get_params().items()
 
 
 def test_estimators_refuse_what_the_regularizer_refuses(data):

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
@@ -6,7 +5,6 @@ import evenhand as eh
 from evenhand.information.measures import RULE
 from evenhand.report.frontier_page import audits_of, path_page
 from evenhand.report.html import audit_page
-from evenhand.report.interactive import plotly_frontier
 
 
 def test_every_point_has_a_panel_and_one_is_open(path, tmp_path):
@@ -101,19 +99,3 @@ def test_a_path_without_a_choice_says_so(path):
     text = path_page(replace(path, selected=None))
     assert "No model has been selected" in text
     assert "The selected model" not in text
-
-
-def test_plotly_figure_has_all_points(path):
-    figure = plotly_frontier(path)
-    assert len(figure.data) == 3
-    np.testing.assert_allclose(figure.data[0].y, [p.r2 for p in path.points])
-    assert list(figure.data[0].marker.symbol).count("diamond") == 1
-    assert sum("selected" in t for t in figure.data[0].text) == 1
-
-
-def test_missing_plotly_is_explained(path, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "plotly.subplots", None)
-    with pytest.raises(ModuleNotFoundError, match=r"evenhand\[report\]"):
-        plotly_frontier(path)

@@ -1,13 +1,11 @@
 """The passes over rows: sums of small blocks, and per-row gradients.
 
-Two modules hold the same functions: `compiled` (Numba, fused, threaded) and `reference` (NumPy, a
-few lines each, the ground truth of the tests and the fallback where Numba is missing). The loops of
-the audit (`groups`, `neighbors`, `significance`, `splines`) are in Numba alone.
+`compiled` (Numba, fused, threaded) takes one or two variables, `reference` (NumPy) a matrix of any
+width.
 """
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -110,24 +108,7 @@ def _mean_variance(values: NDArray[np.float64], weight: NDArray[np.float64]) -> 
 
 @cache
 def get_kernels() -> ModuleType:
-    """The compiled passes, or the NumPy ones where Numba is not installed.
+    """The compiled passes, loaded on first use: Numba takes long to import."""
+    from . import compiled
 
-    Anything else that keeps them from loading is an error: a kernel that does not compile must not
-    pass for a slow machine.
-    """
-    try:
-        from . import compiled
-    except ModuleNotFoundError as error:
-        if error.name != "numba":
-            raise
-        from . import reference
-
-        # Once, as the result is cached.
-        warnings.warn(
-            "Numba is not installed, so passes over rows run in NumPy, many times slower. Hint: "
-            "install it with `pip install numba` or `conda install numba`.",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-        return reference
     return compiled

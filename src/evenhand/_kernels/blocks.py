@@ -7,8 +7,8 @@ short loop that the compiler vectorizes.
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
-from ._numba import njit
 from .registers import STRETCH, accumulate, add_into, monomials, part, weight_of
 
 BLOCK = 256

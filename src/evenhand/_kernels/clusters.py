@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-
-from ._numba import njit
+from numba import njit
 
 
 @njit(cache=True, nogil=True)

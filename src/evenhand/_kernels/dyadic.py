@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import njit
 
-from ._numba import njit
 from .mathfun import exp_nonpositive, log1p_unit
 
 # Posterior share below which a rectangle no longer counts.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-
-from ._numba import njit
+from numba import njit
 
 # Mass and squared mass, then first and second moments of score, target, residual, its size and its
 # square, and the product of score and target; values less one of the group's rows, except in the

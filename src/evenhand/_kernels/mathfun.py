@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-
-from ._numba import intrinsic, njit, types
+from numba import njit, types
+from numba.extending import intrinsic
 
 _LOG2E = 1.4426950408889634
 _LN2_HI = 6.93147180369123816490e-01

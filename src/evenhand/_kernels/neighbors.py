@@ -18,8 +18,7 @@ change the result.
 from __future__ import annotations
 
 import numpy as np
-
-from ._numba import njit
+from numba import njit
 
 _TOLERANCE = 8 * np.finfo(np.float64).eps
 # Rows per leaf: enough to make the walk short, few enough to scan in a handful of cache lines.

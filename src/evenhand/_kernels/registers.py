@@ -8,9 +8,10 @@ be reordered (that is what vectorizes them), always in the same way; nothing els
 from __future__ import annotations
 
 from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic, overload
 
 from ..information.basis import Basis
-from ._numba import intrinsic, njit, overload, types
 
 # Rows between two writes of the sums: short enough that sums keep their digits and that products
 # of numbers below 2 stay below the largest float.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-
-from ._numba import njit
+from numba import njit
 
 # Sums over the rows of some bins: how many, residuals of membership a − ā, their variances and
 # fourth cumulants; and over the cells, variance·rows²/size.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
-from ._numba import njit
 from .registers import LANES, PRODUCTS, add_products, add_row
 
 # The conditional rank is read off a histogram of the standardized residual on ±RANGE.

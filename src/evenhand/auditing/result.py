@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..groups.tables import json_safe, to_frame
 from ..information.criteria import get_criterion
-from ..information.measures import Measure, measure_columns, with_measures
+from ..information.measures import Measure, measure_columns
 from .conditional import Conditional
 from .disparities import Disparities, GroupTable
 from .group_moments import AuditedRows, GroupMoments
@@ -79,10 +79,6 @@ class Audit:
         """Without the rows: a file holds what is small."""
         rows = self._rows
         return {**vars(self), "_rows": rows.small() if isinstance(rows, AuditedRows) else rows}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Audits pickled while each criterion was a field of its own still load."""
-        self.__dict__.update(with_measures(state))
 
     @property
     def independence(self) -> Measure | None:

@@ -9,10 +9,7 @@ from typing import Any
 
 from .._kernels import shards
 from .._kernels.shards import Workers
-from ..boosting import objective
-from ..boosting.calls import check_fairness_weight
-from ..boosting.losses import get_loss
-from ..boosting.objectives import PLAIN_ROUNDS
+from ..boosting import PLAIN_ROUNDS, check_fairness_weight, get_loss, objective
 from ..groups.sensitive import resolve_groups
 from ..groups.validation import check_column
 from ..penalty.regularizer import FairnessRegularizer

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..models.links import LINKS
 
-FORMAT, VERSION = "evenhand.model", 3
+FORMAT, VERSION = "evenhand.model", 1
 Check = Callable[[Any, str], Any]
 
 
@@ -37,27 +37,12 @@ def read_json(text: str) -> Any:
     return json.loads(text, parse_constant=refuse, object_pairs_hook=once)
 
 
-def check_model(data: Mapping[str, Any], version: int) -> dict[str, Any]:
-    """All fields of a model but `format` and `version`, with lists as tuples.
-
-    Version 1 has neither `group_features`, without which a lost `groups` goes unnoticed, nor
-    `bands`; versions 1 and 2 are of models whose score is the linear predictor itself.
-    """
-    newer: dict[str, Check] = {
-        "group_features": _optional(_one_of("posterior", "attribute")),
-        "bands": _mapping(_record({"edges": _list(_edge, 1), "labels": _list(_text, 2)})),
-    }
-    newest: dict[str, Check] = {"link": _one_of(*LINKS), "least_predictor": _optional(_spread)}
-    fields = {**_MODEL, **(newer if version > 1 else {}), **(newest if version > 2 else {})}
+def check_model(data: Mapping[str, Any]) -> dict[str, Any]:
+    """All fields of a model but `format` and `version`, with lists as tuples."""
     rest = {name: value for name, value in data.items() if name not in ("format", "version")}
-    found = _record(fields)(rest, "")
-    if version == 1:
-        groups = found["groups"]
-        found |= {"bands": {}, "group_features": None if groups is None else groups["kind"]}
-    if version < 3:
-        found |= {"link": "identity", "least_predictor": None}
-    _check_whole(found)
-    return found
+    fields = _record(_MODEL)(rest, "")
+    _check_whole(fields)
+    return fields
 
 
 def _got(value: Any) -> str:
@@ -198,6 +183,10 @@ _MODEL: dict[str, Check] = {
     "sensitive": _list(_text, 1),
     "groups": _optional(_record(_GROUPS)),
     "about": _mapping(_anything),
+    "group_features": _optional(_one_of("posterior", "attribute")),
+    "bands": _mapping(_record({"edges": _list(_edge, 1), "labels": _list(_text, 2)})),
+    "link": _one_of(*LINKS),
+    "least_predictor": _optional(_spread),
 }
 
 

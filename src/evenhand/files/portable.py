@@ -236,13 +236,13 @@ def load_model(path: Any) -> PortableModel:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise TableError(f"{str(path)!r} is not a model written by evenhand frontier.")
     version: Any = data.get("version")
-    if isinstance(version, bool) or version not in range(1, VERSION + 1):
+    if isinstance(version, bool) or version != VERSION:
         raise TableError(
             f"{str(path)!r} has version {version!r} of the format; this evenhand reads "
-            f"versions 1 to {VERSION}. Hint: upgrade evenhand."
+            f"version {VERSION}. Hint: write it again with evenhand frontier, or upgrade evenhand."
         )
     try:
-        return _build(check_model(data, version))
+        return _build(check_model(data))
     except ValueError as error:
         raise TableError(_damaged(path, error)) from error
 

@@ -3,6 +3,5 @@
 from .fitting import fairness_path
 from .path import FairnessPath, Unreachable
 from .readings import PathPoint
-from .ridge_cv import FairRidgeCV
 
-__all__ = ["FairRidgeCV", "FairnessPath", "PathPoint", "Unreachable", "fairness_path"]
+__all__ = ["FairnessPath", "PathPoint", "Unreachable", "fairness_path"]

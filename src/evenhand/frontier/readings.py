@@ -25,7 +25,6 @@ from ..information.measures import (
     critical_value,
     measure,
     standard_error,
-    with_measures,
 )
 from ..models.accuracy import Accuracy
 from ..models.losses import R2
@@ -69,12 +68,6 @@ class PathPoint:
             if key is not None and name.partition("_")[0] == key:
                 return self.__dict__["accuracy" + name[len(key) :]]
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # Pickled when R² was the only accuracy, or each criterion a field of its own.
-        old = ("r2", "r2_stderr", "r2_interval")
-        new = {("accuracy" + n[2:] if n in old else n): value for n, value in state.items()}
-        self.__dict__.update({"key": "r2", **with_measures(new)})
 
     @property
     def independence(self) -> Measure:

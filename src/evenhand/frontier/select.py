@@ -41,11 +41,6 @@ class Request:
     confidence_level: float
     accuracy: Accuracy = R2
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # Pickled when R² was the only accuracy.
-        new = {"min_accuracy" if n == "min_r2" else n: value for n, value in state.items()}
-        self.__dict__.update(new)
-
     def limits(self) -> str:
         """The limits in words."""
         wanted = []

@@ -13,7 +13,7 @@ from scipy.special import stdtr, stdtrit
 
 from ..groups.clusters import cluster_groups, cluster_sums, degrees_of_freedom
 from ..groups.sensitive import Groups
-from .criteria import CRITERIA, Criterion, get_criterion
+from .criteria import Criterion, get_criterion
 from .effective import unit_masses
 from .entropies import Entropies, people_effective
 from .judging import errors_below, half_width_down_to, judge, root_interval, upper_bound
@@ -224,15 +224,6 @@ def asked(criterion: Criterion, measured: bool) -> str:
         words = words.replace("in every group", "at every value of the attribute")
         words = words.replace("whatever their group", "whatever their value of the attribute")
     return words
-
-
-def with_measures(state: dict[str, Any]) -> dict[str, Any]:
-    """The state of a result pickled while each criterion was a field, with a mapping instead."""
-    if "measures" in state:
-        return state
-    old = {name: item for name, item in state.items() if name in CRITERIA}
-    kept = {name: item for name, item in state.items() if name not in old}
-    return {**kept, "measures": {name: m for name, m in old.items() if m is not None}}
 
 
 def measure_columns(measures: Collection[Measure]) -> dict[str, list[Any]]:

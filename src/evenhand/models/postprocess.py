@@ -441,8 +441,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         check_index(X=X, sensitive_features=sensitive_features)
         score = predict_base(self.estimator_, X)
         z = self._standardized(score)
-        copy = getattr(self, "_copy", None)  # not in models pickled before there was one
-        numbers = None if copy is None else copy.transform(X)
+        numbers = None if self._copy is None else self._copy.transform(X)
         p = None
         if self._membership is not None:
             if self.group_features == "posterior":

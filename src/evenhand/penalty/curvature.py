@@ -148,7 +148,7 @@ def _inverse_root(information: Array) -> Array:
 
 def _scores(rows: Rows, basis: Basis, weights: Array) -> tuple[Array, Array, Array, Array]:
     """φ and dφ/du, (D, n); f and df/du, (classes, n)."""
-    m = reference._monomials(rows, basis, basis.n_terms)
+    m = reference.monomials(rows, basis, basis.n_terms)
     slopes = basis.slopes(np.eye(basis.n_terms)) @ m[: basis.n_slopes]
     return m, slopes, weights @ m, weights @ slopes
 
@@ -168,7 +168,7 @@ def _logistic_cross(rows: Rows, basis: Basis, weights: Array) -> Array:
     else:
         rho = softmax(np.vstack([np.zeros_like(f[:1]), f]), axis=0)[1:]
         change = -rho * (moving - (rho * moving).sum(axis=0))
-    residual = reference._labels(rows)[1:] - rho
+    residual = reference.labels(rows)[1:] - rho
     if len(rows.weight):
         residual, change = residual * rows.weight, change * rows.weight
     return _assemble(residual, change, phi, slopes)
@@ -176,7 +176,7 @@ def _logistic_cross(rows: Rows, basis: Basis, weights: Array) -> Array:
 
 def _lspc_ratios(f: Array, beta: float) -> tuple[Array, Array, Array, Array]:
     """ρ, (log sp)', (log sp)'' and sp''/Σsp of each class."""
-    sp = reference._softplus(f, beta)
+    sp = reference.softplus(f, beta)
     first = expit(np.maximum(beta * f, -700.0))
     second = beta * first * (1.0 - first)
     total = sp.sum(axis=0)
@@ -186,7 +186,7 @@ def _lspc_ratios(f: Array, beta: float) -> tuple[Array, Array, Array, Array]:
 def _lspc_cross(rows: Rows, basis: Basis, weights: Array, beta: float) -> Array:
     phi, slopes, f, moving = _scores(rows, basis, weights)
     rho, ratio, bend, last = _lspc_ratios(f, beta)
-    t = reference._labels(rows)
+    t = reference.labels(rows)
     mean = rho * ratio
     residual = t * ratio - mean
     change = (t * bend - last) * moving + mean * (mean * moving).sum(axis=0)

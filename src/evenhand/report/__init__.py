@@ -1,9 +1,9 @@
 """Results → words, pictures and pages.
 
 The figures that compare two models: `plot_densities` (scores by group before and after),
-`plot_gains` (who gains and who loses), `plot_features` with `feature_information` (which features
-carry the group), and `plotly_frontier` (a frontier to hover over). Those of one result are its own
-methods: `audit.plot()`, `path.plot()`, `to_html()`. `About` says who asks for a report and why.
+`plot_gains` (who gains and who loses), and `plot_features` with `feature_information` (which
+features carry the group). Those of one result are its own methods: `audit.plot()`, `path.plot()`,
+`to_html()`. `About` says who asks for a report and why.
 """
 
 from importlib import import_module as _import_module
@@ -16,7 +16,6 @@ _HOME = {
     "plot_densities": "plots",
     "plot_features": "plots",
     "plot_gains": "plots",
-    "plotly_frontier": "interactive",
 }
 
 __all__ = [*_HOME]

@@ -77,9 +77,8 @@ def leave_out_each(
     rows: Rows, basis: Basis, weights: Array, polynomials: Array
 ) -> tuple[Array, Array]:
     """In-sample and leave-one-out losses, row by row."""
-    kernels = get_kernels()
-    if not len(rows.codes) or rows.n_groups < _MANY or kernels is reference:
-        return kernels.logistic_row_losses(rows, basis, weights, polynomials)
+    if not len(rows.codes) or rows.n_groups < _MANY:
+        return get_kernels().logistic_row_losses(rows, basis, weights, polynomials)
     # With many groups a series for each row is cheaper than solving a system of them.
     n = len(rows.s)
     single = rows.weight if len(rows.weight) else np.ones(n)
@@ -103,7 +102,7 @@ def _losses_at(
     """
     from ..._kernels.splines import entry_losses
 
-    m = reference._monomials(places, basis, basis.n_moments)
+    m = reference.monomials(places, basis, basis.n_moments)
     eta = np.ascontiguousarray((weights @ m[: basis.n_terms]).T)
     scores = np.column_stack([np.zeros(len(eta)), eta])
     prob = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))

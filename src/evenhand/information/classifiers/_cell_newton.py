@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from ..._kernels import Rows, get_kernels, reference, shards
+from ..._kernels import Rows, shards
 from ..basis import Basis
 from ._newton import LAST_STEP, cold_objective, descend, finish_at, objective_at, penalty
 from .lspc import kernels_for
@@ -60,8 +60,8 @@ class Grid:
 def grid_pays(rows: Rows) -> bool:
     """Whether the rows and groups are so many that cells are worth gathering."""
     # Two groups have a kernel of their own, whose Hessian costs little more than its gradient; more
-    # variables than two have no grid, and nor has NumPy.
-    if rows.n_groups == 2 or reference in (kernels_for(rows), get_kernels()):
+    # variables than two have no grid.
+    if rows.n_groups == 2 or rows.s.ndim > 1:
         return False
     return rows.n >= max(_LEAST_ROWS, _LEAST_WORK / rows.n_groups)
 

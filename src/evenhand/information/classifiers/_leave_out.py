@@ -143,7 +143,7 @@ def least_squares_losses(
         for k in range(groups):
             f_out[:, k] = np.einsum("id,id->i", solved[:, :, k][block.part], block.phi)
         for f, out in ((f_in, inside), (f_out, outside)):
-            sp = reference._softplus(f, beta)
+            sp = reference.softplus(f, beta)
             out[block.rows] = np.log(sp.sum(axis=1)) - (block.label * np.log(sp)).sum(axis=1)
     return inside, outside
 

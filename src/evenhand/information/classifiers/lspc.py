@@ -63,7 +63,7 @@ class LSPC(BasisClassifier):
         return solve(rows, basis, self.kappa)[0]
 
     def _probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        sp = reference._softplus(scores, self.beta)
+        sp = reference.softplus(scores, self.beta)
         return sp / sp.sum(axis=1, keepdims=True)
 
     def _row_losses(self, rows, basis):

@@ -9,7 +9,7 @@ from scipy.stats import poisson as poisson_law
 
 import evenhand as eh
 from evenhand import boosting
-from evenhand.boosting.losses import LOSSES
+from evenhand.boosting import LOSSES
 from evenhand.penalty.curvature import diagonal_bound
 from evenhand.penalty.row_bound import RowBound
 
@@ -402,7 +402,7 @@ class TestRefusals:
     @pytest.mark.parametrize("library", LIBRARIES)
     def test_missing_extra(self, library, monkeypatch):
         _, y, a, _ = rows(100)
-        monkeypatch.setattr("evenhand.boosting.calls.find_spec", lambda name: None)
+        monkeypatch.setattr("evenhand.boosting.find_spec", lambda name: None)
         with pytest.raises(ImportError, match=rf"needs {library}.*pip install 'evenhand\[boosting"):
             boosting.objective(bind(y, a), library=library)
         with pytest.raises(ImportError, match=r"pip install 'evenhand\[boosting\]'"):

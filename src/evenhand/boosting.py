@@ -1,0 +1,449 @@
+"""Objectives and metrics of XGBoost and LightGBM with the fairness term in them.
+
+For experts: what is fair on the rows of training is less so on others. The stack,
+`FairPostprocessor` on scores that are out of fold, is the better way to a fair booster.
+
+Losses are as the libraries write them, summed over rows, in the raw score m:
+
+squared   ½(y − m)²          gradient m − y          curvature 1
+poisson   e^m − y·m          gradient e^m − y        curvature e^(m + 0.7)
+gamma     y·e^−m + m         gradient 1 − y·e^−m     curvature y·e^−m
+
+Each is half the deviance up to a constant. The 0.7 is both libraries' own safeguard.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from importlib.util import find_spec
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from ._kernels import shards
+from .penalty.row_bound import RowBound
+
+__all__ = ["FairnessMetric", "FairnessObjective", "metric", "objective"]
+
+Floats = NDArray[Any]
+
+LIBRARIES = ("xgboost", "lightgbm")
+PLAIN_ROUNDS = 10
+# Rounds that one look at the bound of the curvature serves, where rows are many.
+REFRESH = 5
+# What the libraries multiply a step by unless told otherwise.
+LEARNING_RATES = {"xgboost": 0.3, "lightgbm": 0.1}
+# XGBoost's `max_delta_step` and LightGBM's `poisson_max_delta_step`.
+POISSON_STEP = 0.7
+
+
+def objective(
+    bound: Any,
+    loss: str = "squared",
+    library: str = "xgboost",
+    *,
+    fairness_weight: float = 1.0,
+    plain_rounds: int = PLAIN_ROUNDS,
+    learning_rate: float | None = None,
+) -> FairnessObjective:
+    """Σ ω·loss + λ·c·Ĩ as an objective, c = ½ Σω·(null deviance).
+
+    That is n·½·(null deviance) times deviance/null deviance + λ·Ĩ, so `fairness_weight` means what
+    it means in :class:`evenhand.FairRidge`, and the loss has the scale that the library gives it: a
+    sum over rows, with which `min_child_weight`, `lambda` and the like keep their meaning.
+
+    Parameters
+    ----------
+    bound : BoundRegularizer
+        `FairnessRegularizer(criterion).bind(y, sensitive_features=a)` over the rows of training, in
+        their order.
+    loss : {"squared", "poisson", "gamma"}
+        The last two have a log link: the library then predicts log means, and the fairness term
+        judges means.
+    library : {"xgboost", "lightgbm"}
+    fairness_weight : float
+        λ.
+    plain_rounds : int
+        Rounds of the loss alone before the fairness term sets in. Its curvature is that of 1/Var(s)
+        and beyond bounds while the scores have hardly any spread.
+    learning_rate : float, optional
+        The library's `eta` or `learning_rate` η; by default what is theirs, 0.3 and 0.1. A step is
+        η·gradient/curvature, so with η times the bound of the fairness term's curvature it is the
+        longest that is safe.
+
+    Returns
+    -------
+    FairnessObjective
+        For `xgboost.train(..., obj=)`, `lightgbm.train({"objective": ...})`, and `objective=` of
+        `XGBRegressor` and `LGBMRegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np, evenhand as eh
+    >>> from evenhand import boosting
+    >>> a = np.arange(200) % 2
+    >>> y = np.sin(np.arange(200)) + a
+    >>> bound = eh.FairnessRegularizer("independence").bind(y, sensitive_features=a)
+    >>> fair = boosting.objective(bound, "squared", "xgboost", fairness_weight=1.0)
+    >>> gradient, curvature = fair(y, np.full(200, y.mean()))
+    >>> gradient.shape, fair.round
+    ((200,), 1)
+    """
+    check_bound(bound)
+    loss_ = get_loss(loss)
+    check_library(library)
+    weight = check_fairness_weight(fairness_weight)
+    good = isinstance(plain_rounds, Integral) and not isinstance(plain_rounds, bool)
+    if not good or plain_rounds < 0:
+        raise ValueError(f"`plain_rounds` must be a nonnegative integer, got {plain_rounds!r}.")
+    if learning_rate is None:
+        learning_rate = LEARNING_RATES[library]
+    real = isinstance(learning_rate, Real) and not isinstance(learning_rate, bool)
+    if not real or not 0 < float(learning_rate) <= 1:
+        raise ValueError(
+            f"`learning_rate` must be positive and at most 1, got {learning_rate!r}. Hint: the "
+            "number that the library is given, or None where it is given none."
+        )
+    return FairnessObjective(bound, loss_, weight, int(plain_rounds), float(learning_rate))
+
+
+class FairnessObjective:
+    """A callable that gives a library gradient and curvature of each row; see :func:`objective`.
+
+    Counts rounds by its calls, and starts from the first one again when all scores are equal, as
+    they are when a training begins, or when told by `reset`. One instance serves one training at a
+    time. LightGBM trains with a copy, which has the counts.
+
+    Attributes
+    ----------
+    round : int
+        Calls since training began.
+    value : float
+        Ĩ in training at the last round with a fairness term; NaN before.
+    """
+
+    def __init__(
+        self, bound: Any, loss: BoostingLoss, fairness_weight: float, plain_rounds: int,
+        learning_rate: float,
+    ) -> None:  # fmt: skip
+        self.bound, self.loss, self.learning_rate = bound, loss, learning_rate
+        self.fairness_weight, self.plain_rounds = fairness_weight, plain_rounds
+        self._row_bound = RowBound(bound, refresh=REFRESH)
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin with the plain rounds again."""
+        self.round, self.value, self._unit = 0, np.nan, 0.0
+        self._row_bound.forget()
+
+    def __deepcopy__(self, memo: Any) -> FairnessObjective:
+        # LightGBM and `clone` copy what they are given; the rows need not be there twice.
+        return FairnessObjective(
+            self.bound, self.loss, self.fairness_weight, self.plain_rounds, self.learning_rate
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"FairnessObjective({self.bound.criterion.name!r}, {self.loss.name!r}, "
+            f"fairness_weight={self.fairness_weight}, plain_rounds={self.plain_rounds}, "
+            f"learning_rate={self.learning_rate})"
+        )
+
+    def __call__(self, first: Any, second: Any, sample_weight: Any = None) -> tuple[Floats, Floats]:
+        """Gradient and curvature, (n,) each, in the way the libraries ask for them.
+
+        Parameters
+        ----------
+        first, second : arrays, or an array and a dataset
+            Raw scores and a DMatrix or Dataset; or targets and raw scores.
+        sample_weight : (n,) array, optional
+        """
+        y, margin, weight, _ = read_call(first, second, sample_weight)
+        n = rows_of(self.bound)
+        if len(margin) != n:
+            raise ValueError(
+                f"the dataset must have the {n} rows of `bound`, got {len(margin)}. Hint: bind the "
+                "term to the rows of each training; under cross-validation, to those of each fold."
+            )
+        if _all_equal(margin):
+            self.reset()
+        if self.round == 0:
+            self.loss.check(y)
+            self._unit = _half_null_deviance(self.loss, y, weight)
+        gradient, curvature = self.loss.derivatives(y.astype(margin.dtype, copy=False), margin)
+        if weight is not None:
+            gradient *= weight
+            curvature *= weight
+        if self.round >= self.plain_rounds and self.fairness_weight > 0:
+            self._add_fairness(margin, gradient, curvature)
+        self.round += 1
+        return gradient, curvature
+
+    def _add_fairness(self, margin: Floats, gradient: Floats, curvature: Floats) -> None:
+        scores = margin.astype(np.float64)
+        check_finite(scores)
+        scores = self.loss.mean(scores)
+        scale = self.fairness_weight * self._unit
+        value, slope, bar = self._row_bound.evaluate(scores, scale, rough=True)
+        self.value = value / scale
+        if self.loss.log_link:
+            # ds/dm = s, and the map bends as well: where the slope is positive that adds.
+            slope *= scores
+            bar = bar * scores * scores + np.maximum(slope, 0.0)
+        bar *= self.learning_rate
+        gradient += slope.astype(gradient.dtype, copy=False)
+        curvature += bar.astype(curvature.dtype, copy=False)
+
+
+def _all_equal(margin: Floats) -> bool:
+    if shards.active():
+        low, high = shards.extent(margin)
+        return low == high
+    return bool(len(margin) and margin[0] == margin[-1] and (margin == margin[0]).all())
+
+
+def _half_null_deviance(loss: BoostingLoss, y: Floats, weight: Floats | None) -> float:
+    """½ Σω·deviance of the best constant: what the libraries' losses of it add up to."""
+    y = y.astype(np.float64)
+    mean = shards.average(y, weight)
+    deviances = loss.deviances(y, mean)
+    return 0.5 * float(shards.add(float(deviances.sum() if weight is None else weight @ deviances)))
+
+
+def metric(
+    bound: Any,
+    loss: str = "squared",
+    library: str = "xgboost",
+    *,
+    fairness_weight: float | None = None,
+) -> FairnessMetric:
+    """Ĩ of a set of rows, or deviance/(null deviance) + λ·Ĩ; less is better.
+
+    Parameters
+    ----------
+    bound : BoundRegularizer or list of them
+        A term bound to the rows of validation; several for several sets, which are told apart by
+        their numbers of rows.
+    loss : {"squared", "poisson", "gamma"}
+        As for :func:`objective`.
+    library : {"xgboost", "lightgbm"}
+    fairness_weight : float, optional
+        λ of the sum. By default Ĩ alone, which is least for a model that says nothing: for
+        watching, not for stopping.
+
+    Returns
+    -------
+    FairnessMetric
+        For `xgboost.train(..., custom_metric=)`, `lightgbm.train(..., feval=)`, and `eval_metric=`
+        of their regressors.
+    """
+    bounds = list(bound) if isinstance(bound, Sequence) else [bound]
+    for each in bounds:
+        check_bound(each)
+    if not bounds or len({rows_of(each) for each in bounds}) < len(bounds):
+        raise ValueError(
+            "`bound` must hold terms whose numbers of rows differ, got "
+            f"{[rows_of(each) for each in bounds]}. Hint: one metric for each set of rows."
+        )
+    weight = None if fairness_weight is None else check_fairness_weight(fairness_weight)
+    return FairnessMetric(bounds, get_loss(loss), check_library(library), weight)
+
+
+class FairnessMetric:
+    """A callable that libraries evaluate after each round; see :func:`metric`."""
+
+    def __init__(
+        self, bounds: list[Any], loss: BoostingLoss, library: str, fairness_weight: float | None
+    ) -> None:
+        self._bounds = {rows_of(bound): bound for bound in bounds}
+        self.loss, self.library, self.fairness_weight = loss, library, fairness_weight
+        criterion = bounds[0].criterion.name
+        # Libraries show it, and XGBoost reads it from the callable.
+        self.__name__ = criterion if fairness_weight is None else f"{loss.name}+{criterion}"
+
+    def __call__(self, first: Any, second: Any, sample_weight: Any = None) -> Any:
+        """Name and value, and for LightGBM that less is better; XGBRegressor wants the value."""
+        y, margin, weight, with_dataset = read_call(first, second, sample_weight)
+        bound = self._bounds.get(len(margin))
+        if bound is None:
+            held = ", ".join(map(str, self._bounds))
+            raise ValueError(
+                f"`bound` must cover the rows of every set that is watched: got {len(margin)} "
+                f"rows, and terms over {held}. Hint: metric([bound_of_one, bound_of_another])."
+            )
+        mean = self.loss.mean(margin.astype(np.float64))
+        value = bound.value(mean)
+        if self.fairness_weight is not None:
+            y = y.astype(np.float64)
+            null = self.loss.deviances(y, float(np.average(y, weights=weight)))
+            deviances = self.loss.deviances(y, mean)
+            share = np.average(deviances, weights=weight) / np.average(null, weights=weight)
+            value = float(share) + self.fairness_weight * value
+        if self.library == "lightgbm":
+            return self.__name__, value, False
+        return (self.__name__, value) if with_dataset else value
+
+
+class BoostingLoss(ABC):
+    """A loss of target y and raw score m, one number a row."""
+
+    name: str
+    # Whether the prediction is e^m, as it is positive.
+    log_link = False
+
+    @abstractmethod
+    def derivatives(self, y: Floats, m: Floats) -> tuple[Floats, Floats]:
+        """Gradient and curvature in m of each row."""
+
+    @abstractmethod
+    def deviances(self, y: Floats, mean: Floats | float) -> Floats:
+        """Deviance of each row."""
+
+    @abstractmethod
+    def check(self, y: Floats) -> None:
+        """Refuse targets that the loss has no value for."""
+
+    def mean(self, m: Floats) -> Floats:
+        """The prediction of a raw score."""
+        return np.exp(m) if self.log_link else m
+
+
+class Squared(BoostingLoss):
+    """½(y − m)²; its deviance is the squared error."""
+
+    name = "squared"
+
+    def derivatives(self, y, m):
+        return m - y, np.ones_like(m)
+
+    def deviances(self, y, mean):
+        return (y - mean) ** 2
+
+    def check(self, y):
+        pass
+
+
+class Poisson(BoostingLoss):
+    """e^m − y·m, for counts and rates."""
+
+    name = "poisson"
+    log_link = True
+
+    def derivatives(self, y, m):
+        mean = np.exp(m)
+        return mean - y, mean * np.exp(POISSON_STEP)
+
+    def deviances(self, y, mean):
+        return 2.0 * (xlogy(y, y / mean) - y + mean)
+
+    def check(self, y):
+        if (y < 0).any():
+            raise ValueError(
+                f"the target must be nonnegative with loss='poisson', got {y.min():g}. Hint: "
+                "loss='squared' takes any number."
+            )
+
+
+class Gamma(BoostingLoss):
+    """y·e^−m + m, for positive amounts."""
+
+    name = "gamma"
+    log_link = True
+
+    def derivatives(self, y, m):
+        ratio = y * np.exp(-m)
+        return 1.0 - ratio, ratio
+
+    def deviances(self, y, mean):
+        return 2.0 * (y / mean - 1.0 - np.log(y / mean))
+
+    def check(self, y):
+        if (y <= 0).any():
+            raise ValueError(
+                f"the target must be positive with loss='gamma', got {y.min():g}. Hint: fit rows "
+                "without a claim by loss='poisson', and amounts on the others."
+            )
+
+
+LOSSES: dict[str, BoostingLoss] = {loss.name: loss for loss in (Squared(), Poisson(), Gamma())}
+
+
+def get_loss(name: Any) -> BoostingLoss:
+    """Look a loss up by name."""
+    if not isinstance(name, str) or name not in LOSSES:
+        raise ValueError(
+            f"`loss` must be one of {', '.join(LOSSES)}, got {name!r}. Hint: for another one, add "
+            "the gradient of `bound.value_and_grad` to that of your own objective."
+        )
+    return LOSSES[name]
+
+
+class Call(NamedTuple):
+    """Targets, raw scores and weights of one call, and whether it came with a dataset.
+
+    xgboost.train, lightgbm.train       f(raw scores, dataset)
+    XGBRegressor, LGBMRegressor         f(targets, raw scores, weights or None)
+    """
+
+    y: Floats
+    margin: Floats
+    weight: Floats | None
+    with_dataset: bool
+
+
+def read_call(first: Any, second: Any, weight: Any) -> Call:
+    """What was handed in, in either order."""
+    with_dataset = hasattr(second, "get_label")
+    if with_dataset:
+        y, margin, weight = second.get_label(), first, second.get_weight()
+    else:
+        y, margin = first, second
+    weight = None if weight is None or not len(weight) else np.asarray(weight)
+    return Call(np.asarray(y), np.ascontiguousarray(np.ravel(margin)), weight, with_dataset)
+
+
+def rows_of(bound: Any) -> int:
+    """Rows that a bound term takes scores for."""
+    return int(getattr(bound, "n_rows", None) or bound.groups.n_rows)
+
+
+def check_bound(bound: Any) -> Any:
+    """Something with a value and a gradient for the scores of fixed rows."""
+    if not hasattr(bound, "value_grad_curvature"):
+        raise ValueError(
+            f"`bound` must be a term that is bound to rows, got {type(bound).__name__}. Hint: "
+            "eh.FairnessRegularizer(criterion).bind(y, sensitive_features=a)."
+        )
+    return bound
+
+
+def check_finite(margin: Floats) -> None:
+    """Boosting goes on with NaN; what follows would not say why."""
+    if not np.isfinite(margin.sum()):
+        raise ValueError(
+            "the scores in training are no longer finite. Hint: a smaller `fairness_weight` or "
+            "learning rate, or more `plain_rounds`."
+        )
+
+
+def check_library(library: Any) -> str:
+    """A known name of a package that is installed."""
+    if not isinstance(library, str) or library not in LIBRARIES:
+        raise ValueError(f"`library` must be one of {', '.join(LIBRARIES)}, got {library!r}.")
+    if find_spec(library) is None:
+        raise ImportError(
+            f"library={library!r} needs {library}, which is not installed. Hint: "
+            "pip install 'evenhand[boosting]'."
+        )
+    return library
+
+
+def check_fairness_weight(value: Any) -> float:
+    """A nonnegative number."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < np.inf:
+        raise ValueError(f"`fairness_weight` must be a nonnegative number, got {value!r}.")
+    return float(value)
