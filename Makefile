@@ -18,7 +18,7 @@ $(VENV)/.test: $(VENV)/.base pyproject.toml
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.test pyproject.toml
-	$(BIN)/python -m pip install --quiet --group bench rich
+	$(BIN)/python -m pip install --quiet --group research rich
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.base pyproject.toml
@@ -43,11 +43,11 @@ docs: $(VENV)/.docs
 
 # Everything on docs/reproduction.md; QUICK=1 for a small run that only shows that all of it works.
 experiments: $(VENV)/.bench
-	$(BIN)/python experiments/all.py $(if $(QUICK),--quick)
+	PYTHONPATH=research $(BIN)/python experiments/all.py $(if $(QUICK),--quick)
 
 # Everything on docs/accuracy.md, docs/performance.md and the pages of watch.py; hours, on a quiet machine.
 bench: $(VENV)/.bench
-	cd benchmarks && for script in fit_speed performance audit_speed knn_speed path_speed \
+	cd benchmarks && export PYTHONPATH=../research && for script in fit_speed performance audit_speed knn_speed path_speed \
 	  berk_scaling many_groups accuracy rough rough_picture adversary calibration intervals clusters \
 	  certify scale watch pages; do ../$(BIN)/python $$script.py; done
 

@@ -21,7 +21,7 @@ import numpy as np
 from common import RESULTS, write
 from threadpoolctl import threadpool_limits
 
-from evenhand.datasets.synthetic import FAMILIES, random_scenario
+from distributions import FAMILIES, random_scenario
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.information.classifiers import LSPC, Logistic
 from evenhand.information.classifiers.adaptive import Adaptive

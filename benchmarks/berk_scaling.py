@@ -20,7 +20,7 @@ import numpy as np
 import scipy
 import sklearn
 
-from evenhand.baselines import BerkRegressor
+from rivals import BerkRegressor
 
 SEED = 0
 N_FEATURES = 10

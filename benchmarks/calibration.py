@@ -27,7 +27,7 @@ from common import RESULTS, write
 from scipy.special import expit
 from scipy.stats import rankdata
 
-from evenhand.datasets.synthetic import null_scenario
+from distributions import null_scenario
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.information.criteria import CRITERIA
 from evenhand.information.significance import exact_fairness_p_value

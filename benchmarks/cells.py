@@ -18,8 +18,7 @@ import numpy as np
 from common import write
 
 import evenhand as eh
-from evenhand.datasets.rough import ROUGH_FAMILIES, rough_scenario
-from evenhand.datasets.synthetic import FAMILIES, random_scenario
+from distributions import FAMILIES, ROUGH_FAMILIES, random_scenario, rough_scenario
 
 SMOOTH = tuple(FAMILIES)
 ROUGH = ("sign", "ring", "band_2", "near_copy_size", "ties_both", "smooth_and_rough")

@@ -18,7 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from common import write
 
-from evenhand.datasets import bivariate_normal_scenario
+from distributions import bivariate_normal_scenario
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.information.criteria import CRITERIA
 from evenhand.information.entropies import estimate_entropies, get_estimator

@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 from common import standardized, timed, write
 
+from loaders import load_communities, load_law_school
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from peers import algorithm1_jax
@@ -24,9 +26,9 @@ ALPHA = 1e-3
 
 
 def problems():
-    data = eh.datasets.load_communities()
+    data = load_communities()
     yield "communities", standardized(data.X), data.y, data.sensitive
-    data = eh.datasets.load_law_school()
+    data = load_law_school()
     yield "law_school", standardized(data.X), data.y, data.sensitive
 
 

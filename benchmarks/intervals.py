@@ -14,7 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from common import write
 
-import evenhand as eh
+import distributions
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.information.criteria import CRITERIA
 from evenhand.information.entropies import estimate_entropies, get_estimator
@@ -37,7 +37,7 @@ CASES = [
 def covered(job) -> list[tuple[bool, float, float]]:
     """Whether each criterion's interval holds the truth, its value and standard error."""
     estimator, family, n, scenario_seed, seed, truths = job
-    scenario = eh.datasets.random_scenario(family, scenario_seed)
+    scenario = distributions.random_scenario(family, scenario_seed)
     y, s, a = scenario.sample(n, seed)
     groups = resolve_groups(a, n_rows=n)
     entropies = estimate_entropies(
@@ -59,7 +59,7 @@ def main() -> None:
     rows = []
     with ProcessPoolExecutor(options.workers) as pool:
         for estimator, family, n, scenario_seed in CASES:
-            truth = eh.datasets.random_scenario(family, scenario_seed).truth
+            truth = distributions.random_scenario(family, scenario_seed).truth
             truths = [truth.value(name) for name in CRITERIA]
             case = estimator, family, n, scenario_seed
             jobs = [(*case, 1000 + r, truths) for r in range(replications)]

@@ -29,6 +29,7 @@ from sklearn.model_selection import StratifiedKFold
 
 import evenhand as eh
 from evenhand import boosting
+from loaders import load_communities
 
 ROWS, COLUMNS, ROUNDS, REPEATS = 1_000_000, 30, 30, 3
 WEIGHTS = (0.0, 1.0, 10.0, 100.0)
@@ -97,7 +98,7 @@ def train(library, objective, table) -> float:
 
 
 def gap_rows() -> list[dict]:
-    data = eh.datasets.load_communities()
+    data = load_communities()
     X, y, a = np.asarray(data.X), data.y, np.asarray(data.sensitive)
     folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, a))
     out = []

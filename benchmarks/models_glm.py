@@ -21,6 +21,8 @@ import numpy as np
 from common import standardized, write
 from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
 
+from loaders import load_communities
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 import evenhand as eh
@@ -129,7 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
     X, targets, a = claims(4000 if quick else 200_000, 20)
     for family, y in targets.items():
         rows += list(compare("claims", family, X, y, a, repeats))
-    data = eh.datasets.load_communities()
+    data = load_communities()
     counts = np.round(100.0 * data.y)
     rows += list(
         compare("communities", "poisson", standardized(data.X), counts, data.sensitive, repeats)

@@ -27,6 +27,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import KFold
 
 import evenhand as eh
+from loaders import load_belgian_motor, load_communities, load_law_school
 
 WEIGHTS = (0.0, 0.2, 0.6, 2.0, 6.0, 20.0, 80.0)
 AGE = "ageph"
@@ -43,13 +44,13 @@ def standardized(X):
 def load(name: str):
     rng = np.random.default_rng(0)
     if name == "communities":
-        data = eh.datasets.load_communities()
+        data = load_communities()
         return standardized(data.X), data.y, data.sensitive, "binomial", "normal"
     if name == "lsac":
-        data = eh.datasets.load_law_school()
+        data = load_law_school()
         rows = rng.permutation(len(data.y))[:5000]
         return standardized(data.X[rows]), data.y[rows], data.sensitive[rows], "gamma", "normal"
-    data = eh.datasets.load_belgian_motor(target="frequency")
+    data = load_belgian_motor(target="frequency")
     # Policies of a whole year, of which the frequency is the number of claims.
     rows = rng.permutation(np.flatnonzero(data.exposure > 0.99))[:8000]
     X = np.asarray(data.X)[rows]

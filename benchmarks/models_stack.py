@@ -31,6 +31,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold
 
 import evenhand as eh
+from loaders import load_communities, load_law_school
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.1, 1.7, 2.5, 4.0, 6.0, 10.0, 16.0, 40.0, 100.0, 250.0)
 BOUNDS = (0.10, 0.05, 0.01)
@@ -76,8 +77,8 @@ def data_sets(quick: bool):
         yield "synthetic", X, X[:, 0] * X[:, 1] + rng.normal(size=600), a, 1
         return
     for name, load, repeats in (
-        ("communities", eh.datasets.load_communities, 3),
-        ("lsac", eh.datasets.load_law_school, 1),
+        ("communities", load_communities, 3),
+        ("lsac", load_law_school, 1),
     ):
         found = load()
         yield name, found.X, found.y, found.sensitive, repeats

@@ -66,7 +66,7 @@ def rough() -> str:
     ]
     return (
         "## Laws without smoothness\n\nChecker boards, rings, bands, heaped values, parities: laws"
-        " that no smooth basis follows (`evenhand.datasets.rough_scenario`), wherever the truth is"
+        " that no smooth basis follows (`research/distributions`), wherever the truth is"
         " above 0.05. Each cell: bias relative to the truth / share of 95 % intervals that cover"
         " it. The goals are a bias under 25 % of the truth at 2,000 rows and under 10 % from 20,000"
         " on, and 88 % coverage there. Seeds drawn after tuning; replications "

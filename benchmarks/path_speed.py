@@ -10,7 +10,7 @@ medians of interleaved repeats in one process. `r2_gap` and `unfairness_gap` say
 of the path, which are solved to a looser tolerance, lie from the cold fits. Writes
 results/path_speed.csv next to this file.
 
-Communities and LSAC are read by ``evenhand.datasets`` (set EVENHAND_DATA to the folder that holds
+Communities and LSAC are read by ``research/loaders`` (set EVENHAND_DATA to the folder that holds
 them); a data set that cannot be had is left out.
 """
 
@@ -29,6 +29,7 @@ import sklearn
 
 import evenhand as eh
 from evenhand.frontier.search import spread_weights
+from loaders import load_communities, load_law_school
 
 POINTS = 20
 CRITERIA = ("independence", "separation", "sufficiency")
@@ -49,8 +50,8 @@ def data_sets(quick: bool):
         yield "synthetic", synthetic(5_000)
         return
     for name, load in (
-        ("communities", eh.datasets.load_communities),
-        ("lsac", eh.datasets.load_law_school),
+        ("communities", load_communities),
+        ("lsac", load_law_school),
     ):
         try:
             data = load()

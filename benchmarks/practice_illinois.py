@@ -20,11 +20,11 @@ import numpy as np
 import statsmodels.api as sm
 from common import write
 
-import evenhand as eh
 from evenhand.auditing.adjusted_gap import adjusted_gaps
 from evenhand.groups.controls import read_controls
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.information.balancing import control_features
+from loaders import load_illinois_quotes
 
 
 def regression(premium, minority, risk, company, zips) -> tuple[float, float]:
@@ -72,7 +72,7 @@ def compare(name, rows, data, companies) -> dict:
 
 
 def main() -> None:
-    data = eh.datasets.load_illinois_quotes()
+    data = load_illinois_quotes()
     names = [n.removeprefix("company=") for n in data.feature_names if n.startswith("company")]
     first = next(k for k, n in enumerate(data.feature_names) if n.startswith("company"))
     companies = np.array(names)[data.X[:, first:].argmax(axis=1)]

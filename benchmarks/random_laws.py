@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri, softmax
 
-from evenhand.datasets._rough_laws import MARGINS, PosteriorScenario, TableScenario
+from distributions._rough_scenario import MARGINS, PosteriorScenario, TableScenario
 
 NODES = 1260
 Colors = Callable[[np.ndarray, np.ndarray], np.ndarray]

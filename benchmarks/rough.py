@@ -26,7 +26,7 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 import numpy as np
 from common import RESULTS, write
 
-import evenhand as eh
+import distributions
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.information.criteria import CRITERIA
 from evenhand.information.entropies import estimate_entropies, get_estimator
@@ -40,7 +40,7 @@ AFFORDABLE = {"auto": 10**9, "logistic": 10**9, "lspc": 10**9, "knn": 200_000, "
 
 @cache
 def scenario(family: str) -> Any:
-    return eh.datasets.rough_scenario(family)
+    return distributions.rough_scenario(family)
 
 
 def measures(estimator: str, y, s, a) -> tuple[list[tuple[float, ...]], float]:
@@ -201,7 +201,7 @@ def doubling_study(options, pool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--study", choices=["sizes", "doubling", "all"], default="all")
-    families = list(eh.datasets.ROUGH_FAMILIES)
+    families = list(distributions.ROUGH_FAMILIES)
     parser.add_argument("--families", nargs="+", default=families, choices=families)
     parser.add_argument("--n", nargs="+", type=int, default=list(SIZES))
     parser.add_argument("--estimators", nargs="+", default=["auto", "knn", "fourier"])

@@ -16,7 +16,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from common import RESULTS
 
-from evenhand.datasets import ROUGH_FAMILIES
+from distributions import ROUGH_FAMILIES
 
 STYLES = {
     "auto": ("#1b6ca8", "o", "auto"),

@@ -3,9 +3,10 @@
     python benchmarks/same_numbers.py [BASE]
 
 BASE is a git revision (default: the commit before the last), checked out into a temporary
-worktree. Each revision audits and fits the same data sets in a process of its own: smooth and
-rough laws, and the real ones that are at hand, cut to 4,000 rows. Prints the largest difference of
-each kind, relative to the larger of 1 and the value; writes results/same_numbers.csv.
+worktree. Each revision audits and fits the same rows, drawn once, in a process of its own: smooth
+and rough distributions, and the real data that are at hand, cut to 4,000 rows. Prints the largest
+difference of each kind, relative to the larger of 1 and the value; writes
+results/same_numbers.csv.
 """
 
 from __future__ import annotations
@@ -13,41 +14,29 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from common import write
+
+import loaders
+from distributions import FAMILIES, ROUGH_FAMILIES, random_scenario, rough_scenario
+from evenhand.datasets import load_gpa2
 
 ROOT = Path(__file__).parents[1]
 PROBE = """
-import json, sys, warnings
+import json, pickle, sys, warnings
 import numpy as np, evenhand as eh
-from evenhand import datasets as ds
 
 warnings.simplefilter("ignore")
-
-def samples():
-    for family in ds.FAMILIES:
-        y, s, a = ds.random_scenario(family, 1).sample(3000, random_state=2)
-        yield family, s, y, a
-    for family in ds.ROUGH_FAMILIES:
-        y, s, a = ds.rough_scenario(family, 1).sample(3000, random_state=2)
-        yield family, s, y, a
-
-def tables():
-    loaders = ("gpa2", "card", "wage2", "cps78_85", "twoyear", "admissions", "health", "meps",
-               "communities", "law_school", "belgian_motor", "illinois_quotes")
-    for name in loaders:
-        try:
-            data = getattr(ds, "load_" + name)()
-        except Exception as error:
-            print(name, "left out:", error, file=sys.stderr)
-            continue
-        rows = np.random.default_rng(0).permutation(len(data.y))[:4000]
-        yield name, np.asarray(data.X, float)[rows], np.asarray(data.y)[rows], (
-            np.asarray(data.sensitive)[rows])
+with open(sys.argv[1], "rb") as file:
+    samples, tables = pickle.load(file)
 
 def read(audit):
     out = {}
@@ -59,12 +48,12 @@ def read(audit):
     return out
 
 found = {}
-for name, s, y, a in samples():
+for name, s, y, a in samples:
     for estimator in ("auto", "logistic", "lspc"):
         result = read(eh.audit(y, s, sensitive_features=a, estimator=estimator))
         found[name] = found.get(name, {}) | {
             f"audit, {estimator}: {k}": v for k, v in result.items()}
-for name, X, y, a in tables():
+for name, X, y, a in tables:
     X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
     X = X[:, X.std(axis=0) > 0]
     half = len(y) // 2
@@ -81,12 +70,38 @@ print(json.dumps(found))
 """
 
 
-def probe(source: Path, cache: str) -> dict[str, dict[str, float]]:
+def draw_samples() -> Iterator[tuple[str, Any, Any, Any]]:
+    """Name, score, target and group of each distribution."""
+    for family in FAMILIES:
+        y, s, a = random_scenario(family, 1).sample(3000, random_state=2)
+        yield family, s, y, a
+    for family in ROUGH_FAMILIES:
+        y, s, a = rough_scenario(family, 1).sample(3000, random_state=2)
+        yield family, s, y, a
+
+
+def read_tables() -> Iterator[tuple[str, Any, Any, Any]]:
+    """Name, features, target and group of each data set that is at hand."""
+    for load in (load_gpa2, *(getattr(loaders, name) for name in loaders.__all__)):
+        name = load.__name__.removeprefix("load_")
+        try:
+            data = load()
+        except (OSError, ImportError) as error:
+            print(name, "left out:", error, file=sys.stderr)
+            continue
+        rows = np.random.default_rng(0).permutation(len(data.y))[:4000]
+        yield name, data.X[rows], data.y[rows], data.sensitive[rows]
+
+
+def probe(source: Path, cache: str, inputs: Path) -> dict[str, dict[str, float]]:
     environment = {**os.environ, "PYTHONPATH": str(source / "src"), "NUMBA_CACHE_DIR": cache}
     done = subprocess.run(
-        [sys.executable, "-c", PROBE], env=environment, check=True, stdout=subprocess.PIPE,
+        [sys.executable, "-c", PROBE, str(inputs)],
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
         text=True,
-    )  # fmt: skip
+    )
     return json.loads(done.stdout)
 
 
@@ -100,9 +115,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder) / "base"
         subprocess.run([*git, "worktree", "add", "--detach", "-q", str(base), name], check=True)
+        inputs = Path(folder) / "inputs"
+        inputs.write_bytes(pickle.dumps((list(draw_samples()), list(read_tables()))))
         try:
-            old = probe(base, f"{folder}/cache-base")
-            new = probe(ROOT, f"{folder}/cache-head")
+            old = probe(base, f"{folder}/cache-base", inputs)
+            new = probe(ROOT, f"{folder}/cache-head", inputs)
         finally:
             subprocess.run([*git, "worktree", "remove", "--force", str(base)], check=True)
     rows = []

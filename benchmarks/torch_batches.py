@@ -19,6 +19,7 @@ from sklearn.model_selection import StratifiedKFold
 
 import evenhand as eh
 from evenhand.torch import FairMLPRegressor, FairnessLoss
+from loaders import load_law_school
 
 SIZES = (256, 8192)
 EPOCHS = {256: 3, 8192: 60}
@@ -95,7 +96,7 @@ def trained(data, classifier: str, size: int) -> dict:
 
 def main() -> None:
     torch.set_num_threads(1)
-    data = eh.datasets.load_law_school()
+    data = load_law_school()
     rows = []
     for criterion in ("independence", "separation"):
         for weight in (0.0, 10.0):

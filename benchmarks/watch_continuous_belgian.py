@@ -25,6 +25,7 @@ from sklearn.metrics import d2_tweedie_score
 from watch_continuous import LAWS
 
 import evenhand as eh
+from loaders import load_belgian_motor
 
 SETTINGS = {
     "kernels of degree 3 (default)": {"algorithm": "dk"},
@@ -38,7 +39,7 @@ WEIGHTS = (0.0, 0.01, 0.03, 0.05, 0.056, 0.075, 0.1, 0.3)
 
 def training(rows_each=20_000):
     """Rows of the first table, and (age, price) of the policies for some of the models."""
-    data = eh.datasets.load_belgian_motor()
+    data = load_belgian_motor()
     order = np.random.default_rng(0).permutation(len(data.y))
     train, test = order[:rows_each], order[rows_each : 2 * rows_each]
     X = np.asarray(data.X, dtype=float)

@@ -15,7 +15,8 @@ import numpy as np
 from common import SEED, Vector, load
 from numpy.typing import NDArray
 
-from evenhand import datasets
+import loaders
+from evenhand.datasets import load_gpa2
 
 # Bounds refer to plain ridge on more rows, so that chance moves them less.
 MOST_ROWS, REFERENCE_ROWS = 2_000, 3_000
@@ -62,7 +63,7 @@ def _neighborhoods(most: int) -> AtlasData:
     """
     import pandas as pd
 
-    found = datasets.load_illinois_quotes(include_sensitive=False)
+    found = loaders.load_illinois_quotes(include_sensitive=False)
     frame = pd.DataFrame(found.X, columns=list(found.feature_names))
     company = [name for name in frame.columns if name.startswith("company")]
     long = pd.DataFrame(
@@ -95,19 +96,19 @@ def _stand_in() -> AtlasData:
 
 
 _READERS = {
-    "communities": _plain(datasets.load_communities),
-    "lsac": _plain(datasets.load_law_school),
+    "communities": _plain(loaders.load_communities),
+    "lsac": _plain(loaders.load_law_school),
     "illinois": _neighborhoods,
-    "card": _plain(datasets.load_card),
-    "wage2": _plain(datasets.load_wage2),
-    "cps78_85": _plain(datasets.load_cps78_85),
-    "twoyear": _plain(datasets.load_twoyear),
-    "gpa2": _plain(datasets.load_gpa2),
-    "meps": _plain(datasets.load_meps),
-    "admissions": _plain(datasets.load_admissions),
-    "health": _plain(datasets.load_health),
+    "card": _plain(loaders.load_card),
+    "wage2": _plain(loaders.load_wage2),
+    "cps78_85": _plain(loaders.load_cps78_85),
+    "twoyear": _plain(loaders.load_twoyear),
+    "gpa2": _plain(load_gpa2),
+    "meps": _plain(loaders.load_meps),
+    "admissions": _plain(loaders.load_admissions),
+    "health": _plain(loaders.load_health),
     # Claim frequency has an R² of .002 under squared error; the bonus-malus level has one of .17.
-    "motor": _plain(partial(datasets.load_belgian_motor, target="bonus_malus")),
+    "motor": _plain(partial(loaders.load_belgian_motor, target="bonus_malus")),
 }
 DATASETS = tuple(_READERS)
 

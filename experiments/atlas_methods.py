@@ -15,7 +15,7 @@ import numpy as np
 from common import ALPHA, SEED
 
 import evenhand as eh
-from evenhand import baselines
+import rivals
 
 BLIND, KNOWN = "blind", "known"
 
@@ -102,14 +102,14 @@ def _fairlearn(strength: float) -> Any:
 
 
 def _entropic(temperature: float) -> Callable[[float], Any]:
-    return lambda step: baselines.EntropicUnaware(
+    return lambda step: rivals.EntropicUnaware(
         eh.FairRidge(fairness_weight=0, alpha=ALPHA), interpolation=step, temperature=temperature,
         random_state=SEED,
     )  # fmt: skip
 
 
 def _barycenter(folds: int | None) -> Callable[[float], Any]:
-    return lambda step: baselines.WassersteinBarycenter(
+    return lambda step: rivals.WassersteinBarycenter(
         eh.FairRidge(fairness_weight=0, alpha=ALPHA), interpolation=step, cv=folds,
         random_state=SEED,
     )  # fmt: skip
@@ -145,18 +145,18 @@ RIVALS = [
     # steps gives the nested fits to .001 (docs/reproduction.md) in a hundredth of the time.
     Method("nested logistic", BLIND, _both("nested logistic", score_map="raw")),
     # The group penalty: the individual one is far behind everywhere (docs/reproduction.md).
-    Method("convex pairs (Berk)", BLIND, _one("group", lambda w: baselines.BerkRegressor(
+    Method("convex pairs (Berk)", BLIND, _one("group", lambda w: rivals.BerkRegressor(
         penalty="group", fairness_weight=w, alpha=ALPHA), PAIRS)),
-    Method("reduction (Agarwal)", BLIND, _one("reduction", lambda gap: baselines.ReductionRegressor(
+    Method("reduction (Agarwal)", BLIND, _one("reduction", lambda gap: rivals.ReductionRegressor(
         unfairness=gap, alpha=ALPHA, random_state=SEED), GAPS)),
-    Method("fair GLM (Do)", BLIND, _one("fair GLM", lambda w: baselines.DoRegressor(
+    Method("fair GLM (Do)", BLIND, _one("fair GLM", lambda w: rivals.DoRegressor(
         fairness_weight=w, alpha=ALPHA), PAIRS)),
     # Its temperature moves R² by less than .006 at a bound, and by less than .002 mostly.
     Method("entropic optimum (Taturyan)", BLIND, _one(
         "entropic, temperature 0.1", _entropic(0.1), STEPS)),
-    Method("fair ridge (Scutari)", KNOWN, _one("fair ridge", lambda r: baselines.KomiyamaRegressor(
+    Method("fair ridge (Scutari)", KNOWN, _one("fair ridge", lambda r: rivals.KomiyamaRegressor(
         unfairness=r, alpha=ALPHA), SHARES)),
-    Method("Komiyama", KNOWN, _one("Komiyama", lambda r: baselines.KomiyamaRegressor(
+    Method("Komiyama", KNOWN, _one("Komiyama", lambda r: rivals.KomiyamaRegressor(
         unfairness=r, method="komiyama", alpha=ALPHA), SHARES)),
     # EquiPy is the same method: a test shows that the scores agree.
     Method("barycenter", KNOWN, _one("barycenter, out of fold", _barycenter(5), STEPS)),

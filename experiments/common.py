@@ -125,7 +125,7 @@ def load(name: str, quick: bool) -> Data:
     """
     if quick:
         return _stand_in(name)
-    from evenhand.datasets import load_communities, load_law_school
+    from loaders import load_communities, load_law_school
 
     rng = np.random.default_rng(SEED)
     if name in ("communities", "communities-noisy"):

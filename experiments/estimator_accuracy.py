@@ -34,7 +34,7 @@ from common import (
 )
 
 import evenhand as eh
-from evenhand.datasets import random_scenario
+from distributions import random_scenario
 
 N_SCENARIOS, N_ROWS = 100, 2_000
 STYLES = {

@@ -38,8 +38,8 @@ from common import (
 )
 from methods import fair, lspc
 
-from evenhand import baselines
-from evenhand.datasets import load_law_school
+import rivals
+from loaders import load_law_school
 
 SIZES = (500, 1_000, 2_000, 5_000, 10_000, 20_800)
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0)
@@ -48,13 +48,13 @@ REPEATS, ENOUGH = 5, 1.0
 
 
 def _berk(penalty: str, method: str) -> Callable[[float], Any]:
-    return lambda weight: baselines.BerkRegressor(
+    return lambda weight: rivals.BerkRegressor(
         penalty=penalty, fairness_weight=weight, alpha=ALPHA, method=method
     )
 
 
 def _nested(weight: float) -> Any:
-    return baselines.NestedLogisticRegressor(
+    return rivals.NestedLogisticRegressor(
         criterion="separation", fairness_weight=weight, alpha=ALPHA
     )
 

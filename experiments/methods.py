@@ -14,7 +14,7 @@ import numpy as np
 from common import ALPHA, BLACK, BLUE, GRAY, GREEN, ORANGE, PINK, RED, SEED, SKY, YELLOW
 
 import evenhand as eh
-from evenhand import baselines
+import rivals
 
 BLIND, ATTRIBUTE = "attribute not needed", "attribute needed"
 
@@ -96,37 +96,37 @@ def lspc(criterion: str, **options: Any) -> Callable[[float], Any]:
 
 
 def _nested(criterion: str) -> Callable[[float], Any]:
-    return lambda weight: baselines.NestedLogisticRegressor(
+    return lambda weight: rivals.NestedLogisticRegressor(
         criterion=criterion, fairness_weight=weight, alpha=ALPHA, max_iter=300, tol=1e-4
     )
 
 
 def _berk(penalty: str, **options: Any) -> Callable[[float], Any]:
-    return lambda weight: baselines.BerkRegressor(
+    return lambda weight: rivals.BerkRegressor(
         penalty=penalty, fairness_weight=weight, alpha=ALPHA, **options
     )
 
 
 def _wasserstein(**options: Any) -> Callable[[float], Any]:
-    return lambda step: baselines.WassersteinBarycenter(
+    return lambda step: rivals.WassersteinBarycenter(
         eh.FairRidge(fairness_weight=0, alpha=ALPHA), interpolation=step, random_state=SEED,
         **options,
     )  # fmt: skip
 
 
 def _unaware(**options: Any) -> Callable[[float], Any]:
-    return lambda step: baselines.EntropicUnaware(
+    return lambda step: rivals.EntropicUnaware(
         eh.FairRidge(fairness_weight=0, alpha=ALPHA), interpolation=step, random_state=SEED,
         **options,
     )  # fmt: skip
 
 
 def _do(**options: Any) -> Callable[[float], Any]:
-    return lambda weight: baselines.DoRegressor(fairness_weight=weight, alpha=ALPHA, **options)
+    return lambda weight: rivals.DoRegressor(fairness_weight=weight, alpha=ALPHA, **options)
 
 
 def _reduction(**options: Any) -> Callable[[float], Any]:
-    return lambda gap: baselines.ReductionRegressor(
+    return lambda gap: rivals.ReductionRegressor(
         unfairness=gap, alpha=ALPHA, random_state=SEED, **options
     )
 
@@ -225,9 +225,9 @@ NEEDING = [
            BLACK, "o", "-", ATTRIBUTE, True),
     Method("Wasserstein, interpolated", _wasserstein(), STEPS, BLUE, "s", "-", ATTRIBUTE,
            reset=_interpolated),
-    Method("fair ridge (Scutari)", lambda share: baselines.KomiyamaRegressor(
+    Method("fair ridge (Scutari)", lambda share: rivals.KomiyamaRegressor(
         unfairness=share, alpha=ALPHA), SHARES, RED, "^", "-", ATTRIBUTE),
-    Method("Komiyama", lambda share: baselines.KomiyamaRegressor(
+    Method("Komiyama", lambda share: rivals.KomiyamaRegressor(
         unfairness=share, method="komiyama", alpha=ALPHA), SHARES, ORANGE, "v", ":", ATTRIBUTE),
     Method("EquiPy", _peer("EquiPy"), STEPS, SKY, "h", ":", ATTRIBUTE, reset=_peer_at),
     Method("fairlearn CorrelationRemover", _peer("Decorrelated"), STEPS, GRAY, "D", "--",

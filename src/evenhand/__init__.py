@@ -43,7 +43,7 @@ _HOME = {
     "separation": "information.single",
     "sufficiency": "information.single",
 }
-_MODULES = ("baselines", "boosting", "datasets", "distributed", "engines", "report")
+_MODULES = ("boosting", "datasets", "distributed", "engines", "report")
 
 __all__ = ["__version__", *_HOME, *_MODULES]
 

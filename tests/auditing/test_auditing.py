@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import evenhand as eh
+from distributions import random_scenario
 from evenhand.auditing import audits as auditing
 from evenhand.auditing.disparities import summarize_groups
 from evenhand.auditing.sample import r2_of
@@ -67,7 +68,7 @@ def test_standard_errors_match_the_bootstrap(data, weighted):
 
 
 def test_standard_errors_match_the_spread_over_samples():
-    scenario = eh.datasets.random_scenario("bivariate_normal", 3)
+    scenario = random_scenario("bivariate_normal", 3)
     found = {name: [] for name in CRITERIA}
     for seed in range(60):
         y, s, a = scenario.sample(1000, seed)

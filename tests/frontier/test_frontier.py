@@ -22,12 +22,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
-from evenhand.baselines import BerkRegressor
 from evenhand.frontier import held_out as _path_fit
 from evenhand.frontier.path import Unreachable
 from evenhand.frontier.readings import critical
 from evenhand.frontier.search import spread_weights
 from evenhand.models.losses import R2
+from rivals import BerkRegressor
 
 # The default estimator takes ten times as long and is tested where it lives.
 fairness_path = partial(eh.fairness_path, measure_with="logistic")

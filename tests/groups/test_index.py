@@ -8,7 +8,8 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import train_test_split
 
 import evenhand as eh
-from evenhand import baselines, report
+import rivals
+from evenhand import report
 from evenhand.groups.validation import check_index
 
 RNG = np.random.default_rng(0)
@@ -37,11 +38,11 @@ CALLS = {
         eh.FairRidge(), X, Y, sensitive_features=a, n_points=2, measure_with="lspc"
     ),
     "bind": lambda a: eh.FairnessRegularizer().bind(Y, sensitive_features=a),
-    "BerkRegressor": lambda a: baselines.BerkRegressor().fit(X, Y, sensitive_features=a),
-    "WassersteinBarycenter": lambda a: baselines.WassersteinBarycenter(LinearRegression()).fit(
+    "BerkRegressor": lambda a: rivals.BerkRegressor().fit(X, Y, sensitive_features=a),
+    "WassersteinBarycenter": lambda a: rivals.WassersteinBarycenter(LinearRegression()).fit(
         X, Y, sensitive_features=a
     ),
-    "EntropicUnaware": lambda a: baselines.EntropicUnaware(LinearRegression()).fit(
+    "EntropicUnaware": lambda a: rivals.EntropicUnaware(LinearRegression()).fit(
         X, Y, sensitive_features=a
     ),
     "feature_information": lambda a: report.feature_information(X, sensitive_features=a),

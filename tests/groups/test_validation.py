@@ -10,10 +10,10 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 import evenhand as eh
-from evenhand.baselines import BerkRegressor, KomiyamaRegressor, ReductionRegressor
 from evenhand.groups.proxy import Proxy
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.groups.validation import check_column
+from rivals import BerkRegressor, KomiyamaRegressor, ReductionRegressor
 
 N = 60
 DATES = np.arange(N).astype("datetime64[D]")

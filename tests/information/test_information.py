@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 import evenhand as eh
+from distributions import random_scenario
 from evenhand import LSPC, Logistic
-from evenhand.datasets import make_bivariate_normal, random_scenario
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.groups.validation import check_column
 from evenhand.information.criteria import CRITERIA, Criterion, get_criterion
@@ -145,9 +145,10 @@ def test_weights_are_repeated_rows_in_sample(criterion, case):
 
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_measures_are_near_the_truth_on_many_rows(criterion):
-    data = make_bivariate_normal(40_000, random_state=0)
-    value = MEASURES[criterion](data.y, data.s, sensitive_features=data.a)
-    assert value == pytest.approx(data.truth.value(criterion), abs=0.01)
+    scenario = random_scenario("bivariate_normal", 0)
+    y, s, a = scenario.sample(40_000, random_state=0)
+    value = MEASURES[criterion](y, s, sensitive_features=a)
+    assert value == pytest.approx(scenario.truth.value(criterion), abs=0.01)
 
 
 @pytest.mark.parametrize("estimator", ["logistic", "lspc"])

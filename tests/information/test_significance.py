@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
+from distributions import null_scenario
 from evenhand._kernels import significance as kernels
-from evenhand.datasets.synthetic import null_scenario
 from evenhand.groups.sensitive import Groups, resolve_groups
 from evenhand.information import draws as _draws
 from evenhand.information import null_covariance as _null_covariance

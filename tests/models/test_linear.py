@@ -15,9 +15,9 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import evenhand as eh
 from evenhand import FairRidge
-from evenhand.datasets import load_communities, load_law_school
 from evenhand.information.criteria import CRITERIA
 from evenhand.models.solver import Memory, minimize
+from loaders import load_communities, load_law_school
 
 
 def relative(a, b):

@@ -24,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import _num_samples
 
 import evenhand as eh
+import rivals
 from evenhand import LSPC, FairRidge, Logistic, Proxy
 from evenhand.groups.sensitive import GroupWarning
 
@@ -271,8 +272,8 @@ def test_fitting_does_not_change_parameters(regression):
     [
         FairRidge(group_features="attribute"),
         eh.FairPostprocessor(Ridge(), group_features="attribute"),
-        eh.baselines.WassersteinBarycenter(Ridge()),
-        eh.baselines.KomiyamaRegressor(),
+        rivals.WassersteinBarycenter(Ridge()),
+        rivals.KomiyamaRegressor(),
     ],
     ids=lambda model: type(model).__name__,
 )  # fmt: skip
@@ -309,8 +310,8 @@ def test_every_sparse_format(form, regression):
         FairRidge(),
         FairRidge(group_features="attribute"),
         eh.FairPostprocessor(Ridge(), group_features="attribute"),
-        eh.baselines.BerkRegressor(),
-        eh.baselines.KomiyamaRegressor(),
+        rivals.BerkRegressor(),
+        rivals.KomiyamaRegressor(),
     ],
     ids=lambda model: type(model).__name__,
 )
@@ -319,5 +320,5 @@ def test_groups_are_routed_without_being_asked_for(model, routing, regression):
     scores = cross_val_score(model, X, y, cv=3, params={"sensitive_features": a})
     assert (scores > 0.2).all()
     pipe = make_pipeline(StandardScaler(), model).fit(X, y, sensitive_features=a)
-    extra = {} if isinstance(model, eh.baselines.BerkRegressor) else {"sensitive_features": a}
+    extra = {} if isinstance(model, rivals.BerkRegressor) else {"sensitive_features": a}
     assert pipe.predict(X, **extra).shape == (300,)

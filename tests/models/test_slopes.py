@@ -13,6 +13,7 @@ from evenhand.models import slopes as _slopes
 from evenhand.models.design import FeatureMatrix
 from evenhand.models.ridge import prepare
 from evenhand.models.slopes import Slopes
+from loaders import load_wage2
 
 ALPHA = 0.02
 
@@ -282,7 +283,7 @@ def test_small_real_sample_is_better_for_it():
     from sklearn.model_selection import KFold
     from sklearn.preprocessing import StandardScaler
 
-    found = eh.datasets.load_wage2(include_sensitive=True)
+    found = load_wage2(include_sensitive=True)
     X, y, a = StandardScaler().fit_transform(found.X), found.y, found.sensitive
     r2 = []
     for group_alpha in (0, "auto"):

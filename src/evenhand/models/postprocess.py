@@ -84,7 +84,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         "affine": m_k is a straight line. "transport", for independence: a line plus a share of the
         map g_k that moves the scores of group k to the barycenter of all groups. It matches whole
         distributions, so it removes what lines leave where those differ in shape; the interpolated
-        barycenter (:class:`evenhand.baselines.WassersteinBarycenter`) is one of these maps. Scores
+        barycenter is one of these maps. Scores
         with many ties cannot be matched exactly, and with "posterior" it helps only where the
         features all but tell the group. "spline": a curve of straight pieces with bends at fixed
         quantiles of s₀. It helps where the base is wrong by more than shift and scale (a linear

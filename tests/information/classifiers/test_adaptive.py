@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, ndtri, softmax, xlogy
 
 import evenhand as eh
-from evenhand.datasets.synthetic import null_scenario, random_scenario
+from distributions import null_scenario, random_scenario
 from evenhand.groups.proxy import Proxy
 from evenhand.groups.sensitive import GroupWarning, resolve_groups
 from evenhand.information.classifiers import _cells

@@ -9,8 +9,8 @@ import pytest
 from scipy.special import gammaln
 
 import evenhand as eh
+from distributions import rough_scenario
 from evenhand._kernels import dyadic as kernels
-from evenhand.datasets import rough_scenario
 from evenhand.groups.sensitive import resolve_groups
 from evenhand.information.classifiers import _pooling
 from evenhand.information.classifiers._cells import by_frequency, cut, gather_one, is_heaped
