@@ -28,10 +28,10 @@ import numpy as np
 from common import RESULTS, write
 from random_laws import Drawn, draw
 
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.information.measures import measure
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.measures import measure
 
 
 def allowed(truth: float, stderr: float, n: int) -> float:

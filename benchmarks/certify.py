@@ -23,7 +23,7 @@ import numpy as np
 import sklearn
 
 import evenhand as eh
-from evenhand.frontier.path import Unreachable
+from evenhand.training.path import Unreachable
 
 REPEATS, QUICK_REPEATS = 200, 10
 FRESH = 20_000

@@ -34,7 +34,7 @@ from scale_training import FEATURES, make, part
 
 import evenhand as eh
 from evenhand.distributed import fit
-from evenhand.distributed.running import run_on
+from evenhand.distributed.fitting import run_on
 
 MODELS = {
     "ridge, independence": (lambda: eh.FairRidge("independence", 1.0), "y"),

@@ -31,10 +31,10 @@ from atlas_methods import METHODS, RECOMMENDED, VARIANTS
 from common import SEED, Setting, cached, r_squared, read_arguments, run_all, write_csv
 
 import evenhand as eh
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import get_criterion
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.models.losses import R2
+from evenhand.data.criteria import get_criterion
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.losses import R2
 
 N_OUTER, N_INNER = 5, 3
 # Chance in the folds weighs most where rows are few, and there a repeat costs least.

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import evenhand as eh
-from evenhand.information import cell_people
+from evenhand.measures import cell_rows as cell_people
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import entr
 
-from evenhand.information.criteria import BOTH, NOTHING, SCORE, TARGET
+from evenhand.data.criteria import BOTH, NOTHING, SCORE, TARGET
 
 BENCHMARKS = str(Path(__file__).parents[2] / "benchmarks")
 
