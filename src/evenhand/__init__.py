@@ -24,8 +24,8 @@ _HOME = {
     "FairnessPath": "training.path",
     "Fourier": "estimators.fourier",
     "KNN": "estimators.neighbors",
-    "LSPC": "information.classifiers",
-    "Logistic": "information.classifiers",
+    "LSPC": "estimators.lspc",
+    "Logistic": "estimators.logistic",
     "SeparationWarning": "training.glm",
     "Proxy": "data.groups",
     "TableEncoder": "data.encoding",
@@ -45,7 +45,7 @@ _HOME = {
     "separation": "measures.functions",
     "sufficiency": "measures.functions",
 }
-_MODULES = ("boosting", "datasets", "distributed", "engines", "report")
+_MODULES = ("boosting", "datasets", "distributed", "report", "tables")
 
 __all__ = ["__version__", *_HOME, *_MODULES]
 

@@ -17,6 +17,7 @@ from scipy.special import fdtrc
 
 from .._core.arrays import Vector
 from .._core.frames import to_frame
+from .._core.views import view
 from ..data.clusters import cluster_groups, renumber
 from ..data.controls import Control, Controls, refuse_none
 from ..data.criteria import CONDITIONAL
@@ -326,9 +327,7 @@ class Conditional:
         return out
 
     def __str__(self) -> str:
-        from ..report.control_views import describe_conditional
-
-        return describe_conditional(self)
+        return view("describe_conditional")(self)
 
 
 def audit_given(

@@ -33,6 +33,7 @@ from .._core.validation import (
     frame_columns,
     read_native,
 )
+from .._core.views import view
 from ..data.clusters import check_cluster, cluster_sums
 from ..data.criteria import INDEPENDENCE, Criterion, get_criterion
 from ..data.encoding import TableEncoder
@@ -517,15 +518,11 @@ class Drivers:
         )
 
     def __str__(self) -> str:
-        from ..report.driver_views import describe_drivers
-
-        return describe_drivers(self)
+        return view("describe_drivers")(self)
 
     def plot(self, n: int = 15) -> Any:
         """A Matplotlib figure: parts of the gap and of the criteria, the `n` largest."""
-        from ..report.driver_views import plot_drivers
-
-        return plot_drivers(self, n)
+        return view("plot_drivers")(self, n)
 
     def to_html(self, path: Any, *, force: bool = False) -> Any:
         """Write the picture and the table as one self-contained page.
@@ -536,9 +533,7 @@ class Drivers:
         force : bool
             Overwrite an existing file.
         """
-        from ..report.driver_views import write_drivers_page
-
-        return write_drivers_page(self, path, force)
+        return view("write_drivers_page")(self, path, force)
 
 
 def drivers(

@@ -21,6 +21,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from .._core.arrays import Matrix, Vector
 from .._core.frames import json_safe, to_frame
+from .._core.views import view
 from .group_tables import SIDES, AuditedRows, Cutoff, GroupMoments
 
 # ------------------------------------------------------------------------------------------------
@@ -340,9 +341,7 @@ class Impact:
         )
 
     def __str__(self) -> str:
-        from ..report.verdict_views import describe_impact
-
-        return describe_impact(self)
+        return view("describe_impact")(self)
 
 
 def impact_table(

@@ -25,6 +25,7 @@ from scipy.special import ndtri
 
 from .._core.frames import json_safe, to_frame
 from .._core.validation import check_column, frame_columns, quote
+from .._core.views import view
 from ..data.criteria import Criterion, get_criterion
 from ..measures.cell_rows import people, refuse_beside_cells
 from ..measures.cells import Cells
@@ -203,15 +204,11 @@ class Monitor:
         )
 
     def __str__(self) -> str:
-        from ..report.monitor_views import describe_monitor
-
-        return describe_monitor(self)
+        return view("describe_monitor")(self)
 
     def plot(self) -> Any:
         """A Matplotlib figure: each criterion over time, with its band and the alarms."""
-        from ..report.monitor_views import plot_monitor
-
-        return plot_monitor(self)
+        return view("plot_monitor")(self)
 
     def to_html(self, path: Any, *, force: bool = False) -> Any:
         """Write the picture and the table as one self-contained page.
@@ -222,9 +219,7 @@ class Monitor:
         force : bool
             Overwrite an existing file.
         """
-        from ..report.monitor_views import write_monitor_page
-
-        return write_monitor_page(self, path, force)
+        return view("write_monitor_page")(self, path, force)
 
 
 def judge(

@@ -21,6 +21,7 @@ from scipy.special import stdtrit
 from .._core.arrays import Vector
 from .._core.frames import json_safe, to_frame
 from .._core.validation import check_column
+from .._core.views import view
 from ..data.groups import Groups
 from ..data.weights import mean_one
 from ..measures.losses import Loss, get_loss
@@ -88,14 +89,10 @@ class Pricing:
 
     def plot(self) -> Any:
         """A Matplotlib figure: actual over expected in each band, one line a group."""
-        from ..report.price_views import plot_pricing
-
-        return plot_pricing(self)
+        return view("plot_pricing")(self)
 
     def __str__(self) -> str:
-        from ..report.price_views import describe_pricing
-
-        return describe_pricing(self)
+        return view("describe_pricing")(self)
 
 
 def read_loss(loss: Any, power: Any, y: Any) -> Loss | None:

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from .._core.frames import json_safe, to_frame
+from .._core.views import view
 from ..data.criteria import CRITERIA, WITH_CONTROLS
 from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, judge, units_needed
 from .impact import ADJUSTED, AT_CUTOFF, NEED_TARGET, STATISTICS, Impact, ImpactNumber, holm
@@ -157,9 +158,7 @@ class Verdict:
         )
 
     def __str__(self) -> str:
-        from ..report.verdict_views import describe_verdict
-
-        return describe_verdict(self)
+        return view("describe_verdict")(self)
 
 
 def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verdict:

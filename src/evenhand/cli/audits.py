@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._core.files import TableError
 from ..data.criteria import CRITERIA
 from ..report.curves import number, short_names
 from ..report.verdict_views import (
@@ -20,7 +21,6 @@ from ..report.verdict_views import (
     verdict_rows,
     verdict_sentence,
 )
-from ..tables.readers import TableError
 from .rows import TableRows, Vector
 from .terminal import (
     LIMIT_MISSED,

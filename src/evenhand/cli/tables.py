@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._core.files import TableError
 from .._core.progress import waiting
 from .._core.provenance import file_facts, stamp
-from ..tables.readers import TableError
 from .terminal import command, note, say
 
 if TYPE_CHECKING:
@@ -179,12 +179,12 @@ class Asked:
 def read_cells(files: Sequence[str]) -> tuple[Cells, CellSource]:
     """Files of cells, added up; what was left out of them is told."""
     from ..measures import cell_files
-    from ..measures.cells import merge
+    from ..measures.cells import Cells, merge
 
     parts = []
     facts: dict[str, Any] = {}
     for file in files:
-        parts.append(cell_files.read_cells(file))
+        parts.append(Cells.from_file(file))
         lost = cell_files.suppressed_in(file)
         if lost is not None:
             note(f"{file}: {lost.text}")
@@ -290,13 +290,14 @@ def cells(
     """
     from .._core.files import check_free
     from ..measures import cell_files
+    from ..measures.cells import Cells
 
     if edges is not None and bins is not None:
         raise TableError("--edges and --bins must not both be given: edges have their bins.")
     if not cell_files.is_cells(out):
         raise TableError(f"--out must end in .cells, got {str(out)!r}.")
     check_free(out, force)
-    grid = bins if edges is None else cell_files.read_cells(edges).edges
+    grid = bins if edges is None else Cells.from_file(edges).edges
     found, _ = count_table(
         files, engine, grid, y_true=target, y_pred=prediction, sensitive_features=list(sensitive),
         sample_weight=weight, frequency=frequency,

@@ -6,14 +6,17 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._core.files import write_file
-from ..tables.readers import TableError
-from .cells import Cells
+from .._core.files import TableError, write_file
 
+if TYPE_CHECKING:
+    from .cells import Cells
+
+FORMAT, VERSION = "evenhand.cells", 1
+KEY = FORMAT.encode()
 _SUM, _SMALL = b"evenhand.sha256", b"evenhand.suppressed"
 
 
@@ -92,23 +95,9 @@ def write_cells(
     )
 
 
-def read_cells(path: Any) -> Cells:
-    """Read what :func:`write_cells` wrote; everything is checked.
-
-    Parameters
-    ----------
-    path : str or Path
-    """
-    table = _table(path)
-    try:
-        return Cells.from_arrow(table)
-    except ValueError as error:
-        raise TableError(f"{str(path)!r} holds no cells that can be used: {error}") from None
-
-
 def suppressed_in(path: Any) -> Suppressed | None:
     """What was left out before the file was written."""
-    found = (_table(path).schema.metadata or {}).get(_SMALL)
+    found = (read_table(path).schema.metadata or {}).get(_SMALL)
     if found is None:
         return None
     try:
@@ -128,7 +117,8 @@ def is_cells(path: Any) -> bool:
     return str(path).endswith(".cells")
 
 
-def _table(path: Any) -> Any:
+def read_table(path: Any) -> Any:
+    """The Arrow table that :func:`write_cells` wrote, its checksum compared."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -154,8 +144,6 @@ def _table(path: Any) -> Any:
 
 def _digest(table: Any, metadata: dict[bytes, bytes]) -> bytes:
     """SHA-256 of names, values and metadata, but for itself."""
-    from .cells import KEY
-
     digest = hashlib.sha256(metadata.get(KEY, b"") + metadata.get(_SMALL, b""))
     for name in table.column_names:
         digest.update(name.encode())

@@ -22,11 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
+from .._core.files import TableError
 from .._core.validation import check_column, check_index
 from ..data.continuous import Continuous
 from ..data.frequency import check_frequency
 from ..data.groups import Proxy, resolve_groups
 from ..data.weights import check_weight
+from .cell_files import FORMAT, KEY, VERSION, read_table, write_cells
 from .edges import Edges
 
 if TYPE_CHECKING:
@@ -288,8 +290,6 @@ class Cells:
         force : bool
             Overwrite a file that exists.
         """
-        from .cell_files import write_cells
-
         write_cells(self, path, force)
 
     @classmethod
@@ -300,9 +300,11 @@ class Cells:
         ----------
         path : str or Path
         """
-        from .cell_files import read_cells
-
-        return read_cells(path)
+        table = read_table(path)
+        try:
+            return cls.from_arrow(table)
+        except ValueError as error:
+            raise TableError(f"{str(path)!r} holds no cells that can be used: {error}") from None
 
 
 def merge(parts: list[Cells]) -> Cells:
@@ -419,8 +421,6 @@ def _number_all(
 # Cells as an Arrow table: columns of plain numbers, everything else as JSON in the metadata.
 
 
-FORMAT, VERSION = "evenhand.cells", 1
-KEY = FORMAT.encode()
 INTEGERS = ("score_bin", "target_bin", "group", "n")
 SUMS = ("w", "ww", "ws", "wy", "wss", "wyy", "wsy")
 EXTREMES = ("least_s", "largest_s", "least_y", "largest_y")

@@ -31,7 +31,7 @@ from ..auditing.monitoring import (
     no_dates,
 )
 from ..data.labels import sorted_labels
-from ..measures.cell_files import is_cells, read_cells
+from ..measures.cell_files import is_cells
 from ..measures.cells import Cells
 from .audit_table import cells_of, columns_of
 from .openers import open_table
@@ -80,7 +80,7 @@ def read_series(files: Any, labels: Sequence[str] | None = None) -> dict[str, Ce
         )
     parts: dict[str, list[tuple[Path, Cells]]] = {}
     for label, path in zip(labels, paths, strict=True):
-        cells = read_cells(path)
+        cells = Cells.from_file(path)
         for other, seen in parts.setdefault(label, []):
             if seen == cells:
                 raise TableError(
@@ -343,7 +343,7 @@ def _counted_before(table: Any) -> dict[str, Any] | None:
         isinstance(part, Cells) or are_cell_files(part) for part in table.values()
     ):
         return {
-            str(name): read_cells(part) if are_cell_files(part) else part
+            str(name): Cells.from_file(part) if are_cell_files(part) else part
             for name, part in table.items()
         }
     return None

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _num_samples
 from .._core.arrays import Vector
 from .._core.frames import to_frame
 from .._core.validation import check_confidence_level
+from .._core.views import view
 from ..data.criteria import CONDITIONAL, CRITERIA, get_criterion
 from ..measures.losses import R2, Accuracy
 from .held_out import Data, Handle, PathPoint, critical
@@ -470,9 +471,7 @@ class FairnessPath:
 
     def plot(self) -> Any:
         """A Matplotlib figure: accuracy against each criterion, with error bars."""
-        from ..report.plots import plot_path
-
-        return plot_path(self)
+        return view("plot_path")(self)
 
     def to_html(
         self,
@@ -503,11 +502,8 @@ class FairnessPath:
         -------
         Path
         """
-        from ..report.frontier_page import path_page
-        from ..report.page import write_page
-
-        page = path_page(self, about=about, tolerance=tolerance, favorable=favorable)
-        return write_page(page, path, force)
+        page = view("path_page")(self, about=about, tolerance=tolerance, favorable=favorable)
+        return view("write_page")(page, path, force)
 
     def _table(self) -> list[list[str]]:
         rows = [["fairness_weight", self.accuracy.symbol, *self.criteria, ""]]
