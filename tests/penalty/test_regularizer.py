@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from peers.algorithm1_jax import regularizer_value_and_grad
 
 import evenhand as eh
 from evenhand.groups.sensitive import resolve_groups
@@ -10,6 +9,7 @@ from evenhand.information.classifiers.logistic import Logistic
 from evenhand.information.criteria import CRITERIA, SEPARATION
 from evenhand.information.entropies import estimate_entropies
 from evenhand.penalty.regularizer import FairnessRegularizer
+from rivals.algorithm1_jax import regularizer_value_and_grad
 
 KINDS = ["plain", "weights", "proxy", "unknown"]
 CLASSIFIERS = ["logistic", "lspc"]
