@@ -56,7 +56,7 @@ def contrasts(
     of each of the two groups, and no more than there are units in all less one.
     """
     K = len(m.labels)
-    used, value, slope = _functions(m, statistic, cutoff, favorable)
+    used, value, slope = _functions(statistic, cutoff, favorable)
     places = [m.names.index(name) for name in used]
     x = m.mean[places]
     sigma = m.covariance[np.ix_(places, range(K), places, range(K))].copy()
@@ -98,7 +98,7 @@ def contrasts(
 
 
 def _functions(
-    m: GroupMoments, statistic: str, cutoff: Cutoff | None, favorable: str
+    statistic: str, cutoff: Cutoff | None, favorable: str
 ) -> tuple[tuple[Any, ...], Any, Any]:
     """The means used, the number as a function of them (d, K), and its slopes in k's and r's."""
     if statistic == "mean_difference":

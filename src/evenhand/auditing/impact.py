@@ -35,7 +35,6 @@ from .contrasts import (
 from .group_moments import SIDES, AuditedRows, Cutoff, GroupMoments
 
 Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 # Groups of a smaller share are listed apart.
 SMALLEST = 0.02
 

@@ -121,7 +121,7 @@ def imputation(s: Vector, groups: Groups, confidence_level: float) -> Imputation
         return None
     p = groups.probabilities
     weight = np.ones(len(s)) if groups.weight is None else groups.weight
-    strata = make_strata(p, weight)
+    strata = make_strata(p)
     z = float(ndtri(0.5 + confidence_level / 2))
     ref = int(np.argmax(groups.shares))
     high = _extreme_terms(s, p, weight, strata)
@@ -169,7 +169,7 @@ def imputation(s: Vector, groups: Groups, confidence_level: float) -> Imputation
     )
 
 
-def make_strata(p: NDArray[np.float64], weight: Vector) -> Rows:
+def make_strata(p: NDArray[np.float64]) -> Rows:
     """Numbers of strata of like probabilities, each split in two while it is wide and large."""
     label = np.zeros(len(p), dtype=np.intp)
     waiting = [np.arange(len(p))]

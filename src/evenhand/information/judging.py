@@ -13,8 +13,6 @@ import math
 from scipy.special import ndtri
 
 VIOLATED, HOLDS, OPEN = "violated", "holds", "not enough data"
-# Worst first: what a whole is called whose parts are called so.
-WORDS = (VIOLATED, OPEN, HOLDS)
 RULE_WITH_TOLERANCE = (
     "Against a tolerance a clause is called violated where a one-sided test at the stated level "
     "rejects that the true value lies within it (by Holm's rule over all tests), and holds where "

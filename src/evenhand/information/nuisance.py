@@ -38,7 +38,7 @@ MOST_LOGIT = 30.0
 
 
 def deal_folds(
-    strata: NDArray[np.intp], cluster: NDArray[np.intp] | None, seed: int, n_folds: int = N_FOLDS
+    strata: NDArray[np.intp], cluster: NDArray[np.intp] | None, seed: int
 ) -> NDArray[np.intp]:
     """Fold of each row: every stratum shared out evenly, clusters whole.
 
@@ -47,14 +47,13 @@ def deal_folds(
     strata : (n,) array of numbers 0 … K − 1
     cluster : (n,) array of numbers 0 … G − 1, or None
     seed : int
-    n_folds : int
     """
     if cluster is not None:
-        return cluster_folds(cluster, strata, min(n_folds, int(cluster.max()) + 1), seed)
+        return cluster_folds(cluster, strata, min(N_FOLDS, int(cluster.max()) + 1), seed)
     order = np.random.default_rng(seed).permutation(len(strata))
     order = order[np.argsort(strata[order], kind="stable")]
     out = np.empty(len(strata), dtype=np.intp)
-    out[order] = np.arange(len(strata)) % n_folds
+    out[order] = np.arange(len(strata)) % N_FOLDS
     return out
 
 

@@ -80,7 +80,7 @@ def remarks(found: Drivers) -> list[str]:
     return [*leaks, *found.notes]
 
 
-def drivers_section(found: Drivers, level: str = "h2", prefix: str = "") -> Html:
+def drivers_section(found: Drivers) -> Html:
     """Which features carry the gap: words, a picture and a table."""
     from ..auditing.drivers import CLOSINGS
 
@@ -103,7 +103,7 @@ def drivers_section(found: Drivers, level: str = "h2", prefix: str = "") -> Html
     more = len(found) - len(shown)
     return element(
         "section",
-        element(level, "Which features carry the gap"),
+        element("h2", "Which features carry the gap"),
         element(
             "p", "Mean score of ", widest, " less that of ", reference, f": {_range(gap)}. A part "
             "is what goes away when the path of one feature is closed "
@@ -117,7 +117,7 @@ def drivers_section(found: Drivers, level: str = "h2", prefix: str = "") -> Html
         table(heads, rows, caption="By feature; in brackets, intervals"),
         *([element("p", f"{more} more features have smaller parts.", class_="note")] if more
           else []),
-        csv_link(_columns(found), f"{prefix}drivers.csv"),
+        csv_link(_columns(found), "drivers.csv"),
         element("p", left_over(found), " Parts of an information do not add up.", class_="note"),
         *(element("p", text, class_="note") for text in remarks(found)),
     )  # fmt: skip
@@ -136,8 +136,9 @@ def _columns(found: Drivers) -> dict[str, list[Any]]:
     return columns
 
 
-def drivers_page(found: Drivers, title: str = "Drivers of a disparity") -> str:
+def drivers_page(found: Drivers) -> str:
     """One self-contained page."""
+    title = "Drivers of a disparity"
     head = element(
         "header",
         element("h1", title),

@@ -108,7 +108,7 @@ def path_page(
             gap_changes(audits[0], audits[chosen], favorable) if changed else None,
             _summary(path, audits, chosen),
             before_after_section(path, audits, chosen) if changed else None,
-            _gains(path, audits, chosen, favorable) if changed else None,
+            _gains(audits, chosen, favorable) if changed else None,
             _selection(path, chosen),
             frontier_section(path, chosen),
             element(
@@ -319,7 +319,7 @@ def _points_table(path: FairnessPath, audits: Sequence[Audit]) -> Html:
     )
 
 
-def _gains(path: FairnessPath, audits: Sequence[Audit], chosen: int, favorable: str | None) -> Html:
+def _gains(audits: Sequence[Audit], chosen: int, favorable: str | None) -> Html:
     words = (
         "Which direction is a gain was not stated; the table says whose scores rise and fall."
         if favorable is None

@@ -131,9 +131,9 @@ def write_monitor_page(found: Monitor, path: Any, force: bool = False) -> Any:
     return write_text(path, monitor_page(found), force)
 
 
-def monitor_page(found: Monitor, title: str = "Fairness over time") -> str:
+def monitor_page(found: Monitor) -> str:
     """One self-contained page."""
-    periods = found.periods
+    title, periods = "Fairness over time", found.periods
     whose = "" if found.sensitive_name == "group" else label(found.sensitive_name, 80)
     alarms = [element("li", alarm.text) for alarm in found.alarms]
     state = element(

@@ -64,7 +64,6 @@ from ._residual import falls, residuals, standardized
 from ._spline_basis import smooth
 
 Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 # Rows beyond which rungs are weighed on a coarse grid, and beyond which they are fitted on a fine
 # one. A grid of B bins a side loses about g²/(200 B²) nats where the log odds change by g per
