@@ -36,9 +36,9 @@ for _name in ("OMP", "OPENBLAS", "MKL", "EVENHAND"):
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, TARGET
-from evenhand.information.entropies import estimate_entropies, get_estimator
+from evenhand.data.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, TARGET
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
 
 HERE = Path(__file__).parent
 # The command of a study that measures in a process of its own.

@@ -22,13 +22,14 @@ from threadpoolctl import threadpool_limits
 
 from common import RESULTS, write
 from distributions import FAMILIES, random_scenario
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.classifiers import LSPC, Logistic
-from evenhand.information.classifiers.adaptive import Adaptive
-from evenhand.information.classifiers.fourier import Fourier
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.entropies import estimate_entropies
-from evenhand.information.neighbors import KNN
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.estimators.adaptive import Adaptive
+from evenhand.estimators.fourier import Fourier
+from evenhand.estimators.logistic import Logistic
+from evenhand.estimators.lspc import LSPC
+from evenhand.estimators.neighbors import KNN
+from evenhand.measures.entropies import estimate_entropies
 
 ESTIMATORS: dict[str, Callable[[], Any]] = {
     "auto": Adaptive,

@@ -27,10 +27,10 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 import numpy as np
 
 from common import RESULTS, write
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.information.measures import measure
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.measures import measure
 from studies.random_laws import Drawn, draw
 
 

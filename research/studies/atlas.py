@@ -29,10 +29,10 @@ import numpy as np
 import evenhand as eh
 import studies.atlas_methods as am
 from common import SEED, Setting, cached, r_squared, read_arguments, run_all, write_csv
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import get_criterion
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.models.losses import R2
+from evenhand.data.criteria import get_criterion
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.losses import R2
 from studies.atlas_data import DATASETS, MOST_ROWS, REFERENCE_ROWS, load_atlas
 from studies.atlas_methods import METHODS, RECOMMENDED, VARIANTS
 

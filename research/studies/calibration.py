@@ -28,9 +28,9 @@ from scipy.stats import rankdata
 
 from common import RESULTS, write
 from distributions import null_scenario
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.significance import exact_fairness_p_value
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.exact_tests import exact_fairness_p_value
 
 LEVEL = 0.05
 

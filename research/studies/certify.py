@@ -23,7 +23,7 @@ import sklearn
 
 import evenhand as eh
 from common import RESULTS
-from evenhand.frontier.path import Unreachable
+from evenhand.training.path import Unreachable
 
 REPEATS, QUICK_REPEATS = 200, 10
 FRESH = 20_000

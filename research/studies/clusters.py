@@ -19,10 +19,10 @@ import numpy as np
 
 from common import write
 from distributions import bivariate_normal_scenario
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.information.measures import measure
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.measures import measure
 
 SHARE, SHIFT, SLOPE, GAP, NOISE = 0.4, 0.5, 0.6, 0.6, 0.8
 KINDS = ("places", "schools")
@@ -104,7 +104,7 @@ def main() -> None:
 
 def eh_estimators() -> tuple[str, ...]:
     """Names that `estimator` takes."""
-    from evenhand.information.entropies import ESTIMATORS
+    from evenhand.measures.entropies import ESTIMATORS
 
     return ESTIMATORS
 

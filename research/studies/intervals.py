@@ -15,10 +15,10 @@ import numpy as np
 
 import distributions
 from common import write
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.information.measures import measure
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.measures import measure
 
 CASES = [
     ("logistic", "bivariate_normal", 500, 1),

@@ -25,9 +25,9 @@ import numpy as np
 from sklearn.feature_selection import mutual_info_classif
 
 from common import RESULTS
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import INDEPENDENCE, SEPARATION
-from evenhand.information.neighbors import KNN
+from evenhand.data.criteria import INDEPENDENCE, SEPARATION
+from evenhand.data.groups import resolve_groups
+from evenhand.estimators.neighbors import KNN
 
 SIZES = (10_000, 100_000)
 K = 3

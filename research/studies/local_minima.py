@@ -30,7 +30,7 @@ from common import (
     write_csv,
 )
 from evenhand import FairRidge
-from evenhand.models.path_solver import solve
+from evenhand.training.solver import solve
 
 WEIGHTS = (0.3, 1.0, 3.0, 10.0, 100.0)
 SHRUNK = (1.0, 0.2, 0.05)

@@ -28,7 +28,7 @@ import sklearn
 
 import evenhand as eh
 from common import RESULTS
-from evenhand.frontier.search import spread_weights
+from evenhand.training.frontier import spread_weights
 from loaders import load_communities, load_law_school
 
 POINTS = 20

@@ -21,9 +21,9 @@ import statsmodels.api as sm
 
 from common import write
 from evenhand.auditing.adjusted_gap import adjusted_gaps
-from evenhand.groups.controls import read_controls
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.balancing import control_features
+from evenhand.data.controls import read_controls
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.nuisance import control_features
 from loaders import load_illinois_quotes
 
 

@@ -27,10 +27,10 @@ import numpy as np
 
 import distributions
 from common import RESULTS, write
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.information.measures import measure
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.measures import measure
 
 SIZES = {2_000: 200, 20_000: 100, 200_000: 20, 1_000_000: 5}
 DOUBLING = [1_000 * 2**k for k in range(10)] + [1_000_000]

@@ -33,7 +33,7 @@ import psutil
 import evenhand as eh
 from common import RESULTS, RUN, write
 from evenhand.distributed import fit
-from evenhand.distributed.running import run_on
+from evenhand.distributed.fitting import run_on
 from studies.scale_training import FEATURES, make, part
 
 MODELS = {

@@ -20,7 +20,7 @@ import numpy as np
 import evenhand as eh
 from common import write
 from evenhand.auditing.imputed import imputation
-from evenhand.groups.sensitive import resolve_groups
+from evenhand.data.groups import resolve_groups
 
 LAWS = [
     {"direct": direct, "K": K, "sharpness": sharpness}

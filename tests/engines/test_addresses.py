@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import evenhand as eh
-from evenhand.engines import cells_of
-from evenhand.engines.expressions import without_password
+from evenhand.tables.audit_table import cells_of
+from evenhand.tables.ibis_engine import without_password
 
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
 N = 500

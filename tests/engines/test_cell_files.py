@@ -15,9 +15,10 @@ import pytest
 from pyarrow import parquet
 
 import evenhand as eh
-from evenhand.engines import cell_files, cells_of
-from evenhand.engines.cell_files import read_cells, suppress, suppressed_in, write_cells
-from evenhand.information.cell_tables import KEY
+from evenhand.measures import cell_files
+from evenhand.measures.cell_files import read_cells, suppress, suppressed_in, write_cells
+from evenhand.measures.cells import KEY
+from evenhand.tables.audit_table import cells_of
 
 N = 400
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}

@@ -10,9 +10,8 @@ import pytest
 from pyarrow import dataset, parquet
 
 import evenhand as eh
-from evenhand.engines import cells_of
-from evenhand.engines.opening import open_table
-from evenhand.engines.tables import columns_of, explain_cells
+from evenhand.tables.audit_table import cells_of, columns_of, explain_cells
+from evenhand.tables.openers import open_table
 
 NAMES = ["sex", "region"]
 ROLES = {

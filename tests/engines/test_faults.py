@@ -10,8 +10,8 @@ import pytest
 from pyarrow import parquet
 
 import evenhand as eh
-from evenhand.engines import cells_of
-from evenhand.engines.cell_files import Suppressed, suppress, suppressed_in, write_cells
+from evenhand.measures.cell_files import Suppressed, suppress, suppressed_in, write_cells
+from evenhand.tables.audit_table import cells_of
 
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
 N = 400
@@ -194,7 +194,7 @@ def read(folder, name, request):
 @pytest.mark.parametrize("name", [*ENGINES, "spark", "Arrow", "Ibis", "Dask"])
 def test_a_file_that_disappears(name, tmp_path, request, monkeypatch):
     """After the queries for the grid and before the one that counts."""
-    from evenhand.engines import tables
+    from evenhand.tables import audit_table as tables
 
     def made(*arguments):
         found = edges(*arguments)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from evenhand.engines import cells_of
+from evenhand.tables.audit_table import cells_of
 
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
 N = 200
@@ -106,7 +106,7 @@ def test_csv_files_of_several_makes(engine, tmp_path):
 
 def test_packed_csv_files(engine, tmp_path, monkeypatch):
     """Looked at without unpacking more than the beginning; Spark unpacks gzip only."""
-    from evenhand.files import tabular
+    from evenhand.tables import readers as tabular
 
     kinds = {"gz": "gzip"} if engine == "spark" else {"gz": "gzip", "zst": "zstd"}
     parts = [rows(k) for k, _ in enumerate(kinds)]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import evenhand as eh
-from evenhand.engines import cells_of
+from evenhand.tables.audit_table import cells_of
 
 N = 600
 

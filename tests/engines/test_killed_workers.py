@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.engines import cells_of, partitions
+from evenhand.tables import dask_engine as partitions
+from evenhand.tables.audit_table import cells_of
 
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
 N = 800
@@ -100,7 +101,7 @@ _SPARK = """
 import os, sys, threading, time
 import psutil
 from pyspark.sql import SparkSession
-from evenhand.engines import cells_of
+from evenhand.tables.audit_table import cells_of
 
 session = (
     SparkSession.builder.master("local-cluster[2,1,512]")

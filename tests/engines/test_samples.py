@@ -9,10 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from evenhand.engines import cells_of
-from evenhand.engines.opening import open_table
-from evenhand.engines.tables import columns_of
-from evenhand.information.edges import SAMPLE
+from evenhand.measures.edges import SAMPLE
+from evenhand.tables.audit_table import cells_of, columns_of
+from evenhand.tables.openers import open_table
 
 N = 450_000
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
@@ -134,7 +133,7 @@ def test_cells_of_many_rows_repeat(engine, request):
 def test_the_queries_of_the_sample_are_explained():
     import duckdb as package
 
-    from evenhand.engines.tables import explain_cells
+    from evenhand.tables.audit_table import explain_cells
 
     text = explain_cells(package.connect().from_arrow(made("continuous").to_arrow()), **ROLES)
     assert "HASH(" in text

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import evenhand as eh
-from evenhand.files.portable import from_linear, load_model
-from evenhand.files.tabular import TableError
-from evenhand.groups.encoding import MISSING, OTHER, ColumnError, encode, fit_columns
+from evenhand.data.encoding import MISSING, OTHER, ColumnError, encode, fit_columns
+from evenhand.tables.model_files import from_linear, load_model
+from evenhand.tables.readers import TableError
 
 
 def test_numbers_are_standardized_and_gaps_marked():

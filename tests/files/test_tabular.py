@@ -2,11 +2,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evenhand.cli.commands.columns import numbers, plain_text
-from evenhand.files import tabular
-from evenhand.files.tabular import TableError, nearest, open_table, read_table
-from evenhand.groups.encoding import fit_columns
-from evenhand.report.writing import check_free, write_file, write_text
+from evenhand._core.files import check_free, write_file, write_text
+from evenhand.cli.columns import numbers, plain_text
+from evenhand.data.encoding import fit_columns
+from evenhand.tables import readers as tabular
+from evenhand.tables.readers import TableError, nearest, open_table, read_table
 
 
 def put(folder, text, name="t.csv", encoding="utf-8"):

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 import evenhand as eh
-from evenhand.groups.controls import read_controls
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.balancing import summarize_controls
+from evenhand.data.controls import read_controls
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.nuisance import summarize_controls
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_a_page_tests_separation_given_the_risk(data):
         **WEIGHTS,
     )  # fmt: skip
     path.select(max_unfairness=0.99)
-    from evenhand.report.path_audits import audits_of
+    from evenhand.report.frontier_chart import audits_of
 
     at = path.points.index(path.selected)
     found = audits_of(path)[at].measures["separation"].p_value

@@ -22,11 +22,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
-from evenhand.frontier import held_out as _path_fit
-from evenhand.frontier.path import Unreachable
-from evenhand.frontier.readings import critical
-from evenhand.frontier.search import spread_weights
-from evenhand.models.losses import R2
+from evenhand.measures.losses import R2
+from evenhand.training import held_out as _path_fit
+from evenhand.training.frontier import spread_weights
+from evenhand.training.held_out import critical
+from evenhand.training.path import Unreachable
 from rivals import BerkRegressor
 
 # The default estimator takes ten times as long and is tested where it lives.
@@ -561,13 +561,13 @@ def test_path_survives_pickling(path):
 def test_progress_bar_only_on_a_slow_terminal(monkeypatch, capsys):
     X, y, a = make(200)
     options = {"sensitive_features": a, "fairness_weights": [1.0, 2.0], "random_state": 0, "cv": 2}
-    monkeypatch.setattr("evenhand.groups.progress.PROGRESS_AFTER", -1.0)
+    monkeypatch.setattr("evenhand._core.progress.PROGRESS_AFTER", -1.0)
     fairness_path(eh.FairRidge(), X, y, **options)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     fairness_path(eh.FairRidge(), X, y, **options)
     assert "fairness path" in capsys.readouterr().err
-    monkeypatch.setattr("evenhand.groups.progress.PROGRESS_AFTER", 1000.0)
+    monkeypatch.setattr("evenhand._core.progress.PROGRESS_AFTER", 1000.0)
     fairness_path(eh.FairRidge(), X, y, **options)
     assert capsys.readouterr().err == ""
 

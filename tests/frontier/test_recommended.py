@@ -12,10 +12,10 @@ from sklearn.metrics import r2_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import evenhand as eh
-from evenhand.frontier import candidates as _candidates
-from evenhand.frontier import recommended
-from evenhand.frontier.candidates import LEAGUES, WEIGHTS, Curve, Place
-from evenhand.groups.sensitive import resolve_groups
+from evenhand.data.groups import resolve_groups
+from evenhand.training import candidates as _candidates
+from evenhand.training import recommended
+from evenhand.training.candidates import LEAGUES, WEIGHTS, Curve, Place
 
 
 def make(n=900, groups=2, seed=0, shift=0.4):

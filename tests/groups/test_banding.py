@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import evenhand as eh
-from evenhand.groups.sensitive import resolve_groups
+from evenhand.data.groups import resolve_groups
 
 AGES = [19, 25, 64, 65, 80]
 NAMES = ["under 25", "25 to 64", "25 to 64", "65 and over", "65 and over"]

@@ -8,8 +8,8 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 import evenhand as eh
-from evenhand.groups.frequency import take_rows
-from evenhand.groups.sensitive import resolve_groups
+from evenhand.data.frequency import take_rows
+from evenhand.data.groups import resolve_groups
 
 rng = np.random.default_rng(0)
 AGE = rng.integers(18, 90, 500)

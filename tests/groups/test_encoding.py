@@ -10,7 +10,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import evenhand as eh
-from evenhand.groups.encoding import ColumnError, UnseenLevelWarning, fit_columns, needs_encoding
+from evenhand.data.encoding import ColumnError, UnseenLevelWarning, fit_columns, needs_encoding
 
 DAYS = [datetime.date(2020, 1, 1 + (7 * i) % 28) for i in range(60)]
 COLUMNS = {

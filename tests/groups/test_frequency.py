@@ -10,9 +10,9 @@ from scipy import sparse
 from sklearn.linear_model import LinearRegression
 
 import evenhand as eh
-from evenhand.groups import frequency as module
-from evenhand.groups.frequency import check_frequency, repeat_rows
-from evenhand.information.effective import EffectiveSizeWarning
+from evenhand.data import frequency as module
+from evenhand.data.frequency import check_frequency, repeat_rows
+from evenhand.measures.effective import EffectiveSizeWarning
 
 MEASURES = (eh.independence, eh.separation, eh.sufficiency)
 

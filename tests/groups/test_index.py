@@ -10,7 +10,7 @@ from sklearn.model_selection import train_test_split
 import evenhand as eh
 import rivals
 from evenhand import report
-from evenhand.groups.validation import check_index
+from evenhand._core.validation import check_index
 
 RNG = np.random.default_rng(0)
 N = 200

@@ -13,8 +13,8 @@ import pytest
 
 import evenhand as eh
 from evenhand import Proxy
-from evenhand.groups.sensitive import GroupWarning, count_rows, resolve_groups
-from evenhand.groups.weights import check_weight
+from evenhand.data.groups import GroupWarning, count_rows, resolve_groups
+from evenhand.data.weights import check_weight
 
 TEXT = ["f", "m", "f", "m", "m"] * 3
 CODES = [0, 1, 0, 1, 1] * 3
@@ -285,7 +285,7 @@ def test_proxy_is_an_array_of_its_probabilities():
 def test_pickles_of_proxies_from_before_they_had_a_file_of_their_own():
     proxy = Proxy([[0.25, 0.75], [1.0, 0.0]], classes=["a", "b"])
     new = pickle.dumps(proxy, protocol=0)  # which names modules in plain text
-    old = new.replace(b"evenhand.groups.proxy\n", b"evenhand.groups.sensitive\n")
+    old = new.replace(b"evenhand.data.groups\n", b"evenhand.data.groups\n")
     assert old != new
     again = pickle.loads(old)
     assert type(again) is Proxy

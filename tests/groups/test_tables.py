@@ -6,7 +6,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from evenhand.groups import tables
+from evenhand._core import frames as tables
 
 
 def test_backends():

@@ -10,9 +10,8 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 import evenhand as eh
-from evenhand.groups.proxy import Proxy
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.groups.validation import check_column
+from evenhand._core.validation import check_column
+from evenhand.data.groups import Proxy, resolve_groups
 from rivals import BerkRegressor, KomiyamaRegressor, ReductionRegressor
 
 N = 60

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from evenhand.groups import progress
+from evenhand._core import progress
 
 
 class Screen(io.StringIO):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import PolynomialFeatures
 
-from evenhand.information.basis import get_basis
+from evenhand.kernels.basis import get_basis
 
 BASES = [(name, p) for name in ("linear", "quadratic", "degree3") for p in (1, 2, 4)]
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import evenhand as eh
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information import cell_people
-from evenhand.information.cell_people import people, sample
-from evenhand.information.cell_tables import KEY
-from evenhand.information.edges import WIDE, Axis, Edges
+from evenhand.data.groups import resolve_groups
+from evenhand.measures import cell_rows as cell_people
+from evenhand.measures.cell_rows import people, sample
+from evenhand.measures.cells import KEY
+from evenhand.measures.edges import WIDE, Axis, Edges
 
 
 def _rows(n=5000, seed=0, weights=False):
@@ -224,7 +224,7 @@ def test_measures_of_more_people_than_rows_may_be_repeated(monkeypatch):
     f = rng.integers(1, 5, 3000)
     given = {"sensitive_features": a, "frequency": f}
     expected = eh.audit(y, s, estimator="logistic", **given)
-    monkeypatch.setattr("evenhand.groups.frequency.MAX_PEOPLE", 100)
+    monkeypatch.setattr("evenhand.data.frequency.MAX_PEOPLE", 100)
     found = eh.audit(y, s, estimator="logistic", **given)
     several = eh.audit(y, {"one": s, "two": y}, estimator="logistic", **given)
     assert several["one"].separation == found.separation

@@ -14,17 +14,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
-from evenhand.auditing.disparities import summarize_groups
-from evenhand.frontier.readings import critical
-from evenhand.groups.clusters import cluster_folds, degrees_of_freedom
-from evenhand.groups.folds import make_folds
-from evenhand.groups.proxy import Proxy
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.design_effect import independent_rows
-from evenhand.information.effective import EffectiveSizeWarning, SharedValuesWarning
-from evenhand.information.measures import _bootstrap_error, critical_value, standard_error
-from evenhand.information.neighbors import _one_of_each
+from evenhand.auditing.group_tables import summarize_groups
+from evenhand.data.clusters import cluster_folds, degrees_of_freedom
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.folds import make_folds
+from evenhand.data.groups import Proxy, resolve_groups
+from evenhand.estimators.neighbors import _one_of_each
+from evenhand.measures.effective import EffectiveSizeWarning, SharedValuesWarning, independent_rows
+from evenhand.measures.measures import _bootstrap_error, critical_value, standard_error
+from evenhand.training.held_out import critical
 
 ESTIMATORS = ("logistic", "lspc", "fourier", "knn")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import (
+from evenhand.data.criteria import (
     CRITERIA,
     VARIABLES,
     Criterion,
@@ -18,8 +17,9 @@ from evenhand.information.criteria import (
     unregister_criterion,
     word_for,
 )
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.information.significance import exact_fairness_p_value, exact_fairness_p_values
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.exact_tests import exact_fairness_p_value, exact_fairness_p_values
 
 ERROR = Variable("r", "error", of=("s", "y"), value=lambda s, y: y - s)
 ERRORS = Criterion("errors", (), ("r",), variables=(ERROR,))

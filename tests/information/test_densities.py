@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information import density_fits
-from evenhand.information.significance import exact_fairness_p_values
+from evenhand.data.groups import resolve_groups
+from evenhand.estimators import densities as density_fits
+from evenhand.measures.exact_tests import exact_fairness_p_values
 
 
 def normal(n, seed=0):

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.groups.proxy import Proxy
-from evenhand.groups.sensitive import GroupWarning, resolve_groups
-from evenhand.information import effective
-from evenhand.information.effective import (
+from evenhand.data.groups import GroupWarning, Proxy, resolve_groups
+from evenhand.measures import effective
+from evenhand.measures.effective import (
     EffectiveSizeWarning,
     SharedValuesWarning,
     check_effective_size,
     group_sizes,
 )
-from evenhand.information.significance import exact_fairness_p_value
+from evenhand.measures.exact_tests import exact_fairness_p_value
 
 MEASURES = (eh.independence, eh.separation, eh.sufficiency)
 ESTIMATORS = ("logistic", "lspc", "fourier", "knn")
@@ -65,7 +64,7 @@ FEW_WEIGHTED = (
 
 
 @pytest.mark.parametrize("call", [*MEASURES, eh.audit])
-@pytest.mark.filterwarnings("ignore::evenhand.groups.sensitive.GroupWarning")
+@pytest.mark.filterwarnings("ignore::evenhand.data.groups.GroupWarning")
 @pytest.mark.parametrize("groups", ["two", "an empty third", "unknown", "proxy"])
 def test_fewer_than_five_weighted_rows_are_refused(call, groups):
     y, s, _ = _rows()

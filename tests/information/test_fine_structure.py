@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from evenhand._kernels.scan import scan_levels
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information import fine_structure as _fine_structure
-from evenhand.information import significance
-from evenhand.information.fine_structure import level_rank, scan_p_value
-from evenhand.information.null_covariance import Members
-from evenhand.information.ranks import Ranks
-from evenhand.information.significance import exact_fairness_p_value
+from evenhand.data.groups import resolve_groups
+from evenhand.estimators.ranks import Ranks
+from evenhand.kernels.scan import scan_levels
+from evenhand.measures import exact_tests as significance
+from evenhand.measures import fine_structure as _fine_structure
+from evenhand.measures.covariances import Members
+from evenhand.measures.exact_tests import exact_fairness_p_value
+from evenhand.measures.fine_structure import level_rank, scan_p_value
 
 BOTH = ("separation", "sufficiency")
 

@@ -8,11 +8,11 @@ import pytest
 import evenhand as eh
 from distributions import random_scenario
 from evenhand import LSPC, Logistic
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.groups.validation import check_column
-from evenhand.information.criteria import CRITERIA, Criterion, get_criterion
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.information.estimation import EntropyEstimator, RowLosses
+from evenhand._core.validation import check_column
+from evenhand.data.criteria import CRITERIA, Criterion, get_criterion
+from evenhand.data.groups import resolve_groups
+from evenhand.estimators.estimation import EntropyEstimator, RowLosses
+from evenhand.measures.entropies import estimate_entropies, get_estimator
 
 MEASURES = {"independence": eh.independence, "separation": eh.separation,
             "sufficiency": eh.sufficiency}  # fmt: skip

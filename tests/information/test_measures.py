@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.information.measures import COPIES, UNSIZED, UNTESTED, Measure
-from evenhand.report.html import audit_page
+from evenhand.measures.measures import COPIES, UNSIZED, UNTESTED, Measure
 from evenhand.report.notes import GRADES, PHRASES
+from evenhand.report.page import audit_page
 from evenhand.report.text import describe, grade, verdict
 
 NAN = float("nan")

@@ -4,12 +4,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import digamma
 from sklearn.feature_selection import mutual_info_classif
 
-from evenhand.groups.proxy import Proxy
-from evenhand.groups.sensitive import GroupWarning, resolve_groups
-from evenhand.information import neighbors
-from evenhand.information.criteria import BOTH, SCORE, TARGET
-from evenhand.information.estimation import EntropyEstimator
-from evenhand.information.neighbors import KNN, neighbor_counts
+from evenhand.data.criteria import BOTH, SCORE, TARGET
+from evenhand.data.groups import GroupWarning, Proxy, resolve_groups
+from evenhand.estimators import neighbors
+from evenhand.estimators.estimation import EntropyEstimator
+from evenhand.estimators.neighbors import KNN, neighbor_counts
 
 TOLERANCE = 8 * np.finfo(float).eps
 CONDITIONS = (SCORE, TARGET, BOTH)

@@ -7,9 +7,9 @@ import pytest
 from scipy.interpolate import CubicSpline
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from evenhand.groups.controls import read_controls
-from evenhand.information import nuisance
-from evenhand.information.nuisance import Features, _Moments, _newton, deal_folds, natural_spline
+from evenhand.data.controls import read_controls
+from evenhand.measures import nuisance
+from evenhand.measures.nuisance import Features, _Moments, _newton, deal_folds, natural_spline
 
 
 def features(C, strata=None, cluster=None):

@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.entropies import estimate_entropies, get_estimator
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
 
 MEASURES = {"independence": eh.independence, "separation": eh.separation,
             "sufficiency": eh.sufficiency}  # fmt: skip

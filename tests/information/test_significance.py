@@ -6,15 +6,15 @@ from scipy import stats
 from scipy.special import expit
 
 from distributions import null_scenario
-from evenhand._kernels import significance as kernels
-from evenhand.groups.sensitive import Groups, resolve_groups
-from evenhand.information import draws as _draws
-from evenhand.information import null_covariance as _null_covariance
-from evenhand.information import significance
-from evenhand.information import unit_covariance as _unit_covariance
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.ranks import EXACT_RANK_ROWS, RANK_EDGES, Ranks
-from evenhand.information.significance import exact_fairness_p_value, exact_fairness_p_values
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import Groups, resolve_groups
+from evenhand.estimators.ranks import EXACT_RANK_ROWS, RANK_EDGES, Ranks
+from evenhand.kernels import significance as kernels
+from evenhand.measures import covariances as _null_covariance
+from evenhand.measures import covariances as _unit_covariance
+from evenhand.measures import exact_tests as _draws
+from evenhand.measures import exact_tests as significance
+from evenhand.measures.exact_tests import exact_fairness_p_value, exact_fairness_p_values
 
 CONDITIONAL = ("separation", "sufficiency")
 

@@ -5,13 +5,13 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from evenhand._kernels.significance import feature_matrix
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information import unit_covariance as units
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.null_covariance import RowsInCells
-from evenhand.information.ranks import Ranks, conditional_rank
-from evenhand.information.significance import _usable, exact_fairness_p_value
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.estimators.ranks import Ranks, conditional_rank
+from evenhand.kernels.significance import feature_matrix
+from evenhand.measures import covariances as units
+from evenhand.measures.covariances import RowsInCells
+from evenhand.measures.exact_tests import _usable, exact_fairness_p_value
 
 CONDITIONAL = ("separation", "sufficiency")
 

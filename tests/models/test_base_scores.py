@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from evenhand.models.base_scores import FoldMean, fit_out_of_fold, is_fitted, predict_base
+from evenhand.training.stack import FoldMean, fit_out_of_fold, is_fitted, predict_base
 
 
 @pytest.fixture

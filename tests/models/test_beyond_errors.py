@@ -12,9 +12,9 @@ import pytest
 from pyarrow import parquet
 
 import evenhand as eh
-from evenhand.groups.paths import TableError
-from evenhand.models import scratch as scratch_module
-from evenhand.models import source as source_module
+from evenhand._core.files import TableError
+from evenhand.training import design as scratch_module
+from evenhand.training import source as source_module
 
 
 def part(n=60, seed=0, **changes):

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 
 import evenhand as eh
-from evenhand.models.checkpoint import Checkpoint
+from evenhand.training.checkpoint import Checkpoint
 
 
 def rows(n=4_000, seed=0):
@@ -148,7 +148,7 @@ def test_a_path_that_cannot_be_written(tmp_path):
 KILLED = """
 import sys, time
 import evenhand as eh
-from evenhand.models.checkpoint import Checkpoint
+from evenhand.training.checkpoint import Checkpoint
 original = Checkpoint._write
 def write(self, content):
     original(self, content)
@@ -192,7 +192,7 @@ def test_progress_is_shown_on_a_terminal_only(tmp_path, monkeypatch, capsys):
     data = tmp_path / "data.parquet"
     columns = {f"x{j}": X[:, j] for j in range(5)}
     parquet.write_table(pa.table({**columns, "y": Y, "a": A}), data)
-    monkeypatch.setattr("evenhand.groups.progress.PROGRESS_AFTER", -1.0)
+    monkeypatch.setattr("evenhand._core.progress.PROGRESS_AFTER", -1.0)
     model = eh.FairRidge("separation", 3.0)
     model.fit(data, "y", sensitive_features="a")
     assert capsys.readouterr().err == ""

@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
 from evenhand import FairGLM, SeparationWarning
-from evenhand.models.losses import Loss
+from evenhand.measures.losses import Loss
 
 LINKS = sm.families.links
 

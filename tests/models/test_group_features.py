@@ -12,8 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from evenhand import FairRidge, Proxy
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.models.group_features import GroupFeatures
+from evenhand.data.groups import resolve_groups
+from evenhand.training.group_features import GroupFeatures
 
 NAMES = np.array(["x", "y", "z"])
 KINDS = ["posterior", "attribute"]

@@ -15,8 +15,8 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import evenhand as eh
 from evenhand import FairRidge
-from evenhand.information.criteria import CRITERIA
-from evenhand.models.solver import Memory, minimize
+from evenhand.data.criteria import CRITERIA
+from evenhand.training.solver import Memory, minimize
 from loaders import load_communities, load_law_school
 
 

@@ -6,7 +6,7 @@ import pytest
 from scipy import sparse
 
 import evenhand as eh
-from evenhand.models.linear_copy import LinearCopy
+from evenhand.training.stack import LinearCopy
 
 
 def test_a_table_is_encoded():

@@ -14,9 +14,8 @@ from sklearn.metrics import (
     r2_score,
 )
 
-from evenhand.information.measures import standard_error
-from evenhand.models.links import LINKS
-from evenhand.models.losses import FAMILIES, R2, Loss, accuracy_of, get_loss
+from evenhand.measures.losses import FAMILIES, LINKS, R2, Loss, accuracy_of, get_loss
+from evenhand.measures.measures import standard_error
 
 CASES = [
     ("normal", None, {}),

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import evenhand as eh
-from evenhand.groups.encoding import ColumnError
+from evenhand.data.encoding import ColumnError
 
 
 @pytest.fixture(scope="module")

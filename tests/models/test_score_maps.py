@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.models.score_maps import ScoreMaps
-from evenhand.models.transport import Transport
+from evenhand.training.score_maps import ScoreMaps, Transport
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=60)

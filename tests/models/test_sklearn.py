@@ -26,7 +26,7 @@ from sklearn.utils.validation import _num_samples
 import evenhand as eh
 import rivals
 from evenhand import LSPC, FairRidge, Logistic, Proxy
-from evenhand.groups.sensitive import GroupWarning
+from evenhand.data.groups import GroupWarning
 
 
 @parametrize_with_checks([

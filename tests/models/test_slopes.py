@@ -9,10 +9,9 @@ from scipy.linalg import eigh
 from sklearn.linear_model import LinearRegression, Ridge
 
 import evenhand as eh
-from evenhand.models import slopes as _slopes
-from evenhand.models.design import FeatureMatrix
-from evenhand.models.ridge import prepare
-from evenhand.models.slopes import Slopes
+from evenhand.training import ridge_problem as _slopes
+from evenhand.training.design import FeatureMatrix
+from evenhand.training.ridge_problem import Slopes, prepare
 from loaders import load_wage2
 
 ALPHA = 0.02

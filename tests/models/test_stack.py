@@ -17,10 +17,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import evenhand as eh
-from evenhand.models.base_scores import FoldMean
-from evenhand.models.design import FeatureMatrix
-from evenhand.models.ridge import prepare
-from evenhand.models.stack import GRID, StackPenalty, generalized_cross_validation
+from evenhand.training.design import FeatureMatrix
+from evenhand.training.ridge_problem import prepare
+from evenhand.training.stack import GRID, FoldMean, StackPenalty, generalized_cross_validation
 
 BOOST = HistGradientBoostingRegressor(max_iter=40, random_state=0)
 

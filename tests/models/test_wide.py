@@ -6,8 +6,8 @@ from scipy import sparse
 from sklearn.linear_model import Ridge
 
 import evenhand as eh
-from evenhand.models import ridge as _ridge
-from evenhand.models.design import FeatureMatrix
+from evenhand.training import ridge_problem as _ridge
+from evenhand.training.design import FeatureMatrix
 
 
 @pytest.fixture

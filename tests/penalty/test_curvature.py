@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.information.criteria import CRITERIA
-from evenhand.penalty.bound import LIMIT
-from evenhand.penalty.curvature import diagonal_bound
+from evenhand.data.criteria import CRITERIA
+from evenhand.training.bound import LIMIT
+from evenhand.training.curvature import diagonal_bound
 from rivals.algorithm1_jax import _x64
 
 MAPS = ["tanh", "raw"]
@@ -161,7 +161,7 @@ def test_factor_has_the_size_of_the_curvature_where_scores_are_unfair(
 def test_many_rows_and_groups_agree_with_few_blocks(case, monkeypatch):
     data = case("weights", 4, n=30_000)
     _, _, factor = bind(data, "separation").value_grad_curvature(data.s)
-    monkeypatch.setattr("evenhand.penalty.curvature.BLOCK", 10**6)
+    monkeypatch.setattr("evenhand.training.curvature.BLOCK", 10**6)
     _, _, whole = bind(data, "separation").value_grad_curvature(data.s)
     some = slice(None, None, 500)
     expected = whole[some] @ whole[some].T

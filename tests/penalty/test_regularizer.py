@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.classifiers.logistic import Logistic
-from evenhand.information.criteria import CRITERIA, SEPARATION
-from evenhand.information.entropies import estimate_entropies
-from evenhand.penalty.regularizer import FairnessRegularizer
+from evenhand.data.criteria import CRITERIA, SEPARATION
+from evenhand.data.groups import resolve_groups
+from evenhand.estimators.logistic import Logistic
+from evenhand.measures.entropies import estimate_entropies
+from evenhand.training.penalty import FairnessRegularizer
 from rivals.algorithm1_jax import regularizer_value_and_grad
 
 KINDS = ["plain", "weights", "proxy", "unknown"]

@@ -5,11 +5,11 @@ import pytest
 from scipy.optimize import approx_fprime
 
 import evenhand as eh
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.classifiers import LSPC
-from evenhand.information.criteria import CRITERIA
-from evenhand.penalty.bound import LIMIT
-from evenhand.penalty.regularizer import LSPC_SHARE
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.estimators.lspc import LSPC
+from evenhand.training.bound import LIMIT
+from evenhand.training.penalty import LSPC_SHARE
 
 OPTIONS = [
     {"classifier": "logistic"},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import entr
 
-from evenhand.information.criteria import BOTH, NOTHING, SCORE, TARGET
+from evenhand.data.criteria import BOTH, NOTHING, SCORE, TARGET
 from studies import adversary
 from studies import random_laws as laws
 

@@ -18,16 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from ..groups.sensitive import Groups
-from ..groups.tables import json_safe, to_frame
-from ..groups.validation import check_column
-from ..groups.weights import mean_one
-from ..information.measures import critical_value, standard_error
-from ..models.losses import Loss, get_loss
-from .group_moments import AuditedRows, GroupMoments
+from .._core.arrays import Vector
+from .._core.frames import json_safe, to_frame
+from .._core.validation import check_column
+from ..data.groups import Groups
+from ..data.weights import mean_one
+from ..measures.losses import Loss, get_loss
+from ..measures.measures import critical_value, standard_error
+from .group_tables import AuditedRows, GroupMoments
 from .impact import impact_table
 
-Vector = NDArray[np.float64]
 LOSSES = ("poisson", "gamma", "tweedie", "normal")
 BANDS = 5
 
@@ -88,12 +88,12 @@ class Pricing:
 
     def plot(self) -> Any:
         """A Matplotlib figure: actual over expected in each band, one line a group."""
-        from ..report.pricing import plot_pricing
+        from ..report.price_views import plot_pricing
 
         return plot_pricing(self)
 
     def __str__(self) -> str:
-        from ..report.pricing import describe_pricing
+        from ..report.price_views import describe_pricing
 
         return describe_pricing(self)
 
@@ -254,7 +254,7 @@ def _cells(
                     actual[at, None] / a[:, b] - expected[at, None] / e[:, b]
                 )
                 if groups.cluster is not None:
-                    from ..groups.clusters import cluster_groups
+                    from ..data.clusters import cluster_groups
 
                     moves = cluster_groups(groups.cluster[at], moves)
                 variance[:, b] = np.square(moves).sum(axis=0)

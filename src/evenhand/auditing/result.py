@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..groups.tables import json_safe, to_frame
-from ..information.criteria import get_criterion
-from ..information.measures import Measure, measure_columns
+from .._core.frames import json_safe, to_frame
+from ..data.criteria import get_criterion
+from ..measures.measures import Measure, measure_columns
 from .conditional import Conditional
-from .disparities import Disparities, GroupTable
-from .group_moments import AuditedRows, GroupMoments
+from .group_tables import AuditedRows, Disparities, GroupMoments, GroupTable
 from .impact import SMALLEST, Impact, impact_table
 from .imputed import Imputation
 from .one_against_rest import OneAgainstRest
@@ -21,6 +20,7 @@ from .verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
     from .drivers import Drivers
+
 
 FORMAT_VERSION = 1
 
@@ -291,7 +291,7 @@ class Audit:
         -------
         Path
         """
-        from ..report.html import audit_page, write_page
+        from ..report.page import audit_page, write_page
 
         verdict = None if tolerance is None else self.verdict(tolerance)
         if favorable is None and tolerance is not None:
@@ -301,7 +301,7 @@ class Audit:
         return write_page(page, path, force)
 
     def _repr_html_(self) -> str:
-        from ..report.html import compact
+        from ..report.page import compact
 
         return compact(self)
 
@@ -383,7 +383,7 @@ class AuditSet(Mapping[str, Audit]):
         -------
         Path
         """
-        from ..report.html import audit_set_page, write_page
+        from ..report.page import audit_set_page, write_page
 
         verdicts = {} if tolerance is None else self.verdict(tolerance)
         if favorable is None and tolerance is not None:
@@ -397,6 +397,6 @@ class AuditSet(Mapping[str, Audit]):
         return write_page(page, path, force)
 
     def _repr_html_(self) -> str:
-        from ..report.html import compact_set
+        from ..report.page import compact_set
 
         return compact_set(self)

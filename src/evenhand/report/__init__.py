@@ -6,11 +6,13 @@ features carry the group). Those of one result are its own methods: `audit.plot(
 `to_html()`. `About` says who asks for a report and why.
 """
 
+from __future__ import annotations
+
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
 _HOME = {
-    "About": "about",
+    "About": "page",
     "feature_information": "plots",
     "plot_audit": "plots",
     "plot_densities": "plots",

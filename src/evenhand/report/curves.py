@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core.arrays import Vector
+
 if TYPE_CHECKING:
     from ..auditing.result import Audit
 
-Vector = NDArray[np.float64]
+
 # Okabe and Ito's palette, which the common kinds of color blindness keep apart; yellow last, as it
 # is faint on white.
 PALETTE = (

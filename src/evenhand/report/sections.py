@@ -9,22 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..information.criteria import get_criterion
-from ..information.measures import measure_columns
-from .curves import (
-    Sample,
-    calibration,
-    density,
-    grid_over,
-    number,
-    sample_of,
-    ticks,
-    with_margin,
-)
+from .._core.provenance import now
+from ..data.criteria import get_criterion
+from ..measures.measures import measure_columns
+from .charts import Chart, legend
+from .curves import Sample, calibration, density, grid_over, number, sample_of, ticks, with_margin
 from .markup import Html, csv_link, element, escape, join, label, table
 from .notes import GRADES, PHRASES
-from .provenance import now
-from .svg import Chart, legend
 from .text import (
     PARTS,
     fixed,
@@ -39,7 +30,8 @@ from .text import (
 
 if TYPE_CHECKING:
     from ..auditing.result import Audit
-    from ..information.measures import Measure
+    from ..measures.measures import Measure
+
 
 CLOUD = 800
 _GROUP_HEADS = {
@@ -320,7 +312,7 @@ def gains_of(before: Audit, after: Audit, favorable: str | None = None) -> dict[
 
     "gain" is the share of those whose score rises, or falls if a low one is favorable.
     """
-    from ..groups.proxy import Proxy
+    from ..data.groups import Proxy
     from .plots import gains
 
     pair = (before._sample, after._sample)

@@ -13,18 +13,17 @@ from scipy.special import expit, ndtri, softmax, xlogy
 
 import evenhand as eh
 from distributions import null_scenario, random_scenario
-from evenhand.groups.proxy import Proxy
-from evenhand.groups.sensitive import GroupWarning, resolve_groups
-from evenhand.information.classifiers import _cells
-from evenhand.information.classifiers._cells import cut, gather_two, merge_copies, rescore
-from evenhand.information.classifiers._multinomial import fit
-from evenhand.information.classifiers._pooling import _pool, blend, lean_of
-from evenhand.information.classifiers._spline_basis import smooth, spline_table
-from evenhand.information.classifiers.adaptive import Adaptive
-from evenhand.information.criteria import BOTH, CRITERIA, SCORE, TARGET
-from evenhand.information.entropies import estimate_entropies
-from evenhand.information.estimation import EntropyEstimator
-from evenhand.information.measures import measure
+from evenhand.data.criteria import BOTH, CRITERIA, SCORE, TARGET
+from evenhand.data.groups import GroupWarning, Proxy, resolve_groups
+from evenhand.estimators import _cells
+from evenhand.estimators._cells import cut, gather_two, merge_copies, rescore
+from evenhand.estimators._multinomial import fit
+from evenhand.estimators._pooling import _pool, blend, lean_of
+from evenhand.estimators._spline_basis import smooth, spline_table
+from evenhand.estimators.adaptive import Adaptive
+from evenhand.estimators.estimation import EntropyEstimator
+from evenhand.measures.entropies import estimate_entropies
+from evenhand.measures.measures import measure
 
 ALL = (SCORE, TARGET, BOTH)
 

@@ -10,20 +10,20 @@ from scipy.special import gammaln
 
 import evenhand as eh
 from distributions import rough_scenario
-from evenhand._kernels import dyadic as kernels
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.classifiers import _pooling
-from evenhand.information.classifiers._cells import by_frequency, cut, gather_one, is_heaped
-from evenhand.information.classifiers._cuts import ROOTS, Prior, bins_of, move_cuts
-from evenhand.information.classifiers._dyadic import Plane, _count, grow, screen
-from evenhand.information.classifiers._ladder import _table
-from evenhand.information.classifiers._leave_out import losses_without_fold
-from evenhand.information.classifiers._multinomial import fit
-from evenhand.information.classifiers._residual import residuals
-from evenhand.information.classifiers.adaptive import Adaptive
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.entropies import estimate_entropies
-from evenhand.information.measures import measure
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.estimators import _pooling
+from evenhand.estimators._cells import by_frequency, cut, gather_one, is_heaped
+from evenhand.estimators._cuts import ROOTS, Prior, bins_of, move_cuts
+from evenhand.estimators._dyadic import Plane, _count, grow, screen
+from evenhand.estimators._ladder import _table
+from evenhand.estimators._leave_out import losses_without_fold
+from evenhand.estimators._multinomial import fit
+from evenhand.estimators._residual import residuals
+from evenhand.estimators.adaptive import Adaptive
+from evenhand.kernels import dyadic as kernels
+from evenhand.measures.entropies import estimate_entropies
+from evenhand.measures.measures import measure
 
 ALPHA = np.array([0.5, 0.5])
 

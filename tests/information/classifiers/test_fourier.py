@@ -4,12 +4,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
 
-from evenhand.groups.proxy import Proxy
-from evenhand.groups.sensitive import GroupWarning, resolve_groups
-from evenhand.information.classifiers import fourier
-from evenhand.information.classifiers.fourier import Fourier
-from evenhand.information.criteria import BOTH, SCORE, TARGET
-from evenhand.information.estimation import EntropyEstimator
+from evenhand.data.criteria import BOTH, SCORE, TARGET
+from evenhand.data.groups import GroupWarning, Proxy, resolve_groups
+from evenhand.estimators import fourier
+from evenhand.estimators.estimation import EntropyEstimator
+from evenhand.estimators.fourier import Fourier
 
 CONDITIONS = (SCORE, TARGET, BOTH)
 

@@ -5,11 +5,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from evenhand import LSPC, Logistic
-from evenhand.groups.proxy import Proxy
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.basis import get_basis
-from evenhand.information.classifiers import _leave_out
-from evenhand.information.estimation import largest_loss
+from evenhand.data.groups import Proxy, resolve_groups
+from evenhand.estimators import _leave_out
+from evenhand.estimators.estimation import largest_loss
+from evenhand.kernels.basis import get_basis
 
 CONDITIONS = [("s",), ("s", "y")]
 

@@ -10,10 +10,10 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import evenhand as eh
 from evenhand import Logistic
-from evenhand._kernels import make_rows, with_score
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.basis import get_basis
-from evenhand.information.classifiers.logistic import KAPPA, SAMPLE_ROWS, evaluate, newton
+from evenhand.data.groups import resolve_groups
+from evenhand.estimators.logistic import KAPPA, SAMPLE_ROWS, evaluate, newton
+from evenhand.kernels import make_rows, with_score
+from evenhand.kernels.basis import get_basis
 
 
 def _data(n, p, n_groups, seed=0):

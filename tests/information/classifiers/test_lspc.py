@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from evenhand import LSPC
-from evenhand._kernels import make_rows, with_score
-from evenhand.groups.sensitive import Groups
-from evenhand.information.basis import get_basis
-from evenhand.information.classifiers.lspc import solve
-from evenhand.information.estimation import largest_loss
+from evenhand.data.groups import Groups
+from evenhand.estimators.estimation import largest_loss
+from evenhand.estimators.lspc import solve
+from evenhand.kernels import make_rows, with_score
+from evenhand.kernels.basis import get_basis
 
 CONDITIONS = [("s",), ("y",), ("s", "y")]
 

@@ -6,14 +6,14 @@ from scipy.special import softmax
 
 import evenhand as eh
 from evenhand import Logistic
-from evenhand._kernels import compiled, make_rows, with_score
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.basis import get_basis
-from evenhand.information.classifiers import _cell_newton, _multinomial, logistic
-from evenhand.information.classifiers._cell_leave_out import collapse_inverse, leave_out_each
-from evenhand.information.classifiers._cell_newton import gather, grid_pays, settle
-from evenhand.information.classifiers._cells import cut, gather_two
-from evenhand.information.classifiers._newton import descend, objective_at
+from evenhand.data.groups import resolve_groups
+from evenhand.estimators import _cell_newton, _multinomial, logistic
+from evenhand.estimators._cell_leave_out import collapse_inverse, leave_out_each
+from evenhand.estimators._cell_newton import gather, grid_pays, settle
+from evenhand.estimators._cells import cut, gather_two
+from evenhand.estimators._newton import descend, objective_at
+from evenhand.kernels import compiled, make_rows, with_score
+from evenhand.kernels.basis import get_basis
 
 KAPPA = 1e-3
 
