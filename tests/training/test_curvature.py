@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from peers.algorithm1_jax import _x64
 
 import evenhand as eh
 from evenhand.data.criteria import CRITERIA
 from evenhand.training.bound import LIMIT
 from evenhand.training.curvature import diagonal_bound
+from rivals.algorithm1_jax import _x64
 
 MAPS = ["tanh", "raw"]
 CLASSIFIERS = ["logistic", "lspc"]

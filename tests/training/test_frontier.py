@@ -463,7 +463,7 @@ def test_what_is_not_defined_cannot_be_certified(path):
 
 
 def test_certificates_hold_on_fresh_data():
-    """A smaller version of benchmarks/certify.py."""
+    """A smaller version of research/studies/certify.py."""
     X_new, y_new, a_new = make(8000, seed=10_000)
     violations = []
     for seed in range(8):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from peers.algorithm1_jax import regularizer_value_and_grad
 
 import evenhand as eh
 from evenhand.data.criteria import CRITERIA, SEPARATION
@@ -10,6 +9,7 @@ from evenhand.data.groups import resolve_groups
 from evenhand.estimators.logistic import Logistic
 from evenhand.measures.entropies import estimate_entropies
 from evenhand.training.penalty import FairnessRegularizer
+from rivals.algorithm1_jax import regularizer_value_and_grad
 
 KINDS = ["plain", "weights", "proxy", "unknown"]
 CLASSIFIERS = ["logistic", "lspc"]
