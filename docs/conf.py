@@ -23,6 +23,7 @@ extensions = [
     "myst_parser",
     "sphinx_gallery.gen_gallery",
     "executed",
+    "freshness",
     "reference",
 ]
 exclude_patterns = ["_build", "_ext", "_templates", "**/README.*", "**sg_execution_times.rst"]

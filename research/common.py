@@ -1,9 +1,9 @@
 """What studies share: how they are called, data, folds, measures, units of work, timing, pictures.
 
 A unit of work (one fit at one strength, one case of a simulation) is a function of its parameters
-alone. Its result is kept in `cache/`, one file each, written whole or not at all, so that a run that
-is stopped goes on where it was. Units kept by other code than today's are not used: the folder of
-the cache is named after the last change of the package.
+alone. Its result is kept in `cache/`, one file each, written whole or not at all, so that a run
+that is stopped goes on where it was. Units kept by other code than today's are not used: the folder
+of the cache is named after the last change of the package.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, TARGET
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.information.measures import measure as measure_criterion
+from evenhand.data.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, TARGET
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.measures import measure as measure_criterion
 
 SEED = 0
 N_FOLDS = 5

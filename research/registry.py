@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_ROWS = ("src/evenhand/groups", "src/evenhand/_kernels")
-MEASURES = (*_ROWS, "src/evenhand/information")
+MEASURES = tuple(f"src/evenhand/{room}" for room in ("data", "kernels", "estimators", "measures"))
 AUDITS = (*MEASURES, "src/evenhand/auditing")
-TRAINING = (*MEASURES, "src/evenhand/penalty", "src/evenhand/models")
-FRONTIERS = (*TRAINING, "src/evenhand/frontier")
-ENGINES = (*AUDITS, "src/evenhand/engines")
+TRAINING = (*MEASURES, "src/evenhand/training")
+TABLES = (*AUDITS, "src/evenhand/tables")
 DISTRIBUTIONS = ("research/distributions",)
 RIVALS = ("research/rivals", "research/studies/methods.py")
 
@@ -77,10 +75,11 @@ _ALL = [
           "reproduction: A logistic classifier inside",
           "logistic inside, our fitters and other methods on LSAC",
           (*TRAINING, *RIVALS), packages=("fairlearn", "equipy")),
-    Study("thresholds", "frontiers:thresholds", "reproduction: R² under a bound",
+    Study("thresholds", "frontiers:thresholds", "reproduction: One table",
           "best R² of each method under a bound", (*TRAINING, *RIVALS),
           packages=("fairlearn", "equipy")),
-    Study("estimator_accuracy", "paper:estimator_error", "reproduction: Estimators",
+    Study("estimator_accuracy", "paper:estimator_error",
+          "reproduction: Estimated against true information",
           "estimated against true information, 100 scenarios", (*MEASURES, *DISTRIBUTIONS)),
     Study("sufficiency", "frontiers:sufficiency", "reproduction: Sufficiency",
           "frontiers on data where sufficiency is violated", (*TRAINING, *RIVALS)),
@@ -92,18 +91,18 @@ _ALL = [
           "fits from many starts", TRAINING),
     Study("fit_time", "paper:fit_time", "reproduction: Fit time",
           "fit time of all methods against rows", (*TRAINING, *RIVALS)),
-    Study("estimator_time", "paper:estimator_time", "reproduction: Time of the estimators",
+    Study("estimator_time", "paper:estimator_time", "reproduction: Run time of the estimators",
           "time of the estimators against rows", MEASURES),
     Study("atlas", "atlas:table", "atlas", "all methods on a dozen data sets",
-          (*FRONTIERS, *RIVALS, "research/studies/atlas_methods.py", "research/loaders"),
+          (*TRAINING, *RIVALS, "research/studies/atlas_methods.py", "research/loaders"),
           packages=("fairlearn",)),
     Study("atlas_curves", "atlas:places", "atlas", "the places of all curves of the atlas",
-          (*FRONTIERS, *RIVALS, "research/studies/atlas_methods.py", "research/loaders")),
+          (*TRAINING, *RIVALS, "research/studies/atlas_methods.py", "research/loaders")),
     Study("atlas_choices", "atlas:choices", "atlas", "what methods of the atlas chose inside",
-          (*FRONTIERS, *RIVALS, "research/studies/atlas_methods.py", "research/loaders")),
+          (*TRAINING, *RIVALS, "research/studies/atlas_methods.py", "research/loaders")),
     Study("accuracy", "estimates:accuracy", "accuracy",
           "error of the estimators over the oracle's, seven families", (*MEASURES, *DISTRIBUTIONS)),
-    Study("accuracy_fresh", "estimates:fresh", "accuracy: auto on fresh scenarios",
+    Study("accuracy_fresh", "estimates:fresh", "accuracy: `auto` on fresh scenarios",
           "the same for auto on scenarios drawn later", (*MEASURES, *DISTRIBUTIONS)),
     Study("rough", "rough:sizes", "accuracy: Laws without smoothness",
           "bias and coverage where nothing is smooth", (*MEASURES, *DISTRIBUTIONS)),
@@ -119,8 +118,8 @@ _ALL = [
           "size and power of the tests", (*MEASURES, *DISTRIBUTIONS), part="study"),
     Study("cells", "cells:run", "cells", "audits from cells against audits from rows",
           (*AUDITS, *DISTRIBUTIONS)),
-    Study("certify", "certify:run", "frontier",
-          "how often a limit is exceeded on fresh data, certified and not", FRONTIERS,
+    Study("certify", "certify:run", "how-it-works",
+          "how often a limit is exceeded on fresh data, certified and not", TRAINING,
           part="scenario"),
     Study("verdicts", "verdicts:run", "verdicts",
           "wrong verdicts at the edge, coverage of impact, planned rows", AUDITS, part="part"),
@@ -155,7 +154,7 @@ _ALL = [
     Study("imputed", "explaining:imputed", "explain", "bounds and estimates of imputed groups",
           AUDITS),
     Study("monitor", "monitoring:run", "monitor", "false alarms, and how soon a change is seen",
-          (*AUDITS, "src/evenhand/engines"), part="what"),
+          TABLES, part="what"),
     # What measures time comes last, on a machine that does nothing else.
     Study("performance", "speed_of_fits:performance", "performance: Fits and evaluations",
           "fits and evaluations against floors and peers", TRAINING, part="study",
@@ -164,7 +163,7 @@ _ALL = [
           "one fit against the published algorithm in JAX", TRAINING, packages=("jax",),
           threads=None),
     Study("path_speed", "speed_of_fits:paths", "performance: Fits and evaluations",
-          "a path of 20 weights, in single fits", FRONTIERS, threads=None),
+          "a path of 20 weights, in single fits", TRAINING, threads=None),
     Study("berk_scaling", "speed_of_fits:convex", "performance: Convex penalties",
           "the penalties of Berk et al., all pairs and linear time", ("research/rivals",)),
     Study("audit_speed", "speed_of_audits:audits", "performance: Audits",
@@ -179,10 +178,10 @@ _ALL = [
     Study("network_loss", "networks:loss", "performance: Networks on a GPU",
           "forward and backward of the loss for networks", (*MEASURES, "src/evenhand/torch"),
           part="kind", packages=("torch", "triton"), threads=None),
-    Study("scale", "scale:run", "scale", "tables counted where they are", ENGINES, part="part",
+    Study("scale", "scale:run", "scale", "tables counted where they are", TABLES, part="part",
           packages=("duckdb", "polars", "pyspark", "pyarrow"), threads=None),
     Study("training", "training:files", "training-at-scale", "fits on files beyond memory",
-          (*TRAINING, "src/evenhand/engines"), part="model", packages=("pyarrow",), threads=None),
+          (*TRAINING, "src/evenhand/tables"), part="model", packages=("pyarrow",), threads=None),
     Study("cluster", "training:cluster", "cluster", "fits on a cluster",
           (*TRAINING, "src/evenhand/distributed"), part="engine",
           packages=("dask", "distributed", "pyspark", "xgboost-cpu"), threads=None, quick=False),

@@ -1,6 +1,7 @@
 """Run studies by name, write the pages made from their tables, or say what is out of date.
 
-    python research/run.py NAME ... | all [--quick] [--only PART ...] [--fresh] [--jobs N] [--out DIR]
+    python research/run.py NAME ... [--quick] [--only PART ...] [--fresh] [--jobs N] [--out DIR]
+    python research/run.py all ...
     python research/run.py --list | --stale | --pages
 
 A study yields rows; this script stamps them and writes results/NAME.csv. With --only the rows of
@@ -20,8 +21,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
+from evidence import HERE, RESULTS, find_stale, git, make_stamp, read_table, write_table
 from registry import STUDIES, Study
-from tables import HERE, RESULTS, git, last_change, make_stamp, read_table, write_table
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "EVENHAND")
 
@@ -93,25 +94,6 @@ def run_each(names: Sequence[str], chosen: argparse.Namespace) -> list[str]:
     return failed
 
 
-def find_stale(study: Study) -> list[str]:
-    """Return one line for each stamp of a table that is older than what it measures."""
-    from tables import read_stamps
-
-    out = []
-    for stamp in read_stamps(study.name) or [{"commit": "", "date": ""}]:
-        commit = stamp["commit"].rstrip("+")
-        if not commit:
-            out.append("never measured")
-            continue
-        changed = last_change(study.sources, commit)
-        if changed:
-            out.append(
-                f"measured at {commit} ({stamp['date']}), before the last change of "
-                f"{changed[2]} ({changed[0]}, {changed[1]})"
-            )
-    return out
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     chosen = read_arguments(arguments)
     if chosen.list:
@@ -119,8 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{study.name:24} {study.page:34} {study.what}")
     if chosen.stale:
         for study in STUDIES.values():
-            for line in find_stale(study):
-                print(f"{study.name}: {line}")
+            for _, stale in find_stale(study.name, study.sources):
+                if stale:
+                    print(f"{study.name}: {stale}")
     names = chosen.names
     if "all" in names:
         names = [s.name for s in STUDIES.values() if s.routine and (s.quick or not chosen.quick)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.groups.sensitive import resolve_groups
+from evenhand.data.groups import resolve_groups
 
 # Workers of Spark take `python3` otherwise, whichever that is.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, ndtr, ndtri
 
+from evenhand.data.criteria import BOTH, NOTHING, SCORE, TARGET
 from evenhand.datasets import make_generator
-from evenhand.information.criteria import BOTH, NOTHING, SCORE, TARGET
 
 from ._laws import Array
 from ._scenario import Truth

@@ -12,22 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import CubicSpline
 from scipy.special import logsumexp
 
+from evenhand.data.criteria import BOTH, NOTHING, SCORE, TARGET, Condition, Criterion, get_criterion
 from evenhand.datasets import make_generator
-from evenhand.information.criteria import (
-    BOTH,
-    NOTHING,
-    SCORE,
-    TARGET,
-    Condition,
-    Criterion,
-    get_criterion,
-)
 
 from ._laws import Array, Law, Link, gauss_legendre
 
 if TYPE_CHECKING:
-    from evenhand.groups.sensitive import Groups
-    from evenhand.information.estimation import RowLosses
+    from evenhand.data.groups import Groups
+    from evenhand.estimators.estimation import RowLosses
 
 _V_NODES = 801
 _NEGLIGIBLE_MASS = 1e-17
@@ -308,7 +300,7 @@ class Oracle:
         conditions: Sequence[Condition],
         groups: Groups,
     ) -> dict[Condition, RowLosses]:
-        from evenhand.information.estimation import RowLosses
+        from evenhand.estimators.estimation import RowLosses
 
         if groups.codes is None:
             raise ValueError("The oracle must be given group codes, got a Proxy.")

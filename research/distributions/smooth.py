@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand.data.criteria import get_criterion
 from evenhand.datasets import check_normal, check_shares, make_generator, residual_variance
-from evenhand.information.criteria import get_criterion
 
 from ._laws import Atoms, Gamma, Law, Link, NormalMixture, StudentT, ZeroInflated
 from ._scenario import Oracle, Scenario, Truth

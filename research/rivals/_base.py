@@ -18,9 +18,9 @@ from scipy import linalg, sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from evenhand.groups.sensitive import Groups, resolve_groups
-from evenhand.groups.validation import check_index, refuse_unreal
-from evenhand.groups.weights import check_weight
+from evenhand._core.validation import check_index, refuse_unreal
+from evenhand.data.groups import Groups, resolve_groups
+from evenhand.data.weights import check_weight
 
 Array = NDArray[np.float64]
 

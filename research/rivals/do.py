@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from evenhand.groups.sensitive import Groups
+from evenhand.data.groups import Groups
 
 from ._base import (
     Array,

@@ -16,12 +16,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from evenhand.groups.folds import make_folds
-from evenhand.groups.sensitive import Groups, resolve_groups
-from evenhand.groups.validation import check_column, check_index
-from evenhand.groups.weights import check_weight
-from evenhand.models.base_scores import fit_out_of_fold
-from evenhand.models.group_classifier import classifier_input, out_of_fold_groups
+from evenhand._core.validation import check_column, check_index
+from evenhand.data.folds import make_folds
+from evenhand.data.groups import Groups, resolve_groups
+from evenhand.data.weights import check_weight
+from evenhand.training.group_features import classifier_input, out_of_fold_groups
+from evenhand.training.stack import fit_out_of_fold
 
 from ._base import (
     Array,

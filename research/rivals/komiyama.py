@@ -8,8 +8,8 @@ import numpy as np
 from scipy import linalg, optimize
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from evenhand.groups.validation import check_index, refuse_unreal
-from evenhand.models.scoring import ScoresWithGroups
+from evenhand._core.validation import check_index, refuse_unreal
+from evenhand.training.linear_base import ScoresWithGroups
 
 from ._base import (
     Array,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 from sklearn.exceptions import ConvergenceWarning
 
-from evenhand.information.criteria import SCORE, TARGET, Condition, Criterion, get_criterion
+from evenhand.data.criteria import SCORE, TARGET, Condition, Criterion, get_criterion
 
 from ._base import Array, BaselineProblem, LinearBaseline, check_choice, check_nonnegative, ridge
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from evenhand.groups.validation import refuse_unreal
+from evenhand._core.validation import refuse_unreal
 
 from ._base import Array, BaselineProblem, LinearBaseline, check_share, solve_psd
 

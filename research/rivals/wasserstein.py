@@ -10,13 +10,13 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils import check_random_state, indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from evenhand.groups.folds import make_folds
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.groups.validation import check_column, check_index
-from evenhand.groups.weights import check_weight
-from evenhand.models.base_scores import fit_out_of_fold
-from evenhand.models.scoring import ScoresWithGroups
-from evenhand.models.transport import barycenter, distribution
+from evenhand._core.validation import check_column, check_index
+from evenhand.data.folds import make_folds
+from evenhand.data.groups import resolve_groups
+from evenhand.data.weights import check_weight
+from evenhand.training.linear_base import ScoresWithGroups
+from evenhand.training.score_maps import barycenter, distribution
+from evenhand.training.stack import fit_out_of_fold
 
 from ._base import (
     Array,

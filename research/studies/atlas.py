@@ -27,10 +27,10 @@ import numpy as np
 import evenhand as eh
 import studies.atlas_methods as am
 from common import SEED, Setting, cached, r_squared, run_all
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import get_criterion
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.models.losses import R2
+from evenhand.data.criteria import get_criterion
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.losses import R2
 from studies.atlas_methods import (
     DATASETS,
     METHODS,
@@ -433,15 +433,20 @@ def start(setting: Setting) -> tuple[Sequence[str], dict[tuple[Any, ...], Any]]:
     """Data sets and curves, with what the page says of how they were made."""
     datasets = setting.choose(DATASETS, ("stand-in",))
     curves = trace_curves(setting, datasets)
-    setting.facts |= {
+    setting.facts.update({
         "compute_seconds": round(sum_seconds(setting), 1), "outer_folds": N_OUTER,
         "inner_folds": N_INNER, "most_rows": MOST_ROWS, "reference_rows": REFERENCE_ROWS,
-    }  # fmt: skip
+    })  # fmt: skip
     return datasets, curves
 
 
 def table(setting: Setting) -> Iterator[Row]:
-    return rank_methods(setting, *start(setting))
+    rows = list(rank_methods(setting, *start(setting)))
+    yield from rows
+    if not setting.quick:
+        from pages.atlas import draw
+
+        draw(setting, rows)
 
 
 def places(setting: Setting) -> Iterator[Row]:

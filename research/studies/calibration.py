@@ -21,8 +21,8 @@ from scipy.stats import rankdata
 
 from common import CRITERIA, Setting, run_all
 from distributions import null_scenario
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.significance import exact_fairness_p_value
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.exact_tests import exact_fairness_p_value
 
 # --- pairs (z, t): t depends on z alone, and `logit` is how the group leans on z ----------------
 

@@ -18,7 +18,7 @@ import numpy as np
 
 import evenhand as eh
 from common import Setting, run_all
-from evenhand.frontier.path import Unreachable
+from evenhand.training.path import Unreachable
 
 FRESH = 20_000
 

@@ -31,11 +31,11 @@ from sklearn.metrics import d2_tweedie_score
 import evenhand as eh
 from common import CRITERIA as BY_NAME
 from common import Setting, run_all
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import INDEPENDENCE, SEPARATION
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.information.measures import measure
-from evenhand.information.significance import exact_fairness_p_values
+from evenhand.data.criteria import INDEPENDENCE, SEPARATION
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.exact_tests import exact_fairness_p_values
+from evenhand.measures.measures import measure
 from loaders import load_belgian_motor
 
 Row = dict[str, Any]

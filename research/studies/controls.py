@@ -32,10 +32,10 @@ from scipy.special import expit, xlogy
 from common import Setting, run_all
 from evenhand.auditing.adjusted_gap import LEAST_COUNTERPARTS, adjusted_gaps
 from evenhand.auditing.conditional import audit_given
-from evenhand.groups.controls import read_controls
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.balancing import control_features
-from evenhand.information.entropies import get_estimator
+from evenhand.data.controls import read_controls
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import get_estimator
+from evenhand.measures.nuisance import control_features
 from loaders import load_illinois_quotes
 
 N = 1500

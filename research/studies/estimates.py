@@ -15,23 +15,20 @@ from typing import Any
 
 import numpy as np
 
+import evenhand as eh
 from common import CRITERIA, Setting, covers, estimate, run_all
 from distributions import FAMILIES, bivariate_normal_scenario, random_scenario
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.classifiers import LSPC, Logistic
-from evenhand.information.classifiers.adaptive import Adaptive
-from evenhand.information.classifiers.fourier import Fourier
-from evenhand.information.entropies import estimate_entropies
-from evenhand.information.neighbors import KNN
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
 
 Row = dict[str, Any]
 ESTIMATORS: dict[str, Callable[[], Any]] = {
-    "auto": Adaptive,
-    "logistic": Logistic,
-    "lspc": LSPC,
-    "lspc linear": lambda: LSPC(basis="linear"),
-    "knn": KNN,
-    "fourier": lambda: Fourier(random_state=0),
+    "auto": lambda: get_estimator("auto"),
+    "logistic": eh.Logistic,
+    "lspc": eh.LSPC,
+    "lspc linear": lambda: eh.LSPC(basis="linear"),
+    "knn": eh.KNN,
+    "fourier": lambda: eh.Fourier(random_state=0),
 }
 SEEN, FRESH = 2020, 2021
 

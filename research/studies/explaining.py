@@ -25,7 +25,7 @@ from sklearn.linear_model import LinearRegression
 import evenhand as eh
 from common import Setting, run_all
 from evenhand.auditing.imputed import imputation
-from evenhand.groups.sensitive import resolve_groups
+from evenhand.data.groups import resolve_groups
 
 Row = dict[str, Any]
 ROWS = 1000

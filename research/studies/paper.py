@@ -127,7 +127,7 @@ def estimator_error(setting: Setting) -> Iterator[Row]:
     ]  # fmt: skip
     yield from rows
     seconds = sum(float(found["seconds"].sum()) for found in results)
-    setting.facts |= {"compute_seconds": round(seconds, 1), "rows_per_scenario": n_rows}
+    setting.facts.update({"compute_seconds": round(seconds, 1), "rows_per_scenario": n_rows})
     draw_errors(setting, rows)
 
 
@@ -165,7 +165,7 @@ def estimator_time(setting: Setting) -> Iterator[Row]:
     ]  # fmt: skip
     yield from rows
     seconds = sum(float(found["seconds"].sum()) for found in results)
-    setting.facts |= {"compute_seconds": round(seconds, 1), "repeats": ESTIMATOR_REPEATS}
+    setting.facts.update({"compute_seconds": round(seconds, 1), "repeats": ESTIMATOR_REPEATS})
     figure, axes = new_figure(1, 1, 7.5, 4.6)
     for name in names:
         mine = [r for r in rows if r["estimator"] == name]
@@ -258,8 +258,8 @@ def fit_time(setting: Setting) -> Iterator[Row]:
                 for w, t, i in zip(strengths, found["seconds"], found["iterations"], strict=False)
             ]
     yield from lines
-    setting.facts |= {"compute_seconds": round(sum(r["seconds"] for r in lines), 1)}
-    setting.facts |= {"strengths": strengths, "penalty": "published", "scores": "bounded"}
+    setting.facts.update({"compute_seconds": round(sum(r["seconds"] for r in lines), 1)})
+    setting.facts.update({"strengths": strengths, "penalty": "published", "scores": "bounded"})
     figure, axes = new_figure(1, 1, 9.0, 5.2)
     for name, (_, color, marker, dash) in METHODS.items():
         by_size = {n: [r["seconds"] for r in lines if r["method"] == name and r["n"] == n]

@@ -39,7 +39,7 @@ from common import (
     save_figure,
 )
 from evenhand import FairRidge
-from evenhand.models.path_solver import solve
+from evenhand.training.solver import solve
 from studies.frontiers import THRESHOLDS, crossing
 
 Row = dict[str, Any]
@@ -125,7 +125,7 @@ def bounds(setting: Setting) -> Iterator[Row]:
             yield {**describe(unit), "threshold": threshold, "r2": "" if r2 is None else r2}
     spread = {unit[0]: float(found["spread"]) for unit, found in zip(units, results, strict=True)}
     seconds = sum(float(found["seconds"]) for found in results)
-    setting.facts |= {"compute_seconds": round(seconds, 1), "estimator": "auto"}
+    setting.facts.update({"compute_seconds": round(seconds, 1), "estimator": "auto"})
     setting.facts["score_spread"] = spread
 
 

@@ -29,7 +29,7 @@ import loaders
 from common import Setting
 from distributions import FAMILIES, ROUGH_FAMILIES, random_scenario, rough_scenario
 from evenhand.datasets import load_gpa2
-from tables import ROOT, git
+from evidence import ROOT, git
 
 Row = dict[str, Any]
 

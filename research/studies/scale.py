@@ -21,10 +21,10 @@ import numpy as np
 
 import evenhand as eh
 from common import Setting, run_apart
-from evenhand.engines.cell_files import write_cells
-from evenhand.engines.opening import open_table
-from evenhand.engines.sql import Sql
-from evenhand.engines.tables import _check_facts, _edges, cells_of, columns_of
+from evenhand.measures.cell_files import write_cells
+from evenhand.tables.audit_table import _check_facts, _edges, cells_of, columns_of
+from evenhand.tables.duckdb_engine import Sql
+from evenhand.tables.openers import open_table
 
 Row = dict[str, Any]
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}

@@ -22,9 +22,9 @@ from sklearn.feature_selection import mutual_info_classif
 
 import evenhand as eh
 from common import Setting, growth, scored_rows, timed
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import INDEPENDENCE, SEPARATION
-from evenhand.information.neighbors import KNN
+from evenhand.data.criteria import INDEPENDENCE, SEPARATION
+from evenhand.data.groups import resolve_groups
+from evenhand.estimators.neighbors import KNN
 
 Row = dict[str, Any]
 

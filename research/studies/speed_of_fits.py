@@ -23,7 +23,7 @@ import numpy as np
 
 import evenhand as eh
 from common import ALPHA, CRITERIA, Setting, growth, standardized, timed
-from evenhand.frontier.search import spread_weights
+from evenhand.training.frontier import spread_weights
 from loaders import load_communities, load_law_school
 from rivals import BerkRegressor
 
@@ -166,11 +166,11 @@ def roofline() -> list[dict]:
     from numba import njit
     from threadpoolctl import threadpool_limits
 
-    from evenhand._kernels import blocks, make_rows, pairs, with_score
-    from evenhand._kernels.compiled import _columns_or_none, _zeros
-    from evenhand._kernels.threads import CHUNK
-    from evenhand.groups.sensitive import resolve_groups
-    from evenhand.information.basis import get_basis
+    from evenhand.data.groups import resolve_groups
+    from evenhand.kernels import blocks, make_rows, pairs, with_score
+    from evenhand.kernels.basis import get_basis
+    from evenhand.kernels.compiled import _columns_or_none, _zeros
+    from evenhand.kernels.threads import CHUNK
 
     n = 2 * 10**6 // CHUNK * CHUNK
     _, y, a = make(n, 2)

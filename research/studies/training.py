@@ -106,7 +106,7 @@ class Clock:
 
 def fit_once(model: str, how: str, folder: str, rows: int) -> Row:
     """A fit in this process."""
-    from evenhand.models import base
+    from evenhand.training import linear_base as base
 
     target = target_of(model)
     files = sorted(map(str, Path(folder).glob("*.parquet")))[: -(-rows // PART)]
@@ -258,7 +258,7 @@ class Fits:
 def measure(data: Any, small: Any, where: Any, model: str, repeats: int) -> Row:
     """Median of several fits, after one of few rows that loads and compiles everything."""
     from evenhand.distributed import fit
-    from evenhand.distributed.running import run_on
+    from evenhand.distributed.fitting import run_on
 
     make_model, target = MODELS[model], target_of(model)
     columns = {"y": target, "sensitive_features": "a", "features": FEATURES}

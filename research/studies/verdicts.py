@@ -20,12 +20,11 @@ from scipy.stats import norm
 
 import evenhand as eh
 from common import Setting, run_all
-from evenhand.auditing.contrasts import STATISTICS
-from evenhand.auditing.group_moments import AuditedRows
-from evenhand.auditing.impact import impact_table
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.effective import EffectiveSizeWarning
-from evenhand.information.significance import exact_fairness_p_value
+from evenhand.auditing.group_tables import AuditedRows
+from evenhand.auditing.impact import STATISTICS, impact_table
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.effective import EffectiveSizeWarning
+from evenhand.measures.exact_tests import exact_fairness_p_value
 
 LEVEL = 0.05
 BASE, NOISE = 10.0, 0.8

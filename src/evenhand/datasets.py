@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .groups.tables import to_frame
+from ._core.arrays import Array
+from ._core.frames import to_frame
 
 __all__ = ["DataFileError", "Dataset", "SyntheticData", "load_gpa2", "make_bivariate_normal"]
-
-Array = NDArray[np.float64]
 
 
 _BOOK = "Wooldridge, J. M. Introductory Econometrics: A Modern Approach. Cengage Learning."

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import evenhand as eh
-from evenhand.information import cell_people
+from evenhand.measures import cell_rows as cell_people
 
 
 def _rows(n=8000, seed=0):

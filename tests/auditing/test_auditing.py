@@ -11,13 +11,12 @@ import pytest
 import evenhand as eh
 from distributions import random_scenario
 from evenhand.auditing import audits as auditing
-from evenhand.auditing.disparities import summarize_groups
-from evenhand.auditing.sample import r2_of
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.information.judging import root_interval
-from evenhand.information.measures import measure
+from evenhand.auditing.audits import r2_of
+from evenhand.auditing.group_tables import summarize_groups
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.measures import measure, root_interval
 
 
 @pytest.fixture(scope="module")

@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, xlogy
 
-from ..groups.sensitive import Groups
-from ..groups.tables import to_frame
-from ..information.measures import standard_error
+from .._core.arrays import Vector
+from .._core.frames import to_frame
+from ..data.groups import Groups
+from ..measures.measures import standard_error
 
-Vector = NDArray[np.float64]
 Rows = NDArray[np.intp]
 # A stratum must hold enough rows for its scores to stand for those of its people.
 LEAST_ROWS, MOST_STRATA = 60, 128

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..information.basis import Basis
-from ..information.classifiers._newton import penalty, solve
+from .._core.arrays import Array
+from ..estimators._newton import penalty, solve
+from ..kernels.basis import Basis
 from .newton import NoDescent, Settled, settle
-
-Array = NDArray[np.float64]
 
 # Halvings of a running step that makes the batch itself look worse.
 _HALVINGS = 5

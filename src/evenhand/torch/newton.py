@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..information.basis import Basis
-from ..information.classifiers._newton import SMALLEST_SHARE, penalty, solve
-
-Array = NDArray[np.float64]
+from .._core.arrays import Array
+from ..estimators._newton import SMALLEST_SHARE, penalty, solve
+from ..kernels.basis import Basis
 
 MAX_ITER = 100
 

@@ -4,7 +4,7 @@ from scipy.special import entr
 from scipy.stats import norm
 
 from distributions import ROUGH_FAMILIES, Truth, rough_scenario
-from evenhand.information.criteria import BOTH, NOTHING, SCORE, TARGET
+from evenhand.data.criteria import BOTH, NOTHING, SCORE, TARGET
 
 TWO_LEVELS = -(0.9 * np.log(0.9) + 0.1 * np.log(0.1))
 

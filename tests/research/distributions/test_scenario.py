@@ -3,9 +3,8 @@ import pytest
 
 from distributions import FAMILIES, Scenario, null_scenario, random_scenario
 from distributions._laws import Link, NormalMixture
-from evenhand.groups.proxy import Proxy
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import CRITERIA
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import Proxy, resolve_groups
 
 CONDITIONS = [("s",), ("y",), ("s", "y")]
 NULLS = [f"null_{name}" for name in CRITERIA]
@@ -129,7 +128,7 @@ def test_far_groups_have_finite_truth():
 
 
 def test_oracle_is_an_estimator():
-    from evenhand.information.estimation import EntropyEstimator
+    from evenhand.estimators.estimation import EntropyEstimator
 
     scenario = random_scenario("four_groups", 0)
     y, s, a = scenario.sample(400, 0)

@@ -9,7 +9,7 @@ from distributions import (
     null_scenario,
     random_scenario,
 )
-from evenhand.information.criteria import CRITERIA
+from evenhand.data.criteria import CRITERIA
 
 CONDITIONS = [("s",), ("y",), ("s", "y")]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.information.effective import SharedValuesWarning
+from evenhand.measures.effective import SharedValuesWarning
 from loaders import load_illinois_quotes
 
 

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import check_estimator
 
-from evenhand.information.criteria import get_criterion
+from evenhand.data.criteria import get_criterion
 from rivals import NestedLogisticRegressor
 from rivals.nested import NestedRegularizer
 
