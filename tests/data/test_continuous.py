@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 import evenhand as eh
-from evenhand.data.frequency import take_rows
+from evenhand.data.sample import take_rows
 from evenhand.data.groups import resolve_groups
 
 rng = np.random.default_rng(0)

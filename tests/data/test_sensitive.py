@@ -13,7 +13,8 @@ import pytest
 
 import evenhand as eh
 from evenhand import Proxy
-from evenhand.data.groups import GroupWarning, count_rows, resolve_groups
+from evenhand.data.groups import GroupWarning, resolve_groups
+from evenhand.data.sample import count_rows
 from evenhand.data.weights import check_weight
 
 TEXT = ["f", "m", "f", "m", "m"] * 3

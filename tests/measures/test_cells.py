@@ -224,7 +224,7 @@ def test_measures_of_more_people_than_rows_may_be_repeated(monkeypatch):
     f = rng.integers(1, 5, 3000)
     given = {"sensitive_features": a, "frequency": f}
     expected = eh.audit(y, s, estimator="logistic", **given)
-    monkeypatch.setattr("evenhand.data.frequency.MAX_PEOPLE", 100)
+    monkeypatch.setattr("evenhand.data.sample.MAX_PEOPLE", 100)
     found = eh.audit(y, s, estimator="logistic", **given)
     several = eh.audit(y, {"one": s, "two": y}, estimator="logistic", **given)
     assert several["one"].separation == found.separation

@@ -27,7 +27,7 @@ from .._core.validation import (
 from ..data.continuous import Continuous
 from ..data.controls import Controls, read_controls
 from ..data.criteria import complete, measurable
-from ..data.frequency import repeat_rows, too_many
+from ..data.sample import repeat_rows, too_many
 from ..data.groups import Groups, Proxy, resolve_groups
 from ..data.weights import check_weight, weighted_rows
 from ..estimators.estimation import EntropyEstimator

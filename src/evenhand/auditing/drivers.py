@@ -38,7 +38,7 @@ from ..data.clusters import check_cluster, cluster_sums
 from ..data.criteria import INDEPENDENCE, Criterion, get_criterion
 from ..data.encoding import TableEncoder
 from ..data.folds import make_folds
-from ..data.frequency import take_rows
+from ..data.sample import take_rows
 from ..data.groups import Groups, resolve_groups
 from ..data.weights import check_weight
 from ..estimators.estimation import EntropyEstimator

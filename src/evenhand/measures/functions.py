@@ -9,7 +9,7 @@ from typing import Any
 
 from .._core.validation import check_column, check_index
 from ..data.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, Criterion
-from ..data.frequency import repeat_rows, too_many
+from ..data.sample import repeat_rows, too_many
 from ..data.groups import resolve_groups
 from ..data.weights import check_weight, weighted_rows
 from .effective import check_effective_size, take_weighted, warn_shared_values

@@ -21,10 +21,9 @@ from .._core.validation import check_column
 from ..data.clusters import cluster_sums, renumber
 from ..data.controls import Controls
 from ..data.criteria import CONDITIONAL, Criterion, get_criterion, measurable
-from ..data.frequency import take_rows
+from ..data.sample import take_rows
 from ..data.groups import Groups
-from ..data.weights import weighted_rows
-from ..measures.effective import take_weighted
+from ..data.weights import refuse_few_weighted, weighted_rows
 from ..measures.entropies import Entropies, estimate_entropies, get_estimator
 from ..measures.losses import R2, Accuracy, accuracy_of
 from ..measures.measures import Measure, critical_value, measure, standard_error
