@@ -283,17 +283,6 @@ def test_proxy_is_an_array_of_its_probabilities():
     assert np.asarray(Proxy(table), dtype=np.float32).dtype == np.float32
 
 
-def test_pickles_of_proxies_from_before_they_had_a_file_of_their_own():
-    proxy = Proxy([[0.25, 0.75], [1.0, 0.0]], classes=["a", "b"])
-    new = pickle.dumps(proxy, protocol=0)  # which names modules in plain text
-    old = new.replace(b"evenhand.data.groups\n", b"evenhand.data.groups\n")
-    assert old != new
-    again = pickle.loads(old)
-    assert type(again) is Proxy
-    assert np.asarray(again).tolist() == np.asarray(proxy).tolist()
-    assert again.classes == ["a", "b"]
-
-
 def test_proxy_is_indexed_copied_and_pickled():
     proxy = Proxy([[0.5, 0.5], [0.2, 0.8], [1.0, 0.0]], ["a", "b"])
     assert len(proxy) == 3

@@ -58,8 +58,8 @@ class Sample:
         in, but for rows that were repeated or taken.
     """
 
-    groups: Groups | None = None
-    scores: Vector | None = None
+    groups: Any = None
+    scores: Any = None
     target: Vector | None = None
     weight: Vector | None = None
     frequency: Vector | None = None

@@ -122,7 +122,7 @@ def warn_shared_values(
                 "Hint: if rows of a value belong together (a person, a ZIP code), pass what they "
                 "have in common as `cluster`.",
                 SharedValuesWarning,
-                )
+            )
 
 
 def _why(groups: Groups) -> str:

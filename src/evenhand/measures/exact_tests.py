@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from ..data.clusters import renumber
-from ..data.weights import refuse_few_weighted
 from ..data.criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
 from ..data.groups import Groups
+from ..data.weights import refuse_few_weighted
 from ..estimators.ranks import (
     EXACT_RANK_ROWS,
     RankedRows,
