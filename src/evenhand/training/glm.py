@@ -72,7 +72,7 @@ class FairGLM(FairLinear):
     ----------
     family : str or Loss
         "normal", "poisson", "gamma", "inverse_gaussian", "tweedie", "binomial" (proportions) or
-        "quantile", or a :class:`evenhand.models.losses.Loss` of your own.
+        "quantile", or a :class:`evenhand.measures.losses.Loss` of your own.
     criterion : {"independence", "separation", "sufficiency"}
         What the score must not reveal.
     fairness_weight : float
@@ -88,7 +88,7 @@ class FairGLM(FairLinear):
         Of the variance of "tweedie": from 1 (Poisson) to 2 (gamma) for pure premiums.
     quantile : float
         Of "quantile", whose corner is rounded in training: see
-        :class:`evenhand.models.losses.QuantileLoss`.
+        :class:`evenhand.measures.losses.QuantileLoss`.
     score : {"mean", "link"}
         What must not reveal the group: the mean μ, which people pay, or the linear predictor.
         Both tell the same; the fairness term sees them through different classifiers.
