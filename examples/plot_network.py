@@ -4,7 +4,7 @@ A fair network, and how it learns
 
 A network needs the fairness term as a loss, and a schedule: fairness asked for from the first step
 is bought with one score for everybody. :class:`evenhand.torch.FairMLPRegressor` trains plainly
-first, then lets the term in. This example shows its learning curve on the wages of 6,763 people,
+first, then lets the term in. This example shows its learning curve on the grades of 4,137 students,
 and the loss in a training loop of one's own. It needs PyTorch: ``pip install 'evenhand[torch]'``.
 """
 
@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 import evenhand as eh
 from evenhand.torch import FairMLPRegressor, FairnessLoss
 
-data = eh.datasets.load_twoyear()
+data = eh.datasets.load_gpa2()
 X, test_X, y, test_y, a, test_a = train_test_split(
     data.X, data.y, data.sensitive, random_state=0, stratify=data.sensitive
 )
@@ -63,7 +63,7 @@ for name, network in (("plain", plain), ("fair", model)):
 # The loss takes scores, group numbers (-1 where a group is not known) and, for separation and
 # sufficiency, the target. Any optimizer, any network.
 
-fairness = FairnessLoss("separation", n_groups=2)
+fairness = FairnessLoss("independence", n_groups=2)
 groups = torch.from_numpy((a == a[0]).astype("int64"))
 features = torch.from_numpy((X - X.mean(axis=0)) / X.std(axis=0)).float()
 target = torch.from_numpy((y - y.mean()) / y.std()).float()
@@ -80,4 +80,4 @@ for step in range(60):
     (squares + weight * value).backward()
     optimizer.step()
     if step % 20 == 19:
-        print(f"step {step + 1}: R² {1 - squares.item():.3f}, separation {value.item():.3f}")
+        print(f"step {step + 1}: R² {1 - squares.item():.3f}, independence {value.item():.3f}")

@@ -35,14 +35,16 @@ def made_up(n):
 
 
 try:
-    data = eh.datasets.load_belgian_motor(target="frequency")
+    from loaders import load_belgian_motor  # in the folder research/ of the repository
+
+    data = load_belgian_motor(target="frequency")
     rows = np.sort(np.random.default_rng(0).permutation(len(data.y))[:ROWS])
     X, names, sex = data.X[rows], list(data.feature_names), data.sensitive[rows]
     years = data.exposure[rows]
     claims = np.round(data.y[rows] * years)
-    cost = eh.datasets.load_belgian_motor(target="pure_premium").y[rows] * years
+    cost = load_belgian_motor(target="pure_premium").y[rows] * years
     print(f"{len(rows):,} Belgian policies")
-except OSError as missing:
+except (ImportError, OSError) as missing:
     X, names, claims, cost, years, sex = made_up(ROWS)
     print(f"{ROWS:,} made-up policies ({type(missing).__name__})")
 

@@ -1,4 +1,4 @@
-"""Shared data, and the benchmark folder on the path for the JAX reference."""
+"""Shared data."""
 
 import os
 import shutil
@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.groups.sensitive import resolve_groups
+from evenhand.data.groups import resolve_groups
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 # Workers of Spark take `python3` otherwise, whichever that is.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -110,23 +109,3 @@ def chromium(skip_unless_ci):
     if found is None:
         skip_unless_ci("chromium is not installed (apt-get install chromium)")
     return found
-
-
-EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-
-
-@pytest.fixture
-def experiments():
-    """The folder of experiments, first on the path.
-
-    Modules there are called `common` and `peers`, and so are others in the benchmark folder: each
-    test sees those of one folder alone.
-    """
-    names = {path.stem for path in EXPERIMENTS.glob("*.py")}
-    others = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-    sys.path.insert(0, str(EXPERIMENTS))
-    yield EXPERIMENTS
-    sys.path.remove(str(EXPERIMENTS))
-    for name in names:
-        sys.modules.pop(name, None)
-    sys.modules.update(others)

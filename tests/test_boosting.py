@@ -10,8 +10,8 @@ from scipy.stats import poisson as poisson_law
 import evenhand as eh
 from evenhand import boosting
 from evenhand.boosting import LOSSES
-from evenhand.penalty.curvature import diagonal_bound
-from evenhand.penalty.row_bound import RowBound
+from evenhand.training.curvature import diagonal_bound
+from evenhand.training.row_bound import RowBound
 
 LIBRARIES = ["xgboost", "lightgbm"]
 NATIVE = {

@@ -1,49 +1,38 @@
-"""The rooms of the package: data flow one way."""
+"""The rooms of the package: imports flow one way, and the map names every module."""
 
 from __future__ import annotations
 
 import ast
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import evenhand as eh
+from evenhand._core.views import VIEWS
 
 ROOT = Path(eh.__file__).parent
-# Top to bottom: a room imports from itself and from rooms before it.
-ROOMS = (
-    "groups", "information", "penalty", "models", "frontier", "auditing", "report", "files",
-    "engines", "cli",
-)  # fmt: skip
-# Beside the rooms: what each may use of them.
-BESIDE = {
-    "_kernels": ("groups", "information"),
-    "baselines": ("groups", "information", "penalty", "models"),
-    "boosting": ("groups", "information", "penalty"),
-    "datasets": ("groups", "information"),
-    "distributed": ("groups", "information", "penalty", "models"),
-    "torch": ("groups", "information", "penalty", "models"),
-}
-# Upward, each inside a function: a result shows or writes itself, and only then is that loaded.
-ALLOWED = {
-    ("auditing.conditional", "report.controls"): "Conditional.__str__",
-    ("auditing.drivers", "report.drivers"): "Drivers.__str__",
-    ("auditing.monitoring", "report.monitor"): "Monitor.__str__",
-    ("auditing.impact", "report.impact"): "Impact.__str__",
-    ("auditing.pricing", "report.pricing"): "Pricing.__str__",
-    ("auditing.tolerance", "report.writing"): "Tolerance.to_file",
-    ("auditing.verdict", "report.verdict"): "Verdict.__str__",
-    ("auditing.result", "report.html"): "Audit.to_html",
-    ("auditing.result", "report.plots"): "Audit.plot",
-    ("auditing.result", "report.text"): "Audit.__str__",
-    ("information.cells", "engines.cell_files"): "Cells.to_file and Cells.from_file",
-    ("models.checkpoint", "report.writing"): "Checkpoint",
-    ("frontier.path", "report.frontier_page"): "FairnessPath.to_html",
-    ("frontier.path", "report.html"): "FairnessPath.to_html",
+DOCS = Path(__file__).parents[1] / "docs"
+TRUNK = ("_core", "kernels", "data", "estimators", "measures")
+# What each room may import from besides itself. Audits and training are two branches of one trunk.
+ALLOWED = {name: TRUNK[:k] for k, name in enumerate(TRUNK)}
+ALLOWED |= {
+    "training": TRUNK,
+    "auditing": TRUNK,
+    "tables": (*TRUNK, "training", "auditing"),
+    "report": (*TRUNK, "training", "auditing", "tables"),
+    "datasets": TRUNK,
+    "boosting": (*TRUNK, "training"),
+    "torch": (*TRUNK, "training"),
+    "distributed": (*TRUNK, "training", "boosting"),
+    "cli": (*TRUNK, "training", "auditing", "tables", "report", "datasets"),
+    "__main__": ("cli",),
+    "": (),
 }
 
 
-def modules() -> dict[str, Path]:
+def find_modules() -> dict[str, Path]:
     out = {}
     for path in ROOT.rglob("*.py"):
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -51,80 +40,53 @@ def modules() -> dict[str, Path]:
     return out
 
 
-MODULES = modules()
+MODULES = find_modules()
 
 
-def imports(name: str) -> list[tuple[str, bool]]:
-    """Modules of the package that one imports, and whether at its top level."""
+def read_imports(name: str) -> set[str]:
+    """Modules of the package that one imports, in functions too; not for type checkers alone."""
     path = MODULES[name]
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     tree = ast.parse(path.read_text())
-    top = {id(node) for node in tree.body}
-    # What only a type checker reads is no import.
-    skipped = {
+    typing_only = {
         id(inner)
         for node in ast.walk(tree)
         if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
-    found = []
+    out = set()
     for node in ast.walk(tree):
-        if id(node) in skipped:
+        if not isinstance(node, ast.ImportFrom) or id(node) in typing_only:
             continue
-        if isinstance(node, ast.ImportFrom) and node.level:
+        if node.level:
             base = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
-            base = [part for part in base if part]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("evenhand"):
+        elif (node.module or "").startswith("evenhand"):
             base = (node.module or "").split(".")[1:]
         else:
             continue
+        base = [part for part in base if part]
         for alias in node.names:
             both = ".".join([*base, alias.name])
-            target = both if both in MODULES else ".".join(base)
-            if target in MODULES and target != name:
-                found.append((target, id(node) in top))
-    return found
+            out.add(both if both in MODULES else ".".join(base))
+    return out - {name}
 
 
 def room(name: str) -> str:
     return name.split(".")[0]
 
 
-def test_every_module_is_in_a_room():
-    at_root = {name for name in MODULES if "." not in name and MODULES[name].name != "__init__.py"}
-    assert at_root == {"__main__", "boosting"}
-    assert {room(name) for name in MODULES} - {"__main__", ""} == {*ROOMS, *BESIDE}
-
-
 @pytest.mark.parametrize("name", sorted(MODULES))
-def test_data_flow_one_way(name):
+def test_imports_flow_one_way(name):
     here = room(name)
-    for target, at_top in imports(name):
+    for target in read_imports(name):
         there = room(target)
-        if (name, target) in ALLOWED:
-            assert not at_top, f"{name} must import {target} inside {ALLOWED[name, target]}"
-            continue
-        if here in ROOMS and there in ROOMS:
-            assert ROOMS.index(there) <= ROOMS.index(here), f"{name} imports {target} from below"
-        elif here in BESIDE and there in ROOMS:
-            assert there in BESIDE[here], f"{name} imports {target}"
-        elif here in ROOMS[:-1]:
-            assert there in ("_kernels", ""), f"{name} imports {target}"
-
-
-def test_allowed_imports_are_still_there():
-    for name, target in ALLOWED:
-        assert target in [t for t, _ in imports(name)], (name, target)
+        # The root holds the version alone, for pages that name it.
+        assert there in ("", here, *ALLOWED[here]), f"{name} imports {target}"
 
 
 def test_no_module_imports_itself_in_a_circle():
-    """Lazy imports included, but for the views that are allowed."""
     graph = {
-        name: {
-            t
-            for t, _ in imports(name)
-            if (name, t) not in ALLOWED and MODULES[t].name != "__init__.py"
-        }
+        name: {t for t in read_imports(name) if MODULES[t].name != "__init__.py"}
         for name in MODULES
         if MODULES[name].name != "__init__.py"
     }
@@ -139,3 +101,16 @@ def test_no_module_imports_itself_in_a_circle():
 
     for name in graph:
         visit(name, ())
+
+
+@pytest.mark.parametrize("name", sorted(VIEWS))
+def test_views_are_there(name):
+    assert callable(getattr(import_module(f"evenhand.report.{VIEWS[name]}"), name))
+
+
+def test_map_names_every_module():
+    """`python docs/_ext/module_map.py` writes it anew."""
+    sys.path.insert(0, str(DOCS / "_ext"))
+    module_map = import_module("module_map")
+    page = (DOCS / "architecture.md").read_text()
+    assert module_map.with_map(page) == page

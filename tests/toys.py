@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 import evenhand as eh
-from evenhand.cli.commands.models import MODELS
-from evenhand.groups.sensitive import Groups
-from evenhand.information.basis import DEGREES
-from evenhand.information.criteria import CRITERIA, unregister_criterion
-from evenhand.information.entropies import ESTIMATORS
-from evenhand.information.estimation import RowLosses
-from evenhand.models.losses import Loss
+from evenhand.cli.models import MODELS
+from evenhand.data.criteria import CRITERIA, unregister_criterion
+from evenhand.data.groups import Groups
+from evenhand.estimators.estimation import RowLosses
+from evenhand.kernels.basis import DEGREES
+from evenhand.measures.entropies import ESTIMATORS
+from evenhand.measures.losses import Loss
 
 # A criterion of the two variables there are, with its own words.
 REVERSED = eh.Criterion(

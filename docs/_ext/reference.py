@@ -19,7 +19,6 @@ MODULES = {
     "report": "Figures",
     "engines": "Tables where they are",
     "datasets": "Data sets",
-    "baselines": "Methods to compare with",
     "boosting": "Objectives of boosting libraries",
     "distributed": "Training on a cluster",
 }

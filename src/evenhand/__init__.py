@@ -1,5 +1,7 @@
 """Fair regression: measure and train real-valued scores that do not depend on group membership."""
 
+from __future__ import annotations
+
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
@@ -8,42 +10,42 @@ __version__ = "0.1.0"
 # Public name -> the module that holds it. Names resolve on first use, so that `import evenhand`
 # costs nothing and an extra that is not installed never breaks the core.
 _HOME = {
-    "Cells": "information.cells",
-    "audit_table": "engines.tables",
-    "Continuous": "groups.continuous",
-    "FairRegressor": "frontier.recommended",
-    "FairGLM": "models.glm",
-    "FairRidge": "models.linear",
-    "FairnessRegularizer": "penalty.regularizer",
+    "Cells": "measures.cells",
+    "audit_table": "tables.audit_table",
+    "Continuous": "data.continuous",
+    "FairRegressor": "training.recommended",
+    "FairGLM": "training.glm",
+    "FairRidge": "training.ridge",
+    "FairnessRegularizer": "training.penalty",
     "Drivers": "auditing.drivers",
     "Monitor": "auditing.monitoring",
     "AuditSet": "auditing.result",
-    "FairPostprocessor": "models.postprocess",
-    "FairnessPath": "frontier.path",
-    "Fourier": "information.classifiers.fourier",
-    "KNN": "information.neighbors",
-    "LSPC": "information.classifiers",
-    "Logistic": "information.classifiers",
-    "SeparationWarning": "models.glm",
-    "Proxy": "groups.proxy",
-    "TableEncoder": "groups.encoding",
+    "FairPostprocessor": "training.postprocess",
+    "FairnessPath": "training.path",
+    "Fourier": "estimators.fourier",
+    "KNN": "estimators.neighbors",
+    "LSPC": "estimators.lspc",
+    "Logistic": "estimators.logistic",
+    "SeparationWarning": "training.glm",
+    "Proxy": "data.groups",
+    "TableEncoder": "data.encoding",
     "Tolerance": "auditing.tolerance",
-    "Adaptive": "information.classifiers.adaptive",
+    "Adaptive": "estimators.adaptive",
     "Audit": "auditing.result",
     "audit": "auditing.audits",
-    "Criterion": "information.criteria",
-    "Variable": "information.criteria",
-    "bands": "groups.banding",
+    "Criterion": "data.criteria",
+    "Variable": "data.criteria",
+    "bands": "data.bands",
     "drivers": "auditing.drivers",
-    "monitor": "engines.watching",
-    "fairness_path": "frontier.fitting",
-    "independence": "information.single",
-    "register_criterion": "information.criteria",
-    "rows_needed": "auditing.planning",
-    "separation": "information.single",
-    "sufficiency": "information.single",
+    "monitor": "tables.monitor",
+    "fairness_path": "training.frontier",
+    "independence": "measures.functions",
+    "register_criterion": "data.criteria",
+    "rows_needed": "auditing.tolerance",
+    "separation": "measures.functions",
+    "sufficiency": "measures.functions",
 }
-_MODULES = ("baselines", "boosting", "datasets", "distributed", "engines", "report")
+_MODULES = ("boosting", "datasets", "distributed", "report", "tables")
 
 __all__ = ["__version__", *_HOME, *_MODULES]
 

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from ._kernels import shards
-from .penalty.row_bound import RowBound
+from ._core import shards
+from .training.row_bound import RowBound
 
 __all__ = ["FairnessMetric", "FairnessObjective", "metric", "objective"]
 

@@ -1,16 +1,11 @@
 """`audit(cells)`: the whole audit, close to that of the rows."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import evenhand as eh
-from evenhand.information import cell_people
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from evenhand.measures import cell_rows as cell_people
 
 
 def _rows(n=8000, seed=0):
@@ -149,7 +144,7 @@ def test_groups():
 
 
 def test_a_line_of_the_benchmark():
-    from cells import compare, merged
+    from studies.cells import compare, merged
 
     line = compare("bivariate_normal", 10_000, "auto")
     assert line["largest"] <= 0.1

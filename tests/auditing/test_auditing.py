@@ -9,14 +9,14 @@ import polars as pl
 import pytest
 
 import evenhand as eh
+from distributions import random_scenario
 from evenhand.auditing import audits as auditing
-from evenhand.auditing.disparities import summarize_groups
-from evenhand.auditing.sample import r2_of
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.criteria import CRITERIA
-from evenhand.information.entropies import estimate_entropies, get_estimator
-from evenhand.information.judging import root_interval
-from evenhand.information.measures import measure
+from evenhand.auditing.audits import r2_of
+from evenhand.auditing.group_tables import summarize_groups
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.measures import measure, root_interval
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_standard_errors_match_the_bootstrap(data, weighted):
 
 
 def test_standard_errors_match_the_spread_over_samples():
-    scenario = eh.datasets.random_scenario("bivariate_normal", 3)
+    scenario = random_scenario("bivariate_normal", 3)
     found = {name: [] for name in CRITERIA}
     for seed in range(60):
         y, s, a = scenario.sample(1000, seed)

@@ -12,7 +12,7 @@ from statsmodels.stats.multitest import multipletests
 
 import evenhand as eh
 from evenhand.auditing.adjusted_gap import holm
-from evenhand.groups.sensitive import GroupWarning
+from evenhand.data.groups import GroupWarning
 
 
 def people(n=2000, gap=0.5, noise=1.0, seed=0, slope=0.8):

@@ -11,9 +11,9 @@ from pyarrow import csv as arrow_csv
 from test_cli import run
 
 import evenhand as eh
-from evenhand.information.classifiers import Logistic
-from evenhand.information.criteria import CRITERIA
-from evenhand.report.html import audit_page
+from evenhand.data.criteria import CRITERIA
+from evenhand.estimators.logistic import Logistic
+from evenhand.report.page import audit_page
 from evenhand.report.text import grade, worst_part
 
 LIMIT = 0.012

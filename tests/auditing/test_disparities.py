@@ -7,11 +7,10 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from evenhand.auditing import disparities
-from evenhand.auditing.disparities import summarize_groups
-from evenhand.groups.proxy import Proxy
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.ranks import EXACT_RANK_ROWS, Ranks
+from evenhand.auditing import group_tables as disparities
+from evenhand.auditing.group_tables import summarize_groups
+from evenhand.data.groups import Proxy, resolve_groups
+from evenhand.estimators.ranks import EXACT_RANK_ROWS, Ranks
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 import evenhand as eh
-from evenhand.auditing.feature_columns import FeatureTable, copies
+from evenhand.auditing.drivers import FeatureTable, copies
 
 N = 1200
 

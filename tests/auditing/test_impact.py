@@ -11,10 +11,9 @@ from scipy import stats
 from scipy.special import ndtri
 
 import evenhand as eh
-from evenhand.auditing.contrasts import STATISTICS, holm, simultaneous_quantile
-from evenhand.auditing.group_moments import AuditedRows
-from evenhand.auditing.impact import impact_table
-from evenhand.groups.sensitive import GroupWarning, resolve_groups
+from evenhand.auditing.group_tables import AuditedRows
+from evenhand.auditing.impact import STATISTICS, holm, impact_table, simultaneous_quantile
+from evenhand.data.groups import GroupWarning, resolve_groups
 
 NAMES = np.array(["white", "black", "asian"])
 

@@ -43,7 +43,7 @@ def test_bounds_hold_the_truth_and_the_estimate_its_assumption(direct):
 def test_bounds_are_those_of_a_linear_program():
     s, p, _ = draw(400, 3, 0.5)
     found = audit(s, p).imputation["g1"]
-    strata = make_strata(p, np.ones(400))
+    strata = make_strata(p)
     # Variables w_ik: rows add up to one, strata to their probabilities.
     n, K = p.shape
     rows = np.kron(np.eye(n), np.ones((1, K)))
@@ -94,13 +94,11 @@ def test_weights_count():
 
 def test_strata_hold_rows_enough_and_equal_probabilities_stay_together():
     p = np.repeat([[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]], 100, axis=0)
-    strata = make_strata(p, np.ones(300))
+    strata = make_strata(p)
     assert len(np.unique(strata)) == 3
     assert all(len(np.unique(strata[i : i + 100])) == 1 for i in (0, 100, 200))
     random = np.random.default_rng(0).random(1000)
-    assert np.bincount(make_strata(np.column_stack([random, 1 - random]), np.ones(1000))).min() >= (
-        LEAST_ROWS
-    )
+    assert np.bincount(make_strata(np.column_stack([random, 1 - random]))).min() >= (LEAST_ROWS)
 
 
 def test_text_page_and_tables_say_it(tmp_path):

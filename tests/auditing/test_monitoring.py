@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 import evenhand as eh
-from evenhand.auditing.monitoring import spent
-from evenhand.auditing.periods import period_labels
+from evenhand.auditing.monitoring import period_labels, spent
 
 
 def series(shifts, n=600, seed=0, edges=None):

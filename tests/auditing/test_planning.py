@@ -9,8 +9,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import evenhand as eh
-from evenhand.groups.sensitive import resolve_groups
-from evenhand.information.significance import exact_fairness_p_value
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.exact_tests import exact_fairness_p_value
 
 
 def information(shift, shares):

@@ -11,9 +11,14 @@ from scipy import stats
 
 import evenhand as eh
 from evenhand.auditing.verdict import Verdict
-from evenhand.information.effective import EffectiveSizeWarning
-from evenhand.information.judging import half_width_down_to, judge, root_interval, units_needed
-from evenhand.information.measures import Measure
+from evenhand.measures.effective import EffectiveSizeWarning
+from evenhand.measures.measures import (
+    Measure,
+    half_width_down_to,
+    judge,
+    root_interval,
+    units_needed,
+)
 
 
 def scores(n, gap, seed=0, groups=("p", "q", "r")):

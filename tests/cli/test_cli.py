@@ -436,14 +436,14 @@ def test_debug_shows_the_traceback(scores):
 
 
 def test_defects_have_a_code_of_their_own(scores, monkeypatch):
-    from evenhand.cli.commands import audits
+    from evenhand.cli import audits
 
     monkeypatch.setattr(audits, "run_audit", lambda *_: 1 / 0)
     assert "This should not happen (ZeroDivisionError" in error("audit", scores, *BASIC, code=3)
 
 
 def test_interruption(scores, monkeypatch):
-    from evenhand.cli.commands import audits
+    from evenhand.cli import audits
 
     def stop(*_):
         raise KeyboardInterrupt

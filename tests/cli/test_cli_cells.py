@@ -124,11 +124,11 @@ def test_options_are_checked(folder, tmp_path):
 
 _SLOW = """
 import sys
-from evenhand.groups import progress
+from evenhand._core import progress
 assert progress.PROGRESS_AFTER == 2.0
 progress.PROGRESS_AFTER = float(sys.argv.pop(1))
 import time
-from evenhand.engines.queried import Queried
+from evenhand.tables.query_engine import Queried
 run = Queried.run
 Queried.run = lambda self, query: (time.sleep(0.3), run(self, query))[1]
 from evenhand.cli.app import main

@@ -97,7 +97,7 @@ def test_bad_options(policies, arguments, message):
 
 
 def test_every_glm_is_an_estimator_with_a_fairness_weight():
-    from evenhand.cli.commands.models import MODELS
+    from evenhand.cli.models import MODELS
 
     options = {"alpha": 1e-3, "group_features": None, "power": 1.5, "quantile": 0.5}
     for name, build in MODELS.items():

@@ -13,7 +13,7 @@ from rich.console import Console
 from test_cli import BASIC, error, make_table, run
 
 import evenhand as eh
-from evenhand.cli.commands import terminal
+from evenhand.cli import terminal
 
 QUICK = ["--points", "3", "--folds", "2"]
 

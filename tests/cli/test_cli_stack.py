@@ -9,8 +9,8 @@ from pyarrow import csv as arrow_csv
 from test_cli import error, run
 
 import evenhand as eh
-from evenhand.cli.commands import bases
-from evenhand.files.portable import from_linear
+from evenhand.cli import models as bases
+from evenhand.tables.model_files import from_linear
 
 
 @pytest.fixture

@@ -148,8 +148,8 @@ def test_monitor_of_an_engine(counted, scores):
 
 
 def test_drivers_of_a_model(scores, tmp_path):
-    from evenhand.files.portable import from_linear
-    from evenhand.groups.encoding import encode, fit_columns
+    from evenhand.data.encoding import encode, fit_columns
+    from evenhand.tables.model_files import from_linear
 
     frame = pd.read_csv(scores)
     features = pa.Table.from_pandas(frame[["mileage", "fuel"]])

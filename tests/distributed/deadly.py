@@ -6,8 +6,7 @@ import os
 import signal
 import time
 
-from evenhand.models.links import LINKS
-from evenhand.models.losses import PowerLoss
+from evenhand.measures.losses import LINKS, PowerLoss
 
 MARK = 77.0
 

@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 
 import evenhand as eh
-from evenhand._kernels import shards
+from evenhand._core import shards
 
 SETTINGS = {"alpha": 1e-3, "tol": 1e-11, "max_iter": 500}
 

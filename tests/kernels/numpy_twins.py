@@ -1,6 +1,6 @@
 """Compiled passes in NumPy, a few lines each: the ground truth of the tests.
 
-Shapes are those of `evenhand._kernels.reference`, which holds the passes that run as well.
+Shapes are those of `evenhand.kernels.reference`, which holds the passes that run as well.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from evenhand._kernels.reference import (
+from evenhand.kernels.basis import Basis
+from evenhand.kernels.reference import (  # fmt: skip
     gram,
     labels,
     logistic_pass,
     monomials,
     softplus,
     weights_of,
-)  # fmt: skip
-from evenhand.information.basis import Basis
+)
 
 __all__ = ["gram", "logistic_pass", "monomials"]
 

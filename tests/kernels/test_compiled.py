@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from evenhand._kernels import compiled, make_rows, standardizer, threads, with_score
-from evenhand.groups.sensitive import Groups
-from evenhand.information.basis import get_basis
+from evenhand.data.groups import Groups
+from evenhand.kernels import compiled, make_rows, standardizer, threads, with_score
+from evenhand.kernels.basis import get_basis
 
 FINISH = (0.7, 0.1, -0.2)
 SIZES = (1, 2, 7, 255, 256, 257, 1000, threads.CHUNK + 1, 100_000)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from evenhand._kernels import mathfun
+from evenhand.kernels import mathfun
 
 
 def _vectorized(function):

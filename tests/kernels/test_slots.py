@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from evenhand._kernels.groups import pick_rows
-from evenhand._kernels.significance import find_slots, slice_numbers
-from evenhand.information.ranks import quantile_slots
+from evenhand.estimators.ranks import quantile_slots
+from evenhand.kernels.groups import pick_rows
+from evenhand.kernels.significance import find_slots, slice_numbers
 
 N = 120_000
 LAWS = {

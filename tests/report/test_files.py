@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from evenhand.report.writing import check_free, write_text
+from evenhand._core.files import check_free, write_text
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_only_regular_files_are_overwritten(special, name, words, force):
 
 
 def test_what_appears_while_a_file_is_written_stays(tmp_path):
-    from evenhand.report.writing import write_file
+    from evenhand._core.files import write_file
 
     def write(temporary):
         temporary.write_text("late")

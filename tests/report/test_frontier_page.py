@@ -2,9 +2,10 @@ import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
-from evenhand.information.measures import RULE
-from evenhand.report.frontier_page import audits_of, path_page
-from evenhand.report.html import audit_page
+from evenhand.auditing.path_audits import audits_of
+from evenhand.measures.measures import RULE
+from evenhand.report.frontier_page import path_page
+from evenhand.report.page import audit_page
 
 
 def test_every_point_has_a_panel_and_one_is_open(path, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
-from evenhand.report.html import audit_page, audit_set_page
+from evenhand.report.page import audit_page, audit_set_page
 
 
 def test_hostile_labels_are_text_and_nothing_is_lost(hostile_audit, tmp_path):

@@ -8,15 +8,12 @@ import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
-from evenhand.report.about import NOT_STATED, About
-from evenhand.report.before_after import (
-    criterion_changes,
-    residual_changes,
-    worse_words,
-)
-from evenhand.report.frontier_page import audits_of, path_page
-from evenhand.report.html import audit_page
-from evenhand.report.money import gap_sentences, has_percent
+from evenhand.auditing.changes import criterion_changes, residual_changes
+from evenhand.auditing.path_audits import audits_of
+from evenhand.report.frontier_page import path_page, worse_words
+from evenhand.report.page import NOT_STATED, About, audit_page
+from evenhand.report.price_views import has_percent
+from evenhand.report.price_views import money_sentences as gap_sentences
 from evenhand.report.sections import gauge
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import evenhand as eh
-from evenhand.information.criteria import Criterion
+from evenhand.data.criteria import Criterion
 from evenhand.torch import FairnessLoss, fused
 from evenhand.torch.inputs import check_inputs
 

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import _num_samples
 
 import evenhand as eh
-from evenhand.groups.sensitive import GroupWarning
+from evenhand.data.groups import GroupWarning
 from evenhand.torch import FairMLPRegressor
 from evenhand.torch.training import Schedule
 

@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from ..groups.clusters import cluster_sums, degrees_of_freedom
-from ..groups.sensitive import Groups
-from ..information.effective import LEAST, group_sizes, unit_masses
-from ..information.nuisance import Features, Fitted
+from .._core.arrays import Vector
+from ..data.clusters import cluster_sums, degrees_of_freedom
+from ..data.groups import Groups
+from ..measures.effective import LEAST, group_sizes, unit_masses
+from ..measures.nuisance import Features, Fitted
 
-Vector = NDArray[np.float64]
 # A member has hardly any counterpart where fewer than one in fifty with the same controls is of
 # the reference; such members are left out of the adjusted gap and counted.
 LEAST_COUNTERPARTS = 0.02

@@ -5,48 +5,138 @@ Not named `audit`: a submodule of that name would hide the function `evenhand.au
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
-from .._kernels.threads import n_threads
-from ..groups.continuous import Continuous
-from ..groups.controls import Controls, read_controls
-from ..groups.frequency import repeat_rows, too_many
-from ..groups.sensitive import Groups, resolve_groups
-from ..groups.validation import (
+from .._core.arrays import Vector
+from .._core.validation import (
     check_column,
     check_confidence_level,
     check_index,
     check_n_boot,
+    check_names,
     check_seed,
+    frame_columns,
+    read_native,
 )
-from ..groups.weights import check_weight, weighted_rows
-from ..information.cell_people import People, refuse_beside_cells
-from ..information.cells import Cells
-from ..information.criteria import complete, measurable
-from ..information.effective import check_effective_size, take_weighted, warn_shared_values
-from ..information.entropies import Entropies, estimate_entropies, get_estimator
-from ..information.estimation import EntropyEstimator
-from ..information.measures import measure
-from ..information.ranks import EXACT_RANK_ROWS, rank_all
-from ..information.significance import exact_fairness_p_values
-from ..models.losses import Loss
+from ..data.continuous import Continuous
+from ..data.controls import Controls, read_controls
+from ..data.criteria import complete, measurable
+from ..data.frequency import repeat_rows, too_many
+from ..data.groups import Groups, Proxy, resolve_groups
+from ..data.weights import check_weight, weighted_rows
+from ..estimators.estimation import EntropyEstimator
+from ..estimators.ranks import EXACT_RANK_ROWS, rank_all
+from ..kernels.threads import n_threads
+from ..measures.cell_rows import People, refuse_beside_cells
+from ..measures.cells import Cells
+from ..measures.effective import check_effective_size, take_weighted, warn_shared_values
+from ..measures.entropies import Entropies, estimate_entropies, get_estimator
+from ..measures.exact_tests import exact_fairness_p_values
+from ..measures.losses import Loss
+from ..measures.measures import measure
 from .conditional import audit_given
-from .disparities import summarize_groups
 from .from_cells import audit_cells
-from .group_moments import AuditedRows
+from .group_tables import AuditedRows, summarize_groups
 from .imputed import imputation
-from .input import attributes_of, models_of
 from .one_against_rest import worst_against_rest
 from .pricing import exposed, price, read_exposure, read_loss
 from .result import Audit, AuditSet
-from .sample import negative_scores, r2_of, sample_rows
 
-Vector = NDArray[np.float64]
+# ------------------------------------------------------------------------------------------------
+# What an audit is given: columns of scores by model, and of groups by attribute.
+
+
+def models_of(y_pred: Any) -> dict[str, Any]:
+    """Prediction columns by name; a single column has the name ""."""
+    if isinstance(y_pred, dict):
+        if not y_pred:
+            raise ValueError("`y_pred` must hold at least one model, got an empty dict.")
+        check_names(list(y_pred), "y_pred")
+        return {str(name): column for name, column in y_pred.items()}
+    native = read_native(y_pred, "y_pred")
+    if isinstance(native, nw.DataFrame) and len(native.columns) > 1:
+        check_names([column.name for column in native.iter_columns()], "y_pred")
+        return {name: column.to_numpy() for name, column in frame_columns(native)}
+    return {"": y_pred}
+
+
+def attributes_of(sensitive_features: Any) -> dict[str, Any] | None:
+    """Attributes by name, each as a dict of one; None for a single column without a frame."""
+    native = read_native(sensitive_features, "sensitive_features")
+    if isinstance(sensitive_features, dict):
+        check_names(list(sensitive_features), "sensitive_features")
+        columns = {str(name): column for name, column in sensitive_features.items()}
+    elif isinstance(native, nw.DataFrame):
+        check_names([column.name for column in native.iter_columns()], "sensitive_features")
+        columns = {name: column.to_native() for name, column in frame_columns(native)}
+    elif isinstance(sensitive_features, Proxy | Continuous) or isinstance(native, nw.Series):
+        return None
+    else:
+        array = np.asarray(sensitive_features)
+        if array.ndim != 2:
+            return None
+        columns = {f"attribute {j}": array[:, j] for j in range(array.shape[1])}
+    # An Arrow column or an array does not know its name; a dict of one keeps it.
+    return {name: {name: column} for name, column in columns.items()}
+
+
+# ------------------------------------------------------------------------------------------------
+# What an audit keeps of its rows: R², and enough of them for the figures.
+
+
+def r2_of(y: Vector | None, s: Vector, groups: Groups, exposure: Vector | None = None) -> float:
+    """1 − mean ω(y − s)²/Var(y); NaN without a target, or one that does not vary.
+
+    With an exposure e that of totals, Σ ω(e·y − e·s)², against the best constant rate.
+    """
+    if y is None:
+        return float("nan")
+    weight = groups.weight
+    if exposure is not None:
+        weight = exposure**2 if weight is None else weight * exposure**2
+    with np.errstate(over="ignore", invalid="ignore"):  # squares beyond the largest float
+        mean = np.average(y, weights=weight)
+        spread = np.average((y - mean) ** 2, weights=weight)
+        error = np.average((y - s) ** 2, weights=weight)
+        defined = spread > 0 and math.isfinite(spread) and math.isfinite(error)
+        return float(1.0 - error / spread) if defined else float("nan")
+
+
+def negative_scores(y: Vector | None, s: Vector) -> int:
+    """Scores below zero of a target that is never so, and not always zero."""
+    if y is None or y.min() < 0 or y.max() <= 0:
+        return 0
+    return int(np.count_nonzero(s < 0))
+
+
+def sample_rows(y: Vector | None, s: Vector, groups: Groups, limit: int = 6000) -> dict[str, Any]:
+    """Rows for the figures, evenly spaced within each group so that small groups keep theirs."""
+    n = len(s)
+    if n <= limit:
+        rows = np.arange(n)
+    elif groups.codes is None or groups.n_groups > limit // 50:
+        rows = np.linspace(0, n - 1, limit).astype(int)
+    else:
+        from ..kernels.groups import pick_rows
+
+        each = limit // groups.n_groups
+        wanted = [
+            np.unique(np.linspace(0, count - 1, min(count, each)).astype(int))
+            for count in groups.counts.astype(int).tolist()
+        ]
+        ends = np.cumsum([len(places) for places in wanted])
+        rows = pick_rows(groups.codes, np.concatenate(wanted), np.append(0, ends))
+    sample: dict[str, Any] = {"y": None if y is None else y[rows], "s": s[rows]}
+    sample["weight"] = None if groups.weight is None else groups.weight[rows]
+    sample["codes"] = None if groups.codes is None else groups.codes[rows]
+    sample["membership"] = None if groups.probabilities is None else groups.probabilities[rows]
+    return sample
 
 
 def audit(

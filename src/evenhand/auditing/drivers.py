@@ -8,27 +8,358 @@ the same distribution of the feature, whatever the group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import ndtri
+from scipy.stats import rankdata
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_predict
+from sklearn.utils import _safe_indexing
 
-from ..groups.clusters import check_cluster
-from ..groups.progress import progress
-from ..groups.sensitive import Groups, resolve_groups
-from ..groups.tables import json_safe, to_frame
-from ..groups.validation import check_column, check_confidence_level, check_seed
-from ..groups.weights import check_weight
-from ..information.criteria import Criterion, get_criterion
-from ..information.entropies import Entropies, estimate_entropies, get_estimator
-from ..information.measures import standard_error
-from .closing import DriverRows, close_paths
-from .feature_columns import FeatureTable, copies, stand_in, told_by
+from .._core.arrays import Vector
+from .._core.frames import json_safe, to_frame
+from .._core.progress import progress
+from .._core.validation import (
+    check_column,
+    check_confidence_level,
+    check_seed,
+    frame_columns,
+    read_native,
+)
+from .._core.views import view
+from ..data.clusters import check_cluster, cluster_sums
+from ..data.criteria import INDEPENDENCE, Criterion, get_criterion
+from ..data.encoding import TableEncoder
+from ..data.folds import make_folds
+from ..data.frequency import take_rows
+from ..data.groups import Groups, resolve_groups
+from ..data.weights import check_weight
+from ..estimators.estimation import EntropyEstimator
+from ..measures.entropies import Entropies, estimate_entropies, get_estimator
+from ..measures.measures import standard_error
 
-Vector = NDArray[np.float64]
+# ------------------------------------------------------------------------------------------------
+# Features one at a time: a table with one column closed, and what a column says by itself.
+
+
+Rows = NDArray[np.intp]
+
+
+class FeatureTable:
+    """A frame, array or sparse matrix whose columns can be replaced one at a time."""
+
+    def __init__(self, X: Any):
+        frame = read_native(X, "X")
+        self._frame = frame if isinstance(frame, nw.DataFrame) else None
+        if self._frame is not None:
+            self.X = X
+            self._columns = dict(frame_columns(self._frame))
+            self.names = list(self._columns)
+            self.n = len(self._frame)
+            return
+        self.X = X.tocsc() if sparse.issparse(X) else np.asarray(X)
+        if self.X.ndim != 2:
+            raise ValueError(
+                f"`X` must be a table with one column per feature, got {self.X.ndim} dimension(s)."
+                " Hint: pass a frame, or an array of shape (n, d)."
+            )
+        self.n = self.X.shape[0]
+        self.names = [f"x{j}" for j in range(self.X.shape[1])]
+
+    def values(self, name: str) -> Any:
+        """One column: as narwhals sees it, or a dense array."""
+        if self._frame is not None:
+            return self._columns[name]
+        column = self.X[:, self.names.index(name)]
+        return column.toarray().ravel() if sparse.issparse(column) else column
+
+    def evenly(self, name: str, count: int) -> Rows:
+        """Rows spread evenly over the column in its order, so that their values stand for it."""
+        column = self.values(name)
+        if isinstance(column, np.ndarray) and column.dtype.kind in "fiub":
+            key = column
+        elif not isinstance(column, np.ndarray) and column.dtype.is_numeric():
+            key = np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        else:
+            key = _levels(column)
+        order = np.argsort(key, kind="stable")
+        count = min(count, self.n)
+        return order[((np.arange(count) + 0.5) * self.n / count).astype(np.intp)]
+
+    def constants(self, name: str, rows: Rows) -> Any:
+        """The table with one column as it is in one row, for all rows; once for each, below."""
+        tables = [self._with(name, np.full(self.n, row)) for row in rows]
+        if len(tables) == 1:
+            return tables[0]
+        if self._frame is not None:
+            frames = [nw.from_native(table, eager_only=True) for table in tables]
+            return nw.concat(frames, how="vertical").to_native()
+        if sparse.issparse(self.X):
+            return sparse.vstack(tables, format="csr")
+        return np.concatenate(tables)
+
+    def without(self, name: str) -> Any:
+        """The table without one column."""
+        if self._frame is not None:
+            return self._frame.drop(self._columns[name].name).to_native()
+        keep = [j for j, other in enumerate(self.names) if other != name]
+        return self.X[:, keep]
+
+    def _with(self, name: str, rows: Rows) -> Any:
+        j = self.names.index(name)
+        if self._frame is None:
+            if sparse.issparse(self.X):
+                column = sparse.csc_matrix(self.values(name)[rows][:, None])
+                parts = [self.X[:, :j], column, self.X[:, j + 1 :]]
+                return sparse.hstack([p for p in parts if p.shape[1]], format="csr")
+            table = self.X.copy()
+            table[:, j] = table[rows, j]
+            return table
+        if self._frame.implementation.is_pandas_like():
+            # Not through narwhals, which matches rows by their index.
+            native = self._frame.to_native().copy()
+            column = native.iloc[:, j]
+            taken = type(column)(column.array.take(rows), index=native.index, name=column.name)
+            native.isetitem(j, taken)
+            return native
+        column = self._columns[name]
+        return self._frame.with_columns(column[rows].alias(column.name)).to_native()
+
+
+def stand_in(
+    column: Any, name: str, groups: Groups, estimator: EntropyEstimator
+) -> tuple[float, float]:
+    """I(X_j;A)/H(A), left out row by row, and its standard error: how well X_j stands for A."""
+    encoder = TableEncoder(min_level_rows=1, max_levels=10**9).fit(_table(column, name))
+    (spec,) = encoder.columns_
+    if spec.kind == "number" and not spec.missing:
+        x = groups.take_known(encoder.transform(_table(column, name))[:, 0])
+        found = estimate_entropies(
+            [INDEPENDENCE], {"s": groups.put_known(x)}, groups, estimator
+        )  # fmt: skip
+        psi = found.influence(INDEPENDENCE)
+        return found.normalized(INDEPENDENCE), standard_error(psi, groups.weight, groups.cluster)
+    if spec.kind == "left out" and "different texts" not in spec.reason:
+        return 0.0, 0.0
+    return _levels_information(groups.take_known(_levels(column)), groups)
+
+
+def _levels(column: Any) -> Rows:
+    """Numbers of the distinct values, missing ones being one more."""
+    values = list(column) if isinstance(column, np.ndarray) else column.to_list()
+    text = np.array(["" if v is None or v != v else f"={v}" for v in values])
+    return np.unique(text, return_inverse=True)[1]
+
+
+def _levels_information(level: Rows, groups: Groups) -> tuple[float, float]:
+    """1 − H(A|level)/H(A), each row (or cluster) predicted from the others of its level.
+
+    ρ_k = (n_lk + P(k)) / (n_l + 1) over the others, the shares P counting for one row.
+    """
+    member = groups.membership()
+    weight = np.ones(len(level)) if groups.weight is None else groups.weight
+    own = member * weight[:, None]
+    n_levels = int(level.max()) + 1
+    total = np.zeros((n_levels, groups.n_groups))
+    np.add.at(total, level, own)
+    if groups.cluster is not None:
+        # What the row's own cluster has in its level.
+        pair = np.unique(level * groups.n_units + groups.cluster, return_inverse=True)[1]
+        within = np.column_stack([cluster_sums(pair, column) for column in own.T])
+        own = within[pair]
+    counts = np.maximum(total[level] - own, 0.0)
+    rho = (counts + groups.shares) / (counts.sum(axis=1) + 1.0)[:, None]
+    loss = -(member * np.log(rho)).sum(axis=1)
+    base = -(member @ np.log(groups.shares))
+    left = float(np.average(loss, weights=groups.weight)) / groups.entropy
+    psi = (base * left - loss) / groups.entropy
+    return max(1.0 - left, -0.1), standard_error(psi, groups.weight, groups.cluster)
+
+
+def told_by(column: Any, name: str, y: Vector, weight: Vector | None) -> float:
+    """Share of the variance of y's ranks that one column explains, held out.
+
+    Near 1, it is the target in disguise. Of ranks, since a few large values of a skewed target
+    are most of its variance, and hard to meet even by its own logarithm.
+    """
+    from sklearn.tree import DecisionTreeRegressor
+
+    y = rankdata(y)
+    encoder = TableEncoder(min_level_rows=1).fit(_table(column, name))
+    if encoder.columns_[0].kind == "left out" or len(y) < 50:
+        return 0.0
+    Z = encoder.transform(_table(column, name))
+    model = DecisionTreeRegressor(max_leaf_nodes=64, min_samples_leaf=5, random_state=0)
+    rows = np.random.default_rng(0).permutation(len(y))[:20_000]
+    predicted = cross_val_predict(model, Z[rows], y[rows], cv=3)
+    w = None if weight is None else weight[rows]
+    spread = np.average((y[rows] - np.average(y[rows], weights=w)) ** 2, weights=w)
+    error = np.average((y[rows] - predicted) ** 2, weights=w)
+    return float(1.0 - error / spread) if spread > 0 else 0.0
+
+
+def copies(table: FeatureTable) -> list[tuple[str, str]]:
+    """Features that put all rows in the same order, or in the opposite one, as one before them."""
+    seen: dict[bytes, str] = {}
+    found = []
+    for name in table.names:
+        column = table.values(name)
+        if isinstance(column, np.ndarray) and column.dtype.kind in "fiub":
+            key: Any = column
+        elif not isinstance(column, np.ndarray) and column.dtype.is_numeric():
+            key = np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        else:
+            # Names of levels say nothing about order: they are numbered as they come.
+            _, first, level = np.unique(_levels(column), return_index=True, return_inverse=True)
+            key = np.argsort(np.argsort(first))[level]
+        values = np.asarray(key, dtype=np.float64)
+        gaps = np.isnan(values)
+        if len(np.unique(values[~gaps])) < 2:
+            continue
+        ranks = [rankdata(np.where(gaps, -np.inf, sign * values), "dense") for sign in (1, -1)]
+        keys = [r.astype(np.int64).tobytes() for r in ranks]
+        before = next((seen[k] for k in keys if k in seen), None)
+        if before is None:
+            seen[keys[0]] = name
+        else:
+            found.append((name, before))
+    return found
+
+
+def _table(column: Any, name: str) -> Any:
+    return column[:, None] if isinstance(column, np.ndarray) else column.alias(name).to_frame()
+
+
+# ------------------------------------------------------------------------------------------------
+# A score with the path of one feature closed: by the model, by a surrogate, or by a new fit.
+
+
+# Rows that are scored at a time: many calls of a few rows take longer than few of many.
+TOGETHER = 50_000
+
+
+@dataclass(frozen=True)
+class Closing:
+    """The score, and the score with the path of one feature closed."""
+
+    score: Vector
+    without: Callable[[str], Vector]
+    surrogate_r2: float = float("nan")
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DriverRows:
+    """What is known of the rows; `cluster` as numbers over all of them."""
+
+    table: FeatureTable
+    y: Vector | None
+    groups: Groups
+    labels: Any
+    weight: Vector | None
+    cluster: NDArray[np.intp] | None
+
+
+def close_paths(
+    model: Any, data: DriverRows, close: str, n_values: int, cv: int, seed: int
+) -> Closing:
+    if hasattr(model, "predict"):
+        if close == "refit":
+            return _refitted(model, data, cv, seed)
+        extra = _prediction_arguments(model, data.labels)
+
+        def predict(X: Any) -> Vector:
+            return np.asarray(model.predict(X, **extra), dtype=np.float64).ravel()
+
+        # Groups that a model asks for are those of one copy of the table.
+        return _replaced(predict, data, n_values, 1 if extra else TOGETHER)
+    if close == "refit":
+        raise ValueError(
+            "`close` must be 'shared' for scores, got 'refit'. Hint: pass the "
+            "estimator that made them, and y_true."
+        )
+    score = check_column(model, "model_or_scores", data.table.n)
+    return _surrogate(score, data, n_values, seed)
+
+
+def _prediction_arguments(model: Any, labels: Any) -> dict[str, Any]:
+    """The groups, for a model that was asked to use them."""
+    uses = getattr(model, "group_features", None) == "attribute"
+    return {"sensitive_features": labels} if uses else {}
+
+
+def _replaced(
+    predict: Callable[[Any], Vector], data: DriverRows, n_values: int, together: int = TOGETHER
+) -> Closing:
+    n = data.table.n
+
+    def without(name: str) -> Vector:
+        rows = data.table.evenly(name, n_values)
+        total = np.zeros(n)
+        for few in np.array_split(rows, -(-len(rows) // max(together // n, 1))):
+            scores = predict(data.table.constants(name, few))
+            total += scores.reshape(len(few), n).sum(axis=0)
+        return total / len(rows)
+
+    return Closing(predict(data.table.X), without)
+
+
+def _surrogate(score: Vector, data: DriverRows, n_values: int, seed: int) -> Closing:
+    """A boosted model of the scores; a closed path moves the score by what it moves the model."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.model_selection import cross_val_predict
+    from sklearn.pipeline import make_pipeline
+
+    table, weight = data.table, data.weight
+    model = make_pipeline(
+        TableEncoder(standardize=False), HistGradientBoostingRegressor(random_state=seed)
+    )
+    held_out = cross_val_predict(model, table.X, score, cv=5)
+    model.fit(table.X, score)
+    spread = np.average((score - np.average(score, weights=weight)) ** 2, weights=weight)
+    error = np.average((score - held_out) ** 2, weights=weight)
+    r2 = float(1.0 - error / spread) if spread > 0 else 1.0
+    found = _replaced(model.predict, data, n_values)
+    fitted = found.score
+    notes: tuple[str, ...] = ()
+    if r2 < 0.9:
+        notes = (
+            f"The features explain {100 * max(r2, 0.0):.0f}% of the scores: what else went into "
+            "them is in no part.",
+        )
+    return Closing(score, lambda name: score - (fitted - found.without(name)), r2, notes)
+
+
+def _refitted(model: Any, data: DriverRows, cv: int, seed: int) -> Closing:
+    table, y, labels, weight = data.table, data.y, data.labels, data.weight
+    if y is None:
+        raise ValueError("`y_true` must be given with close='refit', which fits the model again.")
+    folds = make_folds(cv, table.X, y, data.groups, seed, data.cluster)
+    accepted = signature(model.fit).parameters
+
+    def held_out(X: Any) -> Vector:
+        out = np.empty(table.n)
+        for train, test in folds:
+            extra: dict[str, Any] = {}
+            if weight is not None and "sample_weight" in accepted:
+                extra["sample_weight"] = weight[train]
+            if "sensitive_features" in accepted:
+                extra["sensitive_features"] = take_rows(labels, train)
+            fitted = clone(model).fit(_safe_indexing(X, train), y[train], **extra)
+            ask = _prediction_arguments(fitted, take_rows(labels, test))
+            out[test] = np.asarray(fitted.predict(_safe_indexing(X, test), **ask)).ravel()
+        return out
+
+    return Closing(held_out(table.X), lambda name: held_out(table.without(name)))
+
+
 CLOSINGS = {
     "shared": "everybody gets the same values of the feature",
     "refit": "the model is fitted again without the feature, on folds",
@@ -187,15 +518,11 @@ class Drivers:
         )
 
     def __str__(self) -> str:
-        from ..report.drivers import describe_drivers
-
-        return describe_drivers(self)
+        return view("describe_drivers")(self)
 
     def plot(self, n: int = 15) -> Any:
         """A Matplotlib figure: parts of the gap and of the criteria, the `n` largest."""
-        from ..report.drivers import plot_drivers
-
-        return plot_drivers(self, n)
+        return view("plot_drivers")(self, n)
 
     def to_html(self, path: Any, *, force: bool = False) -> Any:
         """Write the picture and the table as one self-contained page.
@@ -206,9 +533,7 @@ class Drivers:
         force : bool
             Overwrite an existing file.
         """
-        from ..report.drivers import write_drivers_page
-
-        return write_drivers_page(self, path, force)
+        return view("write_drivers_page")(self, path, force)
 
 
 def drivers(

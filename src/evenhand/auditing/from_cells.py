@@ -14,28 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..groups.controls import CONSTANT, Control, Controls, refuse_none
-from ..groups.controls import _pool as pool
-from ..groups.sensitive import MAX_GROUPS
-from ..information.cell_people import People, people, sample
-from ..information.cells import (
-    PRODUCT,
-    SCORE,
-    SCORE2,
-    TARGET,
-    TARGET2,
-    WEIGHT,
-    WEIGHT2,
-    Cells,
-)
-from ..information.effective import check_effective_size
-from ..information.entropies import get_estimator
+from .._core.arrays import Vector
+from ..data.controls import CONSTANT, Control, Controls, refuse_none
+from ..data.controls import _pool as pool
+from ..data.groups import MAX_GROUPS
+from ..measures.cell_rows import People, people, sample
+from ..measures.cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
+from ..measures.effective import check_effective_size
+from ..measures.entropies import get_estimator
 from .conditional import Conditional, audit_given
-from .disparities import GroupTable
-from .group_moments import AuditedRows
+from .group_tables import AuditedRows, GroupTable
 from .result import Audit
 
-Vector = NDArray[np.float64]
 # People who are compared with others of the same controls.
 MOST_COMPARED = 200_000
 

@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, xlogy
 
-from ..groups.sensitive import Groups
-from ..groups.tables import to_frame
-from ..information.measures import standard_error
+from .._core.arrays import Vector
+from .._core.frames import to_frame
+from ..data.groups import Groups
+from ..measures.measures import standard_error
 
-Vector = NDArray[np.float64]
 Rows = NDArray[np.intp]
 # A stratum must hold enough rows for its scores to stand for those of its people.
 LEAST_ROWS, MOST_STRATA = 60, 128
@@ -121,7 +121,7 @@ def imputation(s: Vector, groups: Groups, confidence_level: float) -> Imputation
         return None
     p = groups.probabilities
     weight = np.ones(len(s)) if groups.weight is None else groups.weight
-    strata = make_strata(p, weight)
+    strata = make_strata(p)
     z = float(ndtri(0.5 + confidence_level / 2))
     ref = int(np.argmax(groups.shares))
     high = _extreme_terms(s, p, weight, strata)
@@ -169,7 +169,7 @@ def imputation(s: Vector, groups: Groups, confidence_level: float) -> Imputation
     )
 
 
-def make_strata(p: NDArray[np.float64], weight: Vector) -> Rows:
+def make_strata(p: NDArray[np.float64]) -> Rows:
     """Numbers of strata of like probabilities, each split in two while it is wide and large."""
     label = np.zeros(len(p), dtype=np.intp)
     waiting = [np.arange(len(p))]

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..groups.sensitive import Groups
-from ..information.criteria import Criterion
-from ..information.entropies import estimate_entropies
-from ..information.estimation import EntropyEstimator
-from ..information.measures import Measure, measure
-from ..information.significance import exact_fairness_p_values
+from .._core.arrays import Vector
+from ..data.criteria import Criterion
+from ..data.groups import Groups
+from ..estimators.estimation import EntropyEstimator
+from ..measures.entropies import estimate_entropies
+from ..measures.exact_tests import exact_fairness_p_values
+from ..measures.measures import Measure, measure
 
-Vector = NDArray[np.float64]
 # Bins a side of the table that candidates are screened on, and rows that the cuts are taken from.
 BINS = 16
 SAMPLE = 20_000

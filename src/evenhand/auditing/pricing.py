@@ -18,16 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from ..groups.sensitive import Groups
-from ..groups.tables import json_safe, to_frame
-from ..groups.validation import check_column
-from ..groups.weights import mean_one
-from ..information.measures import critical_value, standard_error
-from ..models.losses import Loss, get_loss
-from .group_moments import AuditedRows, GroupMoments
+from .._core.arrays import Vector
+from .._core.frames import json_safe, to_frame
+from .._core.validation import check_column
+from .._core.views import view
+from ..data.groups import Groups
+from ..data.weights import mean_one
+from ..measures.losses import Loss, get_loss
+from ..measures.measures import critical_value, standard_error
+from .group_tables import AuditedRows, GroupMoments
 from .impact import impact_table
 
-Vector = NDArray[np.float64]
 LOSSES = ("poisson", "gamma", "tweedie", "normal")
 BANDS = 5
 
@@ -88,14 +89,10 @@ class Pricing:
 
     def plot(self) -> Any:
         """A Matplotlib figure: actual over expected in each band, one line a group."""
-        from ..report.pricing import plot_pricing
-
-        return plot_pricing(self)
+        return view("plot_pricing")(self)
 
     def __str__(self) -> str:
-        from ..report.pricing import describe_pricing
-
-        return describe_pricing(self)
+        return view("describe_pricing")(self)
 
 
 def read_loss(loss: Any, power: Any, y: Any) -> Loss | None:
@@ -254,7 +251,7 @@ def _cells(
                     actual[at, None] / a[:, b] - expected[at, None] / e[:, b]
                 )
                 if groups.cluster is not None:
-                    from ..groups.clusters import cluster_groups
+                    from ..data.clusters import cluster_groups
 
                     moves = cluster_groups(groups.cluster[at], moves)
                 variance[:, b] = np.square(moves).sum(axis=0)

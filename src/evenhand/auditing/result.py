@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..groups.tables import json_safe, to_frame
-from ..information.criteria import get_criterion
-from ..information.measures import Measure, measure_columns
+from .._core.frames import json_safe, to_frame
+from .._core.views import view
+from ..data.criteria import get_criterion
+from ..measures.measures import Measure, measure_columns
 from .conditional import Conditional
-from .disparities import Disparities, GroupTable
-from .group_moments import AuditedRows, GroupMoments
+from .group_tables import AuditedRows, Disparities, GroupMoments, GroupTable
 from .impact import SMALLEST, Impact, impact_table
 from .imputed import Imputation
 from .one_against_rest import OneAgainstRest
@@ -21,6 +21,7 @@ from .verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
     from .drivers import Drivers
+
 
 FORMAT_VERSION = 1
 
@@ -248,15 +249,11 @@ class Audit:
         )
 
     def __str__(self) -> str:
-        from ..report.text import describe
-
-        return describe(self)
+        return view("describe")(self)
 
     def plot(self) -> Any:
         """A Matplotlib figure: scores by group, score against target, the three measures."""
-        from ..report.plots import plot_audit
-
-        return plot_audit(self)
+        return view("plot_audit")(self)
 
     def to_html(
         self,
@@ -291,19 +288,17 @@ class Audit:
         -------
         Path
         """
-        from ..report.html import audit_page, write_page
-
         verdict = None if tolerance is None else self.verdict(tolerance)
         if favorable is None and tolerance is not None:
             favorable = tolerance.favorable
         impact = None if favorable is None else self.impact(favorable=favorable)
-        page = audit_page(self, about=about, verdict=verdict, impact=impact, drivers=drivers)
-        return write_page(page, path, force)
+        page = view("audit_page")(
+            self, about=about, verdict=verdict, impact=impact, drivers=drivers
+        )
+        return view("write_page")(page, path, force)
 
     def _repr_html_(self) -> str:
-        from ..report.html import compact
-
-        return compact(self)
+        return view("compact")(self)
 
 
 @dataclass(frozen=True)
@@ -355,9 +350,7 @@ class AuditSet(Mapping[str, Audit]):
         }
 
     def __str__(self) -> str:
-        from ..report.text import describe_set
-
-        return describe_set(self)
+        return view("describe_set")(self)
 
     def to_html(
         self,
@@ -383,20 +376,16 @@ class AuditSet(Mapping[str, Audit]):
         -------
         Path
         """
-        from ..report.html import audit_set_page, write_page
-
         verdicts = {} if tolerance is None else self.verdict(tolerance)
         if favorable is None and tolerance is not None:
             favorable = tolerance.favorable
         impacts = {}
         if favorable is not None:
             impacts = {k: audit.impact(favorable=favorable) for k, audit in self.audits.items()}
-        page = audit_set_page(
+        page = view("audit_set_page")(
             self, about=about, verdicts=verdicts, impacts=impacts, favorable=favorable
         )
-        return write_page(page, path, force)
+        return view("write_page")(page, path, force)
 
     def _repr_html_(self) -> str:
-        from ..report.html import compact_set
-
-        return compact_set(self)
+        return view("compact_set")(self)

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtr
 
-from ..groups.tables import json_safe, to_frame
-from ..information.criteria import CRITERIA, WITH_CONTROLS
-from ..information.judging import HOLDS, OPEN, VIOLATED, judge, units_needed
-from ..information.measures import Measure
-from .contrasts import ADJUSTED, AT_CUTOFF, NEED_TARGET, STATISTICS, holm
-from .impact import Impact, ImpactNumber
+from .._core.frames import json_safe, to_frame
+from .._core.views import view
+from ..data.criteria import CRITERIA, WITH_CONTROLS
+from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, judge, units_needed
+from .impact import ADJUSTED, AT_CUTOFF, NEED_TARGET, STATISTICS, Impact, ImpactNumber, holm
 from .tolerance import Tolerance, check_level, of_information
 
 if TYPE_CHECKING:
     from .result import Audit
+
 
 NEED_CONTROLS = {*WITH_CONTROLS, *ADJUSTED}
 OUTCOMES = {VIOLATED: "fail", OPEN: "not enough data", HOLDS: "pass"}
@@ -158,9 +158,7 @@ class Verdict:
         )
 
     def __str__(self) -> str:
-        from ..report.verdict import describe_verdict
-
-        return describe_verdict(self)
+        return view("describe_verdict")(self)
 
 
 def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verdict:

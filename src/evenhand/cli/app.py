@@ -7,20 +7,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-try:
-    import pyarrow  # noqa: F401
-    import typer
-
-    from .commands.terminal import command, fail, say
-except ModuleNotFoundError as error:
-    sys.exit(
-        f"Error: the command line needs the package {error.name}, which is not installed. "
-        "Hint: pip install 'evenhand[cli]'."
-    )
-
-from ..information.criteria import INDEPENDENCE
-from . import using, watching
-from .commands import audits, levels, models, rows, tables, verdicts
+from ..data.criteria import INDEPENDENCE
+from . import after_audit as watching
+from . import audits, models, rows, tables, using
+from . import audits as verdicts
+from . import columns as levels
 from .options import (
     Band,
     Cluster,
@@ -57,6 +48,18 @@ from .options import (
     Title,
     Weight,
 )
+
+try:
+    import pyarrow  # noqa: F401
+    import typer
+
+    from .terminal import command, fail, say
+except ModuleNotFoundError as error:
+    sys.exit(
+        f"Error: the command line needs the package {error.name}, which is not installed. "
+        "Hint: pip install 'evenhand[cli]'."
+    )
+
 
 app = typer.Typer(
     name="evenhand",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..information.criteria import CRITERIA, WITH_CONTROLS
+from ..data.criteria import CRITERIA, WITH_CONTROLS
 
 
 class Judge(StrEnum):

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from .commands import models
-from .commands.terminal import command, note, say
+from . import models
 from .options import Debug, Force, Separator
+from .terminal import command, note, say
 
 
 @command

@@ -4,8 +4,10 @@ One program runs on every worker over its own rows and exchanges small sums thro
 `collective`; any number of workers gives the model of one process.
 """
 
+from __future__ import annotations
+
 from .boosting import boost
 from .fitting import fit
-from .ring import WorkerLostError
+from .workers import WorkerLostError
 
 __all__ = ["WorkerLostError", "boost", "fit"]

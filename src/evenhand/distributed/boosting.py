@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from .._kernels import shards
-from .._kernels.shards import Workers
+from .._core import shards
+from .._core.shards import Workers
+from .._core.validation import check_column
 from ..boosting import PLAIN_ROUNDS, check_fairness_weight, get_loss, objective
-from ..groups.sensitive import resolve_groups
-from ..groups.validation import check_column
-from ..penalty.regularizer import FairnessRegularizer
-from .columns import NUMBERS
-from .ring import WorkerLostError, lost
-from .running import run_on
-from .worker import Read
+from ..data.groups import resolve_groups
+from ..training.penalty import FairnessRegularizer
+from .fitting import run_on
+from .workers import NUMBERS, Read, WorkerLostError, lost
 
 
 def boost(

@@ -11,10 +11,21 @@ from uuid import uuid4
 
 import numpy as np
 
-from ..groups.progress import progress
-from .columns import NUMBERS, Roles, find_roles, rows_of_arrays, rows_of_frames
-from .ring import Tracker, WorkerLostError
-from .worker import Found, Outcome, Program, run_program, settle
+from .._core.progress import progress
+from .workers import (
+    NUMBERS,
+    Found,
+    Outcome,
+    Program,
+    Roles,
+    Tracker,
+    WorkerLostError,
+    find_roles,
+    rows_of_arrays,
+    rows_of_frames,
+    run_program,
+    settle,
+)
 
 # Seconds between two looks at who is still there, and for the rest to end after a failure.
 PULSE, GRACE = 0.5, 3.0

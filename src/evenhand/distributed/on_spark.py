@@ -7,9 +7,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .columns import find_roles, rows_of_batches
-from .ring import Tracker, WorkerLostError
-from .worker import Found, Outcome, Program, run_program, settle
+from .workers import (
+    Found,
+    Outcome,
+    Program,
+    Tracker,
+    WorkerLostError,
+    find_roles,
+    rows_of_batches,
+    run_program,
+    settle,
+)
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "double", "boolean")
 

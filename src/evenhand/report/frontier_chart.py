@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..auditing.path_audits import weight_name
+from .charts import Chart
 from .markup import Html, element
-from .path_audits import weight_name
-from .svg import Chart
 
 if TYPE_CHECKING:
-    from ..frontier.path import FairnessPath
+    from ..training.path import FairnessPath
 
 
 def frontier_section(path: FairnessPath, chosen: int) -> Html:

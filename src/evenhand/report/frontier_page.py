@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..groups.tables import json_safe
-from ..information.criteria import get_criterion
-from .about import NOT_STATED, About, about_section, signature_block
-from .before_after import before_after_section, gap_changes
-from .curves import Sample, grid_over, number, sample_of, short_names, with_margin
+from .._core.frames import json_safe
+from .._core.provenance import stamp
+from ..auditing.changes import criterion_changes, residual_changes
+from ..auditing.curves import DrawnRows, drawn_rows, grid_over
+from ..auditing.path_audits import audits_of, weight_name
+from ..data.criteria import get_criterion
+from .charts import legend
+from .formats import number, short_names, with_margin
 from .frontier_chart import frontier_section
 from .markup import Html, asset, csv_link, element, json_block, label, page, table
 from .notes import limits, method
-from .path_audits import audits_of, weight_name
-from .provenance import stamp
+from .page import NOT_STATED, About, about_section, signature_block
+from .price_views import gap_words, has_percent
 from .sections import (
     cards,
     density_chart,
@@ -29,14 +32,117 @@ from .sections import (
     preparation,
     software,
 )
-from .svg import legend
 from .text import fixed, is_measured, part_word, row_count
-from .verdict import verdict_section
+from .verdict_views import verdict_section
 
 if TYPE_CHECKING:
     from ..auditing.result import Audit
     from ..auditing.tolerance import Tolerance
-    from ..frontier.path import FairnessPath
+    from ..training.path import FairnessPath
+
+
+# ------------------------------------------------------------------------------------------------
+# What a selected model does to every criterion and every group, beside the model it replaces.
+
+
+def worse_words(criteria: dict[str, list[Any]], residuals: dict[str, list[Any]]) -> str:
+    """What the selected model makes worse, in a sentence."""
+    found = []
+    for k, remark in enumerate(criteria["remark"]):
+        if remark:
+            found.append(
+                f"{criteria['criterion'][k]} (from {fixed(criteria['before'][k], 3)} to "
+                f"{fixed(criteria['after'][k], 3)})"
+            )
+    names = short_names(residuals["group"], 40)
+    for k, remark in enumerate(residuals["remark"]):
+        if remark:
+            side = "above" if residuals["after"][k] < 0 else "below"
+            found.append(
+                f"{names[k]} is scored further {side} its outcomes (outcome minus score from "
+                f"{number(residuals['before'][k], 3)} to {number(residuals['after'][k], 3)})"
+            )
+    if not found:
+        return "No criterion gets worse, and no group's mean residual by more than chance."
+    return f"What gets worse: {'; '.join(found)}."
+
+
+def before_after_section(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> Html:
+    """Criteria and residuals, before and after."""
+    before, after = audits[0], audits[chosen]
+    criteria, residuals = criterion_changes(before, after), residual_changes(before, after)
+    points = [path.points[k] for k in (0, chosen)]
+    accuracies = [with_margin(p.accuracy, p.accuracy_interval[1] - p.accuracy) for p in points]
+    rows: list[list[Any]] = [[path.accuracy.symbol, *accuracies, ""]]
+    for k, name in enumerate(criteria["criterion"]):
+        cells = [
+            f"{fixed(criteria[w][k], 3)} ({criteria[f'{w}_low'][k]:.3f} to "
+            f"{criteria[f'{w}_high'][k]:.3f})"
+            for w in ("before", "after")
+        ]
+        rows.append([get_criterion(name).title, *cells, criteria["remark"][k]])
+    groups: list[list[Any]] = []
+    for k, group in enumerate(residuals["group"]):
+        cells = [
+            with_margin(residuals[w][k], residuals[w][k] - residuals[f"{w}_low"][k])
+            for w in ("before", "after")
+        ]
+        groups.append([label(group, 60), *cells, residuals["remark"][k]])
+    header = ["Before: no fairness term", "After: selected model", "Remark"]
+    percent = f"{100 * path.confidence_level:g}%"
+    return element(
+        "section",
+        element("h2", "What the selected model changes"),
+        element("p", worse_words(criteria, residuals), class_="lead"),
+        table(
+            ["Criterion", *header], rows,
+            caption=f"Every criterion, with {percent} intervals (0 fair, 1 not)",
+        ),
+        csv_link(criteria, "criteria.csv"),
+        table(
+            ["Group", *header], groups,
+            caption="Outcome minus score, by group: below 0 the group is scored higher than its "
+            f"outcomes bear out (± half the {percent} interval)",
+        ),
+        csv_link(residuals, "residuals.csv"),
+    )  # fmt: skip
+
+
+def gap_changes(before: Audit, after: Audit, favorable: str | None = None) -> Html:
+    """Mean scores against the largest group, before and after."""
+    both = [audit.impact(at=(), favorable=favorable or "high") for audit in (before, after)]
+    reference = both[0].reference
+    rows: list[list[Any]] = []
+    for group in both[0].groups:
+        if group == reference:
+            continue
+        cells: list[Any] = [label(group, 60)]
+        for impact in both:
+            gap, ratio = (impact.get(s, group) for s in ("mean_difference", "mean_ratio"))
+            percent = f", {100 * (ratio.value - 1):+.3g}%" if has_percent(impact, group) else ""
+            ends = f"{number(gap.low, 3)} to {number(gap.high, 3)}"
+            cells.append(f"{number(gap.value, 3)} ({ends}){percent}")
+        rows.append(cells)
+    first = max(
+        (g for g in both[0].groups if g != reference),
+        key=lambda g: _finite(both[0].get("mean_difference", g).value) * (g not in both[0].apart),
+    )
+    return element(
+        "section",
+        element("h2", "The gap in units of the score"),
+        element("p", "Before: ", gap_words(both[0], first, favorable), class_="lead"),
+        element("p", "After: ", gap_words(both[1], first, favorable), class_="lead"),
+        table(
+            ["Group", "Before: no fairness term", "After: selected model"], rows,
+            caption=f"Mean score less that of {short_names([reference], 60)[0]}, with "
+            f"{100 * before.confidence_level:g}% intervals",
+        ),
+    )  # fmt: skip
+
+
+def _finite(value: float) -> float:
+    return abs(value) if math.isfinite(value) else 0.0
+
 
 _PANEL_HEADS = {
     "n": "Rows", "mean_score": "Mean score", "sd_score": "Spread of score",
@@ -82,7 +188,7 @@ def path_page(
     if tolerance is not None:
         favorable = favorable or tolerance.favorable
         verdict = audits[chosen].verdict(tolerance) if path.selected is not None else None
-    samples = [sample_of(audit) for audit in audits]
+    samples = [drawn_rows(audit) for audit in audits]
     names = samples[0].names
     grid = grid_over(samples[0].s, samples[-1].s)
     omitted = len(path.labels) - len(names)
@@ -108,7 +214,7 @@ def path_page(
             gap_changes(audits[0], audits[chosen], favorable) if changed else None,
             _summary(path, audits, chosen),
             before_after_section(path, audits, chosen) if changed else None,
-            _gains(path, audits, chosen, favorable) if changed else None,
+            _gains(audits, chosen, favorable) if changed else None,
             _selection(path, chosen),
             frontier_section(path, chosen),
             element(
@@ -229,7 +335,7 @@ def _certificate(path: FairnessPath) -> str:
 
 
 def _panel(
-    path: FairnessPath, k: int, audit: Audit, sample: Sample, grid: Any, shown: bool
+    path: FairnessPath, k: int, audit: Audit, sample: DrawnRows, grid: Any, shown: bool
 ) -> Html:
     point = path.points[k]
     columns = audit._groups.columns
@@ -319,7 +425,7 @@ def _points_table(path: FairnessPath, audits: Sequence[Audit]) -> Html:
     )
 
 
-def _gains(path: FairnessPath, audits: Sequence[Audit], chosen: int, favorable: str | None) -> Html:
+def _gains(audits: Sequence[Audit], chosen: int, favorable: str | None) -> Html:
     words = (
         "Which direction is a gain was not stated; the table says whose scores rise and fall."
         if favorable is None
@@ -334,7 +440,11 @@ def _gains(path: FairnessPath, audits: Sequence[Audit], chosen: int, favorable: 
 
 
 def _pictures(
-    path: FairnessPath, audits: Sequence[Audit], samples: Sequence[Sample], grid: Any, chosen: int
+    path: FairnessPath,
+    audits: Sequence[Audit],
+    samples: Sequence[DrawnRows],
+    grid: Any,
+    chosen: int,
 ) -> Html:
     pairs = (("Before: no fairness term", 0), ("After: the selected model", chosen))
     parts = [

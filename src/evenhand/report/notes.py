@@ -5,12 +5,13 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..information.criteria import CRITERIA, Condition, Criterion, get_criterion, listing
+from ..data.criteria import CRITERIA, Condition, Criterion, get_criterion, listing
 from .markup import Html, element, label, table
 from .text import imputation_words, is_measured, part_word, row_count, unknown_words
 
 if TYPE_CHECKING:
     from ..auditing.result import Audit
+
 
 GRADES = {
     "undefined": "– Nothing to measure",
@@ -93,7 +94,7 @@ _MEASUREMENT = (
 
 def method(confidence_level: float, measured: bool = False) -> Html:
     """What was computed, with the formulas; `measured` where the attribute is a measurement."""
-    from ..information.measures import RULE, asked
+    from ..measures.measures import RULE, asked
 
     shown = CRITERIA.values()
     rows = [

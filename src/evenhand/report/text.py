@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from ..information.criteria import get_criterion
-from ..information.judging import OPEN
-from .curves import clean, number, short_names
+from ..data.criteria import get_criterion
+from ..measures.measures import OPEN
+from .formats import clean, number, short_names
 
 if TYPE_CHECKING:
     from ..auditing.imputed import Imputation
     from ..auditing.result import Audit, AuditSet
-    from ..information.measures import Measure
+    from ..measures.measures import Measure
+
 
 # Where words change; shares of the uncertainty about the group. Not thresholds of any law.
 SMALL, LARGE = 0.01, 0.10

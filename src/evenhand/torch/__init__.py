@@ -1,5 +1,7 @@
 """PyTorch: the fairness term as a loss for networks, and a network in scikit-learn's style."""
 
+from __future__ import annotations
+
 from typing import Any as _Any
 
 try:

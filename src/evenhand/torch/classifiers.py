@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..information.basis import Basis
-from ..information.classifiers._newton import penalty, solve
+from .._core.arrays import Array
+from ..estimators._newton import penalty, solve
+from ..kernels.basis import Basis
 from .newton import NoDescent, Settled, settle
-
-Array = NDArray[np.float64]
 
 # Halvings of a running step that makes the batch itself look worse.
 _HALVINGS = 5
@@ -68,7 +66,6 @@ class Classifier:
                 self.hessian, self.count = found.curvature.hessian / passes.n_known, 1
             return found
         n, (sums, curvature) = passes.n_known, passes.both(self.weights)
-        taken = 1
         if learn and self.hessian is not None:
             self.count += 1
             share = max(momentum, 1.0 / self.count)
@@ -79,7 +76,6 @@ class Classifier:
             before = sums.loss
             for _ in range(_HALVINGS):
                 sums = passes.first(self.weights + step)
-                taken += 1
                 if sums.loss <= before:
                     break
                 step = 0.5 * step
@@ -90,7 +86,7 @@ class Classifier:
         value = -(sums.loss + 0.5 * self.kappa * penalty(self.weights)[0]) / n
         if not np.isfinite(value):
             raise NoDescent
-        return Settled(value, self.weights, sums.chain, curvature, taken)
+        return Settled(value, self.weights, sums.chain, curvature)
 
     def forget(self) -> None:
         """Back to knowing nothing."""

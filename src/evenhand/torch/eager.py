@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from ..information.basis import Basis
+from .._core.arrays import Array
+from ..kernels.basis import Basis
 from .batch import Batch
 from .newton import Curvature, Sums
-
-Array = NDArray[np.float64]
 
 # Numbers in the widest table that is made at a time.
 _TABLE = 1 << 24

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from ..information.basis import Basis
+from .._core.arrays import Array
+from ..kernels.basis import Basis
 from .batch import Batch, alone
 from .eager import EagerPasses, unpack_first, unpack_second
 from .newton import Curvature, Sums
@@ -34,7 +34,6 @@ except ModuleNotFoundError as error:
         "pip install triton, or FairnessLoss(..., backend='eager'), which is slower."
     ) from None
 
-Array = NDArray[np.float64]
 
 # Rows whose Hessian stands for that of all.
 SAMPLE_ROWS = 1 << 17

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..information.basis import get_basis
-from ..information.classifiers.logistic import KAPPA
-from ..information.criteria import get_criterion
+from ..data.criteria import get_criterion
+from ..estimators.logistic import KAPPA
+from ..kernels.basis import get_basis
 from .batch import Batch, alone, make_batch, over_processes, standardizer
 from .classifiers import Classifier
 from .eager import EagerPasses, bounded

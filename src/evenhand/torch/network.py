@@ -16,14 +16,13 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..groups.sensitive import Groups, resolve_groups
-from ..groups.validation import check_index, refuse_unreal
-from ..groups.weights import check_weight
-from ..information.criteria import get_criterion
+from .._core.arrays import Vector
+from .._core.validation import check_index, refuse_unreal
+from ..data.criteria import get_criterion
+from ..data.groups import Groups, resolve_groups
+from ..data.weights import check_weight
 from .loss import CLASSIFIERS, FairnessLoss
 from .training import Rows, Schedule, make_network, train
-
-Vector = NDArray[np.float64]
 
 # Steps of gradient descent, and epochs at least, under "auto".
 _STEPS, _LEAST_EPOCHS = 1500, 50

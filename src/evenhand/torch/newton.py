@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..information.basis import Basis
-from ..information.classifiers._newton import SMALLEST_SHARE, penalty, solve
-
-Array = NDArray[np.float64]
+from .._core.arrays import Array
+from ..estimators._newton import SMALLEST_SHARE, penalty, solve
+from ..kernels.basis import Basis
 
 MAX_ITER = 100
 
@@ -77,13 +75,12 @@ class Passes(Protocol):
 
 @dataclass(frozen=True)
 class Settled:
-    """The optimum: L = −objective per row, weights, `chain` there, curvature, and passes taken."""
+    """The optimum: L = −objective per row, weights, `chain` there, curvature."""
 
     value: float
     weights: Array
     chain: Array
     curvature: Curvature
-    n_passes: int
 
 
 class NoDescent(ArithmeticError):
@@ -99,11 +96,9 @@ def cold_weights(shares: Array, basis: Basis) -> Array:
 
 def settle(passes: Passes, kappa: float, shares: Array, start: Array | None = None) -> Settled:
     """Newton steps from `start`, halved or damped where they do not improve the objective."""
-    n, taken = passes.n_known, 0
+    n = passes.n_known
 
     def look(weights: Array) -> tuple[float, Array, Sums, Curvature]:
-        nonlocal taken
-        taken += 1
         sums, curvature = passes.both(weights)
         size, slope, _ = penalty(weights)
         return (sums.loss + 0.5 * kappa * size) / n, sums.score - kappa * slope, sums, curvature
@@ -144,4 +139,4 @@ def settle(passes: Passes, kappa: float, shares: Array, start: Array | None = No
         step, decrement = np.zeros_like(step), 0.0
     chain = sums.chain + (curvature.drift * step).sum(axis=(1, 2))
     value = 0.5 * decrement - objective
-    return Settled(value, weights + step, chain, curvature, taken)
+    return Settled(value, weights + step, chain, curvature)

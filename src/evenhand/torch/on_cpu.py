@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..groups.sensitive import Groups
-from ..groups.weights import mean_one
-from ..penalty.regularizer import BoundRegularizer, FairnessRegularizer
+from ..data.groups import Groups
+from ..data.weights import mean_one
+from ..training.penalty import BoundRegularizer, FairnessRegularizer
 from .inputs import Inputs
 
 

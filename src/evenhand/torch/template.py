@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..information.basis import Basis
+from ..kernels.basis import Basis
 
 UNROLLED = 8
 

@@ -1,0 +1,420 @@
+"""What all experiments share: data, folds, measures, resumable units of work, CSV files, style.
+
+Every unit of work (one fit at one strength, one measure) is a function of its parameters alone. Its
+result is kept in `cache/`, one file each, written whole or not at all, so a run that is stopped
+goes on where it was; `--fresh` forgets what was kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+# Before NumPy is loaded: workers are processes, and each takes one core.
+for _name in ("OMP", "OPENBLAS", "MKL", "EVENHAND"):
+    os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.data.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, TARGET
+from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+
+HERE = Path(__file__).parent
+# The command of a study that measures in a process of its own.
+RUN = str(HERE / "run.py")
+# Quick runs that only show that a script works write elsewhere.
+RESULTS = Path(os.environ.get("EVENHAND_RESULTS") or HERE / "results")
+SEED = 0
+N_FOLDS = 5
+ALPHA = 1e-3
+LSAC_ROWS = 5_000
+CRITERIA = {"independence": INDEPENDENCE, "separation": SEPARATION, "sufficiency": SUFFICIENCY}
+PACKAGES = ("evenhand", "numpy", "scipy", "scikit-learn", "numba", "fairlearn", "matplotlib")
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a script was called.
+
+    Attributes
+    ----------
+    quick : bool
+        Few rows, few strengths, fast estimators only.
+    jobs : int
+        Worker processes.
+    results, cache : Path
+        Where the CSV and PNG go, and where units of work are kept.
+    """
+
+    quick: bool
+    jobs: int
+    results: Path
+    cache: Path
+
+
+def read_arguments(description: str | None, arguments: Sequence[str] | None = None) -> Setting:
+    """The command line that every experiment understands."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="small, for a test that all runs")
+    parser.add_argument("--fresh", action="store_true", help="forget what earlier runs kept")
+    parser.add_argument("--jobs", type=int, help="worker processes; by default all cores")
+    parser.add_argument("--out", type=Path, default=None, help="folder of the CSV and PNG")
+    chosen = parser.parse_args(arguments)
+    results = chosen.out
+    if results is None:
+        results = HERE / "cache" / "quick-results" if chosen.quick else HERE / "results"
+    cache = (results if chosen.out else HERE) / "cache" / ("quick" if chosen.quick else "full")
+    if chosen.fresh:
+        shutil.rmtree(cache, ignore_errors=True)
+    results.mkdir(parents=True, exist_ok=True)
+    # Starting workers takes longer than all of a quick run.
+    jobs = chosen.jobs or (1 if chosen.quick else len(os.sched_getaffinity(0)))
+    return Setting(chosen.quick, jobs, results, cache)
+
+
+# Data ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set as all methods see it: same rows, same folds."""
+
+    name: str
+    X: Vector
+    y: Vector
+    a: NDArray[Any]
+
+    def folds(self) -> Iterator[tuple[Vector, Vector, NDArray[np.intp], NDArray[np.intp]]]:
+        """Training and test columns, standardized on the training rows, and the two row sets."""
+        from sklearn.model_selection import KFold
+
+        for train, test in KFold(N_FOLDS, shuffle=True, random_state=SEED).split(self.X):
+            mean, spread = self.X[train].mean(axis=0), self.X[train].std(axis=0)
+            spread = np.where(spread > 0, spread, 1.0)
+            yield (self.X[train] - mean) / spread, (self.X[test] - mean) / spread, train, test
+
+
+@lru_cache
+def load(name: str, quick: bool) -> Data:
+    """A data set by name.
+
+    "communities": all rows; "black" where racepctblack > 0.5 against all others, race among X.
+    "lsac": 5,000 random rows of the 20,800, undergraduate grade, white against all others, race
+    among X. "lsac-blind": the same rows without race. "communities-noisy": Communities without the
+    racial shares, and in the "black" communities noise of one standard deviation on every feature.
+    A quick run has made-up rows under every name, so that it needs no files.
+    """
+    if quick:
+        return _stand_in(name)
+    from loaders import load_communities, load_law_school
+
+    rng = np.random.default_rng(SEED)
+    if name in ("communities", "communities-noisy"):
+        found = load_communities(include_sensitive=name == "communities")
+        X = found.X
+        if name == "communities-noisy":
+            noise = rng.standard_normal(X.shape) * X.std(axis=0)
+            X = X + noise * (found.sensitive == "black")[:, None]
+        rows = np.arange(len(found.y))
+    elif name in ("lsac", "lsac-blind"):
+        found = load_law_school(include_sensitive=name == "lsac")
+        X = found.X
+        rows = np.sort(rng.permutation(len(found.y))[:LSAC_ROWS])
+    else:
+        raise ValueError(f"no data set {name!r}")
+    return Data(name, X[rows], found.y[rows], found.sensitive[rows])
+
+
+def _stand_in(name: str, n_rows: int = 240, n_columns: int = 6) -> Data:
+    rng = np.random.default_rng(SEED)
+    member = rng.random(n_rows) < 0.35
+    X = rng.standard_normal((n_rows, n_columns)) + member[:, None] * np.linspace(1, 0, n_columns)
+    y = X @ np.linspace(1, 0.2, n_columns) + 0.5 * member + rng.standard_normal(n_rows)
+    return Data(name, X, y, np.where(member, "a", "b"))
+
+
+# Measures -----------------------------------------------------------------------------------------
+
+
+def measure(
+    s: Vector, y: Vector, a: NDArray[Any], estimator: Any, target_entropy: float | None = None
+) -> dict[str, float]:
+    """The three normalized criteria of a score by one estimator, given by name or as it is.
+
+    H(A|Y) is the same for all scores of a data set; where it is known it need not be found again.
+    """
+    groups = resolve_groups(a, n_rows=len(s))
+    if target_entropy is None:
+        found = estimate_entropies(
+            CRITERIA.values(), {"s": s, "y": y}, groups, get_estimator(estimator)
+        )
+    else:
+        found = estimate_entropies(
+            [SUFFICIENCY], {"s": s, "y": y}, groups, get_estimator(estimator)
+        )
+        found = replace(found, mean={**found.mean, TARGET: target_entropy})
+    return {name: found.normalized(criterion) for name, criterion in CRITERIA.items()}
+
+
+def target_entropy(dataset: str, quick: bool, estimator: str) -> dict[str, Any]:
+    """H(A|Y) of a data set by one estimator."""
+    data = load(dataset, quick)
+    groups = resolve_groups(data.a, n_rows=len(data.y))
+    found = get_estimator(estimator).row_losses({"y": data.y}, [TARGET], groups)
+    return {"nats": float(found[TARGET].value.mean())}
+
+
+def r_squared(s: Vector, y: Vector) -> float:
+    """1 − mean (y − s)² / Var(y), over all rows at once."""
+    return float(1.0 - np.mean((y - s) ** 2) / np.var(y))
+
+
+# Units of work ------------------------------------------------------------------------------------
+
+
+def _path(cache: Path, function: Callable[..., Any], parameters: tuple[Any, ...]) -> Path:
+    words = "_".join(str(p) for p in parameters if not isinstance(p, Path))
+    return cache / function.__name__ / (re.sub(r"[^A-Za-z0-9.+_]+", "-", words) + ".npz")
+
+
+def cached(cache: Path, function: Callable[..., dict], parameters: tuple[Any, ...]) -> dict:
+    """`function(*parameters)`, a dict of arrays and numbers, computed at most once."""
+    path = _path(cache, function, parameters)
+    if path.exists():
+        with np.load(path) as kept:
+            return {key: kept[key] for key in kept.files}
+    with warnings.catch_warnings():
+        # Methods that stop early say so; here their held-out results speak for them.
+        warnings.simplefilter("ignore")
+        value = function(*parameters)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        np.savez(file, **value)
+    temporary.replace(path)
+    return {key: np.asarray(item) for key, item in value.items()}
+
+
+def run_all(
+    setting: Setting, function: Callable[..., dict], units: Sequence[tuple[Any, ...]], what: str
+) -> list[dict]:
+    """Results of many units in the order given, in parallel, with a bar on a terminal."""
+    units = list(units)
+    missing = [u for u in units if not _path(setting.cache, function, u).exists()]
+    with progress(what, len(units), len(units) - len(missing)) as advance:
+        if setting.jobs == 1 or len(missing) < 2:
+            for unit in missing:
+                cached(setting.cache, function, unit)
+                advance()
+        else:
+            pool = _workers(setting.jobs)
+            waiting = [pool.submit(cached, setting.cache, function, u) for u in missing]
+            for done in as_completed(waiting):
+                done.result()
+                advance()
+    return [cached(setting.cache, function, unit) for unit in units]
+
+
+@lru_cache(maxsize=1)
+def _workers(jobs: int) -> ProcessPoolExecutor:
+    # Forked workers would inherit the threads of the compiled kernels.
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+
+
+@contextmanager
+def progress(what: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
+    """A progress bar on a terminal; one line at the end elsewhere."""
+    began = time.perf_counter()
+    if sys.stderr.isatty() and find_spec("rich"):
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task(what, total=total, completed=done)
+            yield lambda: bar.advance(task)
+    else:
+        yield lambda: None
+        seconds = time.perf_counter() - began
+        print(f"{what}: {total} units, {done} kept from before, {seconds:.0f} s", flush=True)
+
+
+# Results ------------------------------------------------------------------------------------------
+
+
+def versions() -> dict[str, str]:
+    """Of Python and the packages that were there."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def write_csv(
+    setting: Setting, name: str, rows: Iterable[dict[str, Any]], seconds: float, **about: Any
+) -> Path:
+    """`name.csv`, and `name.json` with the seed, the versions and the time it took."""
+    rows = list(rows)
+    columns: list[str] = []
+    for row in rows:
+        columns += [key for key in row if key not in columns]
+    path = setting.results / f"{name}.csv"
+    temporary = path.with_suffix(".csv.tmp")
+    with temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: _short(value) for key, value in row.items()} for row in rows)
+    note = {
+        "seed": SEED,
+        "quick": setting.quick,
+        "compute_seconds": round(float(seconds), 1),
+        "cores": len(os.sched_getaffinity(0)),
+        "versions": versions(),
+        **about,
+    }
+    beside = path.with_suffix(".json.tmp")
+    beside.write_text(json.dumps(note, indent=1) + "\n")
+    temporary.replace(path)
+    beside.replace(path.with_suffix(".json"))
+    return path
+
+
+def read_csv(path: Path) -> list[dict[str, Any]]:
+    """Rows of a CSV, numbers as floats; an empty field is NaN."""
+    with path.open(newline="") as file:
+        return [{key: _number(value) for key, value in row.items()} for row in csv.DictReader(file)]
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    return value
+
+
+def _number(text: str) -> Any:
+    if text == "":
+        return float("nan")
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+# Timing ----
+
+
+def timed(function: Callable[[], Any], repeats: int = 5) -> tuple[float, float, Any]:
+    """Median time in seconds, its spread (max − min), and the last result."""
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        result = function()
+        times.append(time.perf_counter() - began)
+    return median(times), max(times) - min(times), result
+
+
+def scored_rows(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Target, score and group of n rows that are unfair in all three senses."""
+    rng = np.random.default_rng(0)
+    a = (rng.random(n) < 0.3).astype(int)
+    y = rng.standard_normal(n) + 0.5 * a
+    s = 0.7 * y + rng.standard_normal(n) + 0.2 * a
+    return y, s, a
+
+
+def growth(sizes: Iterable[float], times: Iterable[float]) -> float:
+    """Exponent p of time ~ n^p, by least squares on logarithms."""
+    return float(np.polyfit(np.log(list(sizes)), np.log(list(times)), 1)[0])
+
+
+def write(name: str, rows: list[dict[str, Any]], packages: Iterable[str] = ()) -> Path:
+    """Write rows to results/<name>.csv at once, with versions in every row."""
+    names = ("evenhand", "numpy", "scikit-learn", "numba", *packages)
+    setting = "; ".join(f"{p} {version(p)}" for p in names)
+    setting += f"; Python {platform.python_version()}; {len(os.sched_getaffinity(0))} cores"
+    columns: list[str] = []
+    for row in rows:
+        columns += [key for key in row if key not in columns]
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.csv"
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*columns, "setting"])
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({**{k: _short(v) for k, v in row.items()}, "setting": setting})
+    temporary.replace(path)
+    return path
+
+
+def standardized(X: np.ndarray) -> np.ndarray:
+    spread = X.std(axis=0)
+    return (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+
+
+# Pictures -----------------------------------------------------------------------------------------
+
+# Okabe and Ito's colors, told apart by people with any common color blindness.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, RED, PINK, GRAY = "#B8A900", "#0072B2", "#D55E00", "#CC79A7", "#777777"
+
+
+def new_figure(n_rows: int, n_columns: int, width: float, height: float, **options: Any) -> Any:
+    """Figure and a 2-D array of axes in the common style."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update(
+        {
+            "font.size": 9,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "grid.alpha": 0.25,
+            "legend.frameon": False,
+        }
+    )
+    return plt.subplots(
+        n_rows, n_columns, figsize=(width, height), squeeze=False, layout="constrained", **options
+    )
+
+
+def save_figure(setting: Setting, figure: Any, name: str) -> Path:
+    """`name.png`, whole or not at all."""
+    import matplotlib.pyplot as plt
+
+    path = setting.results / f"{name}.png"
+    temporary = path.with_suffix(".tmp.png")
+    figure.savefig(temporary, dpi=130)
+    plt.close(figure)
+    temporary.replace(path)
+    return path

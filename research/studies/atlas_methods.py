@@ -1,0 +1,167 @@
+"""The methods of the atlas: every rival with the variants it is tuned over, and ours.
+
+A variant is one setting of a method's own options; its strength is swept. A method of several
+variants is tuned as ours is: the variant and the strength are chosen on inner folds, for each
+outer fold anew. All share the ridge penalty and see standardized columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import evenhand as eh
+import rivals
+from common import ALPHA, SEED
+
+BLIND, KNOWN = "blind", "known"
+
+
+def _grid(low: float, high: float, count: int, *first: float) -> tuple[float, ...]:
+    return (*first, *(float(f"{v:.4g}") for v in np.geomspace(low, high, count)))
+
+
+WEIGHTS = _grid(0.06, 250, 8, 0.0)
+PAIRS = _grid(0.02, 1e4, 9, 0.0)
+SHARES = (1.0, *(float(f"{v:.4g}") for v in np.geomspace(0.5, 2e-3, 7)), 0.0)
+STEPS = tuple(float(f"{v:.4g}") for v in np.linspace(0, 1, 9))
+GAPS = _grid(0.4, 0.02, 5)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One setting of a method.
+
+    Attributes
+    ----------
+    name : str
+    build : callable
+        strength → estimator with ``fit(X, y, sensitive_features=)``.
+    strengths : tuple of float
+        From no fairness to most.
+    criterion : str or None
+        The criterion it is trained for; None where it knows none.
+    """
+
+    name: str
+    build: Callable[[float], Any]
+    strengths: tuple[float, ...]
+    criterion: str | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the atlas.
+
+    Attributes
+    ----------
+    name, league : str
+    variants : tuple of Variant
+    ours : bool
+    """
+
+    name: str
+    league: str
+    variants: tuple[Variant, ...]
+    ours: bool = False
+
+    def tried(self, criterion: str) -> tuple[Variant, ...]:
+        """The variants that are for a criterion, or for none."""
+        return tuple(v for v in self.variants if v.criterion in (None, criterion))
+
+
+def _fair(criterion: str, **options: Any) -> Callable[[float], Any]:
+    return lambda weight: eh.FairRidge(criterion, weight, ALPHA, **options)
+
+
+def _mapped(criterion: str, kind: str, shape: str = "transport") -> Callable[[float], Any]:
+    return lambda weight: eh.FairPostprocessor(
+        eh.FairRidge(fairness_weight=0, alpha=ALPHA), criterion, weight, group_features=kind,
+        map=shape, random_state=SEED,
+    )  # fmt: skip
+
+
+def _both(name: str, **options: Any) -> tuple[Variant, ...]:
+    return tuple(
+        Variant(f"{name}, {criterion}", _fair(criterion, **options), WEIGHTS, criterion)
+        for criterion in ("independence", "separation")
+    )
+
+
+def _one(name: str, build: Callable[[float], Any], strengths: tuple[float, ...]) -> Any:
+    return (Variant(name, build, strengths),)
+
+
+def _fairlearn(strength: float) -> Any:
+    from rivals import packages
+
+    return packages.Decorrelated(strength)
+
+
+def _entropic(temperature: float) -> Callable[[float], Any]:
+    return lambda step: rivals.EntropicUnaware(
+        eh.FairRidge(fairness_weight=0, alpha=ALPHA), interpolation=step, temperature=temperature,
+        random_state=SEED,
+    )  # fmt: skip
+
+
+def _barycenter(folds: int | None) -> Callable[[float], Any]:
+    return lambda step: rivals.WassersteinBarycenter(
+        eh.FairRidge(fairness_weight=0, alpha=ALPHA), interpolation=step, cv=folds,
+        random_state=SEED,
+    )  # fmt: skip
+
+
+OURS = [
+    Method("linear", BLIND, _both("linear"), True),
+    Method("linear, degree 3", BLIND, _both("linear, degree 3", basis="degree3"), True),
+    Method("posterior", BLIND, _both("posterior", group_features="posterior"), True),
+    Method("posterior, degree 3", BLIND, _both(
+        "posterior, degree 3", group_features="posterior", basis="degree3"), True),
+    Method("posterior, transport", BLIND, (Variant(
+        "posterior, transport", _mapped("independence", "posterior"), WEIGHTS,
+        "independence"),), True),
+    Method("attribute", KNOWN, _both("attribute", group_features="attribute"), True),
+    Method("attribute, degree 3", KNOWN, _both(
+        "attribute, degree 3", group_features="attribute", basis="degree3"), True),
+    Method("attribute, lines", KNOWN, tuple(Variant(
+        f"attribute, lines, {criterion}", _mapped(criterion, "attribute", "affine"), WEIGHTS,
+        criterion) for criterion in ("independence", "separation")), True),
+    Method("attribute, transport", KNOWN, (Variant(
+        "attribute, transport", _mapped("independence", "attribute"), WEIGHTS,
+        "independence"),), True),
+]  # fmt: skip
+LSPC = tuple(
+    variant
+    for kappa in ("published", "auto", 300.0)
+    for variant in _both(f"LSPC, penalty {kappa}", classifier="lspc", kappa=kappa)
+) + _both("LSPC, linear basis", classifier="lspc", basis="linear", kappa="published")
+RIVALS = [
+    Method("LSPC (2020)", BLIND, LSPC),
+    # The nested problem has the objective of FairRidge on raw scores; solving it by warm Newton
+    # steps gives the nested fits to .001 (docs/reproduction.md) in a hundredth of the time.
+    Method("nested logistic", BLIND, _both("nested logistic", score_map="raw")),
+    # The group penalty: the individual one is far behind everywhere (docs/reproduction.md).
+    Method("convex pairs (Berk)", BLIND, _one("group", lambda w: rivals.BerkRegressor(
+        penalty="group", fairness_weight=w, alpha=ALPHA), PAIRS)),
+    Method("reduction (Agarwal)", BLIND, _one("reduction", lambda gap: rivals.ReductionRegressor(
+        unfairness=gap, alpha=ALPHA, random_state=SEED), GAPS)),
+    Method("fair GLM (Do)", BLIND, _one("fair GLM", lambda w: rivals.DoRegressor(
+        fairness_weight=w, alpha=ALPHA), PAIRS)),
+    # Its temperature moves R² by less than .006 at a bound, and by less than .002 mostly.
+    Method("entropic optimum (Taturyan)", BLIND, _one(
+        "entropic, temperature 0.1", _entropic(0.1), STEPS)),
+    Method("fair ridge (Scutari)", KNOWN, _one("fair ridge", lambda r: rivals.KomiyamaRegressor(
+        unfairness=r, alpha=ALPHA), SHARES)),
+    Method("Komiyama", KNOWN, _one("Komiyama", lambda r: rivals.KomiyamaRegressor(
+        unfairness=r, method="komiyama", alpha=ALPHA), SHARES)),
+    # EquiPy is the same method: a test shows that the scores agree.
+    Method("barycenter", KNOWN, _one("barycenter, out of fold", _barycenter(5), STEPS)),
+    Method("CorrelationRemover", KNOWN, _one("CorrelationRemover", _fairlearn, STEPS)),
+]  # fmt: skip
+METHODS = {method.name: method for method in [*OURS, *RIVALS]}
+VARIANTS = {variant.name: variant for method in METHODS.values() for variant in method.variants}
+RECOMMENDED = {BLIND: "FairRegressor, blind", KNOWN: "FairRegressor, known"}

@@ -1,0 +1,26 @@
+"""The paper's frontier on Communities and Crime: LSPC and the convex penalties.
+
+    python research/run.py frontier_communities [--quick] [--fresh] [--jobs N]
+
+Writes results/frontier_communities.csv, .json and .png.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from common import read_arguments
+from studies.frontier import draw, points, write_points
+from studies.methods import PAPER, QUICK
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    setting = read_arguments(__doc__, arguments)
+    rows = points(setting, "communities", QUICK[:1] if setting.quick else PAPER)
+    write_points(setting, "frontier_communities", rows)
+    draw(setting, "frontier_communities", rows, PAPER,
+         "Communities and Crime, 5-fold held out: the paper's methods")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""Tables counted where they are: what a scan costs, how much memory it takes, how right it is.
+
+Rows of Parquet in a temporary folder. Each engine runs in a process of its own: its mean and
+variance by group, the light queries, the scan that counts cells, and the peak of its memory with
+the audit that follows. Beside them audits against exact ones, a frame in memory, and cells of 1,000
+parts merged. Times are processor seconds. Writes results/scale.csv.
+
+    python research/run.py scale --rows 10000000 --engines duckdb polars
+    python research/run.py scale --rows 10000000 --engines spark --add
+    python research/run.py scale --rows 100000000 --engines duckdb --add
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import evenhand as eh
+from common import RESULTS, RUN, write
+from evenhand.measures.cell_files import write_cells
+from evenhand.tables.audit_table import _check_facts, _edges, cells_of, columns_of
+from evenhand.tables.duckdb_engine import Sql
+from evenhand.tables.openers import open_table
+
+ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
+BLOCK = 1_000_000
+PARTS, PART_ROWS = 1_000, 10_000
+
+
+def block(number: int, n: int) -> dict[str, np.ndarray]:
+    """Skewed outcomes, scores that favor one of four groups."""
+    rng = np.random.default_rng([7, number])
+    a = rng.choice(4, n, p=[0.4, 0.3, 0.2, 0.1])
+    y = rng.gamma(2.0, size=n) + 0.1 * a
+    s = 0.6 * y + 0.15 * (a == 3) + rng.normal(size=n)
+    return {"s": s, "y": y, "a": np.array(["p", "q", "r", "t"])[a]}
+
+
+def make(folder: Path, rows: int) -> None:
+    """Parquet files of a million rows each."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    for number in range(0, -(-rows // BLOCK)):
+        n = min(BLOCK, rows - number * BLOCK)
+        parquet.write_table(pa.table(block(number, n)), folder / f"{number:05}.parquet")
+
+
+def cpu(child: int | None = None) -> float:
+    """Processor seconds of this process, with those of another that runs."""
+    total = time.process_time()
+    if child is not None:
+        fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+        total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def peak(child: int | None = None) -> float:
+    """Largest resident memory so far, in MB, likewise."""
+    total = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if child is not None:
+        text = Path(f"/proc/{child}/status").read_text()
+        total += next(int(v.split()[1]) for v in text.splitlines() if v.startswith("VmHWM")) / 1024
+    return total
+
+
+def engine_line(engine: str, folder: str) -> dict[str, Any]:
+    """Costs of one engine, in this process."""
+    child = None
+    if engine == "spark":
+        child = _start_spark()
+    columns = columns_of(**ROLES)
+    opened = open_table(folder, columns, engine)
+
+    def timed(run: Any, times: int = 1) -> tuple[float, Any]:
+        best, found = np.inf, None
+        for _ in range(times):
+            begin = cpu(child)
+            found = run()
+            best = min(best, cpu(child) - begin)
+        return float(best), found
+
+    ops = opened.ops
+    s, y = ops.number("s"), ops.number("y")
+    plain = {"n": ops.count()}
+    for name in "sy":
+        column = ops.made(name)
+        sql = engine != "polars"
+        plain[f"mean_{name}"] = Sql(f"AVG({column})") if sql else column.mean()
+        plain[f"variance_{name}"] = Sql(f"VAR_SAMP({column})") if sql else column.var()
+    usual = opened.group({"s": s, "y": y, "label_0": ops.label("a")}, None, ["label_0"], plain)
+    usual_s, _ = timed(lambda: opened.run(usual), 3)
+    facts_s, facts = timed(lambda: opened.facts(columns))
+    _check_facts(facts, columns)
+    edges_s, edges = timed(lambda: _edges(opened, columns, facts, None))
+    times = 2 if facts["n"] <= 2e7 else 1
+    scan_s, cells = timed(lambda: opened.cells(columns, edges, facts), times)
+    scan_mb = peak(child)
+    opened = None  # as `audit_table` lets go of the engine
+    audit_s, _ = timed(lambda: eh.audit(cells))
+    audit_mb = peak(child)
+    with tempfile.TemporaryDirectory() as where:
+        size = write_cells(cells, Path(where) / "x.cells").stat().st_size
+    return {
+        "what": "engine", "engine": engine, "rows": int(facts["n"]), "usual_cpu_s": usual_s,
+        "facts_cpu_s": facts_s, "sample_cpu_s": edges_s, "cells_cpu_s": scan_s,
+        "ratio": scan_s / usual_s, "scan_peak_mb": scan_mb, "audit_cpu_s": audit_s,
+        "peak_mb": audit_mb, "cells": cells.n_cells, "entries": len(cells.count), "bytes": size,
+        "grid": cells.edges.kind,
+    }  # fmt: skip
+
+
+def _start_spark() -> int:
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "4").config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )  # fmt: skip
+    session.sparkContext.setLogLevel("ERROR")
+    return int(session.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
+
+
+def exact_line(rows: int) -> dict[str, Any]:
+    """A frame in memory against `eh.audit` of the same rows."""
+    import pandas as pd
+
+    frame = pd.DataFrame(block(0, rows))
+    few = frame[:20_000]
+    for _ in range(2):  # compiled by then
+        eh.audit_table(few, **ROLES)
+        eh.audit(few["y"], few["s"], sensitive_features=few[["a"]])
+    begin = cpu()
+    exact = eh.audit(frame["y"], frame["s"], sensitive_features=frame[["a"]])
+    rows_s = cpu() - begin
+    begin = cpu()
+    found = eh.audit_table(frame, **ROLES)
+    table_s = cpu() - begin
+    engine = eh.audit_table(frame, **ROLES, engine="duckdb")
+    errors = [
+        max(abs(audit.measures[k].value - m.value) / m.stderr for k, m in exact.measures.items())
+        for audit in (found, engine)
+    ]
+    return {
+        "what": "frame", "engine": "numpy", "rows": rows, "usual_cpu_s": rows_s,
+        "cells_cpu_s": table_s, "ratio": table_s / rows_s, "error_se": max(errors),
+    }  # fmt: skip
+
+
+def merge_line() -> dict[str, Any]:
+    """Cells of many parts, made one after the other, added up at once."""
+    table = block(0, PARTS * PART_ROWS // 10)
+    edges = cells_of(table, **ROLES).edges
+    parts = []
+    size = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(PARTS):
+            part = cells_of(block(number, PART_ROWS), **ROLES, edges=edges)
+            parts.append(part)
+            if number < 5:
+                path = write_cells(part, Path(folder) / f"{number}.cells")
+                size += path.stat().st_size
+        begin = cpu()
+        whole = eh.Cells.merge(parts)
+        merge_s = cpu() - begin
+    return {
+        "what": "merge", "engine": "numpy", "rows": whole.n, "parts": PARTS,
+        "cells_cpu_s": merge_s, "cells": whole.n_cells, "entries": len(whole.count),
+        "bytes": size // 5,
+    }  # fmt: skip
+
+
+FIELDS = (
+    "what", "engine", "rows", "parts", "usual_cpu_s", "facts_cpu_s", "sample_cpu_s", "cells_cpu_s",
+    "ratio", "scan_peak_mb", "audit_cpu_s", "peak_mb", "cells", "entries", "bytes", "row_bytes",
+    "error_se", "grid",
+)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--engines", nargs="*", default=["duckdb", "polars", "spark"])
+    parser.add_argument("--exact-rows", type=int, default=1_000_000)
+    parser.add_argument("--add", action="store_true", help="engines only, beside other lines")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        print("RESULT " + json.dumps(engine_line(*given.child)))
+        return
+    lines: list[dict[str, Any]] = []
+    if given.add:
+        with (RESULTS / "scale.csv").open() as file:
+            old = list(csv.DictReader(file))
+        again = {(engine, str(given.rows)) for engine in given.engines}
+        lines = [row for row in old if (row["engine"], row["rows"]) not in again]
+    with tempfile.TemporaryDirectory() as folder:
+        make(Path(folder), given.rows)
+        size = sum(p.stat().st_size for p in Path(folder).iterdir()) / given.rows
+        for engine in given.engines:
+            done = subprocess.run(
+                [sys.executable, RUN, "scale", "--child", engine, folder], capture_output=True,
+                text=True,
+            )  # fmt: skip
+            found = [v for v in done.stdout.splitlines() if v.startswith("RESULT ")]
+            if not found:
+                sys.exit(done.stderr[-3000:])
+            line = {**json.loads(found[0][7:]), "row_bytes": size}
+            print(line, flush=True)
+            lines.append(line)
+    if not given.add:
+        for run in (lambda: exact_line(given.exact_rows), merge_line):
+            lines.append(run())
+            print(lines[-1], flush=True)
+    wanted = [{name: line.get(name, "") for name in FIELDS} for line in lines]
+    write("scale", wanted, ("duckdb", "polars", "pyspark", "pyarrow"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""Checks of arrays that users hand in, with messages that say what to do."""
+
+from __future__ import annotations
+
+import re
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from narwhals.dependencies import is_pandas_like_dataframe, is_pandas_like_series
+from narwhals.exceptions import DuplicateError
+from numpy.typing import NDArray
+
+from . import shards
+
+
+def read_native(values: Any, name: str) -> Any:
+    """A frame or column of any library as narwhals sees it; anything else as it is.
+
+    Parameters
+    ----------
+    values : Any
+    name : str
+        The argument's name, for messages.
+    """
+    try:
+        return nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    except DuplicateError as error:
+        raise ValueError(
+            f"`{name}` must have distinct column names. {' '.join(str(error).split())}. Hint: "
+            "rename or drop the repeated ones."
+        ) from None
+
+
+def frame_columns(frame: nw.DataFrame[Any]) -> list[tuple[str, Any]]:
+    """Names and columns. Not by name: pandas allows numbers as names, which would mean rows."""
+    return [(str(column.name), column) for column in frame.iter_columns()]
+
+
+def quote(name: Any) -> str:
+    """A name for messages: on one line, and not too long."""
+    # Line ends would break a message in two; spaces around a name are what is wrong with it.
+    text = re.sub(r"\s", " ", str(name))
+    return repr(text if len(text) <= 60 else text[:59] + "…")
+
+
+def check_confidence_level(confidence_level: Any) -> float:
+    """A number strictly between 0 and 1."""
+    if not isinstance(confidence_level, Real) or not 0 < float(confidence_level) < 1:
+        raise ValueError(
+            f"`confidence_level` must lie between 0 and 1, got {confidence_level!r}. Hint: a "
+            "number such as 0.95."
+        )
+    return float(confidence_level)
+
+
+def check_n_boot(n_boot: Any) -> int:
+    """0, or enough draws to have a spread."""
+    if isinstance(n_boot, bool) or not isinstance(n_boot, Integral) or n_boot < 0 or n_boot == 1:
+        raise ValueError(
+            f"`n_boot` must be 0 or an integer of at least 2, got {n_boot!r}. Hint: 0 uses the "
+            "influence function; a bootstrap takes some hundred draws."
+        )
+    return int(n_boot)
+
+
+def check_seed(random_state: Any) -> int:
+    """A seed below 2³², which every generator accepts; 0 for None, so that results repeat."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    try:
+        if isinstance(random_state, bool | np.bool_):
+            raise TypeError
+        if isinstance(random_state, Integral) and 0 <= int(random_state) < 2**32:
+            return int(random_state)
+        return int(np.random.default_rng(random_state).integers(2**32))
+    except (TypeError, ValueError):
+        raise ValueError(
+            "`random_state` must be a nonnegative integer, a NumPy generator or None, got "
+            f"{random_state!r}. Hint: an integer such as 0 gives the same numbers each time."
+        ) from None
+
+
+def check_names(names: list[Any], argument: str) -> None:
+    """Results are kept by the text of a name: 1 and "1" would overwrite each other."""
+    seen: dict[str, Any] = {}
+    for name in names:
+        if str(name) in seen:
+            raise ValueError(
+                f"`{argument}` must have names that differ as text, got {seen[str(name)]!r} and "
+                f"{name!r}. Hint: rename one of them."
+            )
+        seen[str(name)] = name
+
+
+def as_floats(array: NDArray[Any]) -> NDArray[np.float64]:
+    """`array.astype(float64)`, which NumPy also does for dates and complex numbers: TypeError."""
+    if array.dtype.kind in "mMc":
+        raise TypeError(f"{array.dtype} is not a real number.")
+    return array.astype(np.float64)
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """NumPy forgets the mask in most of what it does, and the hidden values come back."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(
+            f"`{name}` must not hold masked values, got {int(np.ma.getmaskarray(values).sum())}. "
+            "Hint: drop or impute these rows first."
+        )
+
+
+def refuse_dates(values: Any, name: str) -> None:
+    """Dates, durations and complex numbers become floats without a word; that is never meant."""
+    native = read_native(values, name)
+    if isinstance(native, nw.DataFrame | nw.Series):
+        columns = native.iter_columns() if isinstance(native, nw.DataFrame) else [native]
+        found = [str(c.dtype) for c in columns if c.dtype.is_temporal()]
+    else:
+        dtype = getattr(values, "dtype", None)
+        dtype = dtype if isinstance(dtype, np.dtype) else np.asarray(values).dtype
+        found = [str(dtype)] if dtype.kind in "mMc" else []
+    if found:
+        # scikit-learn's common checks expect the second sentence.
+        what = " Complex data not supported." if found[0].startswith("complex") else ""
+        raise ValueError(
+            f"`{name}` must be real numbers, got values of type {found[0]}.{what} Hint: make "
+            "numbers of them first, such as days since a fixed day or absolute values."
+        )
+
+
+def refuse_unreal(**arguments: Any) -> None:
+    """Refuse what scikit-learn would read as floats though it is none: masks, dates, complex."""
+    for name, values in arguments.items():
+        refuse_masked(values, name)
+        refuse_dates(values, name)
+
+
+def check_index(**columns: Any) -> None:
+    """Refuse names in place of rows, and rows whose pandas indices say that they do not match.
+
+    Rows are matched by place, as scikit-learn does. That is wrong without a word where two indices
+    hold the same labels in another order, or where labels are shared in part. A default index (0 to
+    n − 1) beside any other set of labels is a column that has been renumbered or predicted anew,
+    and labels that have nothing in common cannot contradict each other: both pass.
+
+    Parameters
+    ----------
+    **columns : Any
+        By the names of the arguments, for messages; those without an index are not looked at.
+    """
+    seen: list[tuple[str, Any]] = []
+    for name, values in columns.items():
+        if isinstance(values, str | PathLike):
+            raise ValueError(
+                f"`{name}` must hold one value or line a row, got the name {str(values)!r}. Hint: "
+                "pass the columns themselves. Files and names of columns are taken by "
+                "`audit_table`, `monitor`, and `fit` and `predict` of FairRidge and FairGLM."
+            )
+        for index in _indices(values):
+            for other, before in seen:
+                if not _agree(before, index):
+                    raise ValueError(
+                        f"`{name}` must have its rows in the order of `{other}`: their pandas "
+                        "indices hold the same labels in different places. Hint: bring them into "
+                        f"one order with {name}.loc[{other}.index]; if the rows do belong together "
+                        f"as they stand, drop the index with {name}.to_numpy()."
+                    )
+            if all(index is not before for _, before in seen):
+                seen.append((name, index))
+
+
+def _indices(values: Any) -> list[Any]:
+    """Indices of a pandas-like column, or of several in a dict, a Proxy or a Continuous."""
+    if isinstance(values, dict):
+        return [index for column in values.values() for index in _indices(column)]
+    inner = getattr(values, "probabilities", None)  # a Proxy
+    if type(values).__name__ == "Continuous":
+        inner = values.values
+    values = values if inner is None else inner
+    if is_pandas_like_series(values) or is_pandas_like_dataframe(values):
+        return [values.index]
+    return []
+
+
+def _agree(a: Any, b: Any) -> bool:
+    if len(a) != len(b) or a is b or a.equals(b):
+        return True  # lengths have messages of their own
+    if getattr(a, "nlevels", 1) != getattr(b, "nlevels", 1):
+        return True
+    if any(_is_default(index) for index in (a, b)):
+        return not (a.isin(b).all() and b.isin(a).all())
+    return not a.isin(b).any()
+
+
+def _is_default(index: Any) -> bool:
+    """Whether an index is 0 … n − 1, however it is stored."""
+    if getattr(index, "nlevels", 1) > 1 or getattr(index.dtype, "kind", "") not in "iu":
+        return False
+    return bool((np.asarray(index) == np.arange(len(index))).all())
+
+
+def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[np.float64]:
+    """A finite 1-D float64 array from any numeric column.
+
+    Parameters
+    ----------
+    values : array, series or one-column frame
+    name : str
+        The argument's name, for messages.
+    n_rows : int, optional
+        The length it must have.
+    """
+    if values is None:
+        raise ValueError(f"`{name}` must be given, got None.")
+    native = read_native(values, name)
+    if isinstance(native, nw.DataFrame | nw.Series):
+        values = native.to_numpy()
+    refuse_masked(values, name)
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(
+            f"`{name}` must be 1-D, got shape {array.shape}. Hint: pass one column at a time."
+        )
+    if array.dtype.kind not in "iufb":
+        try:
+            array = as_floats(array)
+        except (TypeError, ValueError):
+            sample = f" such as {array[:1].tolist()[0]!r}" if len(array) else ""
+            raise ValueError(
+                f"`{name}` must be numbers, got values of type {array.dtype}{sample}. Hint: check "
+                "that it is the right column; numbers kept as text can be converted with "
+                "pandas.to_numeric."
+            ) from None
+    array = np.ascontiguousarray(array, dtype=np.float64)
+    if not array.flags.writeable:
+        # Frames hand out read-only columns, for which Numba would compile every kernel again.
+        array = array.copy()
+    if n_rows is not None and len(array) != n_rows:
+        raise ValueError(f"`{name}` must have one entry per row: got {len(array)} for {n_rows}.")
+    if not len(array) and not shards.active():
+        raise ValueError(f"`{name}` must hold at least one row, got none.")
+    # A sum is finite unless an entry is not (or overflows): one pass, nothing allocated.
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite(array.sum())
+    if not finite and not np.isfinite(array).all():
+        bad = np.flatnonzero(~np.isfinite(array))
+        what = "NaN" if np.isnan(array[bad]).any() else "infinity"
+        raise ValueError(
+            f"`{name}` must be finite: {len(bad)} of {len(array)} rows are {what}, the first at "
+            f"row {bad[0]}. Hint: drop or impute these rows first."
+        )
+    return array

@@ -1,0 +1,285 @@
+"""Columns of a table as numbers or labels, and tables as files."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core.validation import quote
+from ..data.bands import Bands, measurement
+from ..data.continuous import Continuous
+from ..data.labels import MAX_FRACTIONS, MAX_NUMBERS, suggest_edges
+from ..tables.readers import TableError, called, is_text_type, value_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_TEXT = (".csv", ".tsv", ".txt", ".gz")
+
+
+def numbers(table: pa.Table, name: str, path: Path, what: str) -> NDArray[np.float64]:
+    """A column as floats, NaN where missing; an error where it holds anything else.
+
+    Parameters
+    ----------
+    table : pyarrow Table
+        As from :func:`read_table`.
+    name : str
+        The column.
+    path : Path
+        For messages.
+    what : str
+        What the column is used as, for messages.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = table.column(name)
+    kind = value_type(column.type)
+    where = f"column {quote(name)} of {called(path)}"
+    if column.null_count == len(column) or pa.types.is_null(kind):
+        raise TableError(f"The {what}, {where}, has no values at all.")
+    if is_text_type(kind):
+        raise TableError(_not_numbers(column.to_pylist(), what, where))
+    if not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    ):  # fmt: skip
+        raise TableError(f"The {what}, {where}, must hold numbers, not values of type {kind}.")
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    values = np.ascontiguousarray(values, dtype=np.float64)
+    infinite = np.isinf(values)
+    if infinite.any():
+        raise TableError(
+            f"The {what}, {where}, must be finite: {int(infinite.sum())} of {len(values)} values "
+            f"are infinite, the first in row {int(infinite.argmax()) + 1}."
+        )
+    return values
+
+
+def _not_numbers(values: list[str | None], what: str, where: str) -> str:
+    bad, first = 0, None
+    for row, value in enumerate(values, 1):
+        if value is None:
+            continue
+        try:
+            float(value)
+        except ValueError:
+            bad += 1
+            first = first or (row, value)
+    if first is None:
+        return f"The {what}, {where}, holds numbers stored as text. Hint: convert it to numbers."
+    return (
+        f"The {what}, {where}, must hold numbers: {bad} of {len(values)} values do not, the first "
+        f"in row {first[0]}: {quote(first[1])}. Hint: name another column, or mend or empty these "
+        "cells; rows with empty ones can be left out with --drop-missing."
+    )
+
+
+def plain_text(table: pa.Table, keep: Container[str] = ()) -> pa.Table:
+    """Dictionary columns as plain text, whose groups come in alphabetical order.
+
+    Those named in `keep` stay: bands have an order of their own.
+    """
+    import pyarrow as pa
+
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        kind = value_type(column.type)
+        number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        if number or pa.types.is_boolean(kind) or name in keep:
+            columns[name] = column
+            continue
+        try:
+            columns[name] = column.cast(pa.string())
+        except pa.ArrowException as error:
+            raise TableError(
+                f"--sensitive {quote(name)} must hold labels, not values of type {kind}."
+            ) from error
+    return pa.table(columns)
+
+
+def is_text(path: Path) -> bool:
+    """Whether a table of this name is written as text."""
+    return path.suffix.lower() in _TEXT
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a table in the format its name asks for, compressed where it ends in .gz."""
+    from pyarrow import feather, parquet
+
+    endings = [s.lower() for s in path.suffixes[-2:]]
+    kind = endings[-1] if endings else ""
+    if kind in (".parquet", ".pq"):
+        parquet.write_table(table, str(path))
+    elif kind in (".feather", ".arrow"):
+        feather.write_feather(table, str(path))
+    elif kind in _TEXT:
+        separator = "\t" if ".tsv" in endings else ","
+        # Not Arrow's writer, which quotes every text.
+        opened = gzip.open if kind == ".gz" else open
+        with opened(path, "wt", encoding="utf-8", newline="") as stream:
+            writer = csv.writer(stream, delimiter=separator, lineterminator="\n")
+            writer.writerow(table.column_names)
+            for batch in table.to_batches(max_chunksize=50_000):
+                writer.writerows(zip(*(c.to_pylist() for c in batch.columns), strict=True))
+    else:
+        raise TableError(
+            f"{called(path)} must end in .csv, .tsv, .csv.gz, .parquet or .feather, so that its "
+            "format is known."
+        )
+
+
+# ------------------------------------------------------------------------------------------------
+# Sensitive columns of a file: which are groups, and which must be cut into bands first.
+
+
+# None: a measurement that is not cut.
+Edges = list[float] | list[str] | None
+_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ].*)?")
+_OTHERS = 3
+# 02139 is the name of a place, not a number.
+_NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)([.,]\d+)?")
+
+
+def parse_bands(
+    options: Sequence[str],
+    sensitive: Sequence[str],
+    continuous: bool = False,
+    control: Sequence[str] | None = None,
+) -> dict[str, Edges]:
+    """``age:25,65`` → {"age": [25.0, 65.0]}; edges that are no numbers are dates.
+
+    {"age": None} where age is asked about as it is, with --continuous.
+    """
+    found: dict[str, Edges] = {}
+    if continuous:
+        if options or len(sensitive) != 1:
+            also = "--band as well" if options else f"{len(sensitive)} columns"
+            raise TableError(
+                f"--continuous asks about one --sensitive column that is not cut, got {also}. "
+                "Hint: audit one measurement at a time, or cut it with --band instead."
+            )
+        if control:
+            raise TableError(
+                "--control needs groups, and --continuous asks about a measurement. Hint: cut it "
+                f"with --band instead, such as --band {sensitive[0]}:25,65."
+            )
+        return {sensitive[0]: None}
+    for text in options:
+        name, sign, listed = text.rpartition(":")
+        parts = [part.strip() for part in listed.split(",")]
+        if not sign or not name or not all(parts):
+            raise TableError(
+                f"--band must be COLUMN:EDGE,EDGE,..., got {text!r}. Hint: --band age:25,65"
+            )
+        if name not in sensitive:
+            raise TableError(
+                f"--band names {quote(name)}, which is not one of the --sensitive columns "
+                f"({', '.join(map(quote, sensitive))})."
+            )
+        if name in found:
+            raise TableError(f"--band names {quote(name)} twice. Hint: list all its edges once.")
+        try:
+            found[name] = [float(part) for part in parts]
+        except ValueError:
+            found[name] = parts
+    return found
+
+
+def cut(table: pa.Table, bands: Mapping[str, Edges]) -> tuple[pa.Table, dict[str, Bands]]:
+    """The table with some columns cut into bands, and the bands.
+
+    A measurement that is not cut must be one, and stays.
+    """
+    import pyarrow as pa
+
+    made = {}
+    for name, edges in bands.items():
+        column = table.column(name)
+        try:
+            if edges is None:
+                Continuous(column)
+                continue
+            values = measurement(column)
+            made[name] = Bands.make(edges, values)
+        except ValueError as error:
+            text = str(error).split(" Hint:")[0]
+            text = text.replace("`values` of a Continuous", "its cells")
+            text = text.replace("`values`", "its cells").replace("`edges`", "the edges")
+            what = "--continuous cannot take" if edges is None else "--band cannot cut"
+            raise TableError(
+                f"{what} {quote(name)}: {text} Hint: cells that are no numbers must be empty, and "
+                "dates written as 1990-12-31."
+            ) from error
+        codes = pa.array(made[name].codes(values).astype("int32"), mask=~_known(values))
+        labels = pa.array(made[name].labels)
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.DictionaryArray.from_arrays(codes, labels))
+    return table, made
+
+
+def _known(values: Any) -> Any:
+    return values == values
+
+
+def check_levels(table: pa.Table, as_written: bool) -> None:
+    """Refuse numbers and dates with many distinct values, which are measurements.
+
+    Parameters
+    ----------
+    table : pyarrow Table
+        The sensitive columns.
+    as_written : bool
+        Whether text may be a number or a date that nobody has declared to be text (CSV).
+    """
+    import pyarrow as pa
+
+    for name in table.column_names:
+        column = table.column(name)
+        kind = value_type(column.type)
+        levels = [v for v in column.unique().to_pylist() if v is not None and v == v]
+        if is_text_type(kind):
+            found = _read_levels(levels) if as_written else None
+        elif pa.types.is_temporal(kind):
+            found = "dates", levels
+        elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            found = "numbers", levels
+        else:
+            found = None
+        if found is None:
+            continue
+        what, levels = found
+        whole = what == "dates" or all(v == int(v) for v in levels)
+        limit = MAX_NUMBERS if whole else MAX_FRACTIONS
+        if len(levels) <= limit:
+            continue
+        ordered = sorted(levels)
+        shown = [f"{v:g}" if what == "numbers" else str(v) for v in (ordered[0], ordered[-1])]
+        raise TableError(
+            f"--sensitive {quote(name)} has {len(levels)} different {what}, from {shown[0]} to "
+            f"{shown[1]}; more than {limit} are taken for a measurement, not for groups. Hint: ask "
+            "about the measurement itself with --continuous, or cut it into bands, such as --band "
+            f"{name}:{','.join(suggest_edges(ordered))}; codes of true groups must not look like "
+            "numbers, so put a letter before them."
+        )
+
+
+def _read_levels(levels: list[str]) -> tuple[str, list[Any]] | None:
+    """The numbers or dates among texts, where all but a few ("unknown", "other") are such."""
+    for what, pattern in (("numbers", _NUMBER), ("dates", _DATE)):
+        found = [v for v in levels if pattern.fullmatch(v)]
+        if found and len(levels) - len(found) <= _OTHERS:
+            return what, [float(v.replace(",", ".")) for v in found] if what == "numbers" else found
+    return None

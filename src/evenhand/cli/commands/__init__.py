@@ -1,1 +1,0 @@
-"""What each command does between its options and its output."""

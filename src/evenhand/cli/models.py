@@ -1,0 +1,388 @@
+"""The commands `frontier`, `predict` and `demo`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core import files as _files
+from .._core.provenance import stamp
+from ..tables.model_files import from_linear, load_model
+from ..tables.readers import TableError, open_table, read_table
+from .audits import show_compare
+from .columns import is_text, write_table
+from .rows import TableRows, load_training
+from .terminal import say, show_audit, show_path
+
+if TYPE_CHECKING:
+    from ..training.path import FairnessPath
+
+
+# ------------------------------------------------------------------------------------------------
+# The regressors by name that a stack stands on: `--model xgboost`, `lightgbm`, `hgb`.
+
+
+# Slow and shallow, which needs no tuning on tables of any usual size.
+TREES, RATE, DEPTH = 300, 0.05, 4
+
+
+def _xgboost(seed: int) -> Any:
+    try:
+        from xgboost import XGBRegressor
+    except ImportError:
+        raise _missing("xgboost") from None
+    return XGBRegressor(
+        n_estimators=TREES, learning_rate=RATE, max_depth=DEPTH, random_state=seed, n_jobs=1
+    )
+
+
+def _lightgbm(seed: int) -> Any:
+    try:
+        from lightgbm import LGBMRegressor
+    except ImportError:
+        raise _missing("lightgbm") from None
+    return LGBMRegressor(
+        n_estimators=TREES, learning_rate=RATE, max_depth=DEPTH, random_state=seed, n_jobs=1,
+        verbose=-1,
+    )  # fmt: skip
+
+
+def _hgb(seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(
+        max_iter=TREES, learning_rate=RATE, max_depth=DEPTH, early_stopping=False,
+        random_state=seed,
+    )  # fmt: skip
+
+
+def _missing(package: str) -> TableError:
+    return TableError(
+        f"--model {package} needs the package {package}, which is not installed. Hint: pip install "
+        "'evenhand[boosting]', or --model hgb, which needs nothing more."
+    )
+
+
+def _stack(base: Callable[[int], Any]) -> Callable[[str, Mapping[str, Any]], Any]:
+    def build(criterion: str, options: Mapping[str, Any]) -> Any:
+        from ..training.postprocess import FairPostprocessor
+
+        return FairPostprocessor(
+            base(options["seed"]), criterion, passthrough=True,
+            group_features=options["group_features"], random_state=options["seed"],
+        )  # fmt: skip
+
+    return build
+
+
+# (criterion, options) → a stack.
+STACKS = {"xgboost": _stack(_xgboost), "lightgbm": _stack(_lightgbm), "hgb": _stack(_hgb)}
+
+
+OUTPUTS = ("report.html", "path.csv", "model.json")
+
+
+def check_free(path: Path | None, force: bool) -> None:
+    """Refuse before the work, not after it."""
+    if path is not None:
+        _files.check_free(path, force)
+
+
+def check_folder(out: Path, force: bool) -> dict[str, Path]:
+    """Paths of the outputs in a folder, which need not exist yet."""
+    if out.exists() and not out.is_dir():
+        raise TableError(f"--out must be a folder, and {str(out)!r} is a file.")
+    paths = {name: out / name for name in OUTPUTS}
+    taken = [name for name, path in paths.items() if _files.check_regular(path)]
+    if taken and not force:
+        raise TableError(
+            f"{str(out)!r} already holds {', '.join(taken)}. Hint: choose another folder, or "
+            "overwrite with --force."
+        )
+    return paths
+
+
+def check_wanted(wanted: Mapping[str, Any]) -> None:
+    """Refuse a request that makes no sense before the work, not after it."""
+    from ..training.path import check_request
+
+    for name in ("min_r2", "min_accuracy"):
+        if wanted["max_unfairness"] is not None or wanted[name] is not None:
+            check_request(wanted["max_unfairness"], wanted[name], "raise", name)
+    if not _asked(wanted) and wanted["certify"]:
+        raise TableError("--certify needs --max-unfairness, --min-r2 or --min-accuracy.")
+
+
+def _asked(wanted: Mapping[str, Any]) -> bool:
+    return any(wanted[name] is not None for name in ("max_unfairness", "min_r2", "min_accuracy"))
+
+
+def check_model(name: str) -> str:
+    """The name of a kind of model, if there is one."""
+    if name not in MODELS:
+        raise TableError(f"--model must be one of {', '.join(MODELS)}, got {name!r}.")
+    return name
+
+
+def _ridge(criterion: str, options: Mapping[str, Any]) -> Any:
+    from ..training.ridge import FairRidge
+
+    return FairRidge(criterion, alpha=options["alpha"], group_features=options["group_features"])
+
+
+def _glm(family: str) -> Callable[[str, Mapping[str, Any]], Any]:
+    def build(criterion: str, options: Mapping[str, Any]) -> Any:
+        from ..training.glm import FairGLM
+
+        own = {name: value for name, value in options.items() if name != "seed"}
+        return FairGLM(family, criterion, **own)
+
+    return build
+
+
+# What --model can be: (criterion, options) → an estimator with a `fairness_weight`. Options are
+# alpha, group_features, power, quantile and seed.
+MODELS: dict[str, Callable[[str, Mapping[str, Any]], Any]] = {
+    "ridge": _ridge,
+    "glm-normal": _glm("normal"),
+    "glm-poisson": _glm("poisson"),
+    "glm-gamma": _glm("gamma"),
+    "glm-inverse-gaussian": _glm("inverse_gaussian"),
+    "glm-tweedie": _glm("tweedie"),
+    "glm-binomial": _glm("binomial"),
+    "glm-quantile": _glm("quantile"),
+    **STACKS,
+}
+
+
+def run_path(
+    rows: TableRows, model: Any, points: int, folds: int, confidence: float, seed: int
+) -> FairnessPath:
+    """Held-out measures along the frontier."""
+    from ..training.frontier import fairness_path
+
+    return fairness_path(
+        model, rows.X, rows.y, sensitive_features=rows.who,
+        sample_weight=rows.weight,
+        cluster=rows.cluster, controls=rows.control_columns, **rows.more, n_points=points, cv=folds,
+        confidence_level=confidence, random_state=seed,
+    )  # fmt: skip
+
+
+def choose(path: FairnessPath, wanted: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """The fitted model of the request, or None and why there is none."""
+    from ..training.path import Unreachable
+
+    if not _asked(wanted):
+        return None, None
+    try:
+        return path.select(**wanted), None
+    except Unreachable as error:
+        text = str(error).split(" Hint:")[0]
+        return None, text + " Hint: relax the limit, or try --group-features posterior."
+
+
+def write_path(
+    path: FairnessPath, chosen: Any, rows: TableRows, outputs: Mapping[str, Path], **asked: Any
+) -> None:
+    """Report, CSV of the path and, if one was chosen, the model.
+
+    `asked` are who asks, the tolerance and the favorable side, for the report.
+    """
+    from ..report.frontier_page import path_page
+    from ..report.markup import csv_text
+
+    # The report shows coefficients, and model.json holds them; a stack is more than those.
+    linear = chosen is not None and hasattr(chosen, "coef_")
+    features = _features(path, chosen, rows) if linear else None
+    notes = [c.describe() for c in rows.columns]
+    page = path_page(path, source=rows.source_facts(), features=features, notes=notes, **asked)
+    if not linear:
+        # A model of an earlier run must not stand beside the report of this one.
+        outputs["model.json"].unlink(missing_ok=True)
+    else:
+        model = from_linear(
+            chosen, rows.columns, str(rows.target), rows.sensitive, _about(path, rows), rows.bands
+        )
+        model.save(outputs["model.json"], force=True)
+    _files.write_text(outputs["path.csv"], csv_text(path._columns()), force=True)
+    _files.write_text(outputs["report.html"], page, force=True)
+
+
+def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, list[Any]]:
+    from ..auditing.changes import feature_information
+
+    assert path._handle is not None
+    assert path._data is not None
+    assert rows.X is not None
+    plain = path._handle.fit(0.0, path._data)
+    names = [name for column in rows.columns for name in column.features]
+    groups = rows.who
+    if rows.continuous:
+        groups = groups.banded()
+    found = feature_information(
+        rows.X, sensitive_features=groups, sample_weight=rows.weight, names=names
+    )
+    spread = rows.X.std(axis=0)
+    found["before"] = (plain.coef_ * spread).tolist()
+    found["after"] = (chosen.coef_ * spread).tolist()
+    return found
+
+
+def _about(path: FairnessPath, rows: TableRows) -> dict[str, Any]:
+    point, request = path.selected, path.request
+    assert point is not None
+    assert request is not None
+    return {
+        **stamp(),
+        "file": rows.files[0],
+        "rows": path.n_rows,
+        "criterion": path.criterion,
+        "asked": request.to_dict(),
+        "fairness_weight": point.fairness_weight,
+        "held_out": {
+            path.accuracy.key: point.accuracy,
+            **{name: m.value for name, m in point.measures.items()},
+        },
+    }
+
+
+def verdict_on(path: FairnessPath, tolerance: Any) -> dict[str, Any]:
+    """The verdict on the chosen model, by the name "" as that of an audit; empty without one."""
+    from ..auditing.path_audits import audits_of
+
+    if tolerance is None or path.selected is None:
+        return {}
+    (found,) = audits_of(path, [path.selected])
+    return {"": found.verdict(tolerance)}
+
+
+def show_frontier(
+    path: FairnessPath, chosen: Any, problem: str | None, outputs: Mapping[str, Path]
+) -> None:
+    """The path, the choice and where things are."""
+    show_path(path)
+    if chosen is not None:
+        point = path.selected
+        assert point is not None
+        m = point.measure(path.criterion)
+        say(
+            f"\nChosen: fairness weight {point.fairness_weight:.4g}, {path.accuracy.symbol} "
+            f"{point.accuracy:.4f} (without fairness {path.points[0].accuracy:.4f}), "
+            f"{path.criterion} {m.shown:.4f} ({m.interval[0]:.4f} to {m.interval[1]:.4f})",
+            "bold",
+        )
+        assert path.request is not None
+        say(f"Asked for: {path.request.limits()}, {path.request.judge()}")
+        if not hasattr(chosen, "coef_"):
+            base = type(chosen.estimator).__name__
+            say(
+                f"No model.json: it holds numbers that anybody can read, and a {base} is not such. "
+                "Hint: fit it in Python, FairPostprocessor(..., fairness_weight="
+                f"{point.fairness_weight:.6g}, passthrough=True)."
+            )
+    elif problem is None:
+        say("\nNo model was chosen. Hint: choose one with --max-unfairness or --min-r2.")
+    for name, path_ in outputs.items():
+        if name != "model.json" or path_.exists():
+            say(f"{name.split('.')[0].capitalize()}: {path_}")
+
+
+def score_file(
+    model_path: Path, file: Path, out: Path, column: str, separator: str | None, force: bool
+) -> tuple[int, dict[str, int]]:
+    """Copy a table with a column of scores added."""
+    import pyarrow as pa
+
+    model = load_model(model_path)
+    source = open_table(file, separator)
+    if column in source.names:
+        raise TableError(
+            f"{str(file)!r} has a column {column!r} already. Hint: name the scores with --column."
+        )
+    for name in model.needs:
+        source.resolve(name, "The model")
+    typed = read_table(source, model.needs, text=model.text)
+    with np.errstate(all="ignore"):
+        scores, unseen = model.predict(typed)
+    if not np.isfinite(scores).all():
+        row = int(np.flatnonzero(~np.isfinite(scores))[0])
+        raise TableError(
+            f"The model gives row {row + 1} of {str(file)!r} no finite score. Hint: look for "
+            "values far from those it was fitted to; if there are none, the model is damaged."
+        )
+    if len(set(source.names)) < len(source.names):
+        raise TableError(
+            f"{str(file)!r} has columns of the same name, so not all of it could be copied. Hint: "
+            "rename them."
+        )
+    # Text is copied as text, so that "007" and "1.50" come out as they went in.
+    table = read_table(source, source.names, as_text=is_text(out))
+    table = table.append_column(column, pa.array(scores))
+    _files.write_file(out, lambda path: write_table(table, path), force)
+    return len(scores), unseen
+
+
+def run_demo(out: Path, force: bool) -> None:
+    """Audit, frontier, choice and report on the grades of 4,137 students."""
+    import pyarrow as pa
+
+    from ..auditing.audits import audit
+    from ..datasets import load_gpa2
+
+    outputs = check_folder(out, force)
+    for name in ("students.csv", "scores.csv"):
+        if out.exists():
+            check_free(out / name, force)
+    data = load_gpa2()
+    out.mkdir(parents=True, exist_ok=True)
+    students = pa.table(
+        {
+            **{n: pa.array(c) for n, c in zip(data.feature_names, data.X.T, strict=True)},
+            data.target_name: pa.array(data.y),
+            data.sensitive_name: pa.array(data.sensitive.tolist()),
+        }
+    )
+    _files.write_file(out / "students.csv", lambda p: write_table(students, p), force)
+    say("1. The data: grades of 4,137 college students, to be predicted from what was known when")
+    say("   they entered. Are the predictions fair to students of every race?\n")
+    rows = load_training(
+        out / "students.csv", "colgpa", ["race"], None, None, None, [], None, False
+    )
+    model = _ridge("independence", {"alpha": 1e-3, "group_features": None})
+    path = run_path(rows, model, 20, 5, 0.95, 0)
+    first = path.points[0].scores
+    say("2. Audit of an ordinary linear model, on students it has not seen:\n")
+    before = audit(rows.y, first, sensitive_features=rows.who, random_state=0)
+    show_audit(before, "Ordinary model")  # type: ignore[arg-type]
+    limit = float(f"{0.5 * max(path.points[0].independence.value, 0.0):.1g}")
+    say(
+        "\n3. The frontier: what would it cost to make predictions more independent of race? We ask"
+    )
+    say(f"   for the most accurate model with independence of at most {limit:g}.")
+    chosen = path.select(max_unfairness=limit, on_unreachable="best")
+    assert path.selected is not None
+    about = {
+        "title": "Grades of 4,137 students: the price of fairness",
+        "purpose": "a demonstration: grades in college, from what was known at entry",
+        "model_name": "fair linear regression",
+    }
+    write_path(path, chosen, rows, outputs, about=about, favorable="high")
+    scores = students.select([data.target_name, data.sensitive_name])
+    scores = scores.append_column("ordinary", pa.array(first))
+    scores = scores.append_column("fair", pa.array(path.selected.scores))
+    _files.write_file(out / "scores.csv", lambda p: write_table(scores, p), force)
+    show_frontier(path, chosen, None, {})
+    say("\n4. Who gains and who loses with the chosen model:")
+    both = audit(
+        rows.y, {"ordinary": first, "fair": path.selected.scores},
+        sensitive_features=rows.who, random_state=0,
+    )  # fmt: skip
+    show_compare(both, "high")  # type: ignore[arg-type]
+    say(f"\nWritten to {out}: report.html, path.csv, model.json, students.csv, scores.csv.", "bold")
+    say(f"Open {out / 'report.html'} in a browser. Next, try:\n")
+    say(f"  evenhand audit {out / 'scores.csv'} --target colgpa --prediction fair --sensitive race")
+    say(f"  evenhand predict {out / 'model.json'} {out / 'students.csv'} --out scored.csv")

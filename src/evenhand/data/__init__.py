@@ -1,0 +1,1 @@
+"""The rows: scores, targets, groups, weights, clusters, controls, folds."""

@@ -1,0 +1,245 @@
+"""Measurements → a few groups: ages, incomes and dates cut into bands.
+
+Not named `bands`: a submodule of that name would hide the function `evenhand.bands`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from itertools import pairwise
+from numbers import Real
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core.validation import read_native
+from .labels import _is_missing
+
+_UNIT = "datetime64[us]"
+
+
+def bands(values: Any, edges: Sequence[Any], *, labels: Sequence[str] | None = None) -> Any:
+    """Cut a measurement into bands: band k holds edges[k − 1] ≤ value < edges[k].
+
+    The first band holds everything below the first edge, the last everything from the last edge on.
+
+    Parameters
+    ----------
+    values : (n,) array or series
+        Numbers or dates. Missing values stay missing.
+    edges : sequence
+        Where bands begin, in rising order: numbers, or dates (also as text, "1990-01-01").
+    labels : sequence of str, optional
+        Names of the bands, one more than there are edges. Otherwise they are made from the edges:
+        "under 25", "25 to 64", "65 and over" for whole numbers; "under 2.5", "2.5 to under 6.5",
+        "6.5 and over" for others. Give them where a column may be whole in one table and not in
+        another, as groups are told apart by name.
+
+    Returns
+    -------
+    series or array
+        Ordered categories in the library the values came in, with their index; for NumPy arrays and
+        lists an object array of text with None where a value is missing.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.bands([19, 25, 64, 80, None], [25, 65]).tolist()
+    ['under 25', '25 to 64', '25 to 64', '65 and over', None]
+    """
+    native = read_native(values, "values")
+    if isinstance(native, nw.DataFrame):
+        columns = [*native.iter_columns()]
+        if len(columns) != 1:
+            raise ValueError(f"`values` must be one column, got {len(columns)}.")
+        native, values = columns[0], columns[0].to_native()
+    array = measurement(native if isinstance(native, nw.Series) else values)
+    found = Bands.make(edges, array, labels)
+    codes = found.codes(array)
+    names = np.array([*found.labels, None], dtype=object)[codes]
+    return _like(native, names, found.labels) if isinstance(native, nw.Series) else names
+
+
+@dataclass(frozen=True)
+class Bands:
+    """Edges and names of bands, as they are kept with a model.
+
+    Attributes
+    ----------
+    edges : tuple of float, or of str for dates (ISO 8601)
+    labels : tuple of str
+        One more than edges.
+    """
+
+    edges: tuple[float, ...] | tuple[str, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def dates(self) -> bool:
+        return isinstance(self.edges[0], str)
+
+    @classmethod
+    def make(cls, edges: Any, values: NDArray[Any], labels: Sequence[str] | None = None) -> Bands:
+        """Check the edges against values, which are floats or dates, and name the bands."""
+        dates = values.dtype.kind == "M"
+        found = _dates(edges) if dates else _numbers(edges)
+        if labels is None:
+            known = values[~_missing(values)]
+            whole = not dates and bool((known == np.floor(known)).all())
+            labels = _names(found, whole)
+        if isinstance(labels, str) or not all(isinstance(name, str) for name in labels):
+            raise ValueError(f"`labels` must be texts, got {labels!r}.")
+        if len(labels) != len(found) + 1 or len(set(labels)) != len(labels):
+            raise ValueError(
+                f"`labels` must be {len(found) + 1} different names for {len(found)} edges, got "
+                f"{list(labels)!r}."
+            )
+        return cls(found, tuple(labels))
+
+    def codes(self, values: NDArray[Any]) -> NDArray[np.intp]:
+        """Number of the band of each value, −1 where it is missing."""
+        if self.dates != (values.dtype.kind == "M"):
+            kind = "dates" if self.dates else "numbers"
+            raise ValueError(f"`values` must be {kind}, as the edges are, got {values.dtype}.")
+        edges = np.array(self.edges, dtype=_UNIT if self.dates else np.float64)
+        missing = _missing(values)
+        codes = np.searchsorted(edges, values, side="right")
+        codes[missing] = -1
+        return codes.astype(np.intp, copy=False)
+
+    def apply(self, values: Any) -> list[str | None]:
+        """Names of the bands of a column of numbers or dates."""
+        names = [*self.labels, None]
+        return [names[k] for k in self.codes(measurement(values))]
+
+
+def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.isnat(values) if values.dtype.kind == "M" else np.isnan(values)
+
+
+def measurement(values: Any) -> NDArray[Any]:
+    """Any column of numbers or dates as float64 or datetime64, NaN or NaT where missing."""
+    native = read_native(values, "values")
+    missing: NDArray[np.bool_] | None = None
+    if isinstance(native, nw.Series):
+        if isinstance(native.dtype, nw.Datetime) and native.dtype.time_zone is not None:
+            native = native.dt.replace_time_zone(None)
+        missing = native.is_null().to_numpy().astype(bool)
+        if native.dtype.is_integer() and missing.any():
+            native = native.cast(nw.Float64)
+        column = native.to_numpy()
+    elif isinstance(values, np.ma.MaskedArray):
+        missing, column = np.ma.getmaskarray(values), np.ma.getdata(values)
+    else:
+        column = np.asarray(values)
+    if column.ndim != 1:
+        raise ValueError(f"`values` must be 1-D, got shape {column.shape}. Hint: one column.")
+    if column.dtype.kind == "O":
+        column = _from_objects(column)
+    kind = column.dtype.kind
+    if kind not in "iufM":
+        sample = f" such as {column[:1].tolist()[0]!r}" if len(column) else ""
+        raise ValueError(
+            f"`values` must be numbers or dates to be cut into bands, got {column.dtype}{sample}. "
+            "Hint: text and booleans are groups already."
+        )
+    out = column.astype(_UNIT if kind == "M" else np.float64)
+    if missing is not None and missing.any():
+        out[missing] = np.datetime64("NaT") if kind == "M" else math.nan
+    return out
+
+
+def _from_objects(column: NDArray[Any]) -> NDArray[Any]:
+    """Python numbers or dates with gaps, as what they are; anything else as it came."""
+    values = [None if _is_missing(v) else v for v in column.tolist()]
+    known = [v for v in values if v is not None]
+    if known and all(isinstance(v, date | np.datetime64) for v in known):
+        return np.array(values, dtype=_UNIT)
+    if all(isinstance(v, Real | Decimal) and not isinstance(v, bool) for v in known):
+        return np.array([math.nan if v is None else float(v) for v in values], dtype=np.float64)
+    return column
+
+
+def _numbers(edges: Any) -> tuple[float, ...]:
+    found = _listed(edges)
+    good = all(isinstance(e, Real) and not isinstance(e, bool) for e in found)
+    if not good or not all(math.isfinite(e) for e in found):
+        raise ValueError(
+            f"`edges` must be finite numbers for a column of numbers, got {edges!r}. Hint: where "
+            "bands begin, such as [25, 65]."
+        )
+    return _rising(tuple(float(e) for e in found), edges)
+
+
+def _dates(edges: Any) -> tuple[str, ...]:
+    found = _listed(edges)
+    try:
+        if any(isinstance(e, Real) for e in found):
+            raise ValueError
+        values = [np.datetime64(e, "us") for e in found]
+        if any(np.isnat(v) for v in values):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"`edges` must be dates for a column of dates, got {edges!r}. Hint: where bands begin, "
+            'such as ["1990-01-01", "2000-01-01"].'
+        ) from None
+    _rising(tuple(values), edges)
+    return tuple(_day(v) for v in values)
+
+
+def _listed(edges: Any) -> list[Any]:
+    if isinstance(edges, str | bytes) or not hasattr(edges, "__iter__"):
+        raise ValueError(f"`edges` must be a list of where bands begin, got {edges!r}.")
+    found = list(edges)
+    if not found:
+        raise ValueError("`edges` must hold at least one value, got none.")
+    return found
+
+
+def _rising(values: tuple[Any, ...], edges: Any) -> tuple[Any, ...]:
+    if any(not a < b for a, b in pairwise(values)):
+        raise ValueError(f"`edges` must rise from one to the next, got {edges!r}.")
+    return values
+
+
+def _day(value: np.datetime64) -> str:
+    day = value.astype("datetime64[D]")
+    return str(day if day == value else value)
+
+
+def _names(edges: tuple[Any, ...], whole: bool) -> list[str]:
+    if isinstance(edges[0], str):
+        middle = [f"{a} to before {b}" for a, b in pairwise(edges)]
+        return [f"before {edges[0]}", *middle, f"{edges[-1]} and later"]
+    text = [str(int(e)) if e.is_integer() else repr(e) for e in edges]
+    if whole and all(e.is_integer() for e in edges):
+        middle = [
+            str(int(a)) if b - a == 1 else f"{int(a)} to {int(b) - 1}" for a, b in pairwise(edges)
+        ]
+    else:
+        middle = [f"{a} to under {b}" for a, b in pairwise(text)]
+    return [f"under {text[0]}", *middle, f"{text[-1]} and over"]
+
+
+def _like(column: nw.Series[Any], names: NDArray[Any], labels: tuple[str, ...]) -> Any:
+    """The names as a series of the library that the column is from."""
+    if column.implementation.is_pyarrow():
+        import pyarrow as pa
+
+        place = {name: k for k, name in enumerate(labels)}
+        codes = pa.array([None if name is None else place[name] for name in names], pa.int32())
+        return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, pa.array(labels))])
+    made = nw.new_series(
+        column.name, names.tolist(), nw.Enum(labels), backend=column.implementation
+    )
+    out: Any = made.to_native()
+    if column.implementation.is_pandas_like():
+        out.index = column.to_native().index
+    return out

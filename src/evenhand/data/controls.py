@@ -1,0 +1,218 @@
+"""Legitimate factors: columns of any kind, as models of score and group given them see them.
+
+The encoding is that of :class:`evenhand.TableEncoder`: a number stays a number, with the median
+where it is missing and a mark of that; dates count in days; anything else is a category whose rare
+levels go together and of which "missing" is a level. A number with few values is a category too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core.arrays import Vector
+from .._core.validation import check_names, frame_columns, read_native
+from .encoding import MAX_LEVELS, MIN_LEVEL_ROWS, MISSING, OTHER, ColumnError
+from .encoding import _fit_column as fit_column
+from .encoding import _missing as missing_rows
+from .encoding import _numbers as numbers_of
+from .encoding import _texts as texts_of
+
+# With so few values no curve has to be guessed between them.
+FEW_VALUES = 10
+CONSTANT = "it has the same value in every row"
+
+
+@dataclass(frozen=True)
+class Control:
+    """One column, over all n rows.
+
+    Attributes
+    ----------
+    name : str
+    values : (n,) float array or None
+        Of a number, NaN where it is missing.
+    codes : (n,) intp array or None
+        Of a category, and of a number with few values.
+    levels : tuple of str
+        Of the codes.
+    """
+
+    name: str
+    values: Vector | None
+    codes: NDArray[np.intp] | None
+    levels: tuple[str, ...] = ()
+
+    @property
+    def is_number(self) -> bool:
+        return self.values is not None
+
+    @property
+    def is_constant(self) -> bool:
+        if self.values is not None:
+            missing = np.isnan(self.values)
+            known = self.values[~missing]
+            return not len(known) or (known.min() == known.max() and not missing.any())
+        assert self.codes is not None
+        return bool((self.codes == self.codes[0]).all())
+
+    def take(self, rows: Any) -> Control:
+        """Some of the rows."""
+        values = None if self.values is None else self.values[rows]
+        codes = None if self.codes is None else self.codes[rows]
+        return Control(self.name, values, codes, self.levels)
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The columns that are used, and why others are not, a sentence by name."""
+
+    columns: tuple[Control, ...]
+    left_out: dict[str, str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def single(self) -> Vector | None:
+        """The values of one numeric control without gaps; None where there is more than that."""
+        if len(self.columns) != 1:
+            return None
+        (column,) = self.columns
+        if column.values is None or np.isnan(column.values).any():
+            return None
+        return column.values
+
+    def take(self, rows: Any) -> Controls:
+        """Some of the rows; a column may become constant there and is left out then."""
+        taken = [column.take(rows) for column in self.columns]
+        kept = tuple(column for column in taken if not column.is_constant)
+        gone = {column.name: CONSTANT for column in taken if column.is_constant}
+        return Controls(kept, {**self.left_out, **gone})
+
+
+def read_controls(controls: Any, n_rows: int) -> Controls:
+    """Read a frame, dict, array or column of controls.
+
+    Parameters
+    ----------
+    controls : frame, dict of columns, (n,) or (n, p) array, or series
+        Text, categories, booleans, dates and numbers; gaps are allowed.
+    n_rows : int
+        Number of rows expected.
+    """
+    if isinstance(controls, Controls):
+        return controls  # rows of a fold, read before they were taken
+    columns: list[Control] = []
+    left_out: dict[str, str] = {}
+    for name, column in _split(controls):
+        if len(column) != n_rows:
+            raise ValueError(
+                f"`controls` must have one entry per row: got {len(column)} for {n_rows} rows."
+            )
+        found = _read(name, column)
+        if isinstance(found, str):
+            left_out[name] = found
+        else:
+            columns.append(found)
+    read = Controls(tuple(columns), left_out)
+    refuse_none(read)
+    return read
+
+
+def refuse_none(controls: Controls) -> None:
+    """Refuse controls of which none can be used."""
+    if controls.columns:
+        return
+    if not controls.left_out:
+        raise ValueError(
+            "`controls` must have at least one column, got none. Hint: leave `controls` out to "
+            "judge the score as it is."
+        )
+    reasons = "; ".join(f"{name!r}: {reason}" for name, reason in controls.left_out.items())
+    raise ValueError(
+        f"`controls` must hold a column that can be used, got none ({reasons}). Hint: leave "
+        "`controls` out to judge the score as it is."
+    )
+
+
+def _split(controls: Any) -> list[tuple[str, Any]]:
+    if isinstance(controls, dict):
+        check_names(list(controls), "controls")
+        return [(str(name), _one(str(name), column)) for name, column in controls.items()]
+    native = read_native(controls, "controls")
+    if isinstance(native, nw.DataFrame):
+        check_names([column.name for column in native.iter_columns()], "controls")
+        return [*frame_columns(native)]
+    if isinstance(native, nw.Series):
+        return [(str(native.name) if native.name not in (None, "") else "control", native)]
+    array = _as_array(controls)
+    if array.ndim == 1:
+        return [("control", array)]
+    if array.ndim != 2:
+        raise ValueError(
+            "`controls` must be 1-D (one control) or 2-D (one column per control), got shape "
+            f"{array.shape}."
+        )
+    return [(f"control {j}", array[:, j]) for j in range(array.shape[1])]
+
+
+def _as_array(values: Any) -> NDArray[Any]:
+    if isinstance(values, np.ma.MaskedArray):
+        mask, values = np.ma.getmaskarray(values), np.ma.getdata(values).astype(object)
+        values[mask] = None
+        return values
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        array = np.asarray(values, dtype=object)  # as text, a NaN would be "nan"
+    return array
+
+
+def _one(name: str, values: Any) -> Any:
+    columns = _split(values)
+    if len(columns) != 1:
+        raise ValueError(
+            f"`controls` (column {name!r}) must be 1-D, got {len(columns)} columns. Hint: give "
+            "each control a name of its own."
+        )
+    return columns[0][1]
+
+
+def _read(name: str, column: Any) -> Control | str:
+    """A control, or why there is none."""
+    absent = missing_rows(column)
+    try:
+        spec = fit_column(column, name, False, MIN_LEVEL_ROWS, MAX_LEVELS)
+    except ColumnError as error:
+        raise ValueError(f"`controls`: {error}") from None
+    if spec.kind == "left out":
+        return spec.reason
+    if spec.kind == "number":
+        values = numbers_of(column, name, absent)
+        assert values is not None
+        distinct, inverse = np.unique(values, return_inverse=True)  # NaNs are one value
+        if len(distinct) > FEW_VALUES:
+            return Control(name, values, None)
+        text = np.array([MISSING if v != v else f"{v:g}" for v in distinct], dtype=object)
+        return Control(name, values, *_pool(inverse, text))
+    text = np.where(absent, MISSING, texts_of(column, absent)).astype(str)
+    found, inverse = np.unique(text, return_inverse=True)
+    return Control(name, None, *_pool(inverse, found))
+
+
+def _pool(inverse: NDArray[Any], names: NDArray[Any]) -> tuple[NDArray[np.intp], tuple[str, ...]]:
+    """Codes by frequency, the rare levels together last."""
+    counts = np.bincount(inverse, minlength=len(names))
+    order = np.lexsort((names.astype(str), -counts))
+    kept = [int(k) for k in order if counts[k] >= min(MIN_LEVEL_ROWS, counts.max())][:MAX_LEVELS]
+    lookup = np.full(len(names), len(kept), dtype=np.intp)
+    lookup[kept] = np.arange(len(kept))
+    levels = [str(names[k]) for k in kept]
+    if len(kept) < len(names):
+        levels.append(OTHER)
+    return lookup[inverse], tuple(levels)

@@ -1,0 +1,437 @@
+"""Columns of a table → numbers for a linear model, in a way that can be written down.
+
+Numbers are centered and scaled, with the median and an indicator where they are missing;
+categories become one column per level, "missing" being a level of its own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._core.arrays import Matrix
+from .._core.validation import frame_columns, quote, read_native
+
+# A level seen in fewer rows cannot be told from noise; rarer ones share "other".
+MIN_LEVEL_ROWS = 10
+MAX_LEVELS = 40
+MISSING, OTHER = "(missing)", "(other)"
+
+
+class ColumnError(ValueError):
+    """A column cannot be turned into numbers; the message says what to do."""
+
+
+class UnseenLevelWarning(UserWarning):
+    """A category holds levels that were not there in training."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column of the table is turned into columns of X.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "category", "left out"}
+    fill, center, scale : float
+        Of a number: the value where it is missing, and its standardization.
+    missing : bool
+        Whether "missing" has a column of its own.
+    levels : tuple of str
+        Of a category; the first has no column, the others are compared with it.
+    other : bool
+        Whether rare levels share a column.
+    reason : str
+        Why a column is left out.
+    """
+
+    name: str
+    kind: str
+    fill: float = 0.0
+    center: float = 0.0
+    scale: float = 1.0
+    missing: bool = False
+    levels: tuple[str, ...] = ()
+    other: bool = False
+    reason: str = ""
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the columns of X it becomes."""
+        if self.kind == "number":
+            return [self.name, *([f"{self.name}={MISSING}"] if self.missing else [])]
+        if self.kind == "left out":
+            return []
+        extra = [OTHER] * self.other + [MISSING] * self.missing
+        return [f"{self.name}={level}" for level in (*self.levels[1:], *extra)]
+
+    def describe(self) -> str:
+        """One sentence for the report."""
+        name = quote(self.name)
+        if self.kind == "left out":
+            return f"{name} is not used: {self.reason}."
+        if self.kind == "number":
+            gaps = (
+                f"; missing values are set to the median, {self.fill:.6g}, and marked"
+                if self.missing
+                else ""
+            )
+            return f"{name} is used as a number, in standard deviations ({self.scale:.4g}){gaps}."
+        extra = [f"{len(self.levels)} levels, compared with {quote(self.levels[0])}"]
+        if self.other:
+            extra.append("rare levels are taken together")
+        if self.missing:
+            extra.append("missing is a level of its own")
+        return f"{name} is used as a category: {'; '.join(extra)}."
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Turn a table of numbers, dates, categories and missing values into a matrix.
+
+    A number becomes (x − mean)/spread, with the median in place of missing values and, where there
+    are any, an indicator of them. Dates count in days. A category becomes an indicator of each
+    level but the most frequent; rare levels share one, and so do missing values. Columns that say
+    nothing (one value, no values), that rise with every row like a row number, or that hold a text
+    of their own in most rows like a name are left out; `columns_` says why.
+
+    Parameters
+    ----------
+    standardize : bool
+        Whether numbers are centered and scaled; False leaves them in their units.
+    min_level_rows : int
+        A level seen in fewer rows than this shares a column with the other rare ones.
+    max_levels : int
+        Columns of one category at most.
+
+    Attributes
+    ----------
+    columns_ : tuple of Column
+        How each column is used; ``describe()`` says it in words.
+    n_features_in_ : int
+    feature_names_in_ : (d,) array
+        Of frames.
+
+    Examples
+    --------
+    >>> import pandas as pd, evenhand as eh
+    >>> people = pd.DataFrame({"age": [20.0, 30.0, None, 50.0], "fuel": list("aaba")})
+    >>> encoder = eh.TableEncoder(min_level_rows=1).fit(people)
+    >>> list(encoder.get_feature_names_out())
+    ['age', 'age=(missing)', 'fuel=b']
+    >>> encoder.transform(people).shape
+    (4, 3)
+    """
+
+    def __init__(
+        self,
+        *,
+        standardize: bool = True,
+        min_level_rows: int = MIN_LEVEL_ROWS,
+        max_levels: int = MAX_LEVELS,
+    ):
+        self.standardize = standardize
+        self.min_level_rows = min_level_rows
+        self.max_levels = max_levels
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> TableEncoder:
+        """Decide how each column is used.
+
+        Parameters
+        ----------
+        X : (n, d) frame or array
+        y : ignored
+        """
+        for name in ("min_level_rows", "max_levels"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
+        table, named = _read(X)
+        self.__dict__.pop("feature_names_in_", None)
+        self.n_features_in_ = len(table)
+        if named:
+            self.feature_names_in_ = np.array(list(table), dtype=object)
+        self.columns_ = tuple(
+            _fit_column(column, name, self.standardize, self.min_level_rows, self.max_levels)
+            for name, column in table.items()
+        )
+        return self
+
+    def transform(self, X: Any) -> Matrix:
+        """The matrix, one column for each of `get_feature_names_out`.
+
+        Levels that were not there in training count as "other" where there is such a column, and
+        are warned of where there is none; the row then stands with the most frequent level.
+
+        Parameters
+        ----------
+        X : (n, d) frame or array
+        """
+        check_is_fitted(self)
+        table, named = _read(X)
+        if not named and len(table) != self.n_features_in_:
+            raise ValueError(
+                f"X has {len(table)} features, but TableEncoder is expecting "
+                f"{self.n_features_in_} features as input."
+            )
+        if not named and hasattr(self, "feature_names_in_"):
+            table = dict(zip(self.feature_names_in_, table.values(), strict=True))
+        elif named and not hasattr(self, "feature_names_in_"):
+            table = {f"x{j}": column for j, column in enumerate(table.values())}
+        encoded, unseen = encode(table, self.columns_)
+        for name, count in unseen.items():
+            warnings.warn(
+                f"{count:,} rows of {quote(name)} hold a level that was not there in training and "
+                "count as its most frequent one. Hint: fit on a table that holds all levels.",
+                UnseenLevelWarning,
+                stacklevel=2,
+            )
+        return encoded
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the columns that `transform` returns."""
+        check_is_fitted(self)
+        names = [name for column in self.columns_ for name in column.features]
+        return np.array(names, dtype=object)
+
+    def describe(self) -> str:
+        """How each column is used, a line each."""
+        check_is_fitted(self)
+        return "\n".join(column.describe() for column in self.columns_)
+
+
+def fit_columns(table: Any, names: Sequence[str]) -> list[Column]:
+    """Decide how each column of those names is used."""
+    found = dict(frame_columns(nw.from_native(table, eager_only=True)))
+    return [_fit_column(found[name], name, True, MIN_LEVEL_ROWS, MAX_LEVELS) for name in names]
+
+
+def needs_encoding(X: Any, arrays: bool = False) -> bool:
+    """Whether X is a frame that holds something else than numbers, or missing values.
+
+    With `arrays` an array may be such a table, too; for linear models a NaN in one is an error, as
+    elsewhere.
+    """
+    frame = read_native(X, "X")
+    if not isinstance(frame, nw.DataFrame):
+        array = X if isinstance(X, np.ndarray) and arrays else np.zeros(0)
+        return array.dtype.kind not in "fiub" or bool(np.isnan(array.astype(float)).any())
+    return any(
+        not (column.dtype.is_numeric() or column.dtype == nw.Boolean) or _missing(column).any()
+        for _, column in frame_columns(frame)
+    )
+
+
+def _read(X: Any) -> tuple[dict[str, Any], bool]:
+    """Columns by name, and whether the names are the user's."""
+    frame = read_native(X, "X")
+    if isinstance(frame, nw.DataFrame):
+        table = dict(frame_columns(frame))
+        if len(frame) < 1 or not table:
+            raise ValueError(
+                f"X must have rows and columns, found array with {len(frame)} sample(s) and "
+                f"{len(table)} feature(s), while a minimum of 1 is required."
+            )
+        return table, True
+    from sklearn.utils.validation import check_array
+
+    array = check_array(X, dtype=None, ensure_all_finite="allow-nan")
+    return {f"x{j}": array[:, j] for j in range(array.shape[1])}, False
+
+
+def _missing(column: Any) -> NDArray[np.bool_]:
+    """Which rows are null or NaN."""
+    if isinstance(column, np.ndarray):
+        if column.dtype.kind == "f":
+            return np.isnan(column)
+        if column.dtype.kind == "O":
+            return np.array([v is None or v != v for v in column], dtype=bool)
+        return np.zeros(len(column), dtype=bool)
+    absent = column.is_null()
+    if column.dtype.is_float():
+        absent = absent | column.is_nan().fill_null(True)
+    return np.asarray(absent.to_numpy(), dtype=bool)
+
+
+def _fit_column(column: Any, name: str, standardize: bool, rare: int, most: int) -> Column:
+    absent = _missing(column)
+    if absent.all():
+        return Column(name, "left out", reason="it has no values")
+    values = _numbers(column, name, absent)
+    if values is not None:
+        known = values[~absent]
+        if np.ptp(known) == 0 and not absent.any():
+            return Column(name, "left out", reason="it has the same value in every row")
+        if _counts_rows(values, column):
+            return Column(name, "left out", reason="it rises with every row, like a row number")
+        fill = float(np.median(known))
+        filled = np.where(absent, fill, values)
+        center, scale = (
+            (float(filled.mean()), float(filled.std()) or 1.0) if standardize else (0.0, 1.0)
+        )
+        return Column(name, "number", fill, center, scale, bool(absent.any()))
+    text = _texts(column, absent)
+    found, counts = np.unique(text[~absent].astype(str), return_counts=True)
+    if len(found) > max(20, 0.5 * len(text)):
+        return Column(
+            name, "left out",
+            reason=f"it has {len(found)} different texts in {len(text)} rows, like a name",
+        )  # fmt: skip
+    order = np.lexsort((found, -counts))
+    kept = [k for k in order if counts[k] >= min(rare, counts.max())][:most]
+    if len(kept) == 1 and len(found) == 1 and not absent.any():
+        return Column(name, "left out", reason="it has the same value in every row")
+    return Column(
+        name, "category", missing=bool(absent.any()),
+        levels=tuple(str(found[k]) for k in kept), other=len(kept) < len(found),
+    )  # fmt: skip
+
+
+def _counts_rows(values: Matrix, column: Any) -> bool:
+    """Whole numbers that rise with every row: a row number or an identifier, not a measurement."""
+    if isinstance(column, np.ndarray):
+        whole = column.dtype.kind in "iu"
+    else:
+        whole = column.dtype.is_integer()
+    return len(values) > 20 and whole and bool((np.diff(values) > 0).all())
+
+
+def _numbers(column: Any, name: str, absent: NDArray[np.bool_]) -> Matrix | None:
+    """The column as floats if that is what it is, dates as days; None for text."""
+    if isinstance(column, np.ndarray):
+        values = _array_numbers(column, absent, name)
+    elif column.dtype == nw.Categorical and column.implementation.is_pyarrow():
+        # Parquet keeps repeated numbers as a dictionary; nobody has called them categories.
+        if not column.cat.get_categories().dtype.is_numeric():
+            return None
+        values = _floats(column, absent)
+    elif column.dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object):
+        values = None
+        if column.dtype == nw.Object:
+            values = _array_numbers(column.to_numpy(), absent, name)
+    elif absent.all():
+        values = np.full(len(column), np.nan)
+    elif column.dtype == nw.Boolean or column.dtype.is_numeric():
+        values = _floats(column, absent)
+    elif column.dtype == nw.Date or column.dtype == nw.Datetime:
+        seconds = np.floor(_floats(column.dt.timestamp("ms"), absent) / 1000.0)
+        values = seconds / 86400.0
+    else:
+        raise _unusable(name, column.dtype)
+    if values is not None and np.isinf(values).any():
+        raise ColumnError(
+            f"Column {quote(name)} must be finite: row {int(np.isinf(values).argmax()) + 1} is "
+            "infinite. Hint: mend it, or leave the column out (--drop on the command line)."
+        )
+    return values
+
+
+def _floats(column: Any, absent: NDArray[np.bool_]) -> Matrix:
+    if absent.any() and not column.dtype.is_float():
+        column = column.cast(nw.Float64)
+    values = np.array(column.cast(nw.Float64).fill_null(np.nan).to_numpy(), dtype=np.float64)
+    return np.where(absent, np.nan, values)
+
+
+def _unusable(name: str, kind: Any) -> ColumnError:
+    return ColumnError(
+        f"Column {quote(name)} holds values of type {kind}, which no model can use. Hint: leave it "
+        "out (--drop on the command line)."
+    )
+
+
+def _array_numbers(values: NDArray[Any], absent: NDArray[np.bool_], name: str) -> Matrix | None:
+    """A NumPy column as floats; None where it holds text."""
+    if values.dtype.kind == "O":
+        kinds = {type(v) for v in values[~absent]}
+        if any(issubclass(kind, str | bytes) for kind in kinds):
+            return None
+        if kinds and all(issubclass(kind, date) for kind in kinds):
+            dates = [None if gap else v for v, gap in zip(values, absent, strict=True)]
+            values = np.array(dates, dtype="datetime64[s]")
+        elif not all(issubclass(kind, Real | Decimal | np.bool_) for kind in kinds):
+            raise _unusable(name, min(kind.__name__ for kind in kinds))
+        else:
+            return np.where(absent, np.nan, values).astype(np.float64)
+    if values.dtype.kind == "M":
+        days = values.astype("datetime64[s]").astype(np.float64) / 86400.0
+        return np.where(absent, np.nan, days)
+    if values.dtype.kind in "US":
+        return None
+    return values.astype(np.float64)
+
+
+def _texts(column: Any, absent: NDArray[np.bool_]) -> NDArray[Any]:
+    values = list(column) if isinstance(column, np.ndarray) else column.to_list()
+    return np.array([None if gap else str(v) for v, gap in zip(values, absent, strict=True)])
+
+
+def encode(table: Any, columns: Sequence[Column]) -> tuple[Matrix, dict[str, int]]:
+    """(n, d) matrix X, and how many rows have a level that was not there in training, by column.
+
+    Parameters
+    ----------
+    table : frame, or dict of columns by name
+    columns : sequence of Column
+    """
+    if not isinstance(table, dict):
+        table = dict(frame_columns(nw.from_native(table, eager_only=True)))
+    parts: list[Matrix] = []
+    unseen: dict[str, int] = {}
+    n = len(next(iter(table.values()))) if table else 0
+    for spec in columns:
+        if spec.kind == "left out":
+            continue
+        if spec.name not in table:
+            there = ", ".join(map(quote, list(table)[:20]))
+            raise ColumnError(
+                f"Column {quote(spec.name)} was there in training and is missing now; there are "
+                f"{there}. Hint: pass a table of the same form."
+            )
+        column = table[spec.name]
+        absent = _missing(column)
+        if spec.kind == "number":
+            values = _numbers(column, spec.name, absent)
+            if values is None:
+                raise ColumnError(
+                    f"Column {quote(spec.name)} held numbers in training and holds text now. "
+                    "Hint: score a table of the same form."
+                )
+            filled = np.where(absent, spec.fill, values)
+            parts.append((filled - spec.center) / spec.scale)
+            if spec.missing:
+                parts.append(absent.astype(np.float64))
+            continue
+        # Numbers stand for categories that are written as numbers, such as codes in another file.
+        text = _texts(column, absent)
+        known = absent.copy()
+        for level in spec.levels:
+            hit = text == level
+            known |= hit
+            if level != spec.levels[0]:
+                parts.append(hit.astype(np.float64))
+        if spec.other:
+            parts.append((~known).astype(np.float64))
+        elif (~known).any():
+            unseen[spec.name] = int((~known).sum())
+        if spec.missing:
+            parts.append(absent.astype(np.float64))
+    return (np.column_stack(parts) if parts else np.empty((n, 0))), unseen

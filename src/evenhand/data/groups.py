@@ -1,0 +1,477 @@
+"""Who belongs to which group: codes, crossed attributes and missing values.
+
+Every other module sees group membership only as a :class:`Groups`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._core import shards
+from .._core.validation import as_floats, read_native
+from .clusters import check_cluster, renumber
+from .continuous import Continuous
+from .labels import Coded, cross, encode, share_labels, split_columns
+from .weights import check_weight, mean_one
+
+# ------------------------------------------------------------------------------------------------
+# Membership probabilities in place of groups.
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """Membership probabilities, where the group itself is not recorded.
+
+    Parameters
+    ----------
+    probabilities : (n, K) array or frame
+        P(A = k) for each row, nonnegative, each row summing to one. A row that holds a missing or
+        masked value is a row whose group is not known. With exactly two `classes` a 1-D array is
+        read as the probability of the second one.
+    classes : sequence of length K, optional
+        The groups. Column names of a frame are used when left out.
+
+    Notes
+    -----
+    Imputed membership (surname and address, say) measures *the imputed group*: information about
+    the true group that the proxy does not carry is not seen.
+    """
+
+    probabilities: Any
+    classes: Sequence[Any] | None = None
+    _table: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+    _labels: tuple[Any, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        labels: Sequence[Any] | None = self.classes
+        frame = read_native(self.probabilities, "probabilities")
+        if isinstance(frame, nw.DataFrame):
+            labels = frame.columns if labels is None else labels
+            table = frame.to_numpy()
+        else:
+            table = np.asarray(self.probabilities)
+        try:
+            table = as_floats(table)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "`probabilities` of a Proxy must be numbers, got an array of dtype "
+                f"{table.dtype}. Hint: for known groups pass the labels themselves."
+            ) from None
+        if isinstance(self.probabilities, np.ma.MaskedArray):
+            table[np.ma.getmaskarray(self.probabilities)] = np.nan
+        if table.ndim == 1 and labels is not None and len(labels) == 2:
+            table = np.column_stack([1.0 - table, table])
+        if table.ndim != 2:
+            raise ValueError(
+                "`probabilities` of a Proxy must be 2-D, one column per class, got shape "
+                f"{table.shape}."
+            )
+        if labels is None:
+            labels = range(table.shape[1])
+        if len(labels) != table.shape[1]:
+            raise ValueError(
+                f"`classes` of a Proxy must name every column of `probabilities`: got "
+                f"{len(labels)} classes for {table.shape[1]} columns."
+            )
+        if len(set(labels)) != len(labels):
+            raise ValueError(f"`classes` of a Proxy must be distinct, got {list(labels)!r}.")
+        known = ~np.isnan(table).any(axis=1)
+        rows = table[known]
+        off = np.abs(rows.sum(axis=1) - 1.0) > 1e-3
+        negative = (rows < -1e-9).any(axis=1) | ~np.isfinite(rows).all(axis=1)
+        if negative.any() or off.any():
+            bad = int(np.flatnonzero(known)[np.flatnonzero(negative | off)[0]])
+            raise ValueError(
+                "`probabilities` of a Proxy must be nonnegative and sum to 1 in each row; row "
+                f"{bad} is {table[bad].tolist()}. Hint: use NaN in a row whose group is unknown."
+            )
+        rows = np.clip(rows, 0.0, None)
+        table[known] = rows / rows.sum(axis=1, keepdims=True)
+        object.__setattr__(self, "_table", table)
+        object.__setattr__(self, "_labels", tuple(labels))
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __getitem__(self, rows: Any) -> Proxy:
+        """Rows of the proxy, so that cross-validation can split it."""
+        return Proxy(self._table[rows], self._labels)
+
+    # scikit-learn's splitter takes `shape`, `__len__` and integer indexing for an array.
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._table.shape
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        # Without this NumPy would take `__getitem__` for a sequence of proxies without end.
+        return np.array(self._table, dtype=dtype)
+
+    def _find(self) -> tuple[NDArray[np.float64], tuple[Any, ...]]:
+        return self._table, self._labels
+
+
+# More groups than this are refused: every estimate would rest on a handful of rows of each, and
+# classifiers of them need time and memory that grow with their square.
+MAX_GROUPS = 300
+
+
+class GroupWarning(UserWarning):
+    """A group is empty or so small that nothing can be said about it."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Group membership of the rows whose group is known.
+
+    ``m`` is the number of such rows, ``n`` the number of all rows, ``K`` the number of groups.
+    Exactly one of `codes` and `probabilities` is set.
+
+    Attributes
+    ----------
+    labels : tuple of length K
+        The groups, in the order of the codes. A tuple of values for crossed attributes.
+    codes : (m,) intp array or None
+        Group number of each known row; single bytes for rows read from files.
+    probabilities : (m, K) float array or None
+        Membership probabilities (a :class:`Proxy`); each row sums to one.
+    weight : (m,) float array or None
+        Sample weights, scaled to mean 1 over the known rows; None for equal weights.
+    known : (n,) bool array or None
+        Which rows are known; None when all are.
+    n_rows : int
+        n.
+    name : str
+        What the attribute is called in tables.
+    cluster : (m,) intp array or None
+        Number 0 … G − 1 of the cluster of each known row; None where rows are independent.
+    measured : (m,) float array or None
+        The measurement itself, of which the groups are bands (:class:`Continuous`); information
+        is then about it.
+    """
+
+    labels: tuple[Any, ...]
+    codes: NDArray[np.intp] | None
+    probabilities: NDArray[np.float64] | None
+    weight: NDArray[np.float64] | None
+    known: NDArray[np.bool_] | None
+    n_rows: int
+    name: str = "group"
+    cluster: NDArray[np.intp] | None = None
+    measured: NDArray[np.float64] | None = None
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.labels)
+
+    @property
+    def n_known(self) -> int:
+        rows = self.codes if self.codes is not None else self.probabilities
+        assert rows is not None
+        return len(rows)
+
+    @shards.once
+    def n_total(self) -> int:
+        """m over all workers, where these rows are one shard of many."""
+        return shards.total(self.n_known)
+
+    @property
+    def n_unknown(self) -> int:
+        return self.n_rows - self.n_known
+
+    @cached_property
+    def n_units(self) -> int:
+        """Independent units: clusters, or rows where there are none."""
+        return self.n_known if self.cluster is None else int(self.cluster.max()) + 1
+
+    @cached_property
+    def n_effective(self) -> float:
+        """(ΣW)² / ΣW² over the weights W of units: equally weighted units that carry as much."""
+        if self.cluster is not None:
+            weight = np.bincount(self.cluster, self.weight).astype(np.float64, copy=False)
+        elif self.weight is not None:
+            weight = self.weight
+        else:
+            return float(self.n_known)
+        return float(weight.sum() ** 2 / np.square(weight).sum())
+
+    @shards.once
+    def counts(self) -> NDArray[np.float64]:
+        """Rows per group, unweighted; expected rows for a proxy."""
+        if self.codes is not None:
+            return shards.add(np.bincount(self.codes, minlength=self.n_groups).astype(float))
+        assert self.probabilities is not None
+        return shards.add(self.probabilities.sum(axis=0))
+
+    @shards.once
+    def shares(self) -> NDArray[np.float64]:
+        """Weighted share of each group, P(A = k)."""
+        if self.codes is not None:
+            counts = np.bincount(self.codes, weights=self.weight, minlength=self.n_groups)
+            totals = counts.astype(np.float64)
+        else:
+            assert self.probabilities is not None
+            weight = np.ones(self.n_known) if self.weight is None else self.weight
+            totals = weight @ self.probabilities
+        totals = shards.add(totals)
+        return totals / totals.sum()
+
+    @shards.once
+    def entropy(self) -> float:
+        """H(A) = −Σ_k P(k) log P(k), in nats."""
+        shares = self.shares[self.shares > 0]
+        return float(-(shares * np.log(shares)).sum())
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The labels as text; crossed labels joined with " × "."""
+        return tuple(
+            " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+            for label in self.labels
+        )
+
+    def membership(self) -> NDArray[np.float64]:
+        """(m, K) membership: one-hot rows, or the proxy's probabilities."""
+        if self.probabilities is not None:
+            return self.probabilities
+        assert self.codes is not None
+        out = np.zeros((self.n_known, self.n_groups))
+        out[np.arange(self.n_known), self.codes] = 1.0
+        return out
+
+    def take(self, rows: NDArray[np.intp]) -> Groups:
+        """Membership of some of the n rows, with the same labels; a group may end up empty."""
+        keep: Any = rows
+        known = None
+        if self.known is not None:
+            known = self.known[rows]
+            keep = (np.cumsum(self.known) - 1)[rows[known]]
+            known = None if known.all() else known
+        weight = None if self.weight is None else mean_one(self.weight[keep])
+        codes = None if self.codes is None else self.codes[keep]
+        table = None if self.probabilities is None else self.probabilities[keep]
+        cluster = None if self.cluster is None else renumber(self.cluster[keep])
+        measured = None if self.measured is None else self.measured[keep]
+        return Groups(
+            self.labels, codes, table, weight, known, len(rows), self.name, cluster, measured
+        )  # fmt: skip
+
+    def take_known(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The entries of a length-n array that belong to known rows (no copy if all are known)."""
+        return values if self.known is None else values[self.known]
+
+    def put_known(self, values: NDArray[Any]) -> NDArray[Any]:
+        """An array of n rows with `values` in the known ones and zero elsewhere."""
+        if self.known is None:
+            return values
+        out = np.zeros((self.n_rows, *values.shape[1:]), dtype=values.dtype)
+        out[self.known] = values
+        return out
+
+
+def resolve_groups(
+    sensitive_features: Any,
+    *,
+    n_rows: int,
+    sample_weight: ArrayLike | None = None,
+    cluster: Any = None,
+    require_two: bool = True,
+    warn: bool = True,
+) -> Groups:
+    """Read any accepted form of `sensitive_features` into :class:`Groups`.
+
+    Parameters
+    ----------
+    sensitive_features : array, series, frame, Proxy or Continuous
+        See the package documentation for the accepted forms.
+    n_rows : int
+        Number of rows expected.
+    sample_weight : (n,) array, optional
+        Nonnegative weights. A group whose weights are all zero counts as empty.
+    cluster : (n,) array, optional
+        Label of the cluster each row belongs to, where rows are not independent.
+    require_two : bool
+        Refuse a single group, for which no comparison can be made.
+    warn : bool
+        Warn of empty groups and of groups of one row; no use where rows are only looked up.
+    """
+    if sensitive_features is None:
+        raise ValueError(
+            "`sensitive_features` must be given: got None. Hint: pass one group label per row."
+        )
+    if isinstance(sensitive_features, dict):
+        for column, values in sensitive_features.items():
+            if isinstance(values, Continuous):
+                raise ValueError(
+                    f"`sensitive_features` (column {column!r}) must be categories to be crossed or "
+                    "named in a dict: a Continuous must stand alone. Hint: pass it by itself, as "
+                    f"Continuous(values, {str(column)!r}), or cut it with evenhand.bands."
+                )
+    weight = check_weight(sample_weight, n_rows)
+    if isinstance(sensitive_features, Proxy):
+        groups = _from_proxy(sensitive_features, n_rows, weight, warn)
+    elif isinstance(sensitive_features, Continuous):
+        groups = _from_measurement(sensitive_features, n_rows, weight)
+    elif isinstance(sensitive_features, Coded):
+        _check_length(len(sensitive_features), n_rows)
+        groups = _from_codes(
+            sensitive_features.codes, sensitive_features.labels, n_rows, weight,
+            sensitive_features.name,
+        )  # fmt: skip
+    else:
+        groups = _from_labels(sensitive_features, n_rows, weight, warn)
+    clusters = check_cluster(cluster, n_rows)
+    if clusters is not None:
+        groups = replace(groups, cluster=renumber(groups.take_known(clusters)))
+    if require_two and groups.n_groups < 2:
+        found = f"only {groups.label_names[0]!r}" if groups.n_groups else "no known group"
+        raise ValueError(
+            f"`sensitive_features` must hold at least two groups to compare, found {found} in "
+            f"{groups.n_total} rows with a known group. Hint: in cross-validation, stratify the "
+            "folds by group so that every fold holds each of them."
+        )
+    if groups.n_groups > MAX_GROUPS:
+        sizes = np.sort(groups.counts)
+        raise ValueError(
+            f"`sensitive_features` must hold at most {MAX_GROUPS} groups, found {groups.n_groups} "
+            f"in {groups.n_total} rows; half of them have {sizes[len(sizes) // 2]:.0f} rows or "
+            f"fewer, the five smallest {', '.join(f'{size:.0f}' for size in sizes[:5])}. Hint: "
+            "merge rare groups into larger ones, or judge one attribute at a time instead of the "
+            "crossing of several."
+        )
+    if warn:
+        _warn_small(groups)
+    return groups
+
+
+def count_rows(sensitive_features: Any) -> int:
+    """Number of rows of any accepted form of `sensitive_features`."""
+    if isinstance(sensitive_features, dict):
+        return len(next(iter(sensitive_features.values()), ()))
+    return 0 if sensitive_features is None else len(sensitive_features)
+
+
+def _check_length(found: int, n_rows: int) -> None:
+    if found != n_rows:
+        raise ValueError(
+            f"`sensitive_features` must have one entry per row: got {found} for {n_rows} rows."
+        )
+
+
+def _from_proxy(
+    proxy: Proxy, n_rows: int, weight: NDArray[np.float64] | None, warn: bool
+) -> Groups:
+    table, labels = proxy._find()
+    _check_length(len(table), n_rows)
+    known = np.asarray(~np.isnan(table).any(axis=1))
+    rows = table[known]
+    w = None if weight is None else weight[known]
+    total = shards.add(rows.sum(axis=0) if w is None else w @ rows)
+    keep = total > 0
+    if not keep.all():
+        if warn:
+            _warn_empty([label for label, k in zip(labels, keep, strict=True) if not k])
+        rows = np.ascontiguousarray(rows[:, keep])
+        labels = tuple(label for label, k in zip(labels, keep, strict=True) if k)
+    return Groups(labels, None, rows, mean_one(w), None if known.all() else known, n_rows)
+
+
+def _from_measurement(
+    attribute: Continuous, n_rows: int, weight: NDArray[np.float64] | None
+) -> Groups:
+    _check_length(len(attribute), n_rows)
+    groups = _from_codes(
+        attribute.codes(), list(attribute._labels), n_rows, weight, attribute.name or "group"
+    )
+    return replace(groups, measured=np.ascontiguousarray(groups.take_known(attribute._values)))
+
+
+def _from_labels(
+    values: Any, n_rows: int, weight: NDArray[np.float64] | None, warn: bool
+) -> Groups:
+    columns = split_columns(values)
+    if not columns:
+        raise ValueError("`sensitive_features` must have at least one column, got none.")
+    for _, column in columns:
+        _check_length(len(column), n_rows)
+    names = [name or "group" for name, _ in columns]
+    coded = [share_labels(column, *encode(column, name), name) for name, column in columns]
+    if len(coded) == 1:
+        codes, labels = coded[0]
+    else:
+        codes, labels = cross(coded)
+    # A crossing need not fill every cell; only categories declared by hand deserve a word.
+    word = warn and len(coded) == 1
+    return _from_codes(codes, list(labels), n_rows, weight, " × ".join(names), word)
+
+
+def _from_codes(
+    codes: NDArray[Any],
+    labels: list[Any],
+    n_rows: int,
+    weight: NDArray[np.float64] | None,
+    name: str,
+    warn: bool = False,
+) -> Groups:
+    """Groups from numbers of labels, −1 where not known; those without weight are left out."""
+    known = codes >= 0
+    if not known.all():
+        codes = codes[known]
+    w = None if weight is None else weight[known]
+    total = shards.add(np.bincount(codes, weights=w, minlength=len(labels)).astype(np.float64))
+    keep = total > 0
+    if not keep.all():
+        if warn:
+            _warn_empty(
+                [label for label, k in zip(labels, keep, strict=True) if not k], stacklevel=5
+            )
+        present = keep[codes]
+        if not present.all():  # rows of a group whose weights are all zero
+            index = np.flatnonzero(known)
+            known = known.copy()
+            known[index[~present]] = False
+            codes = codes[present]
+            w = None if w is None else w[present]
+        codes = (np.cumsum(keep) - 1).astype(codes.dtype)[codes]
+        labels = [label for label, k in zip(labels, keep, strict=True) if k]
+    # One byte a row where the numbers came short: rows may be all that memory holds.
+    short = codes.dtype == np.int16 and len(labels) <= 256
+    kind: Any = np.uint8 if short else np.intp
+    return Groups(
+        tuple(labels),
+        np.ascontiguousarray(codes, dtype=kind),
+        None,
+        mean_one(w),
+        None if known.all() else known,
+        n_rows,
+        name,
+    )
+
+
+def _warn_empty(labels: list[Any], stacklevel: int = 4) -> None:
+    warnings.warn(
+        f"`sensitive_features`: {', '.join(map(repr, labels))} has no rows with positive weight "
+        "and is left out.",
+        GroupWarning,
+        stacklevel=stacklevel,
+    )
+
+
+def _warn_small(groups: Groups) -> None:
+    if groups.codes is None:
+        return
+    single = [groups.label_names[k] for k in np.flatnonzero(groups.counts == 1)]
+    if single:
+        warnings.warn(
+            f"`sensitive_features`: {', '.join(map(repr, single))} has a single row, from which "
+            "no distribution can be told. Hint: merge it with another group, or set it to missing.",
+            GroupWarning,
+            stacklevel=3,
+        )

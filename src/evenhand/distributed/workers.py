@@ -1,0 +1,445 @@
+"""The program that every worker runs over its own rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core import shards
+from .._core.arrays import Vector
+from .._core.shards import Workers
+from .._core.validation import quote
+from ..kernels.threads import at_most
+
+# ------------------------------------------------------------------------------------------------
+# Workers that exchange sums through XGBoost's `collective`, and the tracker they meet at.
+
+
+# Seconds that workers have at least to meet: the first thing they do is to load everything.
+MEETING = 60
+
+
+class WorkerLostError(RuntimeError):
+    """A worker of the cluster has died, or did not answer in time."""
+
+
+class Ring:
+    """The workers of a job, from inside one of them; see :class:`evenhand._kernels.shards.Workers`.
+
+    Attributes
+    ----------
+    rounds : int
+        Exchanges so far.
+    """
+
+    def __init__(self) -> None:
+        from xgboost import collective
+
+        self.rank, self.size = collective.get_rank(), collective.get_world_size()
+        self.rounds = 0
+
+    def sum(self, values: Vector) -> Vector:
+        from xgboost import collective
+        from xgboost.core import XGBoostError
+
+        self.rounds += 1
+        try:
+            return collective.allreduce(np.ascontiguousarray(values), collective.Op.SUM)
+        except XGBoostError as error:
+            raise WorkerLostError(lost(f"in exchange {self.rounds}")) from error
+
+
+def lost(when: str) -> str:
+    """What is said where a worker does not answer."""
+    return (
+        f"A worker was lost, or did not answer in time, {when}: the fit has ended. Hint: see the "
+        "log of the workers, and fit again; raise `timeout` where one pass over a worker's rows "
+        "takes longer."
+    )
+
+
+@contextmanager
+def ring(arguments: dict[str, Any], rank: int) -> Iterator[Ring]:
+    """Join the others at the tracker, and leave them in the end, whatever has happened to them.
+
+    Parameters
+    ----------
+    arguments : dict
+        Of :class:`Tracker`.
+    rank : int
+        Which worker this is: sums are in the order of ranks.
+    """
+    from xgboost import collective
+    from xgboost.core import XGBoostError
+
+    try:
+        collective.init(dmlc_task_id=f"{rank:08d}", **arguments)
+    except XGBoostError as error:
+        raise WorkerLostError(lost("before all of them had met")) from error
+    try:
+        yield Ring()
+    finally:
+        # Those who are left after a loss cannot take their leave of all.
+        with suppress(XGBoostError):
+            collective.finalize()
+
+
+# In a process of its own: where a worker is lost the tracker may abort its process, and that must
+# not be a scheduler. It ends with its input, that is at the latest with whoever started it.
+_TRACKER = """
+import json, os, sys
+# What XGBoost can do without takes most of the time that loading it takes.
+sys.modules.update(dict.fromkeys(["sklearn", "pandas", "pyarrow", "matplotlib", "dask"]))
+from xgboost.tracker import RabitTracker
+
+n_workers, host, limit = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+tracker = RabitTracker(n_workers=n_workers, host_ip=host, sortby="task", timeout=limit)
+tracker.start()
+print(json.dumps(tracker.worker_args()), flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
+
+class Tracker:
+    """Where workers meet; `arguments` are what they need to find it."""
+
+    def __init__(self, n_workers: int, host: str, timeout: float) -> None:
+        limit = max(1, round(timeout))
+        # NumPy's threads are of no use to it.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _TRACKER, str(n_workers), host, str(max(limit, MEETING))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=environment,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        line = self._process.stdout.readline()
+        if not line:
+            words = self._process.stderr.read().strip().splitlines() or ["it said nothing"]
+            self.close()
+            raise RuntimeError(
+                f"The tracker where workers meet did not start at {host}: {words[-1]}. Hint: "
+                "XGBoost must be installed where the scheduler runs: pip install xgboost."
+            )
+        self.arguments = {**json.loads(line), "dmlc_timeout": limit, "dmlc_retry": 2}
+
+    def close(self) -> None:
+        """End it, whoever is still there."""
+        self._process.kill()
+        self._process.communicate()
+
+
+# ------------------------------------------------------------------------------------------------
+# Which column is what, and a worker's part of a table as the columns of a fit.
+
+
+# Rows that are turned from columns into rows at a time, within the cache.
+TURNED = 4_096
+# Arguments of `fit` that are one column of numbers each.
+NUMBERS = ("y", "sample_weight", "exposure", "offset", "given")
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Columns of a table by what they are to a fit.
+
+    Attributes
+    ----------
+    features : tuple of str
+    groups : tuple of str
+        Columns of `sensitive_features`; empty without.
+    numbers : dict
+        Argument → column, of `NUMBERS`.
+    single : bool
+        Whether all features are float32, and stay so.
+    """
+
+    features: tuple[str, ...]
+    groups: tuple[str, ...]
+    numbers: dict[str, str]
+    single: bool
+
+    @property
+    def names(self) -> list[str]:
+        """All columns that are read, each once."""
+        return list(dict.fromkeys([*self.features, *self.groups, *self.numbers.values()]))
+
+
+def find_roles(
+    kinds: Mapping[str, str], features: Any, groups: Any, numbers: Mapping[str, Any]
+) -> Roles:
+    """Check names against the columns there are.
+
+    Parameters
+    ----------
+    kinds : mapping
+        Column → "float32", "number" or "other".
+    features : list of str or None
+        None for every column of numbers that is nothing else.
+    groups : str, list of str or None
+    numbers : mapping
+        Argument → column or None.
+    """
+    used = {argument: name for argument, name in numbers.items() if name is not None}
+    labels = () if groups is None else _names(groups, "sensitive_features")
+    for argument, name in [*used.items(), *(("sensitive_features", name) for name in labels)]:
+        _check_name(name, argument, kinds)
+    for argument, name in used.items():
+        if kinds[name] == "other":
+            raise ValueError(f"`{argument}` must be a column of numbers, got {quote(name)}.")
+    if features is None:
+        taken = {*labels, *used.values()}
+        chosen = tuple(
+            name for name, kind in kinds.items() if kind != "other" and name not in taken
+        )
+        if not chosen:
+            raise ValueError("`features` must name at least one column: no other holds numbers.")
+    else:
+        chosen = _names(features, "features")
+        if used.get("y") in chosen:
+            raise ValueError(f"`features` must not hold the target, got {quote(used['y'])}.")
+        for name in chosen:
+            _check_name(name, "features", kinds)
+            if kinds[name] == "other":
+                raise ValueError(
+                    f"`features` must be columns of numbers, got {quote(name)}. Hint: make numbers "
+                    "of text and categories first, by evenhand.TableEncoder fitted on a sample."
+                )
+    single = all(kinds[name] == "float32" for name in chosen)
+    return Roles(chosen, labels, used, single)
+
+
+def _names(value: Any, argument: str) -> tuple[str, ...]:
+    found = (value,) if isinstance(value, str) else value
+    good = isinstance(found, Sequence) and all(isinstance(name, str) for name in found)
+    if not good or not len(found) or len(set(found)) < len(found):
+        raise ValueError(
+            f"`{argument}` must be the name of a column or a list of distinct names, got "
+            f"{quote(value)}."
+        )
+    return tuple(found)
+
+
+def _check_name(name: Any, argument: str, kinds: Mapping[str, str]) -> None:
+    if not isinstance(name, str) or name not in kinds:
+        there = ", ".join(list(kinds)[:20])
+        raise ValueError(
+            f"`{argument}` must be a column of the table, got {quote(name)}. There are: {there}."
+        )
+
+
+def rows_of_frames(roles: Roles, parts: Sequence[Any]) -> dict[str, Any]:
+    """A worker's partitions, pandas frames, as the arguments of a fit."""
+    import pandas as pd
+
+    def column(frame: Any, name: str) -> Any:
+        values = frame[name]
+        if values.dtype in (np.float32, np.float64):
+            return values.to_numpy()
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+
+    def labels(name: str) -> Any:
+        # Categories may differ between partitions: their values are what they have in common.
+        found = [
+            part[name].astype(object) if part[name].dtype == "category" else part[name]
+            for part in parts
+        ]
+        return pd.concat(found).reset_index(drop=True) if found else np.empty(0, dtype=object)
+
+    return _rows(roles, [len(part) for part in parts], parts, column, labels)
+
+
+def rows_of_batches(roles: Roles, parts: Sequence[Any]) -> dict[str, Any]:
+    """The same for Arrow record batches."""
+    import pyarrow as pa
+
+    def column(batch: Any, name: str) -> Any:
+        values = batch.column(name)
+        if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+            values = values.cast(pa.float64())
+        return values.to_numpy(zero_copy_only=False)
+
+    def labels(name: str) -> Any:
+        found = [part.column(name) for part in parts]
+        return pa.chunked_array(found) if found else np.empty(0, dtype=object)
+
+    return _rows(roles, [part.num_rows for part in parts], parts, column, labels)
+
+
+def _rows(
+    roles: Roles, sizes: list[int], parts: Sequence[Any], column: Any, labels: Any
+) -> dict[str, Any]:
+    n = sum(sizes)
+    ends = np.cumsum([0, *sizes])
+    X = np.empty((n, len(roles.features)), dtype=np.float32 if roles.single else np.float64)
+    out: dict[str, Any] = {name: np.empty(n) for name in roles.numbers}
+    for part, start, stop in zip(parts, ends[:-1], ends[1:], strict=True):
+        columns = [column(part, name) for name in roles.features]
+        for begin in range(0, stop - start, TURNED):
+            rows = slice(begin, min(begin + TURNED, stop - start))
+            for j, values in enumerate(columns):
+                X[start + rows.start : start + rows.stop, j] = values[rows]
+        for argument, name in roles.numbers.items():
+            out[argument][start:stop] = column(part, name)
+    if roles.groups:
+        found = {name: labels(name) for name in roles.groups}
+        out["sensitive_features"] = found if len(found) > 1 else found[roles.groups[0]]
+    return {"X": X, **out}
+
+
+def rows_of_arrays(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A worker's blocks, each a dict of arrays by argument, as the arguments of a fit."""
+    from scipy import sparse
+
+    out: dict[str, Any] = {}
+    for argument in parts[0]:
+        blocks = [part[argument] for part in parts]
+        for block, X in zip(blocks, (part["X"] for part in parts), strict=True):
+            if block.shape[0] != X.shape[0]:
+                raise ValueError(
+                    f"`{argument}` must have its rows in the same blocks as the data, got "
+                    f"{block.shape[0]} rows beside {X.shape[0]}. Hint: rechunk both alike."
+                )
+        if sparse.issparse(blocks[0]):
+            out[argument] = sparse.vstack(blocks, format="csr")
+        else:
+            out[argument] = _joined(blocks)
+    return out
+
+
+def _joined(blocks: list[NDArray[Any]]) -> NDArray[Any]:
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+
+
+@dataclass
+class Outcome:
+    """How a worker's part of a fit ended.
+
+    Attributes
+    ----------
+    rank : int
+    result : Any
+        What the program returned, on worker 0.
+    error : tuple or None
+        Class and message of what went wrong, here or elsewhere.
+    lost : bool
+        Whether that was the loss of a worker.
+    notes : list
+        Warnings of worker 0: (class, text).
+    rows, rounds : int
+    """
+
+    rank: int
+    result: Any = None
+    error: tuple[str, str] | None = None
+    lost: bool = False
+    notes: list[tuple[type[Warning], str]] = field(default_factory=list)
+    rows: int = 0
+    rounds: int = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of a program: its result, workers and exchanges, and columns by role if named."""
+
+    result: Any
+    n_workers: int
+    n_rounds: int
+    roles: Roles | None
+
+
+Read = Callable[[], dict[str, Any]]
+
+
+class Program(Protocol):
+    """What every worker runs; it travels to them."""
+
+    def __call__(self, read: Read, workers: Workers, threads: int) -> Any:
+        """The result, the same on all; `read` gives the columns of this worker."""
+
+
+@dataclass(frozen=True)
+class FitEstimator:
+    """The estimator's own `fit`."""
+
+    estimator: Any
+
+    def __call__(self, read: Read, workers: Workers, threads: int) -> Any:
+        return shards.run(workers, lambda: self.estimator.fit(**read()))
+
+
+def run_program(
+    program: Program, read: Read, arguments: dict[str, Any], rank: int, threads: int
+) -> Outcome:
+    """Run on this worker's rows together with the others; errors are returned, not raised.
+
+    Parameters
+    ----------
+    program : Program
+    read : callable
+        The columns of this worker.
+    arguments : dict
+        Where the others are met.
+    rank : int
+    threads : int
+        That this worker may use.
+    """
+    out = Outcome(rank)
+
+    def rows() -> dict[str, Any]:
+        found = read()
+        out.rows = int(found["X"].shape[0])
+        return found
+
+    try:
+        with (
+            at_most(threads),
+            ring(arguments, rank) as others,
+            warnings.catch_warnings(record=True) as notes,
+        ):
+            warnings.simplefilter("default")
+            result = program(rows, others, threads)
+            out.rounds = others.rounds
+    except WorkerLostError as error:
+        out.error, out.lost = (type(error).__name__, str(error)), True
+    except shards.PeerError as error:
+        out.error = error.kind, error.text
+    except Exception as error:
+        out.error = type(error).__name__, str(error)
+    else:
+        if rank == 0:
+            out.result = result
+            out.notes = [(note.category, str(note.message)) for note in notes]
+    return out
+
+
+_KINDS = {kind.__name__: kind for kind in (ValueError, TypeError, NotImplementedError, MemoryError)}
+
+
+def settle(outcomes: list[Outcome]) -> Outcome:
+    """How worker 0 ended, or the error of the one that failed."""
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    if failed:
+        # What the loss of a worker looks like from the others says less than its own error.
+        first = min(failed, key=lambda outcome: (outcome.lost, outcome.rank))
+        assert first.error is not None
+        kind, text = first.error
+        if first.lost or kind == WorkerLostError.__name__:
+            raise WorkerLostError(text)
+        raise _KINDS.get(kind, RuntimeError)(text)
+    first = min(outcomes, key=lambda outcome: outcome.rank)
+    for category, text in first.notes:
+        warnings.warn(text, category, stacklevel=4)
+    return first

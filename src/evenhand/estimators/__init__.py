@@ -1,0 +1,1 @@
+"""Entropies of the group given variables: probabilistic classifiers, neighbors, densities."""

@@ -1,0 +1,132 @@
+"""Damped Newton steps for the penalized multinomial loss, with the exact Hessian over the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dposv
+
+from ..kernels import Rows
+from ..kernels.basis import Basis
+from .lspc import kernels_for
+
+# Squared Newton decrement per row under which one more step lands at machine precision.
+LAST_STEP = 1e-8
+# Of a Newton step: below it another direction is tried rather than a shorter step.
+SMALLEST_SHARE = 1e-2
+
+
+@dataclass(frozen=True)
+class LogisticFit:
+    """Weights (K − 1, D) and Newton steps."""
+
+    weights: NDArray[np.float64]
+    n_iter: int
+
+
+def descend(
+    rows: Rows, basis: Basis, kappa: float, start: NDArray[np.float64] | None, max_iter: int,
+    last_step: float = LAST_STEP,
+) -> tuple[LogisticFit, bool]:  # fmt: skip
+    """Newton steps from `start`, halved or damped where they do not improve; and whether they
+    converged."""
+    n = rows.n
+    cold = cold_start(rows, basis)
+    weights = cold if start is None else start
+    objective, score, hessian = objective_at(rows, basis, weights, kappa)
+    if start is not None and not objective <= cold_objective(rows):
+        # Worse than knowing nothing: the data have moved too far for the old weights to help.
+        weights = cold
+        objective, score, hessian = objective_at(rows, basis, weights, kappa)
+    # A share of the Hessian's mean diagonal that is added to it where full steps lead nowhere:
+    # probabilities of 0 and 1 flatten the objective, and a Newton step goes far beyond.
+    damping = 0.0
+    for steps in range(1, max_iter + 1):
+        step = solve(hessian, score, damping)
+        decrement = float(score.ravel() @ step.ravel()) / n
+        if damping == 0.0 and decrement <= last_step:
+            # Below zero only by rounding, and then there is nothing to gain by the step.
+            return LogisticFit(weights + step if decrement > 0 else weights, steps), True
+        size, floor = 1.0, 1e-12 * abs(objective) + 1e-15
+        trial = objective_at(rows, basis, weights + step, kappa)
+        while not trial[0] <= objective + floor and size > SMALLEST_SHARE:
+            size *= 0.5
+            trial = objective_at(rows, basis, weights + size * step, kappa)
+        if trial[0] <= objective + floor:
+            weights = weights + size * step
+            objective, score, hessian = trial
+            damping = 0.01 * damping if damping > 1e-10 else 0.0
+        elif damping > 1e4:  # no way down that rounding lets us see
+            return LogisticFit(weights, steps), True
+        else:
+            damping = max(100.0 * damping, 1e-10)
+    return LogisticFit(weights, max_iter), False
+
+
+def objective_at(rows: Rows, basis: Basis, weights, kappa: float):
+    """Objective per row, its negative gradient and Hessian (both summed over rows)."""
+    loss, score, moments, _ = kernels_for(rows).logistic_pass(rows, basis, weights, True)
+    free, terms = weights.shape
+    size, slope, form = penalty(weights)
+    hessian = np.empty((free, terms, free, terms))
+    blocks = iter(basis.gram(moments))
+    for k in range(free):
+        for other in range(k + 1):
+            hessian[k, :, other] = hessian[other, :, k] = next(blocks)
+    hessian = hessian.reshape(free * terms, free * terms) + kappa * form
+    return (loss + 0.5 * kappa * size) / rows.n, score - kappa * slope, hessian
+
+
+def finish_at(rows: Rows, basis: Basis, weights, kappa: float, scale: float):
+    """What a pass needs for scale·∂L/∂s at the optimum: see `logistic_pass`."""
+    # Mean and spread move with every score: what they take is Σg and Σg·u. At the optimum the
+    # sums Σrφ that give both are those of the penalty.
+    n, constant, along = rows.n, 0.0, 0.0
+    if rows.moves:
+        constant, along = basis.totals(basis.slopes(weights), kappa * penalty(weights)[1])
+    return scale * float(rows.center[1]) / n, constant / n, along / n
+
+
+def penalty(weights: NDArray[np.float64]):
+    """Σ_k ‖w_k − w̄‖² over all K groups without intercepts, half its gradient, half its Hessian."""
+    center, mask, form = _penalty_forms(*weights.shape)
+    slope = (center @ weights) * mask
+    return float((weights * slope).sum()), slope, form
+
+
+@lru_cache(maxsize=16)
+def _penalty_forms(free: int, terms: int):
+    center = np.eye(free) - 1.0 / (free + 1)
+    mask = np.ones(terms)
+    mask[0] = 0.0
+    return center, mask, np.kron(center, np.diag(mask))
+
+
+def solve(hessian, score, damping: float = 0.0):
+    """A direction of descent, whatever rounding makes of the Hessian."""
+    mean = np.trace(hessian) / len(hessian)
+    ridge = (1e-14 + damping) * mean
+    for _ in range(7):
+        # LAPACK itself: SciPy's wrappers check for longer than six equations take to solve.
+        shifted = hessian + ridge * np.eye(len(hessian))
+        _, step, failed = dposv(shifted, score.ravel(), overwrite_a=True)
+        if not failed:
+            return step.reshape(score.shape)
+        # Least squares instead of a larger ridge can point uphill here, and far.
+        ridge *= 100.0
+    return np.zeros_like(score)
+
+
+def cold_start(rows: Rows, basis: Basis) -> NDArray[np.float64]:
+    """Intercepts at the log odds of the group shares."""
+    out = np.zeros((rows.n_groups - 1, basis.n_terms))
+    out[:, 0] = np.log(rows.shares[1:] / rows.shares[0])
+    return out
+
+
+def cold_objective(rows: Rows) -> float:
+    """H(A), the objective at the cold start."""
+    return float(-(rows.shares * np.log(rows.shares)).sum()) + 1e-9

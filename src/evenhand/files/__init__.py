@@ -1,1 +1,0 @@
-"""Tables in, models out."""

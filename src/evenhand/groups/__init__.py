@@ -1,1 +1,0 @@
-"""Who belongs to which group: columns in, labels, crossing, proxies, weights, clusters, folds."""

@@ -1,1 +1,0 @@
-"""Criteria, bases, estimators, entropies, measures and tests of exact fairness."""

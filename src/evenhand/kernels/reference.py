@@ -1,0 +1,97 @@
+"""Passes over rows in NumPy: for a matrix of variables, which the compiled ones do not know.
+
+Shapes: n rows, K groups, D basis terms, F = K − 1 free classes (group 0 is the reference of the
+logistic classifier), M monomials. Every sum is Σᵢ over rows with weights ωᵢ.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import logsumexp
+
+if TYPE_CHECKING:
+    from .basis import Basis
+
+
+def monomials(rows, basis: Basis, count: int):
+    """Products of powers of the standardized variables, (count, n)."""
+    m0, i0, m1, i1 = rows.center
+    columns = [np.ones(len(rows.s)), (rows.s - m0) * i0]
+    if basis.n_variables == 2:
+        columns.append((rows.y - m1) * i1)
+    for j in range(len(columns), count):
+        a, b = basis.factors[j]
+        columns.append(columns[a] * columns[b])
+    return np.stack(columns[:count])
+
+
+def _for_moments(rows, basis: Basis):
+    """The monomials that `_moments` needs."""
+    if rows.s.ndim == 2:
+        return basis(rows.s).T
+    return monomials(rows, basis, basis.n_moments)
+
+
+def _moments(rows, m, weight):
+    """Σωm; with any number of variables, where few products coincide, Σωφφᵀ itself, (D²,)."""
+    return ((m * weight) @ m.T).ravel() if rows.s.ndim == 2 else m @ weight
+
+
+def labels(rows):
+    """Membership of each row in each group, (K, n)."""
+    if len(rows.codes):
+        return (rows.codes[None, :] == np.arange(rows.n_groups)[:, None]).astype(float)
+    return rows.probabilities.T
+
+
+def weights_of(rows):
+    """Weight of each row; 1 where there is none."""
+    return rows.weight if len(rows.weight) else np.ones(len(rows.s))
+
+
+def gram(rows, basis: Basis):
+    """Σωm, (M,), and Φᵀ Ω onehot(a), (K, D)."""
+    m = _for_moments(rows, basis)
+    w = weights_of(rows)
+    return _moments(rows, m, w), (labels(rows) * w) @ m[: basis.n_terms].T
+
+
+def softplus(f, beta):
+    """log(1 + e^βf)/β, finite for any f."""
+    return (np.maximum(beta * f, 0) + np.log1p(np.exp(-np.minimum(np.abs(beta * f), 700)))) / beta
+
+
+def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None, losses=None):
+    """Σω·loss, its negative gradient (F, D), Hessian moments (pairs, M), and a gradient by row.
+
+    With `finish` = (scale, constant, along) that is scale·(∂(−loss)/∂u − ω(constant + along·u)).
+    An array `losses` is filled with the loss of each row.
+    """
+    m = _for_moments(rows, basis)
+    t, w = labels(rows)[1:], weights_of(rows)
+    phi = m[: basis.n_terms]
+    f = weights @ phi
+    lse = logsumexp(np.vstack([np.zeros_like(f[:1]), f]), axis=0)
+    rho = np.exp(f - lse)
+    r = w * (t - rho)
+    by_row = lse - (t * f).sum(axis=0)
+    if losses is not None:
+        losses[:] = by_row
+    loss = float(w @ by_row)
+    hessian = None
+    if want_hessian:
+        hessian = np.array(
+            [
+                _moments(rows, m, w * rho[k] * (float(k == other) - rho[other]))
+                for k in range(len(f))
+                for other in range(k + 1)
+            ]
+        )
+    gradient = None
+    if finish is not None:
+        scale, constant, along = finish
+        through = (r * (basis.slopes(weights) @ m[: basis.n_slopes])).sum(axis=0)
+        gradient = scale * (through - w * (constant + along * m[1]))
+    return loss, r @ phi.T, hessian, gradient

@@ -1,0 +1,1 @@
+"""Criteria of fairness as numbers with errors, tests of exact fairness, counts in cells."""

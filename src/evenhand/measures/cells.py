@@ -1,0 +1,598 @@
+"""Counts in place of rows: how many people of each group lie in each cell of a grid.
+
+A cell is a bin of the score by a bin of the target (`edges` has the formula). For each cell and
+group are kept
+
+    n, Σw, Σw², Σws, Σwy, Σws², Σwy², Σwsy, least and largest s and y
+
+with s and y less the shifts of the grid. Tables of them add up: the cells of two sets of rows are
+the sum of the cells of each. Beyond some thousands of rows measures, tests and group tables need
+nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core.arrays import Vector
+from .._core.files import TableError
+from .._core.validation import check_column, check_index
+from ..data.continuous import Continuous
+from ..data.frequency import check_frequency
+from ..data.groups import Proxy, resolve_groups
+from ..data.weights import check_weight
+from .cell_files import FORMAT, KEY, VERSION, read_table, write_cells
+from .edges import Edges
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+Index = NDArray[np.int32]
+# Columns of `sums`.
+WEIGHT, WEIGHT2, SCORE, TARGET, SCORE2, TARGET2, PRODUCT = range(7)
+N_SUMS = 7
+# Entries of a grid up to which those that occur are found by a table of all of them.
+_DENSE = 1 << 24
+_NOTHING, _NO_COUNTS = np.empty(0), np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """People by score bin, target bin and group. Made by :meth:`from_rows`, merged by ``a + b``.
+
+    One entry for each cell and group that occurs, in the order of score bin, target bin and group.
+
+    Attributes
+    ----------
+    edges : Edges
+        The grid. Cells with the same edges can be merged.
+    labels : tuple
+        The groups; tuples of values where several attributes are crossed.
+    names : tuple of str
+        The attributes.
+    score_bin, target_bin, group : (E,) int32 arrays
+        Where an entry lies, and the number of its group among `labels`.
+    count : (E,) int64 array
+        Number of people.
+    sums : (E, 7) array
+        Σw, Σw², Σws, Σwy, Σws², Σwy², Σwsy, of s and y less the shifts of the grid.
+    least, largest : (E, 2) arrays
+        Extremes of s and y; those of y are NaN without a target.
+    n_unknown : int
+        People whose group is not known; they are in no cell.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(2000, random_state=0)
+    >>> first = eh.Cells.from_rows(data.y[:999], data.s[:999], sensitive_features=data.a[:999])
+    >>> rest = eh.Cells.from_rows(
+    ...     data.y[999:], data.s[999:], sensitive_features=data.a[999:], edges=first.edges)
+    >>> (first + rest).n
+    2000
+    """
+
+    edges: Edges
+    labels: tuple[Any, ...]
+    names: tuple[str, ...]
+    score_bin: Index
+    target_bin: Index
+    group: Index
+    count: NDArray[np.int64]
+    sums: Vector
+    least: Vector
+    largest: Vector
+    n_unknown: int = 0
+
+    def __post_init__(self) -> None:
+        for values in self._arrays():
+            values.setflags(write=False)
+
+    @classmethod
+    def from_rows(
+        cls,
+        y_true: Any,
+        y_pred: Any,
+        *,
+        sensitive_features: Any,
+        sample_weight: Any = None,
+        frequency: Any = None,
+        edges: Edges | int | None = None,
+    ) -> Cells:
+        """Count rows into cells.
+
+        Parameters
+        ----------
+        y_true : (n,) array or None
+            Targets; without them only independence can be measured.
+        y_pred : (n,) array
+            Scores.
+        sensitive_features : array, series or frame
+            Group of each row; several columns are crossed. Rows with a missing group are counted in
+            `n_unknown`. A Proxy has no counts and is refused.
+        sample_weight : (n,) array, optional
+            A row of weight 0 counts as absent.
+        frequency : (n,) array, optional
+            Number of people that each row stands for.
+        edges : Edges or int, optional
+            Those of the cells that these are to be merged with; a number of bins a side; or a grid
+            that suits the rows at hand.
+        """
+        if isinstance(sensitive_features, Proxy):
+            raise ValueError(
+                "`sensitive_features` must be labels, got a Proxy: probabilities cannot be counted "
+                "into cells. Hint: audit the rows themselves."
+            )
+        if isinstance(sensitive_features, Continuous):
+            raise ValueError(
+                "`sensitive_features` must be labels, got a Continuous: a measurement cannot be "
+                "counted into cells. Hint: audit the rows themselves, or cut it with "
+                "evenhand.bands."
+            )
+        check_index(
+            y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, frequency=frequency,
+        )  # fmt: skip
+        s = check_column(y_pred, "y_pred")
+        y = None if y_true is None else check_column(y_true, "y_true", len(s))
+        weight = check_weight(sample_weight, len(s))
+        people = None if frequency is None else check_frequency(frequency, len(s))
+        groups = resolve_groups(sensitive_features, n_rows=len(s), require_two=False, warn=False)
+        assert groups.codes is not None
+        used = np.ones(len(s), dtype=bool)
+        if weight is not None:
+            used &= weight > 0
+        if people is not None:
+            used &= people > 0
+        if not isinstance(edges, Edges):
+            seen, target = _take(used, s, y)
+            edges = Edges.from_values(seen, target, edges)
+        elif (edges.target is None) != (y is None):
+            what = "no target" if edges.target is None else "a target"
+            raise ValueError(f"`edges` must fit `y_true`: they are of a grid with {what}.")
+        known = used if groups.known is None else used & groups.known
+        absent = used & ~known
+        n_unknown = int(absent.sum() if people is None else people[absent].sum())
+        codes = groups.codes[groups.take_known(used)]
+        s, y = _take(known, s, y)
+        weight, people = _take(known, weight, people)
+        first, second = edges.bins_of(s, y)
+        entry, keys = _number(first, second, codes, edges.bins, max(groups.n_groups, 1))
+        names = _names(groups.name, groups.labels)
+        return cls._filled(
+            edges, groups.labels, names, keys, entry, (s, y, weight, people), n_unknown
+        )
+
+    @classmethod
+    def _filled(
+        cls, edges: Edges, labels: tuple[Any, ...], names: tuple[str, ...], keys: Any,
+        entry: Any, rows: tuple[Any, ...], n_unknown: int,
+    ) -> Cells:  # fmt: skip
+        from ..kernels.cells import fill_sums
+
+        s, y, weight, people = rows
+        count = np.zeros(len(keys), dtype=np.int64)
+        sums = np.zeros((len(keys), N_SUMS))
+        least, largest = np.full((len(keys), 2), np.inf), np.full((len(keys), 2), -np.inf)
+        fill_sums(
+            entry, s, _NOTHING if y is None else y, _NOTHING if weight is None else weight,
+            _NO_COUNTS if people is None else people, edges.score.shift,
+            0.0 if edges.target is None else edges.target.shift, count, sums, least, largest,
+        )  # fmt: skip
+        if y is None:
+            least[:, 1] = largest[:, 1] = np.nan
+        place, group = np.divmod(keys, max(len(labels), 1))
+        first, second = np.divmod(place, edges.bins)
+        first, second, group = (v.astype(np.int32) for v in (first, second, group))
+        return cls(
+            edges, labels, names, first, second, group, count, sums, least, largest, n_unknown
+        )
+
+    @cached_property
+    def n(self) -> int:
+        """People with a known group."""
+        return int(self.count.sum())
+
+    @property
+    def n_cells(self) -> int:
+        """Cells with people in them, whatever their group."""
+        return len(np.unique(self._place))
+
+    @property
+    def has_target(self) -> bool:
+        return self.edges.target is not None
+
+    @cached_property
+    def weighted(self) -> bool:
+        """Whether people have weights other than one and the same."""
+        return bool((self.sums[:, [WEIGHT, WEIGHT2]] != self.count[:, None]).any())
+
+    @property
+    def sensitive_name(self) -> str:
+        return " × ".join(self.names)
+
+    @property
+    def _place(self) -> NDArray[np.int64]:
+        return self.score_bin.astype(np.int64) * self.edges.bins + self.target_bin
+
+    def _arrays(self) -> tuple[NDArray[Any], ...]:
+        return (self.score_bin, self.target_bin, self.group, self.count, self.sums, self.least,
+                self.largest)  # fmt: skip
+
+    def __repr__(self) -> str:
+        unknown = f", {self.n_unknown:,} of unknown group" if self.n_unknown else ""
+        return (
+            f"Cells({self.n:,} people{unknown} in {self.n_cells:,} cells of {self.edges.kind}, "
+            f"{len(self.labels)} groups of {self.sensitive_name})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Cells):
+            return NotImplemented
+        mine, theirs = ((c.edges, c.labels, c.names, c.n_unknown) for c in (self, other))
+        pairs = zip(self._arrays(), other._arrays(), strict=True)
+        return mine == theirs and all(
+            np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __add__(self, other: object) -> Cells:
+        """The cells of both sets of rows."""
+        return merge([self, other]) if isinstance(other, Cells) else NotImplemented
+
+    def __radd__(self, other: object) -> Cells:
+        """``sum(parts)`` begins with 0."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    @staticmethod
+    def merge(parts: Iterable[Cells]) -> Cells:
+        """The cells of many sets of rows at once: quicker than one ``+`` after the other.
+
+        Parameters
+        ----------
+        parts : iterable of Cells
+            With the same edges.
+        """
+        return merge(list(parts))
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table: one row an entry, with edges, labels and version in its metadata."""
+
+        return to_arrow(self)
+
+    @classmethod
+    def from_arrow(cls, table: Any) -> Cells:
+        """From :meth:`to_arrow`, or from a table that another engine has filled; all is checked.
+
+        Parameters
+        ----------
+        table : pyarrow Table
+        """
+
+        return cls(**from_arrow(table))
+
+    def to_file(self, path: Any, force: bool = False) -> None:
+        """Write a file, whole or not at all, for :meth:`from_file` and ``evenhand audit``.
+
+        Parameters
+        ----------
+        path : str or Path
+            Such as ``part.cells``.
+        force : bool
+            Overwrite a file that exists.
+        """
+        write_cells(self, path, force)
+
+    @classmethod
+    def from_file(cls, path: Any) -> Cells:
+        """From :meth:`to_file`; what is damaged or of another version is refused.
+
+        Parameters
+        ----------
+        path : str or Path
+        """
+        table = read_table(path)
+        try:
+            return cls.from_arrow(table)
+        except ValueError as error:
+            raise TableError(f"{str(path)!r} holds no cells that can be used: {error}") from None
+
+
+def merge(parts: list[Cells]) -> Cells:
+    """Add up cells of one grid; groups that some of them lack are fine."""
+    from ..kernels.cells import add_entries
+
+    if not parts:
+        raise ValueError("`parts` must hold at least one Cells, got none.")
+    first = parts[0]
+    for part in parts:
+        if not isinstance(part, Cells):
+            raise ValueError(f"`parts` must be Cells, got {type(part).__name__}.")
+        if part.edges != first.edges:
+            raise ValueError(
+                "Cells must have the same `edges` to be merged, got "
+                f"{first.edges.kind} and {part.edges.kind}, with other shifts or scales. Hint: "
+                "make all but the first with edges=first.edges."
+            )
+        if part.names != first.names:
+            raise ValueError(
+                f"Cells must be of the same attribute to be merged, got {first.sensitive_name!r} "
+                f"and {part.sensitive_name!r}."
+            )
+    labels = _union([part.labels for part in parts])
+    number = {label: k for k, label in enumerate(labels)}
+    groups = [
+        part.group if part.labels == labels
+        else np.array([number[v] for v in part.labels], dtype=np.int32)[part.group]
+        for part in parts
+    ]  # fmt: skip
+    n_groups = max(len(labels), 1)
+    found = [part._place * n_groups + group for part, group in zip(parts, groups, strict=True)]
+    entries, keys = _number_all(found, first.edges.bins**2 * n_groups)
+    count, sums = np.zeros(len(keys), dtype=np.int64), np.zeros((len(keys), N_SUMS))
+    least, largest = np.full((len(keys), 2), np.inf), np.full((len(keys), 2), -np.inf)
+    for entry, part in zip(entries, parts, strict=True):
+        add_entries(
+            entry, part.count, part.sums, part.least, part.largest, count, sums, least, largest
+        )
+    if not first.has_target:
+        least[:, 1] = largest[:, 1] = np.nan
+    place, group = np.divmod(keys, n_groups)
+    one, other = np.divmod(place, first.edges.bins)
+    one, other, group = (v.astype(np.int32) for v in (one, other, group))
+    unknown = sum(part.n_unknown for part in parts)
+    return Cells(
+        first.edges, labels, first.names, one, other, group, count, sums, least, largest, unknown
+    )
+
+
+def _union(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """All labels: as they are where they agree, else in their own order, or by name."""
+    if all(labels == found[0] for labels in found):
+        return found[0]
+    everyone = dict.fromkeys(label for labels in found for label in labels)
+    longest = max(found, key=len)
+    if len(longest) == len(everyone):
+        return longest
+    try:
+        return tuple(sorted(everyone))
+    except TypeError:
+        return tuple(sorted(everyone, key=lambda v: (type(v).__name__, str(v))))
+
+
+def _names(name: str, labels: tuple[Any, ...]) -> tuple[str, ...]:
+    """The attributes, one for each value of a label."""
+    if not labels or not isinstance(labels[0], tuple):
+        return (name,)
+    names = tuple(name.split(" × "))
+    if len(names) != len(labels[0]):
+        return tuple(f"attribute {j}" for j in range(len(labels[0])))
+    return names
+
+
+def _take(rows: NDArray[np.bool_], *columns: Any) -> tuple[Any, ...]:
+    """Some rows of columns that may be None; no copy where it is all of them."""
+    every = bool(rows.all())
+    return tuple(c if c is None or every else c[rows] for c in columns)
+
+
+def _number(
+    first: Index, second: Index, codes: NDArray[np.intp], bins: int, n_groups: int
+) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Entry of each row, and the keys of the entries in order."""
+    key = (first.astype(np.int64) * bins + second) * n_groups + codes
+    size = bins * bins * n_groups
+    if size > _DENSE or size > 64 * len(key):
+        keys, entry = np.unique(key, return_inverse=True)
+        return entry.astype(np.intp, copy=False), keys
+    keys = np.flatnonzero(np.bincount(key, minlength=size))
+    lookup = np.zeros(size, dtype=np.intp)
+    lookup[keys] = np.arange(len(keys))
+    return lookup[key], keys
+
+
+def _number_all(
+    parts: list[NDArray[np.int64]], size: int
+) -> tuple[list[NDArray[np.intp]], NDArray[np.int64]]:
+    """Entries of the keys of many parts, and the keys of all entries in order."""
+    if size > _DENSE:
+        keys, entry = np.unique(np.concatenate(parts), return_inverse=True)
+        ends = np.cumsum([len(part) for part in parts])[:-1]
+        return np.split(entry.astype(np.intp, copy=False), ends), keys
+    present = np.zeros(size, dtype=bool)
+    for part in parts:
+        present[part] = True
+    keys = np.flatnonzero(present)
+    lookup = np.zeros(size, dtype=np.intp)
+    lookup[keys] = np.arange(len(keys))
+    return [lookup[part] for part in parts], keys
+
+
+# ------------------------------------------------------------------------------------------------
+# Cells as an Arrow table: columns of plain numbers, everything else as JSON in the metadata.
+
+
+INTEGERS = ("score_bin", "target_bin", "group", "n")
+SUMS = ("w", "ww", "ws", "wy", "wss", "wyy", "wsy")
+EXTREMES = ("least_s", "largest_s", "least_y", "largest_y")
+# Relative room for sums that another engine added up in another order.
+_ROUNDING = 1e-9
+
+
+def to_arrow(cells: Cells) -> pa.Table:
+    """Columns `score_bin`, `target_bin`, `group`, `n`, the sums and the extremes."""
+    import pyarrow as pa
+
+    columns: dict[str, NDArray[Any]] = {
+        "score_bin": cells.score_bin,
+        "target_bin": cells.target_bin,
+        "group": cells.group,
+        "n": cells.count,
+        **{name: cells.sums[:, j].copy() for j, name in enumerate(SUMS)},
+    }
+    extremes = [cells.least[:, 0], cells.largest[:, 0]]
+    if cells.has_target:
+        extremes += [cells.least[:, 1], cells.largest[:, 1]]
+    columns |= {name: v.copy() for name, v in zip(EXTREMES, extremes, strict=False)}
+    return pa.table(columns).replace_schema_metadata({KEY: json.dumps(about(cells))})
+
+
+def about(cells: Cells) -> dict[str, Any]:
+    """What the metadata hold: format, version, edges, labels, names and unknown people."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "edges": cells.edges.to_dict(),
+        "labels": [_plain(label) for label in cells.labels],
+        "names": list(cells.names),
+        "n_unknown": cells.n_unknown,
+    }
+
+
+def from_arrow(table: Any) -> dict[str, Any]:
+    """The fields of Cells from what :func:`to_arrow` writes, every one checked."""
+    metadata = getattr(getattr(table, "schema", None), "metadata", None)
+    if not hasattr(table, "column_names"):
+        raise ValueError(f"`table` must be a pyarrow Table, got {type(table).__name__}.")
+    try:
+        head = json.loads((metadata or {})[KEY])
+    except KeyError:
+        raise ValueError(
+            f"`table` must have the metadata {FORMAT!r}, which Cells.to_arrow writes, got "
+            f"{sorted(k.decode() for k in metadata or {})}."
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"`table` must have metadata in JSON: {error}.") from None
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise ValueError(f"`table` must say that its format is {FORMAT!r} in its metadata.")
+    if head.get("version") != VERSION:
+        raise ValueError(
+            f"`table` must be of version {VERSION}, got {head.get('version')!r}. Hint: it was "
+            "written by another version of evenhand."
+        )
+    edges = Edges.from_dict(head.get("edges"))
+    labels, names = _labels(head)
+    unknown = head.get("n_unknown")
+    if not isinstance(unknown, int) or isinstance(unknown, bool) or unknown < 0:
+        raise ValueError(f"`table` must have n_unknown as a nonnegative integer, got {unknown!r}.")
+    wanted = [*INTEGERS, *SUMS, *(EXTREMES if edges.target is not None else EXTREMES[:2])]
+    missing = [name for name in wanted if name not in table.column_names]
+    if missing:
+        raise ValueError(
+            f"`table` must have the columns {', '.join(wanted)}; it lacks {', '.join(missing)}."
+        )
+    columns = {name: _numbers(table, name) for name in wanted}
+    return checked(columns, edges, labels, names, unknown)
+
+
+def checked(
+    columns: dict[str, NDArray[Any]], edges: Edges, labels: tuple[Any, ...],
+    names: tuple[str, ...], unknown: int,
+) -> dict[str, Any]:  # fmt: skip
+    """The fields of Cells from columns by name, with n, sums and extremes that can be true."""
+    sizes = {"score_bin": edges.bins, "target_bin": edges.bins, "group": len(labels)}
+    if edges.target is None:
+        sizes["target_bin"] = 1
+    for name, size in sizes.items():
+        values = columns[name]
+        if len(values) and not (values.min() >= 0 and values.max() < size):
+            raise ValueError(
+                f"`table` must have {name} between 0 and {size - 1}, got "
+                f"{values.min()} to {values.max()}."
+            )
+    if (columns["n"] < 1).any():
+        raise ValueError(f"`table` must have n of at least 1, got {columns['n'].min()}.")
+    for name in ("w", "ww"):
+        if (columns[name] <= 0).any():
+            raise ValueError(f"`table` must have positive {name}, got {columns[name].min()}.")
+    # (Σw)² ≤ n·Σw², which a mix-up of columns breaks.
+    if (columns["w"] ** 2 > columns["n"] * columns["ww"] * (1 + _ROUNDING)).any():
+        raise ValueError("`table` must have w² ≤ n·ww in every row: these are not sums of weights.")
+    has_target = edges.target is not None
+    for axis in "sy" if has_target else "s":
+        if (columns[f"least_{axis}"] > columns[f"largest_{axis}"]).any():
+            raise ValueError(f"`table` must have least_{axis} ≤ largest_{axis} in every row.")
+    n = len(columns["n"])
+    sums = np.empty((n, len(SUMS)))
+    for j, name in enumerate(SUMS):
+        sums[:, j] = columns[name]
+    least, largest = np.full((n, 2), np.nan), np.full((n, 2), np.nan)
+    for j, axis in enumerate("sy" if has_target else "s"):
+        least[:, j], largest[:, j] = columns[f"least_{axis}"], columns[f"largest_{axis}"]
+    place = columns["score_bin"] * edges.bins + columns["target_bin"]
+    key = place * max(len(labels), 1) + columns["group"]
+    order = np.argsort(key, kind="stable")
+    if (np.diff(key[order]) == 0).any():
+        raise ValueError(
+            "`table` must have one row for each score_bin, target_bin and group; some are repeated."
+        )
+    where = {name: columns[name][order].astype(np.int32) for name in INTEGERS[:3]}
+    return {
+        "edges": edges,
+        "labels": labels,
+        "names": names,
+        **where,
+        "count": columns["n"][order],
+        "sums": sums[order],
+        "least": least[order],
+        "largest": largest[order],
+        "n_unknown": unknown,
+    }
+
+
+def _labels(head: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    labels, names = head.get("labels"), head.get("names")
+    if not isinstance(names, list) or not names or not all(isinstance(v, str) for v in names):
+        raise ValueError(f"`table` must have names of its attributes, got {names!r}.")
+    if not isinstance(labels, list):
+        raise ValueError(f"`table` must have a list of labels, got {labels!r}.")
+    crossed = len(names) > 1
+    good = [
+        isinstance(v, list) and len(v) == len(names) if crossed
+        else isinstance(v, str | int | float)
+        for v in labels
+    ]  # fmt: skip
+    found = tuple(tuple(v) if isinstance(v, list) else v for v in labels)
+    if not all(good) or len(set(found)) < len(found):
+        raise ValueError(
+            f"`table` must have distinct labels, one value for each of {', '.join(names)}, got "
+            f"{labels!r}."
+        )
+    return found, tuple(names)
+
+
+def _numbers(table: Any, name: str) -> NDArray[Any]:
+    import pyarrow as pa
+
+    column = table.column(name)
+    kind = column.type
+    if column.null_count:
+        raise ValueError(
+            f"`table` must not have missing values in {name}, got {column.null_count}."
+        )
+    whole = name in INTEGERS
+    good = pa.types.is_integer(kind) or (not whole and pa.types.is_floating(kind))
+    if not good:
+        what = "integers" if whole else "numbers"
+        raise ValueError(f"`table` must have {what} in {name}, got {kind}.")
+    values = column.to_numpy().astype(np.int64 if whole else np.float64)
+    if not whole and not np.isfinite(values).all():
+        raise ValueError(f"`table` must have finite numbers in {name}: some are NaN or infinite.")
+    return values
+
+
+def _plain(label: Any) -> Any:
+    """A label as JSON has it; what JSON does not know becomes text."""
+    if isinstance(label, tuple):
+        return [_plain(v) for v in label]
+    label = label.item() if isinstance(label, np.generic) else label
+    return label if isinstance(label, str | int | float | bool) else str(label)

@@ -1,0 +1,547 @@
+"""Covariances between groups and test functions, and what they would be by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import f as f_law
+
+from ..estimators.ranks import scattered_rows
+
+# Effective rows of the smallest group at which the sandwich covariance counts for one half.
+SANDWICH_ROWS = 300.0
+# Products it may take.
+SANDWICH_WORK = 4e9
+# Directions of the test functions with less than this share of variance are not tested.
+RANK_TOLERANCE = 1e-2
+
+NO_FLOATS = np.empty(0)
+_NO_CODES = np.empty(0, dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class Members:
+    """Membership of the rows tested, without the column of the largest group.
+
+    `codes` number the groups with the reference last; `soft` is (m, K − 1) or None.
+    """
+
+    codes: NDArray[np.intp] | None
+    soft: NDArray[np.float64] | None
+    n_groups: int
+    note: str = ""
+
+    def take(self, rows: Any) -> Members:
+        codes = None if self.codes is None else self.codes[rows]
+        return replace(self, codes=codes, soft=None if self.soft is None else self.soft[rows])
+
+
+class RowsInCells(NamedTuple):
+    """What the test functions are made of; z is empty for independence.
+
+    u : rank of the tested variable given the conditioning one;  v, z : rank and normal score of the
+    latter;  cell, center, slope : cell of each row, mean of z and slope of f along z in each cell
+    """
+
+    u: NDArray[np.float64]
+    v: NDArray[np.float64]
+    z: NDArray[np.float64]
+    cell: NDArray[np.int32]
+    center: NDArray[np.float64]
+    slope: NDArray[np.float64]
+
+
+class Scores:
+    """U (K − 1, J) and its null covariance V = Σ_c S_a,c ⊗ S_f,c / (n_c − 1).
+
+    For equal weights V is the exact permutation covariance. Sampling weights are split into a
+    factor h of the group and the rest g: with S_a the scatter of h(a − ā), S_f that of g(f − f̄) and
+    means weighted by w, V is again exact if either factor is constant. As the smallest group grows
+    V moves to the sandwich covariance, which asks nothing of the weights but is noisy before that.
+    """
+
+    def __init__(
+        self, rows: RowsInCells, members: Members, weight: NDArray[np.float64] | None
+    ) -> None:
+        from ..kernels import significance as kernels
+
+        g = members.n_groups - 1
+        codes = _NO_CODES if members.codes is None else members.codes
+        factor, rest = _split_weight(weight, rows.cell, len(rows.slope), members)
+        mass, first, first1, first2, second, counts, table, total = kernels.cell_moments(
+            *rows, NO_FLOATS if weight is None else weight, rest, codes, members.n_groups
+        )
+        n_cells = len(mass)
+        n_rows, w1, g1, g2 = mass.T
+        self.mean = first / w1[:, None]
+        scatter = _recenter(second, first2, self.mean, g2)
+        _subtract_square(scatter, first1 - g1[:, None] * self.mean, n_rows)
+        scale = 1.0 / np.maximum(n_rows - 1.0, 1.0)
+        # What is left of a constant after subtraction is rounding, not spread.
+        noise = 1e-12 * np.trace(second, axis1=1, axis2=2)
+        scale[np.trace(scatter, axis1=1, axis2=2) <= noise] = 0.0
+        if members.soft is None:
+            scaled, square = counts * factor, counts * np.square(factor)
+            raw = np.zeros((n_cells, g, g))
+            raw[:, np.arange(g), np.arange(g)] = square[:, :g]
+            share = table[:, :g] / w1[:, None]
+            member_scatter = _recenter(raw, square[:, :g], share, square.sum(axis=1))
+            off = scaled[:, :g] - scaled.sum(axis=1)[:, None] * share
+            _subtract_square(member_scatter, off, n_rows)
+            self.total = total[:g] - table[:, :g].T @ self.mean
+        else:
+            share = _cell_shares(members.soft, rows.cell, weight, w1)
+            plain = share if weight is None else _cell_shares(members.soft, rows.cell, None, n_rows)
+            member_scatter = _soft_scatter(members.soft, rows.cell, plain)
+            f = kernels.feature_matrix(*rows) - self.mean[rows.cell]
+            self.total = (members.soft if weight is None else members.soft * weight[:, None]).T @ f
+        scatter *= scale[:, None, None]
+        width = scatter.shape[1]
+        covariance = member_scatter.reshape(n_cells, -1).T @ scatter.reshape(n_cells, -1)
+        covariance = covariance.reshape(g, g, width, width).transpose(0, 2, 1, 3)
+        self.covariance = covariance.reshape(g * width, g * width)
+        if weight is not None:
+            trust = smallest_effective(members, weight) ** 2
+            trust /= trust + SANDWICH_ROWS**2
+            robust = sandwich(rows, members, weight, self.mean, share, w1)
+            self.covariance = (1.0 - trust) * self.covariance + trust * robust
+
+
+def _split_weight(
+    weight: NDArray[np.float64] | None, cell: NDArray[np.int32], n_cells: int, members: Members
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """h by group and g by row with w = h·g, from the regression of log w on the group in cells."""
+    factor = np.ones(members.n_groups)
+    if weight is None:
+        return factor, NO_FLOATS
+    if members.codes is None:
+        return factor, weight
+    k, g = members.n_groups, members.n_groups - 1
+    pair = cell.astype(np.int64) * k + members.codes
+    table = np.bincount(pair, minlength=n_cells * k).reshape(n_cells, k)
+    logs = np.bincount(pair, np.log(weight), n_cells * k).reshape(n_cells, k)
+    share = table / table.sum(axis=1, keepdims=True)
+    gram = np.diag(table.sum(axis=0)) - share.T @ table
+    right = logs.sum(axis=0) - share.T @ logs.sum(axis=1)
+    factor[:g] = np.exp(np.linalg.lstsq(gram[:g, :g], right[:g], rcond=1e-9)[0])
+    return factor, weight / factor[members.codes]
+
+
+def smallest_effective(members: Members, weight: NDArray[np.float64]) -> float:
+    """(Σw)² / Σw² of the smallest group."""
+    if members.codes is not None:
+        total = np.bincount(members.codes, weight)
+        squares = np.bincount(members.codes, np.square(weight))
+        return float((np.square(total) / squares).min())
+    assert members.soft is not None
+    expected = weight @ members.soft
+    square_sum = np.square(weight) @ members.soft
+    return float((np.square(expected) / np.maximum(square_sum, 1e-300)).min())
+
+
+def sandwich(
+    rows: RowsInCells,
+    members: Members,
+    weight: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    share: NDArray[np.float64],
+    mass: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Σ w² (a − ā)(a − ā)ᵀ ⊗ (f − f̄)(f − f̄)ᵀ / q, a block of rows at a time.
+
+    q = 1 − 2w/W + Σw²/W² is what estimating the mean of its cell leaves of a row's variance, which
+    makes the sum unbiased in narrow cells; W is `mass`.
+    """
+    from ..kernels.significance import feature_matrix
+
+    n, g = len(rows.u), share.shape[1]
+    width = g * mean.shape[1]
+    # With many groups a sample of the rows settles it.
+    stretch = max(int(n * width**2 // SANDWICH_WORK), 1)
+    sample = None if stretch == 1 else scattered_rows(n, stretch)
+    count = n if sample is None else len(sample)
+    block = 1 + 2_000_000 // width
+    lost = np.bincount(rows.cell, np.square(weight), len(mass)) / np.square(mass)
+    out = np.zeros((width, width))
+    for start in range(0, count, block):
+        part: Any = slice(start, start + block)
+        if sample is not None:
+            part = sample[part]
+        cell = np.ascontiguousarray(rows.cell[part])
+        z = np.ascontiguousarray(rows.z[part]) if len(rows.z) else rows.z
+        u, v = np.ascontiguousarray(rows.u[part]), np.ascontiguousarray(rows.v[part])
+        f = feature_matrix(u, v, z, cell, rows.center, rows.slope) - mean[cell]
+        w = weight[part]
+        left = 1.0 - 2.0 * w / mass[cell] + lost[cell]
+        f *= np.where(left > 1e-9, w / np.sqrt(np.maximum(left, 1e-9)), 0.0)[:, None]
+        if members.codes is not None:
+            a = -share[cell]
+            codes = members.codes[part]
+            hit = np.flatnonzero(codes < g)
+            a[hit, codes[hit]] += 1.0
+        else:
+            assert members.soft is not None
+            a = members.soft[part] - share[cell]
+        product = (a[:, :, None] * f[:, None, :]).reshape(len(f), width)
+        out += product.T @ product
+    return out * (n / count)
+
+
+def _recenter(
+    raw: NDArray[np.float64],
+    first: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    mass: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Σ v (x − m)(x − m)ᵀ by cell from Σ v xxᵀ, Σ v x and Σ v."""
+    cross = first[:, :, None] * mean[:, None, :]
+    out = raw - cross - cross.transpose(0, 2, 1)
+    out += mass[:, None, None] * mean[:, :, None] * mean[:, None, :]
+    return out
+
+
+def _subtract_square(
+    scatter: NDArray[np.float64], total: NDArray[np.float64], count: NDArray[np.float64]
+) -> None:
+    """Scatter about the mean from that about zero, in place, given the sums."""
+    scatter -= total[:, :, None] * total[:, None, :] / count[:, None, None]
+
+
+def _cell_shares(
+    soft: NDArray[np.float64],
+    cell: NDArray[np.int32],
+    weight: NDArray[np.float64] | None,
+    mass: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    columns = [c if weight is None else c * weight for c in soft.T]
+    return np.column_stack([np.bincount(cell, c, len(mass)) / mass for c in columns])
+
+
+def _soft_scatter(
+    soft: NDArray[np.float64], cell: NDArray[np.int32], share: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    n_cells, g = share.shape
+    centered = [soft[:, k] - share[cell, k] for k in range(g)]
+    out = np.empty((n_cells, g, g))
+    for k in range(g):
+        for j in range(k + 1):
+            out[:, k, j] = out[:, j, k] = np.bincount(cell, centered[k] * centered[j], n_cells)
+    return out
+
+
+def root_inverse(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """R with RRᵀ the pseudo-inverse, on the scale of correlations; its columns are the rank."""
+    spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    used = spread > 1e-9 * max(spread.max(), 1e-300)
+    if not used.any() or spread.max() <= 1e-12:
+        return np.empty((len(spread), 0))
+    inverse = np.where(used, 1.0 / np.where(used, spread, 1.0), 0.0)
+    values, vectors = np.linalg.eigh(covariance * inverse[:, None] * inverse[None, :])
+    keep = values > RANK_TOLERANCE
+    return inverse[:, None] * vectors[:, keep] / np.sqrt(values[keep])
+
+
+# ------------------------------------------------------------------------------------------------
+# Covariances from independent units: clusters of rows, or slices where weights tell on both sides.
+#
+# Permuting rows is no reference there: rows of a cluster are not exchangeable with others, and a
+# weight that depends on group and tested variable jointly belongs to neither of them.
+
+
+# Cells of more rows count row by row, others as one unit.
+MAX_UNIT_ROWS = 30
+# Clusters that a cell must hold on average, as rows do without clusters.
+CELL_CLUSTERS = 10
+# Fewer clusters say nothing about how much clusters differ.
+MIN_CLUSTERS = 10
+# Units that a tested direction asks for: cells, clusters, or rows, whose scores are most skewed.
+# Fewer test functions are used where there are fewer units.
+CELLS_A_DIRECTION = 16
+CLUSTERS_A_DIRECTION = 20
+ROWS_A_DIRECTION = 25
+# ν is too large as often as too small, and the former does more harm: ν² / (ν + this) is used.
+UNITS_IN_DOUBT = 10.0
+# Numbers that the regression of weights may hold.
+TIED_NUMBERS = 500_000
+# Level at which weights are seen to depend on both group and tested variable. A generous one: units
+# are right either way and cost a little power, while permutations are wrong if they do.
+JOINT_LEVEL = 0.05
+
+
+class UnitScores:
+    """T² = Uᵀ V⁺ U with U = Σ_g S_g and V = Σ_g S_g S_gᵀ over units g.
+
+    S_g = Σ_{i∈g} (W_c/n_c) w_i (a_i − ā_c) ⊗ (f_i − f̄_c) / √q_gc. In a cell the sum over all units
+    is Σ_{i<j} w_i w_j (a_i − a_j)(f_i − f_j) / n_c, whose mean is zero under the weighted law
+    whatever the weights depend on; divided by W_c, as a weighted covariance is, it would not be.
+    q = 1 − 2W_gc/W_c + Σ W_gc²/W_c² is what estimating the means of a cell leaves of the variance
+    of a unit, 1 where a unit is a whole cell.
+
+    T² is referred to Hotelling's law with ν degrees of freedom. Clusters: ν = (Σ M)² / Σ M² with
+    M_g = W_g Σ_{i∈g} w_i (a_i − ā_c)², the clusters that a group's contrast rests on, and T² is
+    taken with V about the mean of the S_g. Cells and rows: ν = p(p + 2) / Σ_g (S_gᵀ V⁺ S_g)² − 2,
+    the number of equal normal units that would spread V as much.
+    """
+
+    def __init__(
+        self,
+        rows: RowsInCells,
+        members: Members,
+        weight: NDArray[np.float64] | None,
+        unit: NDArray[np.intp],
+        a_direction: int,
+        clusters: bool,
+    ) -> None:
+        self._rows, self._members = rows, members
+        weight = np.ones(len(unit)) if weight is None else weight
+        self._set_up(weight, unit)
+        n_features = rows.slope.shape[1]
+        self.statistic, self.dof, self.units = 0.0, 0, 0.0
+        total, covariance = self._total(), self._covariance()
+        groups = members.n_groups - 1
+        units = self._leverage(weight, unit) if clusters else float(self.n_units)
+        width = min(n_features, max(int(units // (a_direction * groups)), 1))
+        while width:
+            used = (np.arange(groups)[:, None] * n_features + np.arange(width)).ravel()
+            root = root_inverse(covariance[np.ix_(used, used)])
+            dof = root.shape[1]
+            if not dof:
+                return
+            if not clusters:
+                units = dof * (dof + 2.0) / self._fourth(used, root) - 2.0
+                units = units * units / (units + UNITS_IN_DOUBT)
+            self.dof, self.units = dof, min(units, self.n_units - 1.0)
+            if self.units > a_direction * dof or width == 1:
+                break
+            width = min(width - 1, max(int(self.units // (a_direction * groups)), 1))
+        self.statistic = float(np.square(total[used] @ root).sum())
+        if clusters:
+            self.statistic /= max(1.0 - self.statistic / self.n_units, 1e-12)
+
+    @property
+    def dof_left(self) -> float:
+        """Degrees of freedom of the denominator, one at least: so few reject hardly ever."""
+        return max(self.units - self.dof + 1.0, 1.0)
+
+    @property
+    def p_value(self) -> float:
+        if not self.dof:
+            return 1.0
+        scaled = self.statistic * self.dof_left / (self.dof * max(self.units, 1.0))
+        return float(f_law.sf(scaled, self.dof, self.dof_left))
+
+    def _set_up(self, weight: NDArray[np.float64], unit: NDArray[np.intp]) -> None:
+        from ..kernels.significance import feature_matrix
+
+        cell, n_cells = self._rows.cell, len(self._rows.slope)
+        self._order = np.argsort(unit, kind="stable")
+        ordered = unit[self._order]
+        self._start = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+        self.n_units = len(self._start)
+        self._sample()
+        mass = np.bincount(cell, weight, n_cells)
+        size = np.bincount(cell, minlength=n_cells)
+        # Mass of a unit in a cell, by rows.
+        pair = unit.astype(np.int64) * n_cells + cell
+        _, which = np.unique(pair, return_inverse=True)
+        part = np.bincount(which, weight)
+        first = np.zeros(len(part), dtype=np.int64)
+        first[which] = cell
+        square = np.bincount(first, np.square(part), n_cells) / np.square(mass)
+        left = 1.0 - 2.0 * part[which] / mass[cell] + square[cell]
+        whole = part[which] > (1.0 - 1e-12) * mass[cell]
+        left = np.where(whole, 1.0, np.maximum(left, 1e-9))
+        self._plain = weight * (mass / np.maximum(size, 1))[cell]
+        self._factor = self._plain / np.sqrt(left)
+        f = feature_matrix(*self._rows)
+        sums = [np.bincount(cell, weight * column, n_cells) / mass for column in f.T]
+        self._f = f - np.column_stack(sums)[cell]
+        members = self._members
+        groups = members.n_groups - 1
+        columns = (
+            (weight * (members.codes == k) for k in range(groups))
+            if members.codes is not None
+            else (weight * members.soft[:, k] for k in range(groups))  # type: ignore[index]
+        )
+        self._share = np.column_stack([np.bincount(cell, x, n_cells) / mass for x in columns])
+
+    def _sample(self) -> None:
+        """With many groups some of the units settle the covariance."""
+        width = (self._members.n_groups - 1) * self._rows.slope.shape[1]
+        stretch = max(int(self.n_units * width**2 // SANDWICH_WORK), 1)
+        if stretch > 1:
+            keep = np.zeros(self.n_units, dtype=bool)
+            keep[scattered_rows(self.n_units, stretch)] = True
+            sizes = np.diff(self._start, append=len(self._order))
+            self._order = self._order[np.repeat(keep, sizes)]
+            self._start = np.concatenate([[0], np.cumsum(sizes[keep])[:-1]])
+
+    def _scores(self) -> Iterator[NDArray[np.float64]]:
+        """S_g of the units, some at a time."""
+        members, groups = self._members, self._share.shape[1]
+        width = groups * self._f.shape[1]
+        ends = np.append(self._start[1:], len(self._order))
+        chunk = 1 + 2_000_000 // width
+        low = 0
+        while low < len(ends):
+            high = max(low + 1, int(np.searchsorted(ends, self._start[low] + chunk)))
+            part = self._order[self._start[low] : ends[high - 1]]
+            a = -self._share[self._rows.cell[part]]
+            if members.codes is not None:
+                codes = members.codes[part]
+                hit = np.flatnonzero(codes < groups)
+                a[hit, codes[hit]] += 1.0
+            else:
+                assert members.soft is not None
+                a += members.soft[part]
+            f = self._f[part] * self._factor[part, None]
+            product = (a[:, :, None] * f[:, None, :]).reshape(len(part), width)
+            yield np.add.reduceat(product, self._start[low:high] - self._start[low], axis=0)
+            low = high
+
+    def _leverage(self, weight: NDArray[np.float64], unit: NDArray[np.intp]) -> float:
+        members, cell, found = self._members, self._rows.cell, []
+        for k, share in enumerate(self._share.T):
+            a = members.codes == k if members.codes is not None else members.soft[:, k]  # type: ignore[index]
+            mass = np.bincount(unit, weight) * np.bincount(
+                unit, weight * np.square(a - share[cell])
+            )
+            found.append(float(mass.sum() ** 2 / max(np.square(mass).sum(), 1e-300)))
+        return min(found)
+
+    def _total(self) -> NDArray[np.float64]:
+        members, groups = self._members, self._share.shape[1]
+        f = self._f * self._plain[:, None]
+        if members.codes is None:
+            assert members.soft is not None
+            return (members.soft.T @ f).ravel()
+        sums = [np.bincount(members.codes, column, members.n_groups) for column in f.T]
+        return np.column_stack(sums)[:groups].ravel().astype(np.float64, copy=False)
+
+    def _covariance(self) -> NDArray[np.float64]:
+        width = self._share.shape[1] * self._f.shape[1]
+        out = np.zeros((width, width))
+        for scores in self._scores():
+            out += scores.T @ scores
+        return out * (self.n_units / len(self._start))
+
+    def _fourth(self, used: NDArray[np.intp], root: NDArray[np.float64]) -> float:
+        found = sum(
+            float(np.square(np.square(scores[:, used] @ root).sum(axis=1)).sum())
+            for scores in self._scores()
+        )
+        return found * (self.n_units / len(self._start))
+
+
+def weight_units(cell: NDArray[np.int32]) -> tuple[NDArray[np.intp], bool]:
+    """Independent units of a weighted sample: cells, and the rows of cells of many rows, if any."""
+    size = np.bincount(cell)
+    single = size[cell] > MAX_UNIT_ROWS
+    unit = cell.astype(np.intp)
+    unit[single] = len(size) + np.arange(int(single.sum()))
+    return unit, bool(single.any())
+
+
+def clusters_in_cells(
+    cell: NDArray[np.int32], n_cells: int, cluster: NDArray[np.intp]
+) -> tuple[NDArray[np.int32], int, int]:
+    """Cells merged with their neighbors until they hold enough clusters, and how many were merged.
+
+    A variable that is the same in all rows of a cluster would otherwise leave one cluster a cell.
+    """
+    pairs = len(np.unique(cell.astype(np.int64) * (int(cluster.max()) + 1) + cluster))
+    # Rows of all but a few clusters meet in a cell of ten: as good as independent ones.
+    if pairs >= 0.8 * min(len(cell), CELL_CLUSTERS * n_cells):
+        return cell, n_cells, 1
+    merge = min(int(np.ceil(CELL_CLUSTERS * n_cells / pairs)), n_cells)
+    return cell // np.int32(merge), -(-n_cells // merge), merge
+
+
+def weights_tied(rows: RowsInCells, members: Members, weight: NDArray[np.float64]) -> bool:
+    """Whether weights depend on both the group and the tested variable, as far as log w tells.
+
+    F tests in the regression of log w within cells on groups, on the first test functions, and on
+    their products: the last, or both others, must be seen.
+    """
+    from ..kernels.significance import feature_matrix
+
+    n_cells = len(rows.slope)
+    # A sample tells as much; the design is large with many groups.
+    stretch = -(-len(weight) * (1 + 4 * members.n_groups) // TIED_NUMBERS)
+    if stretch > 1:
+        some = scattered_rows(len(weight), stretch)
+        members, weight = members.take(some), weight[some]
+        z = rows.z[some] if len(rows.z) else rows.z
+        part = (rows.u[some], rows.v[some], z, rows.cell[some])
+        rows = RowsInCells(*part, rows.center, rows.slope)
+    cell = rows.cell
+    size = np.maximum(np.bincount(cell, minlength=n_cells), 1)
+
+    def centered(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+        means = [np.bincount(cell, column, n_cells) / size for column in columns.T]
+        return columns - np.column_stack(means)[cell]
+
+    groups = members.n_groups - 1
+    if members.codes is not None:
+        a = np.zeros((len(cell), groups + 1))
+        a[np.arange(len(cell)), members.codes] = 1.0
+        a = centered(a[:, :groups])
+    else:
+        assert members.soft is not None
+        a = centered(members.soft)
+    f = centered(feature_matrix(*rows)[:, :3])
+    product = centered((a[:, :, None] * f[:, None, :]).reshape(len(cell), -1))
+    x = centered(np.log(weight)[:, None])[:, 0]
+    design = np.column_stack([a, f, product])
+    gram, right = design.T @ design, design.T @ x
+    total = float(x @ x)
+    free = len(cell) - n_cells - design.shape[1]
+    if total <= 1e-20 * len(cell) or free < 1:
+        return False
+    every = np.arange(design.shape[1])
+    of_group, of_tested = every < groups, (every >= groups) & (every < groups + 3)
+
+    def rest(used: NDArray[np.bool_]) -> tuple[float, int]:
+        beta, _, rank, _ = np.linalg.lstsq(gram[np.ix_(used, used)], right[used], rcond=1e-9)
+        return max(total - float(right[used] @ beta), 1e-12 * total), int(rank)
+
+    full, full_rank = rest(np.ones(len(every), dtype=bool))
+
+    def seen(left_out: NDArray[np.bool_]) -> bool:
+        without, rank = rest(~left_out)
+        gain = full_rank - rank
+        if gain < 1:
+            return False
+        ratio = (without - full) / gain / (full / free)
+        return bool(f_law.sf(ratio, gain, free) < JOINT_LEVEL)
+
+    jointly = ~of_group & ~of_tested
+    return seen(jointly) or (seen(of_group | jointly) and seen(of_tested | jointly))
+
+
+def independent_rows(
+    weight: NDArray[np.float64] | None,
+    cluster: NDArray[np.intp] | None,
+    rng: np.random.Generator,
+) -> NDArray[np.intp]:
+    """Rows drawn so that they are independent and follow the weighted law without weights.
+
+    A row is kept with probability w / max w. With clusters, one row of each is drawn in proportion
+    to w, and the cluster kept with probability W / max W.
+    """
+    if cluster is None:
+        assert weight is not None
+        return np.flatnonzero(rng.random(len(weight)) * weight.max() < weight)
+    w = np.ones(len(cluster)) if weight is None else weight
+    order = np.argsort(cluster, kind="stable")
+    total = np.bincount(cluster, w)
+    upto = np.cumsum(w[order])
+    point = np.concatenate([[0.0], np.cumsum(total)[:-1]]) + rng.random(len(total)) * total
+    last = np.cumsum(np.bincount(cluster)) - 1
+    first = np.concatenate([[0], last[:-1] + 1])
+    row = order[np.clip(np.searchsorted(upto, point), first, last)]
+    return np.sort(row[rng.random(len(total)) * total.max() < total])

@@ -1,0 +1,246 @@
+"""How many equally weighted, independent units the rows are worth, and when that is too few.
+
+n_eff = (ΣW)² / ΣW² over the weights W of units: clusters where rows are clustered, else rows.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core.arrays import Array
+from ..data.clusters import cluster_groups
+from ..data.criteria import Condition, Criterion, word_for
+from ..data.groups import Groups, GroupWarning
+from ..kernels import standardizer
+from ..kernels.basis import get_basis
+
+# Below the first nothing can be said, below the second not much, below the others not of a group.
+LEAST, FEW, FEW_IN_GROUP, NEXT_TO_NOTHING = 5.0, 100.0, 10.0, 3.0
+
+
+class EffectiveSizeWarning(GroupWarning):
+    """Unequal weights or large clusters leave few effective rows."""
+
+
+def unit_masses(groups: Groups) -> NDArray[np.float64]:
+    """Weight of each group in each unit: (G, K) for clusters, (m, K) for rows."""
+    if groups.codes is not None and groups.cluster is not None:
+        cell = groups.cluster * groups.n_groups + groups.codes
+        size = groups.n_units * groups.n_groups
+        mass = np.bincount(cell, groups.weight, size).astype(np.float64, copy=False)
+        return mass.reshape(groups.n_units, groups.n_groups)
+    mass = groups.membership()
+    if groups.weight is not None:
+        mass = mass * groups.weight[:, None]
+    return mass if groups.cluster is None else cluster_groups(groups.cluster, mass)
+
+
+def group_sizes(groups: Groups) -> NDArray[np.float64]:
+    """Effective number of rows, or of clusters, of each group, (K,)."""
+    if groups.cluster is None and groups.weight is None and groups.codes is not None:
+        return groups.counts
+    mass = unit_masses(groups)
+    squares = np.square(mass).sum(axis=0)
+    return np.divide(mass.sum(axis=0) ** 2, squares, out=np.zeros_like(squares), where=squares > 0)
+
+
+def check_effective_size(groups: Groups, stacklevel: int = 3) -> None:
+    """Refuse fewer than 5 effective units; warn of fewer than 100, or than 10 in a group.
+
+    Only where clusters, or weights that halve the number of rows, have made them few: how many
+    rows there are anybody can see. `stacklevel` is that of the user's call.
+    """
+    if groups.weight is None and groups.cluster is None:
+        return
+    unit = "rows" if groups.cluster is None else "clusters"
+    n, size = groups.n_known, groups.n_effective
+    fewer = groups.cluster is not None or size < 0.5 * n
+    if fewer and size < LEAST:
+        raise ValueError(_refusal(groups, size))
+    if fewer and size < FEW:
+        warnings.warn(
+            f"{n:,} rows count for {size:.3g} {unit}{_why(groups)}: values are rough and intervals "
+            f"wide. Hint: {_advice(groups)}.",
+            EffectiveSizeWarning,
+            stacklevel=stacklevel,
+        )
+    sizes = group_sizes(groups)
+    # Where all is rough, a group is named only if it rests on next to nothing.
+    least = NEXT_TO_NOTHING if fewer and size < FEW else FEW_IN_GROUP
+    few = np.flatnonzero((sizes < least) & (sizes < 0.5 * groups.counts))
+    if len(few):
+        names = ", ".join(f"{groups.label_names[k]!r} ({sizes[k]:.2g})" for k in few[:5])
+        more = f" and {len(few) - 5} more" if len(few) > 5 else ""
+        warnings.warn(
+            f"`sensitive_features`: fewer than {least:g} effective {unit} in {names}{more}: "
+            "nothing can be said about such a group by itself. Hint: merge it with another, or "
+            "set it to missing.",
+            EffectiveSizeWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def take_weighted(groups: Groups, rows: NDArray[np.intp] | None) -> Groups:
+    """The groups of the `rows` of positive weight, or as they are where `rows` is None.
+
+    Fewer than 5 are refused: what is left out by a weight of zero nobody sees.
+    """
+    if rows is None:
+        return groups
+    kept = groups.take(rows)
+    refuse_few_weighted(kept.n_known, groups.n_rows)
+    return kept
+
+
+def refuse_few_weighted(kept: int, n_rows: int) -> None:
+    """Refuse fewer than 5 rows of positive weight among others without."""
+    if kept < LEAST:
+        raise ValueError(
+            f"`sample_weight` must be positive in at least {LEAST:g} rows with a known group, got "
+            f"{kept} of {n_rows:,}: from so few nothing can be said. Hint: a row of weight 0 "
+            "counts as absent; look for weights that are zero and should not be."
+        )
+
+
+class SharedValuesWarning(GroupWarning):
+    """Rows that share a value are all of one group, as the rows of one person or place are."""
+
+
+def warn_shared_values(
+    variables: Mapping[str, NDArray[np.float64]],
+    left: Mapping[str, float],
+    groups: Groups,
+    stacklevel: int = 3,
+) -> None:
+    """Warn where a variable gives the group away because each of its values is of one group.
+
+    Such values often stand for clusters: 923 ZIP codes with a risk each, in 31,382 quotes.
+
+    Parameters
+    ----------
+    variables : mapping
+        Columns over the known rows, by name.
+    left : mapping
+        H(A | variable) in nats, by name.
+    groups : Groups
+    """
+    if groups.codes is None or groups.cluster is not None or groups.measured is not None:
+        return
+    for name, values in variables.items():
+        if left.get(name, np.inf) > 0.1 * groups.entropy:
+            continue
+        distinct, code = np.unique(values, return_inverse=True)
+        if len(distinct) > 0.2 * len(values) or len(distinct) < 10 * groups.n_groups:
+            continue
+        table = np.bincount(code * groups.n_groups + groups.codes, minlength=1)
+        table = np.pad(table, (0, len(distinct) * groups.n_groups - len(table)))
+        pure = table.reshape(-1, groups.n_groups).max(axis=1).sum() / len(values)
+        if pure > 0.99:
+            warnings.warn(
+                f"The {word_for(name)} has {len(distinct):,} values in {len(values):,} rows, and "
+                "nearly all rows of a value are of one group, so the value gives the group away. "
+                "Hint: if rows of a value belong together (a person, a ZIP code), pass what they "
+                "have in common as `cluster`.",
+                SharedValuesWarning,
+                stacklevel=stacklevel,
+            )
+
+
+def _why(groups: Groups) -> str:
+    if groups.cluster is None:
+        return " of equal weight, as few weights are far larger than the others"
+    weighted = " with these weights" if groups.weight is not None else ""
+    return f" of equal size{weighted}"
+
+
+def _advice(groups: Groups) -> str:
+    if groups.cluster is None:
+        return "look at the largest weights, and cut them off if they are not meant"
+    return "use smaller clusters if their rows are independent, or gather more of them"
+
+
+def _refusal(groups: Groups, size: float) -> str:
+    if groups.cluster is not None:
+        return (
+            f"`cluster` must hold at least {LEAST:g} clusters of similar size, got {groups.n_units}"
+            f" that count for {size:.2g}: from so few nothing can be said about others. Hint: "
+            f"{_advice(groups)}."
+        )
+    assert groups.weight is not None
+    share = 100.0 * groups.weight.max() / groups.weight.sum()
+    return (
+        f"`sample_weight` must leave at least {LEAST:g} effective rows, (Σw)²/Σw², got {size:.2g} "
+        f"from {groups.n_known:,} rows: one row alone has {share:.3g}% of the weight. Hint: "
+        f"{_advice(groups)}."
+    )
+
+
+# ------------------------------------------------------------------------------------------------
+# How much of a sample is left for fitted parameters where rows come in clusters.
+#
+# With φ what the joint classifier fits beyond the other, r = 1{a = k} less its fit by the other,
+# M = Σωφφᵀ and V = Σ_c (Σωrφ)(Σωrφ)ᵀ, the noise of the parameters is that of n/d independent rows,
+# d² the mean square of the eigenvalues of M⁻¹V / mean ωr². Rows alone have d = 1; rows of a cluster
+# that repeat each other have d = their number; and clusters that share the group but not the score
+# lie in between.
+
+
+_NO_WEIGHT = np.empty(0)
+# The largest groups; they say it well enough.
+MOST_GROUPS = 10
+
+
+def independent_rows(criterion: Criterion, variables: Mapping[str, Array], groups: Groups) -> float:
+    """n/d: independent rows whose noise the parameters of a criterion would have.
+
+    Parameters
+    ----------
+    criterion : Criterion
+    variables : mapping
+        Columns of the known rows, those that vary.
+    groups : Groups
+        With clusters.
+    """
+    assert groups.cluster is not None
+    n = groups.n_known
+    weight = np.ones(n) if groups.weight is None else groups.weight
+    given = _terms(criterion.given, variables, groups)
+    phi = _terms(criterion.joint, variables, groups)
+    weighted = (given * weight[:, None]).T
+    project = np.linalg.pinv(weighted @ given, rcond=1e-10, hermitian=True) @ weighted
+    phi = phi - given @ (project @ phi)
+    # Terms that the other classifier has, too, leave nothing of themselves.
+    values, vectors = np.linalg.eigh((phi * weight[:, None]).T @ phi / n)
+    kept = values > 1e-8
+    phi = phi @ (vectors[:, kept] / np.sqrt(values[kept]))
+    squares = []
+    for k in np.argsort(-groups.shares)[:MOST_GROUPS] if kept.any() else ():
+        if groups.codes is not None:
+            label = (groups.codes == k).astype(np.float64)
+        else:
+            assert groups.probabilities is not None
+            label = groups.probabilities[:, k]
+        residual = label - given @ (project @ label)
+        variance = float(weight @ np.square(residual)) / n
+        if variance > 1e-12:
+            sums = cluster_groups(groups.cluster, phi * (weight * residual)[:, None])
+            squares.append(np.square(sums.T @ sums / (n * variance)).sum())
+    if not squares:
+        return groups.n_effective
+    return float(n / max(np.sqrt(np.mean(squares) / kept.sum()), 1.0))
+
+
+def _terms(condition: Condition, variables: Mapping[str, Array], groups: Groups) -> Array:
+    weight = _NO_WEIGHT if groups.weight is None else groups.weight
+    columns = []
+    for name in condition:
+        if name in variables:
+            mean, scale = standardizer(variables[name], weight)
+            columns.append((variables[name] - mean) * scale)
+    if not columns:
+        return np.ones((groups.n_known, 1))
+    return get_basis("quadratic", len(columns))(np.column_stack(columns))

@@ -1,0 +1,483 @@
+"""Tests of exact fairness: S ⟂ A, S ⟂ A | Y and Y ⟂ A | S.
+
+Information is nonnegative, so its estimate is not normal where the truth is zero and an interval
+cannot serve as a test there. These tests ask the question by itself, by permuting groups among
+rows that are alike in what is conditioned on, with the permutations done in closed form. Smooth
+test functions have the power where groups differ in shift or spread; a scan of contrasts at all
+resolutions sees the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from ..data.clusters import renumber
+from ..data.criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
+from ..data.groups import Groups
+from ..estimators.ranks import (
+    EXACT_RANK_ROWS,
+    RankedRows,
+    Ranks,
+    conditional_rank,
+    neighbor_slopes,
+    rank_all,
+)
+from ..kernels.threads import n_threads
+from .covariances import (
+    CELLS_A_DIRECTION,
+    CLUSTERS_A_DIRECTION,
+    MIN_CLUSTERS,
+    NO_FLOATS,
+    ROWS_A_DIRECTION,
+    Members,
+    RowsInCells,
+    Scores,
+    UnitScores,
+    clusters_in_cells,
+    independent_rows,
+    root_inverse,
+    smallest_effective,
+    weight_units,
+    weights_tied,
+)
+from .effective import refuse_few_weighted
+from .fine_structure import difference, level_rank, scan_p_value, scan_rows
+from .measurement_test import TestResult
+
+# ------------------------------------------------------------------------------------------------
+# Permutations drawn where the law of a statistic over all of them is too rough.
+
+
+N_DRAWS = 1999
+
+
+def draw_all(
+    rows: RowsInCells,
+    members: Members,
+    mean: NDArray[np.float64],
+    root: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """The statistic for random assignments of the groups of each cell to its rows."""
+    from ..kernels.significance import feature_matrix
+
+    order = np.argsort(rows.cell, kind="stable")
+    f = (feature_matrix(*rows) - mean[rows.cell])[order]
+    if members.soft is None:
+        assert members.codes is not None
+        a = np.eye(members.n_groups)[members.codes][order, :-1]
+    else:
+        a = members.soft[order]
+    keys = rng.random((N_DRAWS, len(f))) + rows.cell[order]
+    total = np.tensordot(f[np.argsort(keys, axis=1)], a, axes=(1, 0))
+    return np.square(total.transpose(0, 2, 1).reshape(N_DRAWS, -1) @ root).sum(axis=1)
+
+
+def handful_of(members: Members, fewest: int) -> int:
+    """Rows of the smaller of two groups if fewer than that, too few for the χ² law; else 0."""
+    if members.codes is None or members.n_groups != 2:
+        return 0
+    count = int((members.codes == 0).sum())
+    return count if count < fewest else 0
+
+
+def draw_handful(
+    rows: RowsInCells,
+    count: int,
+    mean: NDArray[np.float64],
+    root: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """As :func:`draw_all` for one single cell, in the time of `count` rows a draw instead of n."""
+    from ..kernels.significance import feature_matrix
+
+    f = feature_matrix(*rows) - mean
+    total = np.zeros((N_DRAWS, f.shape[1]))
+    taken = np.empty((N_DRAWS, 0), dtype=np.intp)
+    for j in range(count):
+        # One of the rows not yet taken, by its place among them.
+        row = rng.integers(len(f) - j, size=N_DRAWS)
+        for before in np.sort(taken, axis=1).T:
+            row += row >= before
+        taken = np.column_stack([taken, row])
+        total += f[row]
+    return np.square(total @ root).sum(axis=1)
+
+
+# A group with fewer rows is merged with others of its kind.
+MIN_GROUP_ROWS = 5
+# Up to this many rows the chi-squared law is replaced by permutations drawn.
+DRAWN_ROWS = 300
+# Shares of the level of the smooth functions and of the scan for fine structure. What the scan
+# finds it finds at 1e-10, so it needs little; it rejects about half as often as its level says,
+# its largest terms being bounded, so that the two make up one.
+SMOOTH_SHARE = 0.95
+FINE_SHARE = 0.08
+# Beyond this the combined p-value of the scan is rough, and the smooth functions have the word.
+FINE_LEVEL = 0.1
+# Rows drawn to be independent that a scan needs, at least.
+SCAN_ROWS = 100
+# Effective rows of the smallest group below which a robust covariance is not trusted alone.
+SMALL_GROUP = 50.0
+# Weights below this share of their mean count as none.
+LEAST_WEIGHT = 1e-12
+
+
+def exact_fairness_p_value(
+    criterion: str | Criterion,
+    variables: Mapping[str, NDArray[np.float64]],
+    groups: Groups,
+    *,
+    random_state: int | np.random.Generator | None = None,
+) -> TestResult:
+    """Q = Uᵀ V⁺ U ~ χ², with U = Σ_c Σ_{i∈c} w_i (a_i − ā_c) ⊗ (f(s_i, y_i) − f̄_c).
+
+    The cells c are narrow slices of the conditioning variable (its values themselves if they are
+    few; one single cell for independence). Given the rows of a cell, every assignment of its
+    groups to its rows is equally likely if the criterion holds, so the null covariance of U is
+    known exactly: V = Σ_c S_a,c ⊗ S_f,c / (n_c − 1). For one function f, the rank, this is the
+    Kruskal-Wallis test (independence) and the Cochran-Mantel-Haenszel mean-score test (the others).
+    f are Legendre polynomials of the rank of the tested variable given the conditioning one, and
+    their products with its rank, so that shifts, spreads, skews and interactions are all seen.
+    What they miss, such as groups that trade places from one value to the next, a scan of contrasts
+    at all resolutions finds (:func:`scan_p_value`); the p-value is the lesser of the two, allowing
+    for both having been tried.
+
+    Parameters
+    ----------
+    criterion : str or Criterion
+        One variable tested given at most one other; NaN for others.
+    variables : mapping
+        ``"s"`` and what else the criterion needs: (m,) arrays over the known rows, by name.
+    groups : Groups
+        Membership, weights and clusters of the same rows. Unequal weights are taken for sampling
+        weights: the criterion is one of the weighted law; equal ones count as none. Probabilities
+        are used as they are.
+    random_state : int, Generator or None
+        For the permutations drawn where the χ² law is too rough (with few rows, and for
+        independence with a handful in the smaller of two groups), and for the rows scanned with
+        clusters or tied weights. None is seed 0.
+
+    Returns
+    -------
+    TestResult
+
+    Notes
+    -----
+    f may be any function of (s, y), as permutations leave both alone; a poor estimate of the
+    conditional rank costs power and not validity. What remains is the dependence of the group on
+    the conditioning variable within a slice; f is freed of its slope there, so that the error is of
+    third order in the width of a slice. Beyond 100,000 rows ranks are interpolated between sample
+    quantiles instead of sorted, and the p-value depends on the order of rows in its third digit.
+
+    The scan looks at the rank of the tested variable given the other, at its rank as it is, and at
+    that of s − y. The last makes it depend on the units of score and target; the rest does not.
+
+    Weights that are a product of one factor of the group and one of the tested variable leave the
+    criterion as it is among the rows. Weights that depend on the two jointly do not, and no
+    permutation is a reference then; nor is it with clusters. The covariance is then that of
+    independent units, with an F law (:class:`UnitScores`), and the scan is of rows drawn so that
+    they are independent and follow the weighted law. Groups need not be the same within a cluster.
+    With fewer than ten clusters nothing is tested.
+    """
+    criterion = get_criterion(criterion)
+    return exact_fairness_p_values([criterion], variables, groups, random_state=random_state)[
+        criterion.name
+    ]
+
+
+def exact_fairness_p_values(
+    criteria: Iterable[str | Criterion],
+    variables: Mapping[str, NDArray[np.float64]],
+    groups: Groups,
+    *,
+    random_state: int | np.random.Generator | None = None,
+    ranks: Mapping[str, Ranks] | None = None,
+) -> dict[str, TestResult]:
+    """Several criteria at once, as :func:`exact_fairness_p_value`, sharing the ranks.
+
+    `ranks` are those of the variables, where they are known already.
+    """
+    if isinstance(random_state, np.random.RandomState):
+        random_state = int(random_state.randint(2**31))
+    rng = np.random.default_rng(0 if random_state is None else random_state)
+    wanted = [get_criterion(criterion) for criterion in criteria]
+    names = list(dict.fromkeys(name for criterion in wanted for name in criterion.joint))
+    variables = complete(wanted, variables)
+    if groups.measured is not None:
+        from .measurement_test import measured_p_values
+
+        return measured_p_values(wanted, variables, groups)
+    streams = _streams(wanted, rng)
+    rows, members = _usable(groups)
+    weight, cluster = groups.weight, groups.cluster
+    if cluster is not None and rows is not None:
+        cluster = renumber(cluster[rows])
+    if weight is not None:
+        weight = weight if rows is None else np.ascontiguousarray(weight[rows])
+        equal = weight.max() - weight.min() <= 1e-12 * weight.max()
+        weight = None if equal else weight / weight.mean()
+
+    values = {k: variables[k] if rows is None else variables[k][rows] for k in names}
+    if ranks is None or rows is not None:
+        ranks = rank_all(values)
+    data = _Data(ranks, values, members, weight, cluster)
+
+    def test(criterion: Criterion) -> TestResult:
+        return _test(criterion, data, streams[criterion.name])
+
+    # The kernels release the interpreter lock.
+    parallel = groups.n_known > EXACT_RANK_ROWS and len(wanted) > 1
+    with ThreadPoolExecutor(n_threads() if parallel else 1) as pool:
+        results = list((pool.map if parallel else map)(test, wanted))
+    return {criterion.name: result for criterion, result in zip(wanted, results, strict=True)}
+
+
+def _streams(criteria: Iterable[Criterion], rng: np.random.Generator) -> dict[str, int]:
+    """A seed for each criterion, which must not depend on which others are asked for."""
+    known = dict(zip(CRITERIA, rng.integers(2**63, size=len(CRITERIA)).tolist(), strict=True))
+    first = next(iter(known.values()))
+    return {c.name: known.get(c.name, first ^ crc32(c.name.encode())) for c in criteria}
+
+
+def _usable(groups: Groups) -> tuple[NDArray[np.bool_] | None, Members]:
+    """Leave out rows of no weight, and merge or leave out groups of a handful of rows."""
+    rows = None
+    if groups.weight is not None:
+        positive = groups.weight > LEAST_WEIGHT * groups.weight.mean()
+        rows = None if positive.all() else positive
+        if rows is not None:
+            refuse_few_weighted(int(positive.sum()), len(positive))
+    if groups.codes is None:
+        assert groups.probabilities is not None
+        table = groups.probabilities if rows is None else groups.probabilities[rows]
+        drop = int(np.argmax(table.sum(axis=0)))
+        return rows, Members(None, np.delete(table, drop, axis=1), groups.n_groups)
+    codes = groups.codes if rows is None else groups.codes[rows]
+    counts = np.bincount(codes, minlength=groups.n_groups)
+    target = np.arange(groups.n_groups)
+    small = (counts > 0) & (counts < MIN_GROUP_ROWS)
+    note = ""
+    large = int((counts >= MIN_GROUP_ROWS).sum())
+    if large and small.any() and (counts > 0).sum() > 2:
+        target[small] = np.flatnonzero(small)[0]
+        merged = counts[small].sum()
+        note = f"; {small.sum()} groups of fewer than {MIN_GROUP_ROWS} rows merged"
+        if merged < MIN_GROUP_ROWS and large >= 2:
+            keep = ~small[codes]
+            codes = codes[keep]
+            if rows is None:
+                rows = keep
+            else:
+                rows = rows.copy()
+                rows[rows] = keep
+            note = f"; {small.sum()} group(s) of fewer than {MIN_GROUP_ROWS} rows left out"
+    counts = np.bincount(target[codes], minlength=groups.n_groups)
+    present = np.flatnonzero(counts)
+    ordered = present[np.argsort(counts[present], kind="stable")]
+    lookup = np.full(groups.n_groups, -1, dtype=np.intp)
+    lookup[ordered] = np.arange(len(ordered))
+    return rows, Members(lookup[target][codes], None, len(ordered), note)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """What a test of any criterion is made of: ranks, membership, weights and clusters of rows."""
+
+    ranks: Mapping[str, Ranks]
+    values: Mapping[str, NDArray[np.float64]]
+    members: Members
+    weight: NDArray[np.float64] | None
+    cluster: NDArray[np.intp] | None
+
+    def gap(self, rows: Any = slice(None)) -> Ranks | None:
+        """Ranks of s − y in some rows."""
+        return difference(self.values["s"][rows], self.values["y"][rows])
+
+    @cached_property
+    def scanned_gap(self) -> Ranks | None:
+        """Those of the rows scanned, which two criteria ask for."""
+        return self.gap(scan_rows(len(self.values["s"]), self.members.n_groups))
+
+    def take(self, rows: NDArray[np.intp]) -> _Data:
+        """Some of the rows, as independent ones without weights."""
+        values = {name: column[rows] for name, column in self.values.items()}
+        return _Data(rank_all(values), values, self.members.take(rows), None, None)
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """The tested variable given the conditioning one: rows in cells, and how to say so."""
+
+    rows: RowsInCells
+    target: Ranks
+    given: Ranks | None
+    where: str
+    same_units: bool = False
+
+
+def _same_units(criterion: Criterion) -> bool:
+    """Whether both variables are in the units of the target, so that their difference tells."""
+    return criterion.joint == BOTH
+
+
+def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
+    members = data.members
+    if len(criterion.tested) > 1 or len(criterion.given) > 1:
+        reason = "only one variable given at most one other is"
+        return TestResult(0.0, 0, float("nan"), f"not tested: {reason}")
+    (tested,) = criterion.tested
+    if members.n_groups < 2:
+        return TestResult(0.0, 0, float("nan"), "not tested: fewer than two groups have rows")
+    if data.cluster is not None and (count := int(data.cluster.max()) + 1) < MIN_CLUSTERS:
+        reason = f"{count} clusters say too little about how clusters differ ({MIN_CLUSTERS} do)"
+        return TestResult(0.0, 0, float("nan"), f"not tested: {reason}")
+    if data.ranks[tested].n_atoms < 2:
+        return TestResult(0.0, 0, 1.0, f"holds: {tested} is constant")
+    setting = _setting(criterion, tested, data)
+    if setting is None:
+        (given,) = criterion.given
+        return TestResult(0.0, 0, 1.0, f"holds: {tested} is a function of {given}")
+    where = setting.where
+    if data.cluster is not None:
+        units = UnitScores(
+            setting.rows, members, data.weight, data.cluster, CLUSTERS_A_DIRECTION, clusters=True
+        )
+        return _unit_result(criterion, units, setting, data, f"of {count} clusters", seed)
+    tied = None
+    if data.weight is not None and weights_tied(setting.rows, members, data.weight):
+        unit, single = weight_units(setting.rows.cell)
+        least = ROWS_A_DIRECTION if single else CELLS_A_DIRECTION
+        units = UnitScores(setting.rows, members, data.weight, unit, least, clusters=False)
+        kind = f"of slices or rows, as weights depend on group and {tested} jointly"
+        tied = _unit_result(criterion, units, setting, data, kind, seed)
+        if not single or smallest_effective(members, data.weight) > SMALL_GROUP:
+            return tied
+    score = Scores(setting.rows, members, data.weight)
+    root = root_inverse(score.covariance)
+    dof = root.shape[1]
+    if not dof:
+        return TestResult(0.0, 0, 1.0, f"no two groups can be compared{where}{members.note}")
+    statistic = float(np.square(score.total.ravel() @ root).sum())
+    handful = 0 if criterion.given else handful_of(members, MIN_GROUP_ROWS)
+    n = setting.target.n
+    if data.weight is None and (n <= DRAWN_ROWS or handful):
+        rng = np.random.default_rng(seed)
+        if n <= DRAWN_ROWS:
+            drawn = draw_all(setting.rows, members, score.mean, root, rng)
+        else:
+            drawn = draw_handful(setting.rows, handful, score.mean, root, rng)
+        beyond = int(np.sum(drawn >= statistic * (1.0 - 1e-9)))
+        p_value = (1 + beyond) / (1 + len(drawn))
+        how = f"{len(drawn)} draws"
+    else:
+        p_value = float(chi2.sf(statistic, dof))
+        how = f"χ² with {dof} degrees of freedom"
+    if tied is not None:
+        # The few rows that say so may be missing from either covariance, seldom from both.
+        method = f"{tied.method}; at least as large as by permutation, groups being small"
+        return replace(tied, p_value=max(tied.p_value, p_value), method=method)
+    # Weights that are no joint function of group and tested variable leave the criterion as it is.
+    fine = float("nan") if handful else _fine_structure(setting, data)
+    p_value, decided = _combine(p_value, fine)
+    method = f"permutation of groups{where}, {how}{decided}{members.note}"
+    return TestResult(statistic, dof, p_value, method)
+
+
+def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
+    """Rows in cells of the conditioning variable; None where the tested one is a function of it."""
+    from ..kernels.significance import cell_means
+
+    target = data.ranks[tested]
+    if not criterion.given:
+        cell = np.zeros(target.n, dtype=np.int32)
+        rows = RowsInCells(target.rank, target.rank, NO_FLOATS, cell, NO_FLOATS, np.zeros((1, 4)))
+        return _Tested(rows, target, None, "")
+    (name,) = criterion.given
+    given = data.ranks[name]
+    cell, n_cells = given.cells()
+    merged = 1
+    if data.cluster is not None:
+        cell, n_cells, merged = clusters_in_cells(cell, n_cells, data.cluster)
+    rank = conditional_rank(target, given, merged)
+    if rank is None:
+        # A score within 1e-6 of the target's rank: what it differs by may still tell the group.
+        gap = data.gap() if _same_units(criterion) else None
+        if (
+            gap is None
+            or level_rank(gap, given.normal, cell, n_cells, merged == 1 and given.discrete) is None
+        ):
+            return None
+        target = gap
+        rank = conditional_rank(target, given, merged)
+        if rank is None:
+            return None
+    center, means = cell_means(rank, given.rank, given.normal, cell, n_cells)
+    # Without its slope f has nothing that a trend of the groups within a cell could be taken for.
+    slope = neighbor_slopes(center, means)
+    rows = RowsInCells(rank, given.rank, given.normal, cell, center, slope)
+    return _Tested(
+        rows, target, given, f" within {n_cells} slices of {name}", _same_units(criterion)
+    )
+
+
+def _fine_structure(setting: _Tested, data: _Data) -> float:
+    """p-value of the scan, over the rank given the condition, the rank itself and that of s − y."""
+    rows = scan_rows(setting.target.n, data.members.n_groups)
+    members = data.members.take(rows)
+    cell = setting.rows.cell[rows]
+    if setting.given is None:
+        return scan_p_value([setting.target.rank[rows]], cell, members)
+    n_cells = len(setting.rows.slope)
+    z = setting.rows.z[rows]
+    exact = setting.given.discrete
+    coordinates = [setting.rows.u[rows]]
+    raw: list[Ranks | RankedRows] = [setting.target.take(rows)]
+    if setting.same_units and data.scanned_gap is not None:
+        raw.append(data.scanned_gap)
+    for target in raw:
+        rank = level_rank(target, z, cell, n_cells, exact)
+        if rank is not None:
+            coordinates.append(rank)
+    return scan_p_value(coordinates, cell, members)
+
+
+def _combine(smooth: float, fine: float) -> tuple[float, str]:
+    """The least 1 − (1 − p)^(1/share) of the smooth functions and the scan, and which it was."""
+    if np.isnan(fine):
+        return smooth, "; smooth shifts and spreads only"
+    p = -np.expm1(np.log1p(-np.minimum([smooth, fine], 1.0 - 1e-16)) / [SMOOTH_SHARE, FINE_SHARE])
+    if p[1] > FINE_LEVEL or p[0] <= p[1]:
+        return float(p[0]), "; with a scan, decided by smooth shifts and spreads"
+    return float(p[1]), "; with a scan, decided by fine structure"
+
+
+def _unit_result(
+    criterion: Criterion, units: UnitScores, setting: _Tested, data: _Data, kind: str, seed: int
+) -> TestResult:
+    """Smooth functions by the covariance of units, and the scan in rows drawn to be independent."""
+    note = data.members.note
+    if not units.dof:
+        return TestResult(0.0, 0, 1.0, f"no two groups can be compared{setting.where}{note}")
+    how = f"F with {units.dof} and {units.dof_left:.0f} degrees of freedom"
+    p_value, fine = units.p_value, float("nan")
+    drawn = independent_rows(data.weight, data.cluster, np.random.default_rng(seed))
+    if len(drawn) >= SCAN_ROWS:
+        some = data.take(drawn)
+        (tested,) = criterion.tested
+        inner = _setting(criterion, tested, some) if some.ranks[tested].n_atoms > 1 else None
+        fine = float("nan") if inner is None else _fine_structure(inner, some)
+    p_value, decided = _combine(p_value, fine)
+    if not np.isnan(fine):
+        decided = decided.replace("a scan", f"a scan of {len(drawn)} rows drawn to be independent")
+    method = f"robust covariance {kind}{setting.where}, {how}{decided}{note}"
+    return TestResult(units.statistic, units.dof, p_value, method)

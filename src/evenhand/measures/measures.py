@@ -1,0 +1,479 @@
+"""Entropies → one measure with its standard error and interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtr, stdtrit
+
+from .._core.arrays import Vector
+from ..data.clusters import cluster_groups, cluster_sums, degrees_of_freedom
+from ..data.criteria import Criterion, get_criterion
+from ..data.groups import Groups
+from .effective import unit_masses
+from .entropies import Entropies, people_effective
+
+# ------------------------------------------------------------------------------------------------
+# One rule for three words: violated, holds, not enough data.
+#
+# A value lies within a tolerance where a test at the stated level rejects that it lies beyond, and
+# beyond where a test rejects that it lies within; else the data are not enough to tell. For a
+# two-sided tolerance the former are two one-sided tests (equivalence). Without a tolerance,
+# "beyond"
+# is any departure from exact fairness (:data:`.measures.RULE`).
+
+
+VIOLATED, HOLDS, OPEN = "violated", "holds", "not enough data"
+RULE_WITH_TOLERANCE = (
+    "Against a tolerance a clause is called violated where a one-sided test at the stated level "
+    "rejects that the true value lies within it (by Holm's rule over all tests), and holds where "
+    "one-sided tests at that level reject that it lies beyond. Else there are not enough data. One "
+    "violated clause is a fail; a pass needs all of them to hold, for which no correction is due."
+)
+
+
+def judge(p_within: float, p_beyond: float, level: float) -> str:
+    """The word for two p-values.
+
+    Parameters
+    ----------
+    p_within : float
+        Of the hypothesis that the value lies within the tolerance.
+    p_beyond : float
+        Of the hypothesis that it lies beyond.
+    level : float
+    """
+    if p_within < level:
+        return VIOLATED
+    return HOLDS if p_beyond < level else OPEN
+
+
+def units_needed(n: float, errors: float, level: float, power: float = 0.8) -> float:
+    """n·((z_level + z_power)/errors)²: units that would decide, if the estimate is the truth.
+
+    Parameters
+    ----------
+    n : float
+        Rows or clusters there are.
+    errors : float
+        Standard errors between the estimate and the limit.
+    level, power : float
+        Of the one-sided test, and how often it is to decide.
+    """
+    wanted = float(ndtri(1.0 - level) + ndtri(power))
+    if not errors or not math.isfinite(wanted / errors) or math.isnan(n):
+        return math.inf
+    return float(math.ceil(n * (wanted / errors) ** 2))
+
+
+def root_interval(value: float, half: float) -> tuple[float, float]:
+    """(√v ± half/(2√v))², cut off at 0 and 1.
+
+    The error of an information grows with its square root, so the root is where it is symmetric.
+    Below one half-width the value itself is too uncertain to scale by, and the shift stays put.
+    """
+    if not math.isfinite(half):
+        return 0.0, 1.0
+    if value < -half:  # further below 0 than chance can take it: a misfit, not a measurement
+        value = 0.0
+    shift = half / 4 if value <= half else half * half / (4 * value)
+    low = value - half + shift if value > half / 2 else 0.0
+    high = value + half + shift
+    return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
+
+
+def half_width_down_to(value: float, limit: float) -> float:
+    """The half-width at which :func:`root_interval` of a larger value begins at the limit."""
+    root = 2.0 * math.sqrt(value) * (math.sqrt(value) - math.sqrt(limit))
+    return root if root <= value else (value - limit) / 0.75
+
+
+def errors_below(value: float, stderr: float, limit: float, rate: float) -> float:
+    """Standard errors from a value up to a limit, with the error there would be at the limit.
+
+        x = (v − L)/σ,  σ² = stderr² + rate·(L − v);  x − γ(x² − 1)/6,  γ = min(1.5·σ/L, 1)
+
+    The variance of an information grows with it, by `rate` = 2/(n·H), and a value that came out
+    small by chance brings a small standard error along: judged by that one, 15 % of samples would
+    pass whose true value is the limit. The last term is Cornish and Fisher's for the skewness of a
+    noncentral χ², without which the test would hardly ever pass with few rows. A value below 0
+    counts as 0.
+
+    Returns
+    -------
+    float
+        0 or less.
+    """
+    value = max(value, 0.0)
+    spread = math.sqrt(stderr * stderr + rate * (limit - value))
+    if spread == 0.0:
+        return -math.inf
+    x = (value - limit) / spread
+    skewness = min(1.5 * spread / limit, 1.0)
+    return min(x - skewness * (x * x - 1.0) / 6.0, 0.0)
+
+
+def upper_bound(value: float, stderr: float, rate: float, errors: float) -> float:
+    """The limit that a value lies so many `errors` below (:func:`errors_below`), at most 1."""
+    low, high = max(value, 0.0), 1.0
+    if not math.isfinite(stderr) or -errors_below(value, stderr, high, rate) < errors:
+        return 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        if middle > 0.0 and -errors_below(value, stderr, middle, rate) >= errors:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+# A test is sure below this p-value, and an estimate beyond as many standard errors from zero.
+SURE_P, SURE_ERRORS = 0.001, 3.29
+SIGNIFICANT_P = 0.05
+# `Measure.found` in words.
+RULE = (
+    f"p is the chance of data at least this uneven if the criterion held exactly; below "
+    f"{SIGNIFICANT_P} the criterion is called violated. So it is where a value lies more than "
+    f"{SURE_ERRORS} standard errors above zero and the test sees nothing, as the test does not "
+    "look for every pattern, and where there is no test and the interval lies above 0. A test that "
+    "counts copies of rows, where the estimate does not, decides only if the interval agrees."
+)
+UNSIZED = (
+    "The test sees a difference that this estimate is too coarse to size: believe the test that "
+    "there is one, and treat its size as unknown"
+)
+UNTESTED = (
+    "The estimate sees a pattern that the test does not look for: believe the interval, not the p"
+)
+COPIES = (
+    "Rows alike in value and group, as copies are, count once in this estimate and each time in "
+    "the test, which makes its p too small: believe the interval, and pass what such rows have in "
+    "common as `cluster` to test without them"
+)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One criterion, estimated.
+
+    Attributes
+    ----------
+    criterion : str
+    value : float
+        Normalized information, a share in [0, 1]; slightly negative means "none was found". 0
+        where it is not `defined`.
+    nats : float
+        The information itself, and `normalizer`, the entropy it is divided by.
+    stderr : float
+        Standard error of `value`, by the delta method through the normalizer; NaN where the value
+        is not defined.
+    interval : (float, float)
+        For `value`, at the audit's confidence level, cut off at 0 and 1; from 0 to 1 where the
+        value is not defined.
+    p_value : float
+        Of the hypothesis that the criterion holds exactly; NaN where it cannot be tested.
+    estimator, chosen : str
+        The estimator, and what it used.
+    n : int
+        Rows with a known group.
+    n_effective : float
+        Equally weighted rows, or clusters of equal size, that are worth as much.
+    n_clusters : int or None
+        Clusters, where rows are not independent.
+    n_merged : int
+        Rows that the estimate took for copies of others.
+    freedom : float
+        Degrees of freedom of the standard error: infinite for rows, few for few clusters.
+    n_independent : float
+        Independent rows that tell as much about the value; NaN where that was not found out.
+    of : {"group", "measurement"}
+        Of a measurement (:class:`evenhand.Continuous`) the value is 1 − exp(−2·nats), the share of
+        its variance that is explained if all is normal, and `normalizer` ½, which nats are divided
+        by where they are small.
+    """
+
+    criterion: str
+    value: float
+    nats: float
+    normalizer: float
+    stderr: float
+    interval: tuple[float, float]
+    p_value: float
+    estimator: str
+    chosen: str
+    n: int
+    n_effective: float
+    n_clusters: int | None = None
+    n_merged: int = 0
+    freedom: float = math.inf
+    n_independent: float = math.nan
+    of: str = "group"
+
+    def __float__(self) -> float:
+        return self.value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything by name, judgments included."""
+        judged = {name: getattr(self, name) for name in ("defined", "found", "conflict")}
+        return {**vars(self), **judged}
+
+    @property
+    def shown(self) -> float:
+        """The value for people: no less than 0, so that it lies in its interval."""
+        return max(self.value, 0.0)
+
+    @property
+    def meaning(self) -> str:
+        """The value in words."""
+        percent = f"{100 * self.shown:.{1 if self.value < 0.1 else 0}f}%"
+        words = get_criterion(self.criterion).meaning
+        if self.of == "measurement":
+            words = words.replace(
+                "removes {percent} of the uncertainty about the group",
+                "tells as much about the attribute as explaining {percent} of its variance would",
+            )
+        return words.format(percent=percent)
+
+    @property
+    def question(self) -> str:
+        """What the criterion asks, of a group or of a measurement."""
+        return asked(get_criterion(self.criterion), self.of == "measurement")
+
+    @property
+    def defined(self) -> bool:
+        """Whether there is something to measure.
+
+        Not where what is conditioned on gives the group away by itself: nothing is left to tell
+        about it then, and the value is 0/0.
+        """
+        return not math.isnan(self.stderr)
+
+    @property
+    def found(self) -> bool:
+        """Whether the criterion is violated: the one rule of audits, frontiers and reports (RULE).
+
+        That is p < 0.05, or a value so many standard errors above zero that a test which sees
+        nothing must be blind to it; without a test, or with one that counts copies, an interval
+        above zero. False where the value is not defined.
+        """
+        if not self.defined or self._copied:
+            return False
+        if math.isnan(self.p_value):
+            return self.interval[0] > 0
+        return self.p_value < SIGNIFICANT_P or self._sure
+
+    def bounds(self, level: float = SIGNIFICANT_P) -> tuple[float, float]:
+        """A lower and an upper bound, each beyond the true value with this chance at the most.
+
+        The upper one is somewhat further out than the end of an interval of that level, which is
+        made to hold the truth and not to be on the safe side of it (:func:`.errors_below`).
+        """
+        errors = float(stdtrit(self.freedom, 1.0 - level))
+        low = root_interval(self.value, errors * self.stderr)[0]
+        return low, upper_bound(self.value, self.stderr, self._rate, errors)
+
+    @property
+    def _rate(self) -> float:
+        """How fast the variance of the value grows with it: 2/(n·H)."""
+        n = self.n_effective if math.isnan(self.n_independent) else self.n_independent
+        return 2.0 / (n * self.normalizer)
+
+    def errors_above(self, limit: float) -> float:
+        """By how many standard errors the value lies above a limit, or with a minus below it.
+
+        0 where the value is not defined, or not sized: then it is not known on which side it lies.
+        """
+        if not self.defined:
+            return 0.0
+        if self.value > limit:
+            half = half_width_down_to(self.value, limit)
+            return half / self.stderr if self.stderr > 0 else math.inf
+        return 0.0 if self.unsized else errors_below(self.value, self.stderr, limit, self._rate)
+
+    def p_values(self, limit: float) -> tuple[float, float]:
+        """Of the hypotheses that the true value lies within a limit, and beyond it."""
+        errors = self.errors_above(limit)
+        return float(stdtr(self.freedom, -errors)), float(stdtr(self.freedom, errors))
+
+    def judged(self, limit: float, level: float = SIGNIFICANT_P) -> str:
+        """ "violated", "holds" or "not enough data" against a limit (:func:`.judging.judge`)."""
+        return judge(*self.p_values(limit), level)
+
+    @property
+    def unsized(self) -> bool:
+        """Whether a test is sure of a difference where the interval still holds zero."""
+        doubtful = self._copied or not self.defined
+        return not doubtful and self.p_value < SURE_P and self.interval[0] <= 0.0 < self.interval[1]
+
+    @property
+    def conflict(self) -> str:
+        """Which of test and estimate to believe where they contradict one another, else ""."""
+        if self._copied:
+            return COPIES
+        if self.unsized:
+            return UNSIZED
+        return UNTESTED if self.p_value >= SIGNIFICANT_P and self._sure else ""
+
+    @property
+    def _copied(self) -> bool:
+        """Whether a test that counts copies finds what an estimate that does not leaves open."""
+        small = self.p_value < SIGNIFICANT_P and self.interval[0] <= 0.0
+        return self.defined and self.n_merged > 0 and small
+
+    @property
+    def _sure(self) -> bool:
+        return self.interval[0] > 0 and self.value > SURE_ERRORS * self.stderr
+
+
+def asked(criterion: Criterion, measured: bool) -> str:
+    """The question of a criterion, in words that fit a measurement where it is of one."""
+    words = criterion.question
+    if measured:
+        words = words.replace("in every group", "at every value of the attribute")
+        words = words.replace("whatever their group", "whatever their value of the attribute")
+    return words
+
+
+def measure_columns(measures: Collection[Measure]) -> dict[str, list[Any]]:
+    """The measures as columns of a table, one row each."""
+    return {
+        "criterion": [m.criterion for m in measures],
+        "value": [m.value for m in measures],
+        "low": [m.interval[0] for m in measures],
+        "high": [m.interval[1] for m in measures],
+        "stderr": [m.stderr for m in measures],
+        "p_value": [m.p_value for m in measures],
+        "nats": [m.nats for m in measures],
+        "normalizer": [m.normalizer for m in measures],
+        "n": [m.n for m in measures],
+        "n_clusters": [m.n_clusters for m in measures],
+        "estimator": [m.estimator for m in measures],
+        "chosen": [m.chosen for m in measures],
+    }
+
+
+def measure(
+    criterion: Criterion, entropies: Entropies, confidence_level: float, p_value: float,
+    estimator: str, n_boot: int = 0, seed: int = 0, frequency: Vector | None = None,
+) -> Measure:  # fmt: skip
+    """A :class:`Measure` from entropies: v = 1 − H_joint/H_given and its error.
+
+    With ψ the influence of each row on v, the variance is Σω²ψ²/(Σω)², or with clusters
+    Σ_c(Σωψ)²/(Σω)². Where the criterion nearly holds, ψ vanishes and what is left is the noise of
+    the p parameters that the joint classifier fits beyond the other, with variance p/(2n²) in nats
+    and more for small groups; of clustered rows n counts those that are worth independent ones.
+    Where an estimator averages several bases, the variance between what they say is added.
+
+    `frequency` says for how many people a row stands, each with its share of the weight; errors
+    and sizes are then those of people, with Σω²ψ²/f for Σω²ψ².
+    """
+    groups = entropies.groups
+    n_people, n_effective = groups.n_known, groups.n_effective
+    if frequency is not None:
+        n_people = round(frequency.sum())
+        n_effective = people_effective(groups, frequency)
+    value, nats = entropies.normalized(criterion), entropies.nats(criterion)
+    slope = entropies.slope(criterion)
+    freedom, independent = math.inf, math.nan
+    if entropies.exhausted(criterion):
+        stderr = float("nan")
+    else:
+        psi = entropies.influence(criterion)
+        independent = entropies.independent.get(criterion.name, n_effective)
+        noise = entropies.fitting_noise(criterion, independent) / slope
+        if n_boot:
+            spread = _bootstrap_error(psi, groups.weight, groups.cluster, n_boot, seed)
+        else:
+            spread = standard_error(psi, groups.weight, groups.cluster, frequency)
+        between = math.sqrt(entropies.joint(criterion).between) / slope
+        stderr = math.hypot(spread, noise, between)
+        freedom = freedom_of(psi, groups)
+    quantile = float(stdtrit(freedom, 0.5 + confidence_level / 2))
+    interval = root_interval(value, quantile * stderr)
+    joint = entropies.joint(criterion)
+    return Measure(
+        criterion=criterion.name,
+        value=value,
+        nats=nats,
+        normalizer=entropies.normalizer(criterion),
+        stderr=stderr,
+        interval=interval,
+        p_value=p_value,
+        estimator=estimator,
+        chosen=joint.chosen,
+        n=n_people,
+        n_effective=n_effective,
+        n_clusters=None if groups.cluster is None else groups.n_units,
+        n_merged=joint.merged,
+        freedom=freedom,
+        n_independent=independent,
+        of="measurement" if groups.measured is not None else "group",
+    )
+
+
+def critical_value(confidence_level: float, psi: Vector, groups: Groups) -> float:
+    """Standard errors to either side: normal for rows, Student's t for clusters."""
+    return float(stdtrit(freedom_of(psi, groups), 0.5 + confidence_level / 2))
+
+
+def freedom_of(psi: Vector, groups: Groups) -> float:
+    """Degrees of freedom of Student's t: infinite for rows, for which it is normal.
+
+    Clusters are few more often than rows are, and unequal, so that their sum of squares is itself
+    uncertain; with hundreds of them the two agree.
+    """
+    if groups.cluster is None:
+        return math.inf
+    sums = cluster_sums(groups.cluster, _centered(psi, groups.weight))
+    return degrees_of_freedom(np.square(sums), unit_masses(groups))
+
+
+def _centered(psi: Vector, weight: Vector | None) -> Vector:
+    """ω(ψ − mean ψ)."""
+    return psi - psi.mean() if weight is None else (psi - np.average(psi, weights=weight)) * weight
+
+
+def standard_error(
+    psi: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None = None,
+    frequency: Vector | None = None,
+) -> float:  # fmt: skip
+    """√(Σω²(ψ − mean ψ)²)/Σω, with n/(n − 1) for the mean: the error of a weighted mean of ψ.
+
+    With clusters the sum is of squares of sums over each of the G clusters, with G/(G − 1). With
+    frequencies f a row is f people of weight ω/f.
+    """
+    centered = _centered(psi, weight)
+    if frequency is not None:
+        centered = centered / np.sqrt(frequency)
+    if cluster is not None:
+        centered = cluster_sums(cluster, centered)
+    n = len(centered)
+    if n < 2:
+        return float("nan")
+    total = float(len(psi)) if weight is None else float(weight.sum())
+    return math.sqrt(float(centered @ centered) * n / (n - 1)) / total
+
+
+def _bootstrap_error(
+    psi: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None, n_boot: int, seed: int
+) -> float:
+    """Spread of the mean of psi over draws of rows, or of clusters; each keeps its weight."""
+    rng = np.random.default_rng(seed)
+    weight = np.ones(len(psi)) if weight is None else weight
+    terms = np.column_stack([weight * psi, weight])
+    if cluster is not None:
+        terms = cluster_groups(cluster, terms)
+    n = len(terms)
+    uniform = np.full(n, 1.0 / n)
+    # A batch of draws is a table of counts, and its means one product with it.
+    means: list[float] = []
+    while len(means) < n_boot:
+        size = min(max(2_000_000 // n, 1), n_boot - len(means))
+        sums = rng.multinomial(n, uniform, size=size) @ terms
+        means += (sums[:, 0] / sums[:, 1]).tolist()
+    return float(np.std(means, ddof=1))

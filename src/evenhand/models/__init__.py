@@ -1,1 +1,0 @@
-"""A loss, a design and the penalty: ridge, group features, post-processing."""

@@ -1,1 +1,0 @@
-"""Scores → value, gradient and curvature of the fairness term."""

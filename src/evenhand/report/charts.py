@@ -1,0 +1,253 @@
+"""Small charts as inline SVG: colors come from the page's style, so they follow light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .formats import DASHES, number, short_names, ticks
+from .markup import Html, element, join
+
+LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 46
+
+
+class Chart:
+    """One pair of axes.
+
+    Parameters
+    ----------
+    x, y : (float, float)
+        Ends of the axes, in data units.
+    x_label, y_label : str
+        What the axes show.
+    title : str
+        Read out in place of the picture.
+    width, height : int
+        In pixels, before the page scales it.
+    y_ticks : bool
+        Densities have no scale worth reading.
+    x_ticks : sequence of numbers, optional
+        Where they are not round numbers of the scale.
+    """
+
+    def __init__(
+        self, x: tuple[float, float], y: tuple[float, float], *, x_label: str, y_label: str,
+        title: str, width: int = 520, height: int = 300, y_ticks: bool = True,
+        x_ticks: Sequence[float] | None = None,
+    ):  # fmt: skip
+        self.x, self.y = x, y
+        self.width, self.height = width, height
+        self.left = LEFT if y_ticks else 26
+        self.title = title
+        self.layers: list[Html] = []
+        shown = ticks(*x, count=max(3, width // 100)) if x_ticks is None else x_ticks
+        self._axes(x_label, y_label, y_ticks, shown)
+
+    def px(self, value: Any) -> Any:
+        inner = self.width - self.left - RIGHT
+        return self.left + (np.asarray(value, dtype=float) - self.x[0]) * (
+            inner / (self.x[1] - self.x[0])
+        )
+
+    def py(self, value: Any) -> Any:
+        inner = self.height - TOP - BOTTOM
+        return TOP + (self.y[1] - np.asarray(value, dtype=float)) * (
+            inner / (self.y[1] - self.y[0])
+        )
+
+    def line(self, x: Any, y: Any, k: int, class_: str = "") -> None:
+        """A curve in the color and dashes of group `k`."""
+        self.layers.append(
+            element(
+                "path", d=_path(self.px(x), self.py(y)), class_=f"line g{k} {class_}".strip(),
+                stroke_dasharray=DASHES[k] or None,
+            )
+        )  # fmt: skip
+
+    def area(self, x: Any, y: Any, k: int) -> None:
+        """The area between a curve and the bottom of the chart."""
+        bottom = float(self.py(self.y[0]))
+        px = self.px(x)
+        d = f"{_path(px, self.py(y))}L{px[-1]:.1f} {bottom:.1f}L{px[0]:.1f} {bottom:.1f}Z"
+        self.layers.append(element("path", d=d, class_=f"area g{k}"))
+
+    def band(self, x: Any, low: Any, high: Any, k: int) -> None:
+        """The area between two curves."""
+        px = self.px(x)
+        there, back = _path(px, self.py(high)), _path(px[::-1], self.py(low)[::-1])
+        self.layers.append(element("path", d=f"{there}L{back[1:]}Z", class_=f"area band g{k}"))
+
+    def guide(self, x: Any, y: Any, class_: str) -> None:
+        """A line that is no curve, such as a limit."""
+        self.layers.append(element("path", d=_path(self.px(x), self.py(y)), class_=class_))
+
+    def dots(self, x: Any, y: Any, k: int, radius: float = 3.2, class_: str = "dot") -> None:
+        """Points; those outside the axes are left out."""
+        x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+        inside = (x >= self.x[0]) & (x <= self.x[1]) & (y >= self.y[0]) & (y <= self.y[1])
+        px, py = self.px(x[inside]), self.py(y[inside])
+        # One path of zero-length strokes with round ends is far smaller than a circle per point.
+        d = "".join(f"M{a:.0f} {b:.0f}h0" for a, b in zip(px, py, strict=True))
+        if d:
+            self.layers.append(
+                element("path", d=d, class_=f"{class_} g{k}", stroke_width=number(2 * radius))
+            )
+
+    def error_bars(self, x: Any, low: Any, high: Any, k: int) -> None:
+        """Vertical bars."""
+        px, top, bottom = self.px(x), self.py(high), self.py(low)
+        d = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in zip(px, bottom, top, strict=True))
+        self.layers.append(element("path", d=d, class_=f"bar g{k}"))
+
+    def diagonal(self) -> None:
+        """Where y = x."""
+        low, high = max(self.x[0], self.y[0]), min(self.x[1], self.y[1])
+        if high > low:
+            ends = np.array([low, high])
+            self.layers.append(
+                element("path", d=_path(self.px(ends), self.py(ends)), class_="guide")
+            )
+
+    def add(self, *parts: Html) -> None:
+        """Markup of one's own, on top."""
+        self.layers += parts
+
+    def render(self, role: str = "img", class_: str = "chart") -> Html:
+        """The chart as markup; it scales with the column it stands in."""
+        return element(
+            "svg",
+            element("title", self.title),
+            *self.layers,
+            viewBox=f"0 0 {self.width} {self.height}",
+            class_=class_,
+            role=role,
+        )
+
+    def _axes(self, x_label: str, y_label: str, y_ticks: bool, x_ticks: Sequence[float]) -> None:
+        bottom, right = self.height - BOTTOM, self.width - RIGHT
+        grid, words = [], []
+        for value in x_ticks:
+            at = float(self.px(value))
+            grid.append(f"M{at:.1f} {TOP}V{bottom}")
+            words.append(
+                element("text", number(value), x=f"{at:.1f}", y=bottom + 18, class_="tick middle")
+            )
+        if y_ticks:
+            for value in ticks(*self.y):
+                at = float(self.py(value))
+                grid.append(f"M{self.left} {at:.1f}H{right}")
+                words.append(
+                    element(
+                        "text", number(value), x=self.left - 6, y=f"{at + 4:.1f}", class_="tick end"
+                    )
+                )
+        middle = (self.left + right) / 2
+        center = (TOP + bottom) / 2
+        self.layers += [
+            element("path", d="".join(grid) or "M0 0", class_="grid"),
+            element("path", d=f"M{self.left} {TOP}V{bottom}H{right}", class_="axis"),
+            join(words),
+            element("text", x_label, x=f"{middle:.0f}", y=self.height - 6, class_="name middle"),
+            element(
+                "text", y_label, x=12, y=f"{center:.0f}", class_="name middle side",
+                transform=f"rotate(-90 12 {center:.0f})",
+            ),
+        ]  # fmt: skip
+
+
+def legend(names: Sequence[Html], omitted: int = 0) -> Html:
+    """Groups and their colors and dashes, as text beside small strokes."""
+    items = []
+    for k, name in enumerate(names):
+        stroke = element(
+            "svg",
+            element("path", d="M1 6H27", class_=f"line g{k}", stroke_dasharray=DASHES[k] or None),
+            viewBox="0 0 28 12", class_="key", aria_hidden="true",
+        )  # fmt: skip
+        items.append(element("li", stroke, name))
+    if omitted:
+        items.append(element("li", f"{omitted} smaller groups are not drawn"))
+    return element("ul", *items, class_="legend")
+
+
+def _path(x: Any, y: Any) -> str:
+    return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
+
+
+# ------------------------------------------------------------------------------------------------
+# Numbers by name with their intervals, as rows of an inline SVG.
+
+
+_LEFT, _RIGHT, _TOP, _ROW, _BOTTOM, _WIDTH = 190, 16, 8, 26, 44, 640
+
+
+class Bar(NamedTuple):
+    """A number and its interval; where there is no number, only the wide range."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    wide: tuple[float, float] | None = None
+
+
+def bar_chart(bars: Sequence[Bar], x_label: str, title: str) -> Html:
+    """One row each: a bar from 0, its interval, and behind it a wide range where there is one.
+
+    Parameters
+    ----------
+    bars : sequence of Bar
+    x_label : str
+        What the numbers are.
+    title : str
+        Read out in place of the picture.
+    """
+    ends = [v for b in bars for v in (b.value, b.low, b.high, *(b.wide or ()))]
+    low, high = min(0.0, *ends), max(0.0, *ends)
+    pad = 0.04 * (high - low) or 1.0
+    low, high = low - pad * (low < 0), high + pad * (high > 0)
+    height = _TOP + _ROW * len(bars) + _BOTTOM
+    bottom = height - _BOTTOM
+
+    def px(value: float) -> float:
+        return _LEFT + (value - low) * (_WIDTH - _LEFT - _RIGHT) / (high - low)
+
+    marks = ticks(low, high, count=5)
+    parts = [
+        element("path", d="".join(f"M{px(v):.1f} {_TOP}V{bottom}" for v in marks), class_="grid"),
+        *(
+            element("text", number(v), x=f"{px(v):.1f}", y=bottom + 18, class_="tick middle")
+            for v in marks
+        ),
+        element("path", d=f"M{px(0.0):.1f} {_TOP}V{bottom}", class_="axis"),
+    ]
+    for row, (bar, name) in enumerate(zip(bars, short_names([b.name for b in bars], 18),
+                                          strict=True)):  # fmt: skip
+        middle = _TOP + _ROW * (row + 0.5)
+        parts.append(element("text", name, x=_LEFT - 8, y=f"{middle + 4:.1f}", class_="end"))
+        if bar.wide is not None:
+            parts.append(_block(px(bar.wide[0]), px(bar.wide[1]), middle, 8.0, "range"))
+            parts.append(
+                element("path", d=f"M{px(bar.value):.1f} {middle:.1f}h0", class_="dot g0",
+                        stroke_width="8")
+            )  # fmt: skip
+        else:
+            parts.append(_block(px(0.0), px(bar.value), middle, 7.0, "solid"))
+        parts.append(
+            element("path", d=f"M{px(bar.low):.1f} {middle:.1f}H{px(bar.high):.1f}", class_="whisk")
+        )
+    center = (_LEFT + _WIDTH - _RIGHT) / 2
+    parts.append(element("text", x_label, x=f"{center:.0f}", y=height - 6, class_="name middle"))
+    return element(
+        "svg", element("title", title), *parts, viewBox=f"0 0 {_WIDTH} {height}",
+        class_="chart bars", role="img",
+    )  # fmt: skip
+
+
+def _block(first: float, last: float, middle: float, half: float, class_: str) -> Html:
+    return element(
+        "rect", x=f"{min(first, last):.1f}", y=f"{middle - half:.1f}",
+        width=f"{abs(last - first):.1f}", height=f"{2 * half:.1f}", class_=class_,
+    )  # fmt: skip

@@ -1,0 +1,356 @@
+"""Audits of tables that stay where they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .._core.progress import waiting
+from ..auditing.audits import audit
+from ..auditing.conditional import Conditional
+from ..auditing.from_cells import given_controls
+from ..auditing.result import Audit
+from ..measures.cell_rows import refuse_beside_cells
+from ..measures.cells import Cells
+from ..measures.edges import Edges
+from .openers import Held, open_table
+from .plan import Columns, check_levels, without_blank
+from .readers import nearest
+
+
+def audit_table(
+    table: Any,
+    *,
+    y_true: str | None,
+    y_pred: str,
+    sensitive_features: Any,
+    sample_weight: str | None = None,
+    frequency: str | None = None,
+    controls: Any = None,
+    cluster: Any = None,
+    estimator: Any = "auto",
+    confidence_level: float = 0.95,
+    engine: str | None = None,
+    explain: bool = False,
+) -> Audit | str:
+    """Measure the fairness of scores in a table, where it is.
+
+    The engine that holds the table runs two light queries, for the ends of the grid and a sample of
+    200,000 scores and targets, and one that counts rows by bins of score and target and group. The
+    audit is made from these counts (:class:`Cells`). No row leaves the engine but the sample, of
+    two columns; a table of fewer than 400,000 rows is its own sample.
+
+    Parameters
+    ----------
+    table : path, address, frame, relation or expression
+        A path or glob of Parquet or CSV files, a folder of Parquet files, a list of such paths,
+        ``duckdb:FILE/TABLE``, a DuckDB relation, a Polars frame or lazy frame, a pandas frame, an
+        Arrow table or dataset, a dict of columns, an Ibis table of any backend, a PySpark or a Dask
+        data frame.
+    y_true : str or None
+        Column with the targets; without it only independence can be measured.
+    y_pred : str
+        Column with the scores.
+    sensitive_features : str or list of str
+        Columns with the group of each row; several are crossed. NULL, NaN and empty text mean that
+        the group is not known. Up to 200 levels each.
+    sample_weight, frequency : str, optional
+        Columns with weights, and with the number of people that each row stands for.
+    controls : str or list of str, optional
+        Columns with legitimate factors: what they leave of the difference between groups is in
+        `conditional` of the result. Up to 200 levels each, a gap among them; numbers must be cut
+        into bands, but for tables in memory. One more query counts rows by bins of the score.
+    cluster : None
+        This needs rows; see :func:`evenhand.audit`.
+    estimator : str or instance
+        "auto", "logistic" or "lspc"; others need rows.
+    confidence_level : float
+        Of all intervals.
+    engine : {"duckdb", "polars", "spark", "ibis", "dask", "numpy"} or "ibis:ADDRESS", optional
+        Found from the table; for files DuckDB. Tables in memory are counted by NumPy. With an
+        address of a database, such as ``ibis:postgres://user@host/database``, `table` is the name
+        of a table there.
+    explain : bool
+        Print the queries in place of counting, and return them as text. The light ones are run,
+        since the last one has their results in it.
+
+    Returns
+    -------
+    Audit, or str with `explain`
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(2000, random_state=0)
+    >>> table = {"outcome": data.y, "score": data.s, "sex": data.a}
+    >>> result = eh.audit_table(table, y_true="outcome", y_pred="score", sensitive_features="sex")
+    >>> result.n_rows
+    2000
+    """
+    refuse_beside_cells(estimator)
+    if cluster is not None:
+        raise ValueError(
+            "`cluster` must be left out: errors by cluster need rows, and counts have none. Hint: "
+            "audit all rows of some clusters with evenhand.audit."
+        )
+    arguments = {
+        "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
+        "sample_weight": sample_weight, "frequency": frequency, "engine": engine,
+    }  # fmt: skip
+    if explain:
+        text = explain_cells(table, **arguments)
+        print(text)
+        return text
+    cells = cells_of(table, **arguments)
+    with waiting("Measuring"):
+        found = audit(cells, estimator=estimator, confidence_level=confidence_level)
+    assert isinstance(found, Audit)
+    if controls is None:
+        return found
+    how = {"estimator": estimator, "confidence_level": confidence_level}
+    given = conditional_of(table, controls, cells.edges, how, **arguments)
+    return replace(found, conditional=given)
+
+
+def conditional_of(
+    table: Any, controls: Any, edges: Edges, how: dict[str, Any], *, engine: str | None = None,
+    **names: Any,
+) -> Conditional:  # fmt: skip
+    """What controls leave of a difference: of rows in memory, else of counts by their levels.
+
+    Parameters
+    ----------
+    table, controls, engine
+        As in :func:`audit_table`.
+    edges : Edges
+        Of the cells without controls.
+    how : dict
+        Of :func:`evenhand.audit`: estimator, confidence_level, random_state and reference.
+    **names : str
+        As in :func:`audit_table`.
+    """
+    columns = columns_of(**{**names, "y_true": None}, controls=controls)
+    opened = open_table(table, columns, engine)
+    if isinstance(opened, Held):
+        _check_columns(opened.kinds(), columns)
+        found = opened.audit(columns, **how)
+        assert found.conditional is not None
+        return found.conditional
+    # On a grid with a slope bins of the score are bins of a residual.
+    grid = None if edges.slope else Edges(edges.bins, edges.score)
+    with waiting("Looking at the controls") as say:
+        cells = _counted(table, columns, grid, engine, say)
+        say("Measuring, given the controls")
+        return given_controls(cells, len(columns.controls), **how)
+
+
+def cells_of(
+    table: Any,
+    *,
+    y_true: str | None,
+    y_pred: str,
+    sensitive_features: Any,
+    sample_weight: str | None = None,
+    frequency: str | None = None,
+    edges: Edges | int | None = None,
+    engine: str | None = None,
+) -> Cells:
+    """Count the rows of a table into :class:`evenhand.Cells`, where it is.
+
+    Parameters
+    ----------
+    table, y_true, y_pred, sensitive_features, sample_weight, frequency, engine
+        As in :func:`audit_table`.
+    edges : Edges or int, optional
+        Those of the cells that these are to be merged with; a number of bins a side; or a grid
+        that suits the table.
+    """
+    columns = columns_of(y_true, y_pred, sensitive_features, sample_weight, frequency)
+    with waiting("Looking at the table") as say:
+        return _counted(table, columns, edges, engine, say)
+
+
+def _counted(
+    table: Any, columns: Columns, edges: Edges | int | None, engine: str | None,
+    say: Callable[[str], None],
+) -> Cells:  # fmt: skip
+    opened = open_table(table, columns, engine)
+    _check_columns(opened.kinds(), columns)
+    if isinstance(opened, Held):
+        cells = without_blank(opened.count(columns, edges))
+        for j, name in enumerate(columns.groups):
+            several = len(columns.groups) > 1
+            check_levels(len({v[j] if several else v for v in cells.labels}), name)
+        return cells
+    facts = opened.facts(columns)
+    _check_facts(facts, columns)
+    say("Drawing a sample")
+    grid = _edges(opened, columns, facts, edges)
+    say(f"Counting {facts['n']:,.0f} rows")
+    counted = opened.cells(columns, grid, facts)
+    _check_whole(counted, facts, columns)
+    return counted
+
+
+def explain_cells(table: Any, edges: Edges | int | None = None, **arguments: Any) -> str:
+    """The queries that :func:`cells_of` runs, as text; those before the last are run."""
+    engine = arguments.pop("engine", None)
+    columns = columns_of(**arguments)
+    opened = open_table(table, columns, engine)
+    _check_columns(opened.kinds(), columns)
+    if isinstance(opened, Held):
+        return "No query: the table is in memory, and is counted there."
+    facts = opened.facts(columns)
+    _check_facts(facts, columns)
+    return opened.explain(columns, _edges(opened, columns, facts, edges), facts)
+
+
+def columns_of(
+    y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any = None,
+    frequency: Any = None, controls: Any = (),
+) -> Columns:  # fmt: skip
+    """Names of columns, checked to be names."""
+    several = sensitive_features
+    groups = [several] if isinstance(several, str) else several
+    if not isinstance(groups, list | tuple) or not groups:
+        raise ValueError(
+            "`sensitive_features` must be the name of a column or a list of names, got "
+            f"{type(several).__name__}. Hint: columns themselves go to evenhand.audit."
+        )
+    given = {
+        "y_pred": y_pred, "y_true": y_true, "sample_weight": sample_weight, "frequency": frequency,
+        **{f"sensitive_features[{j}]": name for j, name in enumerate(groups)},
+    }  # fmt: skip
+    for argument, name in given.items():
+        if not isinstance(name, str) and (name is not None or argument == "y_pred"):
+            raise ValueError(
+                f"`{argument}` must be the name of a column, got {type(name).__name__}. Hint: "
+                "columns themselves go to evenhand.audit."
+            )
+    if len(set(groups)) < len(groups):
+        raise ValueError(f"`sensitive_features` must be distinct columns, got {list(groups)}.")
+    beside = [controls] if isinstance(controls, str) else controls
+    if not isinstance(beside, list | tuple) or not all(isinstance(v, str) for v in beside):
+        raise ValueError(
+            "`controls` must be the name of a column or a list of names, got "
+            f"{type(controls).__name__}. Hint: columns themselves go to evenhand.audit."
+        )
+    crossed = (*groups, *beside)
+    if len(set(crossed)) < len(crossed) or y_pred in beside:
+        raise ValueError(
+            f"`controls` must be columns other than groups and score, got {list(beside)}."
+        )
+    return Columns(y_pred, y_true, crossed, sample_weight, frequency, tuple(beside))
+
+
+def _check_columns(kinds: dict[str, str], columns: Columns) -> None:
+    roles = {**columns.numbers}
+    roles |= {
+        f"controls[{columns.controls.index(name)}]" if name in columns.controls
+        else f"sensitive_features[{j}]": name
+        for j, name in enumerate(columns.groups)
+    }  # fmt: skip
+    for argument, name in roles.items():
+        if name not in kinds:
+            close = nearest(name, kinds)
+            hint = f" Did you mean {close!r}?" if close is not None else ""
+            shown = ", ".join(repr(n) for n in list(kinds)[:30])
+            raise ValueError(
+                f"`{argument}` must be a column of `table`: there is no {name!r}.{hint} Its "
+                f"columns are {shown}."
+            )
+        kind = kinds[name]
+        if argument in columns.numbers and kind not in ("number", "boolean"):
+            raise ValueError(
+                f"`{argument}` must be numbers: column {name!r} of `table` holds {kind}. Hint: "
+                "check that it is the right column; numbers kept as text must be cast in the table."
+            )
+        if kind not in ("number", "boolean", "text", "date"):
+            raise ValueError(
+                f"`{argument}` must be text, numbers, booleans or dates: column {name!r} of "
+                f"`table` holds {kind}."
+            )
+
+
+def _check_facts(facts: dict[str, float], columns: Columns) -> None:
+    """Refuse what `evenhand.audit` refuses, with the number of rows."""
+    n = facts["n"]
+    if not n > 0:
+        raise ValueError("`table` must hold at least one row, got none.")
+    for argument, name in columns.numbers.items():
+        bad = facts[f"bad_{argument}"]
+        if bad:
+            raise ValueError(
+                f"`{argument}` must be finite: {bad:,.0f} of {n:,.0f} rows of column {name!r} are "
+                "NULL, NaN or infinity. Hint: filter or impute these rows first."
+            )
+    for argument in ("sample_weight", "frequency"):
+        least = facts.get(f"least_{argument}", 0.0)
+        if least < 0:
+            raise ValueError(f"`{argument}` must be nonnegative, got {least}.")
+    if facts.get("fractions"):
+        raise ValueError(
+            f"`frequency` must be whole numbers: {facts['fractions']:,.0f} rows have others. Hint: "
+            "what a person counts for, such as a sampling weight, is `sample_weight`."
+        )
+    if facts.get("people", 0.0) >= 2.0**53:
+        raise ValueError(
+            f"`frequency` must add up to fewer than 2^53 people, got {facts['people']:.3g}."
+        )
+    if not facts.get("n_used", n) > 0:
+        what = "`frequency`" if columns.weight is None else "`sample_weight`"
+        raise ValueError(f"{what} must not be zero in every row.")
+    for j, name in enumerate(columns.groups):
+        # Engines count distinct values only roughly; the true number is checked with the cells.
+        if facts[f"levels_{j}"] > 400:
+            argument = "controls" if name in columns.controls else "sensitive_features"
+            check_levels(facts[f"levels_{j}"], name, argument)
+
+
+def _check_whole(cells: Cells, facts: dict[str, float], columns: Columns) -> None:
+    """Refuse a table that has lost rows since it was looked at, such as those of a deleted file.
+
+    With both weights and frequencies it is not known how many people there were to count.
+    """
+    if columns.weight is not None and columns.frequency is not None:
+        return
+    before = facts["n" if columns.weight is None else "n_used"]
+    if columns.frequency is not None:
+        before = facts["people"]
+    counted = cells.n + cells.n_unknown
+    if counted < before:
+        raise ValueError(
+            f"`table` changed while it was read: of {before:,.0f} people {before - counted:,.0f} "
+            "were gone when they were counted. Hint: audit a copy that nobody writes to."
+        )
+
+
+def _edges(
+    opened: Any, columns: Columns, facts: dict[str, float], edges: Edges | int | None
+) -> Edges:
+    if isinstance(edges, Edges):
+        if (edges.target is None) != (columns.target is None):
+            what = "no target" if edges.target is None else "a target"
+            raise ValueError(f"`edges` must fit `y_true`: they are of a grid with {what}.")
+        return edges
+    s, y = opened.sample(columns, facts)
+    if not len(s):
+        raise ValueError("`table` changed while it was read: no row is left.")
+    target = None if y is None else np.array(y, dtype=np.float64)
+    # Squares that overflow are refused with the sums.
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = Edges.from_values(np.array(s, dtype=np.float64), target, edges)
+    spans = [
+        (facts[f"least_{argument}"], facts[f"largest_{argument}"])
+        for argument in ("y_pred", "y_true")
+        if argument in columns.numbers
+    ]
+    if found.slope:
+        spans[0] = opened.ends(columns, found)
+    if not all(math.isfinite(end) for span in spans for end in span):
+        raise ValueError("`table` changed while it was read: an extreme is not finite.")
+    return found.spanning(*spans)

@@ -1,0 +1,231 @@
+"""Dask: every partition is counted where it lies, and the cells are added up.
+
+Partitions are pandas frames. Nothing but facts, a sample and cells travels.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core.arrays import Vector
+from ..data.encoding import MISSING
+from ..measures.cells import Cells, merge
+from ..measures.edges import Edges
+from .plan import MOST_LEVELS, Columns, check_levels, label_of, share, weight_factor, without_blank
+from .query_engine import in_short
+
+_ADDED = ("n", "n_used", "fractions", "people")
+# Partial cells that are added up in one task.
+_TOGETHER = 16
+# Seconds that a cluster may be without workers, and between two looks at it.
+ALONE, _LOOK = 300.0, 2.0
+
+
+class DaskTable:
+    """A Dask DataFrame."""
+
+    name = "Dask"
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+
+    def kinds(self) -> dict[str, str]:
+        return {str(name): _kind(dtype) for name, dtype in self.frame.dtypes.items()}
+
+    def facts(self, columns: Columns) -> dict[str, float]:
+        """What `plan.facts` asks for, of all partitions together."""
+        parts = self._run(_facts, columns)
+        return _joined([part for part in parts if part["n"]] or parts[:1])
+
+    def sample(self, columns: Columns, facts: dict[str, float]) -> tuple[Vector, Vector | None]:
+        """Scores and targets of some rows, by their place in their partition."""
+        parts = self._run(_some, columns, share(facts))
+        s = np.concatenate([part[0] for part in parts])
+        return s, None if columns.target is None else np.concatenate([part[1] for part in parts])
+
+    def ends(self, columns: Columns, edges: Edges) -> tuple[float, float]:
+        """Least and largest residual."""
+        found = np.array(self._run(_ends, columns, edges))
+        return float(found[:, 0].min()), float(found[:, 1].max())
+
+    def cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> Cells:
+        """Cells of the partitions, added up some at a time on the workers."""
+        import dask
+
+        parts = self._tasks(_count, columns, edges, weight_factor(facts))
+        while len(parts) > 1:
+            parts = [
+                dask.delayed(_merged)(parts[k : k + _TOGETHER])
+                for k in range(0, len(parts), _TOGETHER)
+            ]
+        (cells,) = self._compute(parts)
+        several = len(columns.groups) > 1
+        for j, name in enumerate(columns.groups):
+            argument = "controls" if name in columns.controls else "sensitive_features"
+            check_levels(len({v[j] if several else v for v in cells.labels}), name, argument)
+        return without_blank(cells)
+
+    def explain(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> str:
+        """There is no query."""
+        return (
+            f"No query: Cells.from_rows on each of {self.frame.npartitions} partitions, of columns "
+            f"{', '.join(columns.names)} and {edges.kind}, added up {_TOGETHER} at a time."
+        )
+
+    def _run(self, function: Any, columns: Columns, *arguments: Any) -> list[Any]:
+        return self._compute(self._tasks(function, columns, *arguments))
+
+    def _tasks(self, function: Any, columns: Columns, *arguments: Any) -> list[Any]:
+        import dask
+
+        parts = self.frame[columns.names].to_delayed()
+        return [
+            dask.delayed(function)(part, number, columns, *arguments)
+            for number, part in enumerate(parts)
+        ]
+
+    def _compute(self, tasks: list[Any]) -> list[Any]:
+        import dask
+
+        try:
+            # The client of a cluster, where one is to do the work.
+            client = getattr(dask.base.get_scheduler(), "__self__", None)
+            return list(dask.compute(*tasks) if client is None else _gathered(client, tasks))
+        except (MemoryError, ValueError):
+            raise
+        except Exception as error:  # whatever a worker or a reader of files raises
+            raise ValueError(f"`table` cannot be read by {self.name}: {in_short(error)}") from error
+
+
+def _gathered(client: Any, tasks: list[Any]) -> list[Any]:
+    """Results of a cluster, which would be waited for without end where it has no workers."""
+    from distributed import wait
+
+    futures = client.compute(tasks)
+    since = time.monotonic()
+    while True:
+        try:
+            wait(futures, timeout=_LOOK)
+            return list(client.gather(futures))
+        except TimeoutError:
+            if client.scheduler_info()["workers"]:
+                since = time.monotonic()
+            elif time.monotonic() - since > ALONE:
+                client.cancel(futures)
+                raise ValueError(
+                    f"`table` cannot be read by Dask: its cluster has had no worker for {ALONE:g} "
+                    "seconds. Hint: look at what the last of them wrote, and start others."
+                ) from None
+
+
+def _kind(dtype: Any) -> str:
+    import pandas.api.types as types
+
+    if types.is_bool_dtype(dtype):
+        return "boolean"
+    if types.is_numeric_dtype(dtype):
+        return "number"
+    if types.is_datetime64_any_dtype(dtype):
+        return "date"
+    return "text"
+
+
+def _column(frame: Any, name: str) -> Vector:
+    return frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _used(frame: Any, columns: Columns) -> NDArray[np.bool_]:
+    keep = np.ones(len(frame), dtype=bool)
+    for name in (columns.weight, columns.frequency):
+        if name is not None:
+            keep &= _column(frame, name) > 0
+    return keep
+
+
+def _facts(frame: Any, number: int, columns: Columns) -> dict[str, Any]:
+    keep = _used(frame, columns)
+    out: dict[str, Any] = {"n": len(frame), "n_used": int(keep.sum())}
+    for argument, name in columns.numbers.items():
+        values = _column(frame, name)
+        out[f"bad_{argument}"] = int((~np.isfinite(values)).sum())
+        if argument in ("y_pred", "y_true"):
+            values = values[keep]
+        out[f"least_{argument}"] = values.min(initial=np.inf)
+        out[f"largest_{argument}"] = values.max(initial=-np.inf)
+    if columns.frequency is not None:
+        people = _column(frame, columns.frequency)
+        out["fractions"] = int((people != np.floor(people)).sum())
+        out["people"] = float(people.sum())
+    for j, name in enumerate(columns.groups):
+        # More than enough to see that there are too many.
+        out[f"levels_{j}"] = frame[name].dropna().unique().tolist()[: 4 * MOST_LEVELS]
+    return out
+
+
+def _joined(parts: list[dict[str, Any]]) -> dict[str, float]:
+    out: dict[str, float] = {}
+    for key in parts[0]:
+        values = [part[key] for part in parts]
+        if key in _ADDED or key.startswith("bad_"):
+            out[key] = float(sum(values))
+        elif key.startswith("levels_"):
+            out[key] = float(len({level for levels in values for level in levels}))
+        else:
+            out[key] = float(min(values) if key.startswith("least_") else max(values))
+    return out
+
+
+def _some(frame: Any, number: int, columns: Columns, share: float) -> tuple[Any, ...]:
+    keep = _used(frame, columns)
+    if share < 1.0:
+        keep &= np.random.default_rng(number).random(len(frame)) <= share
+    s = _column(frame, columns.score)[keep]
+    return s, None if columns.target is None else _column(frame, columns.target)[keep]
+
+
+def _ends(frame: Any, number: int, columns: Columns, edges: Edges) -> tuple[float, float]:
+    assert columns.target is not None
+    assert edges.target is not None
+    keep = _used(frame, columns)
+    s, y = (_column(frame, name)[keep] for name in (columns.score, columns.target))
+    rest = s - edges.score.shift - (y - edges.target.shift) * edges.slope
+    return float(rest.min(initial=np.inf)), float(rest.max(initial=-np.inf))
+
+
+def _count(frame: Any, number: int, columns: Columns, edges: Edges, factor: float) -> Cells | None:
+    """Cells of one partition; None where no row counts."""
+    keep = _used(frame, columns)
+    if not keep.any():
+        return None
+    frame = frame[keep]
+    given = {name: _column(frame, column) for name, column in columns.numbers.items()}
+    if "sample_weight" in given:
+        given["sample_weight"] = given["sample_weight"] * factor
+    # As categories: what looks like an identifier in a small partition need not be one.
+    groups = {
+        name: (_text(frame[name]) if name in columns.controls else frame[name]).astype("category")
+        for name in columns.groups
+    }
+    return Cells.from_rows(
+        given.pop("y_true", None), given.pop("y_pred"), sensitive_features=groups, edges=edges,
+        **given,
+    )  # fmt: skip
+
+
+def _text(column: Any) -> Any:
+    """Values as text, with a level for what is missing."""
+    import pandas as pd
+
+    known = column.astype(object).where(column.notna(), None)
+    labels = (label_of(value) for value in known)
+    texts = [MISSING if label is None else str(label) for label in labels]
+    return pd.Series(texts, index=column.index, dtype=object)
+
+
+def _merged(parts: list[Cells | None]) -> Cells | None:
+    found = [part for part in parts if part is not None]
+    return merge(found) if found else None

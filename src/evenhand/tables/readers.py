@@ -1,0 +1,401 @@
+"""Tables from files as they come: CSV, TSV, Parquet, Feather, compressed, in several encodings.
+
+Everything a person can get wrong about a file ends in a :class:`TableError` that names the file,
+the column and the way out.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import difflib
+import gzip
+import io
+import lzma
+import re
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._core.files import TableError as TableError
+from .._core.files import is_text_type as is_text_type
+from .._core.files import value_type as value_type
+from .._core.validation import quote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+SEPARATORS = (",", ";", "\t", "|")
+_SAMPLE = 1 << 16
+# What people and programs write for "no value"; a label spelled so reads as missing.
+NULLS = (
+    "", " ", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "<NA>", "?",
+)  # fmt: skip
+_COMPRESSED = {
+    b"\x1f\x8b": gzip.decompress,
+    b"BZh": bz2.decompress,
+    b"\xfd7zXZ\x00": lzma.decompress,
+}
+_ZSTD, _LZ4 = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file, opened: its bytes or path, and what was found out about it.
+
+    Attributes
+    ----------
+    path : Path
+    kind : {"csv", "parquet", "feather"}
+    data : bytes or None
+        The decompressed content, where the file was compressed.
+    names : tuple of str
+        Column names, as they stand, duplicates included.
+    separator, decimal, encoding : str
+        Of a CSV file; "" for the others.
+    skip : int
+        Lines of a CSV file before its column names.
+    """
+
+    path: Path
+    kind: str
+    data: bytes | None
+    names: tuple[str, ...]
+    separator: str = ""
+    decimal: str = "."
+    encoding: str = ""
+    skip: int = 0
+
+    def describe(self) -> str:
+        """How the file was read, for the record."""
+        if self.kind != "csv":
+            return self.kind.capitalize()
+        name = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}.get(
+            self.separator, repr(self.separator)
+        )
+        comma = ", decimal comma" if self.decimal == "," else ""
+        return f"text separated by {name}{comma}, {self.encoding}"
+
+    def resolve(self, name: str, option: str) -> str:
+        """`name`, if there is exactly one such column."""
+        count = self.names.count(name)
+        if count == 1:
+            return name
+        if count > 1:
+            raise TableError(
+                f"{called(self.path)} has {count} columns named {quote(name)}, so {option} is "
+                "ambiguous. Hint: rename one of them."
+            )
+        raise TableError(self._unknown(name, option))
+
+    def _unknown(self, name: str, option: str) -> str:
+        close = nearest(name, self.names)
+        hint = f" Did you mean {quote(close)}?" if close is not None else ""
+        shown = ", ".join(quote(n) for n in self.names[:30])
+        more = f" and {len(self.names) - 30} more" if len(self.names) > 30 else ""
+        text = (
+            f"{option} names {quote(name)}, which {called(self.path)} does not have.{hint} Its "
+            f"columns are {shown}{more}."
+        )
+        if len(self.names) == 1 and self.kind == "csv":
+            text += (
+                f" Hint: one column was found with the separator {self.separator!r}; if the file "
+                "uses another one, give it with --separator."
+            )
+        return text
+
+
+def open_table(path: Any, separator: str | None = None, whole: bool = True) -> Source:
+    """Find out what a file is and which columns it has.
+
+    Parameters
+    ----------
+    path : str or Path
+        The format is told from the content, not from the name.
+    separator : str, optional
+        Of a CSV file; found out when left out.
+    whole : bool
+        Unpack all of a compressed file, and not its beginning only, which cannot be read then.
+    """
+    path = Path(path)
+    if not path.exists():
+        folder = path.parent if path.parent.is_dir() else None
+        near = nearest(path.name, [p.name for p in folder.iterdir()]) if folder else None
+        hint = f" Did you mean {quote(near)}?" if near else ""
+        raise TableError(f"There is no file {called(path)}.{hint}")
+    if path.is_dir():
+        raise TableError(f"{called(path)} is a folder. Hint: name a file in it.")
+    try:
+        with path.open("rb") as file:
+            head = file.read(_SAMPLE)
+            data = _decompress(head, file, path) if whole else _beginning(head, path)
+    except OSError as error:
+        raise TableError(f"{called(path)} cannot be read: {error.strerror or error}.") from error
+    if data is not None:
+        head = data[:_SAMPLE]
+    if not head.strip(b" \t\r\n\x00\xef\xbb\xbf"):
+        raise TableError(
+            f"{called(path)} is empty. Hint: it needs a line of column names and rows."
+        )
+    if head.startswith(b"PAR1"):
+        return _open_binary(path, data, "parquet")
+    if head.startswith((b"ARROW1", b"FEA1")):
+        return _open_binary(path, data, "feather")
+    if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+        raise TableError(f"{called(path)} is a spreadsheet. Hint: save it as CSV first.")
+    return _open_csv(path, data, head, separator)
+
+
+def _decompress(head: bytes, file: Any, path: Path) -> bytes | None:
+    whole = head + file.read() if _is_compressed(head) else b""
+    try:
+        for magic, function in _COMPRESSED.items():
+            if head.startswith(magic):
+                return function(whole)
+        if head.startswith((_ZSTD, _LZ4)):
+            import pyarrow as pa
+
+            kind = "zstd" if head.startswith(_ZSTD) else "lz4"
+            with pa.CompressedInputStream(pa.BufferReader(whole), kind) as stream:
+                return stream.read()
+        if head.startswith(b"PK\x03\x04"):
+            with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+                members = [m for m in archive.namelist() if not m.endswith("/")]
+                if len(members) == 1:
+                    return archive.read(members[0])
+    except (OSError, EOFError, zipfile.BadZipFile, lzma.LZMAError, ValueError) as error:
+        raise TableError(
+            f"{called(path)} looks compressed and cannot be unpacked: {error}. Hint: is it whole?"
+        ) from error
+    return None
+
+
+def _beginning(head: bytes, path: Path) -> bytes | None:
+    """The first bytes of a file packed by gzip or zstd."""
+    import pyarrow as pa
+
+    kind = "gzip" if head.startswith(b"\x1f\x8b") else "zstd" if head.startswith(_ZSTD) else None
+    if kind is None:
+        return None
+    try:
+        with pa.CompressedInputStream(pa.OSFile(str(path)), kind) as stream:
+            return bytes(stream.read(_SAMPLE))
+    except (OSError, EOFError, ValueError) as error:
+        raise TableError(
+            f"{called(path)} looks compressed and cannot be unpacked: {error}. Hint: is it whole?"
+        ) from error
+
+
+def _is_compressed(head: bytes) -> bool:
+    return head.startswith((*_COMPRESSED, _ZSTD, _LZ4, b"PK\x03\x04"))
+
+
+def _open_binary(path: Path, data: bytes | None, kind: str) -> Source:
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    where: Any = str(path) if data is None else pa.BufferReader(data)
+    try:
+        if kind == "parquet":
+            names = parquet.read_schema(where).names
+        else:
+            names = feather.read_table(where, memory_map=data is None).column_names
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(f"{called(path)} is not a whole {kind} file: {_first(error)}") from error
+    return Source(path, kind, data, tuple(names))
+
+
+def _open_csv(path: Path, data: bytes | None, head: bytes, separator: str | None) -> Source:
+    encoding = "UTF-8"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "UTF-16"
+    elif b"\x00" in head:
+        raise TableError(
+            f"{called(path)} is neither text nor Parquet nor Feather. Hint: save the table as CSV."
+        )
+    else:
+        try:
+            head.decode("utf-8")
+        except UnicodeDecodeError as error:
+            # A character cut in two at the end of the sample is no sign of another encoding.
+            if error.start < len(head) - 4 or len(head) < _SAMPLE:
+                encoding = "Windows-1252"
+    if encoding != "UTF-8":
+        data = _transcode(path.read_bytes() if data is None else data, encoding)
+        head = data[:_SAMPLE]
+    text = head.decode("utf-8", errors="ignore").lstrip("\ufeff").lstrip("\r\n")
+    if separator is not None and len(separator) != 1:
+        raise TableError(f"--separator must be one character, got {separator!r}.")
+    announced = _ANNOUNCED.match(text)  # Excel's way of naming the separator
+    if announced:
+        separator, text = separator or announced[1], text[announced.end() :]
+    lines = text.splitlines()
+    if len(head) == _SAMPLE and len(lines) > 1:
+        lines = lines[:-1]
+    found = separator or _sniff(lines[:50], path)
+    names = next(csv.reader(io.StringIO(text, newline=""), delimiter=found), [])
+    decimal = _decimal(lines[:50], found)
+    skip = 1 if announced else 0
+    return Source(path, "csv", data, tuple(names), found, decimal, encoding, skip)
+
+
+_ANNOUNCED = re.compile(r'"?sep=(.)"?[ \t]*(?:\r\n|\r|\n)', re.IGNORECASE)
+
+
+def _transcode(data: bytes, encoding: str) -> bytes:
+    if encoding == "UTF-16":
+        return data.decode("utf-16", errors="replace").encode()
+    try:
+        return data.decode("cp1252").encode()
+    except UnicodeDecodeError:  # the few bytes Windows-1252 leaves open exist in Latin-1
+        return data.decode("latin-1").encode()
+
+
+def read_table(
+    source: Source, columns: Sequence[str], as_text: bool = False, text: Sequence[str] = ()
+) -> pa.Table:
+    """Read some columns, each named once.
+
+    Parameters
+    ----------
+    source : Source
+        As from :func:`open_table`.
+    columns : sequence of str
+        What to read; nothing else is parsed.
+    as_text : bool
+        Leave every CSV cell as it is written, for copying it through.
+    text : sequence of str
+        CSV columns that are text even where every cell looks like a number: "02139" stays.
+    """
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    columns = list(dict.fromkeys(columns))
+    try:
+        if source.kind == "csv":
+            table = _read_csv(source, columns, as_text, text)
+        else:
+            data = source.data
+            where: Any = str(source.path) if data is None else pa.BufferReader(data)
+            reader = parquet if source.kind == "parquet" else feather
+            table = reader.read_table(where, columns=columns)
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(_explain(source, error)) from error
+    if not table.num_rows:
+        raise TableError(
+            f"{called(source.path)} has column names and no rows. Hint: nothing can be measured."
+        )
+    return table
+
+
+def _read_csv(source: Source, columns: list[str], as_text: bool, text: Sequence[str]) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    size = len(source.data) if source.data is not None else source.path.stat().st_size
+
+    def read(block_size: int | None) -> pa.Table:
+        where: Any = str(source.path) if source.data is None else pa.BufferReader(source.data)
+        # Told not to guess: the compression of a name such as "scores.csv.gz" is undone already.
+        stream = pa.input_stream(where, compression=None) if source.data is None else where
+        return arrow_csv.read_csv(
+            stream,
+            read_options=arrow_csv.ReadOptions(block_size=block_size, skip_rows=source.skip),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=source.separator, newlines_in_values=True
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=columns,
+                column_types=(
+                    dict.fromkeys(columns, pa.string())
+                    if as_text
+                    else dict.fromkeys(text, pa.dictionary(pa.int32(), pa.string()))
+                ),
+                null_values=[] if as_text else list(NULLS),
+                strings_can_be_null=not as_text,
+                auto_dict_encode=not as_text,
+                auto_dict_max_cardinality=1000,
+                decimal_point=source.decimal,
+            ),
+        )
+
+    try:
+        table = read(None)
+    except pa.ArrowInvalid as error:
+        if "UTF8" in str(error):
+            return _read_csv(_recoded(source), columns, as_text, text)
+        # Types are told from the first block. Where a later one disagrees, look at all of them.
+        if "conversion error" not in str(error) or size >= 2**31:
+            raise
+        table = read(size + 1)
+    if any(pa.types.is_binary(value_type(field.type)) for field in table.schema):
+        return _read_csv(_recoded(source), columns, as_text, text)
+    return table
+
+
+def _recoded(source: Source) -> Source:
+    """The same, where bytes that are no UTF-8 came further down than the sample looked at."""
+    raw = source.path.read_bytes() if source.data is None else source.data
+    return replace(source, data=_transcode(raw, "Windows-1252"), encoding="Windows-1252")
+
+
+def _explain(source: Source, error: Exception) -> str:
+    text = _first(error)
+    ragged = re.search(r"Expected (\d+) columns, got (\d+)(?:: (.*))?", text)
+    if ragged:
+        line = f" The line begins {quote(ragged[3])}." if ragged[3] else ""
+        return (
+            f"{called(source.path)} has {ragged[1]} column names and a line with {ragged[2]} "
+            f"fields.{line} Hint: a text that holds the separator {source.separator!r} must stand "
+            'in quotes ("..."); if the separator is another one, give it with --separator.'
+        )
+    return f"{called(source.path)} cannot be read: {text}"
+
+
+def _sniff(lines: Sequence[str], path: Path) -> str:
+    """The separator that splits the lines into the most fields, equally many in each."""
+    best, most = ",", 1
+    order: tuple[str, ...] = SEPARATORS
+    if ".tsv" in path.suffixes or ".tab" in path.suffixes:
+        order = ("\t", *(s for s in SEPARATORS if s != "\t"))
+    for candidate in order:
+        counts = [len(row) for row in csv.reader(lines, delimiter=candidate) if row]
+        if counts and min(counts) == max(counts) > most:
+            best, most = candidate, counts[0]
+    if most > 1:
+        return best
+    # No candidate fits every line: a ragged file. Let the header decide, and the reader complain.
+    header = lines[0] if lines else ""
+    return max(order, key=header.count) if any(s in header for s in order) else ","
+
+
+_COMMA_NUMBER = re.compile(r"^\s*[-+]?\d+,\d+(e[-+]?\d+)?\s*$", re.IGNORECASE)
+_POINT_NUMBER = re.compile(r"^\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*$", re.IGNORECASE)
+
+
+def _decimal(lines: Sequence[str], separator: str) -> str:
+    if separator == ",":
+        return "."
+    cells = [cell for row in csv.reader(lines[1:], delimiter=separator) for cell in row]
+    comma = any(_COMMA_NUMBER.match(cell) for cell in cells)
+    return "," if comma and not any(_POINT_NUMBER.match(cell) for cell in cells) else "."
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name most like `name`, if any is."""
+    folded: dict[str, str] = {}
+    for candidate in names:
+        folded.setdefault(candidate.casefold().strip()[:200], candidate)
+    close = difflib.get_close_matches(name.casefold().strip()[:200], folded, n=1, cutoff=0.6)
+    return folded[close[0]] if close else None
+
+
+def called(path: Path) -> str:
+    return repr(str(path))
+
+
+def _first(error: Exception) -> str:
+    return str(error).split("\n")[0][:300]

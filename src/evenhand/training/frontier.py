@@ -1,0 +1,342 @@
+"""A fitter → a path of fitters: the same folds for every weight, and each row held out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import hypot
+from typing import Any
+
+from sklearn.utils import indexable
+
+from .._core.progress import progress
+from .._core.validation import check_column, check_index
+from ..data.clusters import check_cluster
+from ..data.controls import read_controls
+from ..data.criteria import CONDITIONAL
+from ..data.folds import make_folds
+from ..data.frequency import repeat_rows
+from ..data.groups import resolve_groups
+from ..data.weights import check_weight
+from ..measures.effective import check_effective_size
+from ..measures.nuisance import summarize_controls
+from .held_out import Data, Gauge, Handle, HeldOut, Reading, correlations
+from .path import (
+    FairnessPath,
+    check_criterion,
+    check_options,
+    check_refits,
+    check_rows,
+    check_varies,
+    check_weights,
+    warn_mixed,
+)
+from .source import is_source
+
+# ------------------------------------------------------------------------------------------------
+# Fairness weights that spread evenly along a frontier, not along the penalty.
+#
+# The frontier is the curve (unfairness, accuracy) as the weight grows from 0. Both axes are scaled
+# to
+# its extent; the longest gap between neighbors is bisected until there are enough points.
+
+
+Place = tuple[float, float]
+
+START = 1.0
+FACTOR = 4.0
+LARGEST, SMALLEST = 1e8, 1e-8
+# A weight four times as large that removes less than this share of the unfairness is "as fair as
+# it gets"; a move smaller than MOVED (in either axis) is no effect at all.
+GAIN = 5e-3
+MOVED = 1e-3
+# Gaps that show on no plot are not worth a fit, nor are weights this close to each other.
+SHORTEST = 2e-3
+CLOSEST = 1.02
+
+
+def spread_weights(evaluate: Callable[[float], Place], n_points: int) -> list[float]:
+    """Weights from 0 to "as fair as it gets", at most `n_points` of them, ascending.
+
+    Parameters
+    ----------
+    evaluate : weight → (unfairness, accuracy)
+        Called once for each weight, some of which may not be returned.
+    n_points : int
+        At least 2.
+    """
+    seen = {0.0: evaluate(0.0)}
+    kept = _thin(_bracket(evaluate, seen), seen, n_points)
+    while len(kept) < n_points:
+        weight = _longest_gap(kept, seen)
+        if weight is None:
+            break
+        seen[weight] = evaluate(weight)
+        kept = sorted([*kept, weight])
+    return kept
+
+
+def _bracket(evaluate: Callable[[float], Place], seen: dict[float, Place]) -> list[float]:
+    """Grow the weight until it no longer helps; the weights that had an effect, and 0."""
+    kept = [0.0]
+    weight = START
+    while weight <= LARGEST:
+        seen[weight] = evaluate(weight)
+        before, after = seen[kept[-1]], seen[weight]
+        if len(kept) > 1 or _moved(seen[0.0], after):
+            gain = before[0] - after[0]
+            if len(kept) > 1 and gain <= GAIN * abs(seen[0.0][0]):
+                break
+            kept.append(weight)
+            # Nothing gained at all, or nothing left to gain: unfairness does not go below 0. Both
+            # sides are 0 where there was none from the beginning.
+            if min(gain, after[0]) <= GAIN * abs(seen[0.0][0]):
+                break
+        weight *= FACTOR if len(kept) > 1 else FACTOR**2  # far from where it matters: hurry
+    if len(kept) == 1:
+        kept.append(START)
+    return kept
+
+
+def _thin(kept: list[float], seen: dict[float, Place], n_points: int) -> list[float]:
+    """At most `n_points` weights: those in between go first whose neighbors are closest."""
+    while len(kept) > n_points:
+        around = zip(kept, kept[1:], kept[2:], strict=False)
+        extent = _extent(kept, seen)
+        kept.remove(min(around, key=lambda w: _distance(seen[w[0]], seen[w[2]], extent))[1])
+    return kept
+
+
+def _extent(kept: list[float], seen: dict[float, Place]) -> Place:
+    first, last = seen[0.0], seen[kept[-1]]
+    return max(abs(last[0] - first[0]), MOVED), max(abs(last[1] - first[1]), MOVED)
+
+
+def _distance(a: Place, b: Place, extent: Place) -> float:
+    return hypot((a[0] - b[0]) / extent[0], (a[1] - b[1]) / extent[1])
+
+
+def _moved(a: Place, b: Place) -> bool:
+    return max(abs(a[0] - b[0]), abs(a[1] - b[1])) > MOVED
+
+
+def _longest_gap(kept: list[float], seen: dict[float, Place]) -> float | None:
+    """The weight that halves the longest gap worth halving."""
+    extent = _extent(kept, seen)
+    longest, found = SHORTEST, None
+    total = 0.0
+    for low, high in pairwise(kept):
+        length = _distance(seen[low], seen[high], extent)
+        total += length
+        room = high > SMALLEST if low == 0.0 else high > CLOSEST**2 * low
+        if room and length > longest:
+            longest, found = length, (low, high)
+    if found is None:
+        return None
+    low, high = found
+    if low > 0.0:
+        return (low * high) ** 0.5
+    # Near 0 the path is straight in the weight itself, unless all of it lies below `high`.
+    return high / (2.0 * FACTOR if longest > 0.5 * total else 2.0)
+
+
+def fairness_path(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    fairness_weights: Any = "auto",
+    cv: Any = 5,
+    sample_weight: Any = None,
+    frequency: Any = None,
+    cluster: Any = None,
+    exposure: Any = None,
+    offset: Any = None,
+    given: Any = None,
+    controls: Any = None,
+    n_points: int = 20,
+    criterion: str | None = None,
+    measure_with: Any = "auto",
+    confidence_level: float = 0.95,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+) -> FairnessPath:
+    """Accuracy and fairness of an estimator as its fairness weight grows, on held-out rows.
+
+    Every row is scored by a model fitted without it; accuracy (R², or what the estimator names)
+    and the criteria are measured on those scores, once per weight.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Anything with a `fairness_weight` parameter and ``fit(X, y, *, sensitive_features)``, or
+        a pipeline with such a step. A post-processor around a fitted model is refused unless it
+        says, with ``prefit=True``, that the model has seen none of these rows.
+    X : (n, d) array, frame or sparse matrix
+        Features.
+    y : (n,) array
+        Target.
+    sensitive_features : array, series, frame or Proxy
+        Group of each row. Rows with a missing group count for accuracy and not for fairness. Rows
+        are matched by place, and pandas indices that contradict each other are refused.
+    fairness_weights : "auto" or sequence of float
+        "auto" finds `n_points` weights that spread evenly along the frontier, from 0 to where
+        a larger weight no longer helps. To given weights 0 is added.
+    cv : int, splitter or list of (train, test)
+        Folds, each row tested once. A number means folds stratified by group.
+    sample_weight : (n,) array, optional
+        For fitting and for all measures.
+    frequency : (n,) array, optional
+        Number of people that each row of an aggregated table stands for. A row of frequency 3
+        equals three rows, in folds too: row numbers in `cv` are those of people.
+    cluster : (n,) array, optional
+        Label of the person, place or school that each row belongs to, where rows of one are not
+        independent. Whole clusters go to one fold, and errors are summed over them.
+    exposure, offset, given : (n,) arrays, optional
+        For estimators whose `fit` takes them, such as :class:`FairGLM`. With `exposure` scores are
+        rates, and accuracy is that of the totals. With `given` separation is measured given it.
+    controls : frame, dict of columns or array, optional
+        Legitimate factors: independence among people with the same controls ("conditional") is
+        measured too, and is what estimators of that criterion train against. It is measured given
+        what stands for the controls in training, found once on all rows; an audit of the chosen
+        scores with `controls` says what is left in units of the score.
+    n_points : int
+        Points of the path when `fairness_weights` is "auto".
+    criterion : {"independence", "separation", "sufficiency", "conditional"}, optional
+        The estimator's own when left out. The first three are measured in any case.
+    measure_with : str or instance
+        Estimator of information: "auto", "logistic", "lspc", "fourier", "knn" or an instance.
+        "logistic" takes a tenth of the time of "auto" and misses what is not a matter of
+        means and spreads.
+    confidence_level : float
+        Of all intervals.
+    n_jobs : int, optional
+        Folds fitted at a time.
+    random_state : int, optional
+        For the folds, and for an estimator of information that draws random numbers.
+
+    Returns
+    -------
+    FairnessPath
+
+    Examples
+    --------
+    >>> import numpy as np, evenhand as eh
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.integers(0, 2, 1000)
+    >>> X = rng.normal(size=(1000, 3)) + a[:, None] * [1.0, 0.0, 0.0]
+    >>> y = X @ [1.0, 1.0, 0.5] + rng.normal(size=1000)
+    >>> path = eh.fairness_path(eh.FairRidge(), X, y, sensitive_features=a, n_points=6,
+    ...                         random_state=0)
+    >>> model = path.select(max_unfairness=0.05)
+    >>> path.selected.independence.value <= 0.05
+    True
+    """
+    handle = Handle.find(estimator)
+    name = check_criterion(criterion, handle, controls)
+    fitted_before = check_refits(estimator)
+    check_options(n_points, confidence_level)
+    X, y, sensitive_features, sample_weight, cluster, exposure, offset, given, controls = (
+        repeat_rows(
+            frequency, X=X, y=y, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, cluster=cluster, exposure=exposure, offset=offset,
+            given=given, controls=controls,
+        )
+    )  # fmt: skip
+    if is_source(X):
+        raise ValueError(
+            "`X` must be rows in memory for a path of models, got a path or a dataset. Hint: "
+            "choose the weight on a sample of the rows, then fit the model to the files."
+        )
+    check_index(
+        X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+        cluster=cluster, exposure=exposure, offset=offset, given=given, controls=controls,
+    )  # fmt: skip
+    y = check_column(y, "y")
+    more: dict[str, Any] = dict(
+        handle.check_columns(len(y), exposure=exposure, offset=offset, given=given)
+    )
+    check_rows(X, len(y))
+    weight = check_weight(sample_weight, len(y))
+    clusters = check_cluster(cluster, len(y))
+    groups = resolve_groups(
+        sensitive_features, n_rows=len(y), sample_weight=weight, cluster=clusters
+    )
+    summary = None
+    if controls is not None:
+        read = read_controls(controls, len(y))
+        summary, _ = summarize_controls(read, groups)
+        if handle.own_criterion == CONDITIONAL:
+            more["controls"] = read
+    check_varies(y)
+    (X,) = indexable(X)  # folds are rows, which not every sparse format can give
+    data = Data(X, y, sensitive_features, weight, clusters, more, summary)
+    accuracy = handle.accuracy
+    seen, loss_weight = y, None
+    if exposure is not None:
+        seen, loss_weight = accuracy.loss.per_unit(y, weight, more["exposure"])
+    gauge = Gauge(
+        y=seen,
+        weight=weight,
+        groups=groups,
+        measure_with=measure_with,
+        random_state=random_state,
+        confidence_level=confidence_level,
+        cluster=clusters,
+        accuracy=accuracy,
+        loss_weight=loss_weight,
+        given=more.get("given"),
+        controls=summary,
+    )
+    check_effective_size(gauge.groups)
+    folds = make_folds(cv, X, y, groups, random_state, clusters)
+    held_out = HeldOut(handle, data, folds, n_jobs)
+    found: dict[float, Reading] = {}
+    if isinstance(fairness_weights, str):
+        if fairness_weights != "auto":
+            raise ValueError(
+                "`fairness_weights` must be 'auto' or a sequence of numbers, got "
+                f"{fairness_weights!r}."
+            )
+        with progress(n_points) as advance:
+
+            def evaluate(w: float) -> tuple[float, float]:
+                found[w] = gauge.read(w, held_out.scores([w])[0])
+                advance()
+                return max(found[w].point.measure(name).value, 0.0), found[w].point.accuracy
+
+            kept = spread_weights(evaluate, int(n_points))
+    else:
+        kept = check_weights(fairness_weights)
+        with progress(len(kept)) as advance:
+            # One at a time where folds share work; all at once where jobs can be spread.
+            size = 1 if held_out.handle.has_path or n_jobs in (None, 1) else len(kept)
+            for start in range(0, len(kept), size):
+                batch = kept[start : start + size]
+                for w, scores in zip(batch, held_out.scores(batch), strict=True):
+                    found[w] = gauge.read(w, scores)
+                advance(len(batch))
+    readings = [found[w] for w in kept]
+    constant = tuple(held_out.n_constant(r.point.scores) for r in readings)
+    if not isinstance(fairness_weights, str):
+        # "auto" looks beyond where a larger weight helps; nobody has asked for that point.
+        warn_mixed(kept, constant, len(folds))
+    return FairnessPath(
+        points=tuple(r.point for r in readings),
+        criterion=name,
+        confidence_level=confidence_level,
+        measured_with=gauge.name,
+        n_rows=len(y),
+        n_unknown=groups.n_unknown,
+        n_splits=len(folds),
+        sensitive_name=groups.name,
+        labels=groups.label_names,
+        n_clusters=None if clusters is None else int(clusters.max()) + 1,
+        fitted_before=fitted_before,
+        accuracy=accuracy,
+        constant_folds=constant,
+        _correlation=correlations(readings),
+        _handle=handle,
+        _data=data,
+    )

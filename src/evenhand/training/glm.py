@@ -1,0 +1,447 @@
+"""FairGLM: a generalized linear model whose scores carry little information about the group.
+
+minimize  [ mean ω d(y, μ) + α‖θ‖² ] / D₀ + fairness_weight · Ĩ(score),   g(μ) = η = Xθ + b + offset
+
+d is the deviance of the family and D₀ that of the best constant, so that one point of D² is worth
+1/fairness_weight points of normalized information.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import MethodType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from .._core import shards
+from .._core.arrays import Vector
+from .._core.validation import check_column
+from ..data.weights import check_weight
+from ..measures.losses import Accuracy, Loss, get_loss
+from .design import FeatureMatrix
+from .glm_problem import GLMProblem, prepare_glm, shrink_slopes
+from .linear_base import FairLinear, TrainingRows
+from .ridge_problem import Slopes
+
+SCORES = ("mean", "link")
+# Share of rows with a target of zero from which separation is all but independence.
+MOSTLY_ZERO = 0.8
+# Newton's method is near its minimum in a tenth of these.
+NEWTON_ITERATIONS = 100
+# How exactly the plain model is solved, whatever is asked for the fair one: it costs a step.
+NEWTON_TOL = 1e-7
+
+
+class SeparationWarning(UserWarning):
+    """Separation given a target that is mostly zeros says little more than independence."""
+
+
+class _ScoreMethod:
+    """`score`, a method that leaves room in the instance for the parameter of the same name.
+
+    The parameter is part of the public contract and the method part of scikit-learn's: reading
+    gives the method, writing sets the parameter, and `get_params` tells them apart.
+    """
+
+    def __init__(self, function: Callable[..., float]):
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self.function if instance is None else MethodType(self.function, instance)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)["score"] = value
+
+
+class FairGLM(FairLinear):
+    """A generalized linear model with a fairness term.
+
+    Minimizes ``[mean w·d(y, μ) + alpha‖θ‖²]/D₀ + fairness_weight·Ĩ`` with d the deviance of the
+    family, D₀ the deviance of the best constant and Ĩ the normalized information of the criterion
+    in the score; weights have mean 1 and the intercept is not penalized. At ``fairness_weight=0``
+    it equals scikit-learn's ``PoissonRegressor``, ``GammaRegressor`` and ``TweedieRegressor`` at
+    the same `alpha`, and at ``alpha=0`` also statsmodels' ``GLM``.
+
+    Parameters
+    ----------
+    family : str or Loss
+        "normal", "poisson", "gamma", "inverse_gaussian", "tweedie", "binomial" (proportions) or
+        "quantile", or a :class:`evenhand.models.losses.Loss` of your own.
+    criterion : {"independence", "separation", "sufficiency"}
+        What the score must not reveal.
+    fairness_weight : float
+        1 means that one point of D² is worth one point of normalized information.
+    alpha : float
+        Penalty on the coefficients.
+    link : {None, "canonical", "log", "identity", "logit", "inverse", "inverse_squared"}
+        None is the log for families of positive means, and the canonical link for the others. With
+        "inverse" and "inverse_squared", canonical for gamma and inverse Gaussian, means beyond the
+        largest fitted one are cut off there, as they have no upper limit just before they turn
+        negative.
+    power : float
+        Of the variance of "tweedie": from 1 (Poisson) to 2 (gamma) for pure premiums.
+    quantile : float
+        Of "quantile", whose corner is rounded in training: see
+        :class:`evenhand.models.losses.QuantileLoss`.
+    score : {"mean", "link"}
+        What must not reveal the group: the mean μ, which people pay, or the linear predictor.
+        Both tell the same; the fairness term sees them through different classifiers.
+    classifier, basis, kappa, score_map
+        The classifier inside the fairness term, as in :class:`FairRidge`.
+    group_features, group_alpha
+        Let the score differ by group, as in :class:`FairRidge`; s₀ is the linear predictor.
+    fit_intercept : bool
+    max_iter : int
+        Limit on L-BFGS iterations.
+    tol : float
+        Stop when the gradient of the objective in whitened coordinates, divided by
+        1 + fairness_weight, is below this. The objective is in units of D².
+    start : {"auto", "ridge", "shrunk"}
+        Where the search begins: the plain solution ("auto", "ridge"), or a fifth of it.
+
+    Attributes
+    ----------
+    coef_ : (d,) array
+        Of the linear predictor. All zero where one score for everybody has the lower objective.
+    group_coef_ : (2(K − 1),) array
+        Coefficients of the group features; empty without them.
+    group_alpha_ : float
+    intercept_ : float
+    loss_ : Loss
+        The family with its link.
+    unfairness_ : float
+        Ĩ on the training rows (NaN if fitted without `sensitive_features`).
+    objective_ : float
+        The minimized objective.
+    n_iter_, n_evaluations_ : int
+        L-BFGS iterations, and evaluations of the fairness term.
+    n_newton_ : int
+        Newton iterations of the plain fit before, on all rows.
+    n_features_in_, feature_names_in_
+    encoder_ : TableEncoder or None
+        What made numbers of a frame that held others.
+
+    Examples
+    --------
+    >>> import numpy as np, evenhand as eh
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.integers(0, 2, 2000)
+    >>> X = rng.normal(size=(2000, 3)) + a[:, None] * [1.0, 0.0, 0.0]
+    >>> claims = rng.poisson(np.exp(X @ [0.5, 0.3, 0.2] - 1.0))
+    >>> plain = eh.FairGLM("poisson", fairness_weight=0).fit(X, claims, sensitive_features=a)
+    >>> fair = eh.FairGLM("poisson", fairness_weight=20).fit(X, claims, sensitive_features=a)
+    >>> bool(fair.unfairness_ < 0.2 * plain.unfairness_), bool((fair.predict(X) > 0).all())
+    (True, True)
+    """
+
+    __metadata_request__fit: ClassVar = {
+        "sensitive_features": True, "exposure": True, "offset": True, "given": True,
+        "controls": True,
+    }  # fmt: skip
+    __metadata_request__predict: ClassVar = {
+        "sensitive_features": True, "exposure": True, "offset": True,
+    }  # fmt: skip
+    __metadata_request__score: ClassVar = {
+        "sensitive_features": True, "exposure": True, "offset": True,
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        family: str | Loss = "poisson",
+        criterion: str = "independence",
+        fairness_weight: float = 1.0,
+        alpha: float = 1e-3,
+        *,
+        link: str | None = None,
+        power: float = 1.5,
+        quantile: float = 0.5,
+        score: str = "mean",
+        classifier: str = "logistic",
+        basis: str = "quadratic",
+        kappa: float | str = "auto",
+        score_map: str = "auto",
+        group_features: str | None = None,
+        group_alpha: float | str = "auto",
+        fit_intercept: bool = True,
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        start: str = "auto",
+    ):
+        self.family = family
+        self.criterion = criterion
+        self.fairness_weight = fairness_weight
+        self.alpha = alpha
+        self.link = link
+        self.power = power
+        self.quantile = quantile
+        self.score = score
+        self.classifier = classifier
+        self.basis = basis
+        self.kappa = kappa
+        self.score_map = score_map
+        self.group_features = group_features
+        self.group_alpha = group_alpha
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.start = start
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of the model by name."""
+        return {**super().get_params(deep), "score": vars(self)["score"]}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        with suppress(ValueError):  # `fit` says what is wrong with the family
+            tags.target_tags.positive_only = self._loss().lower >= 0
+        return tags
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """D² of the family: how paths, reports and tables measure this model."""
+        return self._loss().accuracy
+
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
+        frequency: Any = None, exposure: Any = None, offset: Any = None, given: Any = None,
+        controls: Any = None, features: Any = None, scratch: Any = None,
+        checkpoint: Any = None,
+    ) -> FairGLM:  # fmt: skip
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : (n, d) array, frame or sparse matrix; or a path, list of paths or Arrow dataset
+            Numbers are not copied, and float32 is kept. A frame that holds text, categories or
+            missing values goes through a :class:`TableEncoder` (`encoder_`), whose columns are
+            standardized. Parquet files (``"data/*.parquet"``, a folder, a list) and datasets are
+            read where they are and need not fit into memory; all other arguments are then names of
+            columns.
+        y : (n,) array, or the name of a column
+            Target: counts, amounts, or for "binomial" proportions between 0 and 1.
+        sensitive_features : array, series, frame or Proxy
+            Group of each row. Required unless ``fairness_weight=0``. Rows with a missing group
+            count for accuracy and not for fairness.
+        sample_weight : (n,) array, optional
+            For "binomial" the number of trials behind a proportion may be among them.
+        frequency : (n,) array, optional
+            Number of people that each row of an aggregated table stands for; a row of frequency 3
+            equals three rows.
+        exposure : (n,) array, optional
+            Time or amount at risk, with the log link only: y are totals over it, of mean
+            exposure·μ, and the score is μ, per unit of exposure. In the loss the same as an offset
+            log(exposure), and as ``GLM(..., exposure=)`` of statsmodels; for "poisson" also as
+            rates ``y/exposure`` with the exposure as weights.
+        offset : (n,) array, optional
+            Known part of the linear predictor. It is part of the score.
+        given : (n,) array, optional
+            What separation conditions on in place of the target: a legitimate measure of the risk.
+            Where most targets are zero a target says next to nothing about who is how risky, and
+            separation given it is all but independence.
+        controls : frame, dict of columns or array, optional
+            With ``criterion="conditional"``, the legitimate factors. One numeric control stands for
+            itself; otherwise scores are made independent of the group given the log-odds of the
+            group given the controls, which is what independence given the controls implies
+            (`controls_summary_` says which).
+        features, scratch, checkpoint
+            As for :class:`FairRidge`.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(
+            X, y, frequency, features, scratch, checkpoint,
+            sensitive_features=sensitive_features, sample_weight=sample_weight,
+            exposure=exposure, offset=offset, given=given, controls=controls,
+        )  # fmt: skip
+
+    def path_fitter(
+        self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None,
+        exposure: Any = None, offset: Any = None, given: Any = None, controls: Any = None,
+        slopes: Slopes | None = None,
+    ) -> Callable[[float], FairGLM]:  # fmt: skip
+        """A function from `fairness_weight` to a fitted model, for many weights on the same rows.
+
+        The plain fit and its whitening are shared and solutions start one another; see
+        :meth:`FairRidge.path_fitter`.
+
+        Parameters
+        ----------
+        X, y, sensitive_features, sample_weight, exposure, offset, given, controls
+            As for `fit`.
+        slopes : Slopes, optional
+            Which of the last columns of X are slopes by group, penalized by `group_alpha`.
+        """
+        return self._path(
+            X, y, sensitive_features, sample_weight, slopes, exposure=exposure, offset=offset,
+            given=given, controls=controls,
+        )  # fmt: skip
+
+    def predict(
+        self, X: Any, *, sensitive_features: Any = None, exposure: Any = None, offset: Any = None
+    ) -> NDArray[Any]:
+        """Means μ, per unit of exposure.
+
+        Parameters
+        ----------
+        X : (n, d) array, frame or sparse matrix; or a path, list of paths or Arrow dataset
+            Files and datasets are read batch by batch; all other arguments then name columns.
+        sensitive_features : array, series, frame or Proxy, optional
+            Needed, and used, only with ``group_features="attribute"``.
+        exposure : (n,) array, optional
+            Means of totals, exposure·μ, instead.
+        offset : (n,) array, optional
+            Known part of the linear predictor; none when left out.
+
+        Returns
+        -------
+        (n,) array
+        """
+        return self._predict(X, sensitive_features, exposure=exposure, offset=offset)
+
+    def _response(
+        self, score: NDArray[Any], exposure: Any = None, offset: Any = None
+    ) -> NDArray[Any]:
+        eta = score
+        kind = eta.dtype
+        if offset is not None:
+            eta = (eta + check_column(offset, "offset", len(eta))).astype(kind, copy=False)
+        mean = self._mean(eta)
+        if exposure is None:
+            return mean
+        if self.loss_.link.name != "log":
+            self.loss_.per_unit(mean, None, mean)  # which says why not
+        return (mean * _check_exposure(exposure, len(eta))).astype(kind, copy=False)
+
+    def _mean(self, eta: NDArray[Any]) -> NDArray[Any]:
+        if self.loss_.link.positive:
+            eta = np.maximum(eta, np.asarray(self._least_eta, dtype=eta.dtype))
+        return self.loss_.link.inverse(eta)
+
+    def _score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None,
+        exposure: Any = None, offset: Any = None,
+    ) -> float:  # fmt: skip
+        """D², the share of the deviance of the best constant that the predictions explain.
+
+        Parameters
+        ----------
+        X, y, sample_weight, exposure, offset
+            As for `fit`.
+        sensitive_features : array, series, frame or Proxy, optional
+            Needed where `predict` needs it.
+
+        Returns
+        -------
+        float
+        """
+        mean = self.predict(X, sensitive_features=sensitive_features, offset=offset)
+        y, sample_weight, exposure = self._columns(
+            X, y=y, sample_weight=sample_weight, exposure=exposure
+        )
+        y = check_column(y, "y", len(mean))
+        weight = check_weight(sample_weight, len(y))
+        if exposure is not None:
+            y, weight = self.loss_.per_unit(y, weight, _check_exposure(exposure, len(y)))
+        return self.accuracy.value(y, mean.astype(np.float64), weight)
+
+    score = _ScoreMethod(_score)
+
+    def _loss(self) -> Loss:
+        return get_loss(self.family, self.link, self.power, self.quantile)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self.loss_ = self._loss()
+        kind = vars(self)["score"]
+        if not isinstance(kind, str) or kind not in SCORES:
+            raise ValueError(f"`score` must be one of {', '.join(SCORES)}, got {kind!r}.")
+
+    def _refuse_on_cluster(self, columns: Mapping[str, Any]) -> None:
+        super()._refuse_on_cluster(columns)
+        # A loss of one's own may take more from the rows than a mean.
+        own = type(self.loss_)
+        if own.null_mean is not Loss.null_mean or own.fixed is not Loss.fixed:
+            shards.refuse(
+                f"The {self.loss_.name} loss, whose best constant is no mean,",
+                "fit it in one process.",
+            )
+
+    def _rows(self, y: Vector, weight: Vector | None, columns: Mapping[str, Any]) -> TrainingRows:
+        n = len(y)
+        exposure, offset, given = (columns.get(name) for name in ("exposure", "offset", "given"))
+        self.loss_.check_target(y)
+        # By people: a short exposure has a zero as well as a long one.
+        separates = self._regularizer().criterion.given == ("y",) and self.fairness_weight > 0
+        if given is None and separates:
+            _warn_if_mostly_zero(y, weight)
+        if exposure is not None:
+            y, weight = self.loss_.per_unit(y, weight, _check_exposure(exposure, n))
+            weight = weight * (shards.total(n) / shards.add(float(weight.sum())))
+        if offset is not None:
+            offset = check_column(offset, "offset", n)
+        if given is not None:
+            given = check_column(given, "given", n)
+        return TrainingRows(y, weight, offset, given)
+
+    def _problem(
+        self, design: FeatureMatrix, rows: TrainingRows, slopes: Slopes | None
+    ) -> GLMProblem:
+        self.group_alpha_ = 0.0
+        problem = prepare_glm(
+            design, self.loss_, rows.y, rows.weight, rows.offset, alpha=float(self.alpha),
+            fit_intercept=self.fit_intercept, of_mean=vars(self)["score"] == "mean",
+            max_iter=NEWTON_ITERATIONS, tol=NEWTON_TOL, n_kept=0 if slopes is None else slopes.size,
+            begin=rows.begin,
+        )  # fmt: skip
+        if slopes is not None:
+            problem, self.group_alpha_ = shrink_slopes(
+                problem, slopes, self.group_alpha, NEWTON_ITERATIONS, NEWTON_TOL
+            )
+        self.n_newton_ = problem.plain.n_iter
+        if problem.plain.gradient_norm > 1e3 * NEWTON_TOL:
+            warnings.warn(
+                f"The plain fit stopped after {problem.plain.n_iter} Newton steps with a gradient "
+                f"of {problem.plain.gradient_norm:.1e}. Hint: coefficients may be without bound, "
+                "where a feature tells targets of 0 apart; raise `alpha`.",
+                ConvergenceWarning,
+                stacklevel=6,
+            )
+        return problem
+
+    def _settle(self, problem: GLMProblem, theta: Vector) -> None:
+        # Means of 1/η have no limit just before they turn negative; they end where training did.
+        self._least_eta = -np.inf
+        if self.loss_.link.positive:
+            least = problem.scores(theta).min(initial=np.inf)
+            self._least_eta = shards.least(float(least))
+
+
+def _check_exposure(exposure: Any, n_rows: int) -> Vector:
+    exposure = check_column(exposure, "exposure", n_rows)
+    if not (exposure > 0).all():
+        row = int((exposure <= 0).argmax())
+        raise ValueError(
+            f"`exposure` must be positive, got {exposure[row]:g} in row {row}. Hint: leave out "
+            "rows that were never at risk."
+        )
+    return exposure
+
+
+def _warn_if_mostly_zero(y: Vector, weight: Vector | None) -> None:
+    share = shards.average((y == 0).astype(np.float64), weight)
+    if share > MOSTLY_ZERO:
+        warnings.warn(
+            f"{100 * share:.0f}% of the targets are 0, so that separation given the target is all "
+            "but independence, and says little about people of the same risk. Hint: pass "
+            "given=..., a legitimate measure of the risk, or use criterion='independence'.",
+            SeparationWarning,
+            stacklevel=6,
+        )

@@ -1,0 +1,470 @@
+"""Held-out scores of an estimator at many fairness weights."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
+from sklearn.utils.parallel import Parallel, delayed
+
+from .._core.arrays import Vector
+from .._core.validation import check_column
+from ..data.clusters import cluster_sums, renumber
+from ..data.controls import Controls
+from ..data.criteria import CONDITIONAL, Criterion, get_criterion, measurable
+from ..data.frequency import take_rows
+from ..data.groups import Groups
+from ..data.weights import weighted_rows
+from ..measures.effective import take_weighted
+from ..measures.entropies import Entropies, estimate_entropies, get_estimator
+from ..measures.losses import R2, Accuracy, accuracy_of
+from ..measures.measures import Measure, critical_value, measure, standard_error
+
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training rows as the user gave them; `cluster` as numbers, or None.
+
+    `more` are columns that the estimator's `fit` takes besides, by name. `summary` stands for
+    controls where the conditional criterion is measured.
+    """
+
+    X: Any
+    y: Vector
+    sensitive_features: Any
+    sample_weight: Vector | None
+    cluster: Rows | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+    summary: Vector | None = None
+
+    def take(self, rows: Rows) -> Data:
+        weight = None if self.sample_weight is None else self.sample_weight[rows]
+        sensitive = take_rows(self.sensitive_features, rows)
+        cluster = None if self.cluster is None else self.cluster[rows]
+        more = {
+            name: part.take(rows) if isinstance(part, Controls) else part[rows]
+            for name, part in self.more.items()
+        }
+        return Data(_safe_indexing(self.X, rows), self.y[rows], sensitive, weight, cluster, more)
+
+
+@dataclass(frozen=True)
+class Handle:
+    """Where an estimator, or the pipeline around one, keeps `fairness_weight`.
+
+    Attributes
+    ----------
+    estimator : the estimator, unfitted
+    parameter : str
+        Full name of the parameter, such as "fairridge__fairness_weight".
+    """
+
+    estimator: Any
+    parameter: str
+
+    @classmethod
+    def find(cls, estimator: Any) -> Handle:
+        """Locate the parameter; the outermost one wins."""
+        if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
+            raise ValueError(
+                "`estimator` must be a scikit-learn estimator, got "
+                f"{estimator!r}. Hint: pass an instance such as evenhand.FairRidge()."
+            )
+        names = [n for n in estimator.get_params() if n.split("__")[-1] == "fairness_weight"]
+        depth = min((n.count("__") for n in names), default=0)
+        names = [n for n in names if n.count("__") == depth]
+        if len(names) != 1:
+            found = f"several ({', '.join(names)})" if names else "none"
+            raise ValueError(
+                "`estimator` must have one parameter `fairness_weight`, its own or that of a "
+                f"pipeline's step; {type(estimator).__name__} has {found}."
+            )
+        return cls(estimator, names[0])
+
+    @property
+    def criterion(self) -> Any:
+        """The estimator's own criterion, or None."""
+        name = self.parameter.removesuffix("fairness_weight") + "criterion"
+        return self.estimator.get_params().get(name)
+
+    @property
+    def own_criterion(self) -> Criterion | None:
+        """The same, looked up."""
+        return None if self.criterion is None else get_criterion(self.criterion)
+
+    @property
+    def step(self) -> Any:
+        """The estimator that is fair: itself, or the step of a pipeline."""
+        if isinstance(self.estimator, Pipeline):
+            return self.estimator.named_steps[self.parameter.split("__")[0]]
+        return self.estimator
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """What the estimator calls its accuracy."""
+        return accuracy_of(self.step)
+
+    def check_columns(self, n_rows: int, **columns: Any) -> dict[str, Vector]:
+        """Columns for `fit`, those left out left out; refused where it has no place for them."""
+        found = {}
+        for name, values in columns.items():
+            if values is None:
+                continue
+            if name not in inspect.signature(self.step.fit).parameters:
+                raise ValueError(
+                    f"`{name}` must be None for {type(self.step).__name__}, whose fit takes none, "
+                    "got values. Hint: evenhand.FairGLM takes it."
+                )
+            found[name] = check_column(values, name, n_rows)
+        if "exposure" in found and not (found["exposure"] > 0).all():
+            raise ValueError(
+                f"`exposure` must be positive, got {found['exposure'].min():g}. Hint: leave out "
+                "rows that were never at risk."
+            )
+        return found
+
+    def at(self, fairness_weight: float) -> Any:
+        """An unfitted copy with this weight."""
+        return clone(self.estimator).set_params(**{self.parameter: fairness_weight})
+
+    def fit(self, fairness_weight: float, data: Data) -> Any:
+        """Fit a copy."""
+        params = {"sensitive_features": data.sensitive_features, **data.more}
+        if data.sample_weight is not None:
+            params["sample_weight"] = data.sample_weight
+        if data.cluster is not None and self._takes_cluster():
+            params["cluster"] = data.cluster
+        if isinstance(self.estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
+            step = self.parameter.split("__")[0]
+            params = {f"{step}__{name}": value for name, value in params.items()}
+        return self.at(fairness_weight).fit(data.X, data.y, **params)
+
+    def _takes_cluster(self) -> bool:
+        """Whether the step that is fair makes folds of its own, which must keep clusters whole."""
+        if isinstance(self.estimator, Pipeline) and get_config()["enable_metadata_routing"]:
+            return bool(self.step.get_metadata_routing().fit.requests.get("cluster"))
+        return "cluster" in inspect.signature(self.step.fit).parameters
+
+    def predict(self, model: Any, data: Data) -> Vector:
+        """Scores; group and offset are handed on where `predict` has a place for them.
+
+        Without the exposure: a score is a rate.
+        """
+        target = model.steps[-1][1] if isinstance(model, Pipeline) else model
+        params = {"sensitive_features": data.sensitive_features}
+        if "offset" in data.more:
+            params["offset"] = data.more["offset"]
+        places = inspect.signature(target.predict).parameters
+        params = {name: value for name, value in params.items() if name in places}
+        if isinstance(model, Pipeline) and get_config()["enable_metadata_routing"]:
+            # There the steps' requests decide, and an unrequested argument is an error.
+            asked = target.get_metadata_routing().predict.requests
+            params = {name: value for name, value in params.items() if asked.get(name)}
+        return np.asarray(model.predict(data.X, **params), dtype=np.float64).ravel()
+
+    @property
+    def has_path(self) -> bool:
+        """Whether the estimator shares work along a path, by the very class whose `fit` it is."""
+        for base in type(self.estimator).__mro__:
+            if "fit" in vars(base):
+                return "path_fitter" in vars(base)
+        return False
+
+
+class HeldOut:
+    """Out-of-fold scores of all rows, weight by weight.
+
+    Parameters
+    ----------
+    handle : Handle
+    data : Data
+    folds : sequence of (train, test) rows
+    n_jobs : int or None
+        Folds fitted at a time.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        data: Data,
+        folds: Sequence[tuple[Rows, Rows]],
+        n_jobs: int | None,
+    ):
+        self.handle, self.folds, self.n_jobs = handle, folds, n_jobs
+        self.n_rows = len(data.y)
+        self._parts = [(data.take(train), data.take(test)) for train, test in folds]
+        self._fitters: list[Any] = []
+
+    def scores(self, fairness_weights: Sequence[float]) -> list[Vector]:
+        """One column of held-out scores for each weight."""
+        if not self.handle.has_path:
+            jobs = (
+                delayed(_fit_predict)(self.handle, weight, train, test)
+                for weight in fairness_weights
+                for train, test in self._parts
+            )
+            parts = Parallel(n_jobs=self.n_jobs)(jobs)
+        else:
+            # Threads: the fitters remember solutions, and their kernels release the lock.
+            pool = Parallel(n_jobs=self.n_jobs, prefer="threads")
+            if not self._fitters:
+                self._fitters = pool(
+                    delayed(_path_fitter)(self.handle, train) for train, _ in self._parts
+                )
+            columns = pool(
+                delayed(_along_path)(self.handle, fitter, fairness_weights, test)
+                for fitter, (_, test) in zip(self._fitters, self._parts, strict=True)
+            )
+            parts = [column[j] for j in range(len(fairness_weights)) for column in columns]
+        k = len(self.folds)
+        return [self._assemble(parts[j * k : (j + 1) * k]) for j in range(len(fairness_weights))]
+
+    def n_constant(self, scores: Vector) -> int:
+        """Folds in which held-out scores are one and the same for everybody."""
+        return sum(
+            bool(np.ptp(scores[test]) <= 1e-12 * np.abs(scores[test]).max())
+            for _, test in self.folds
+            if len(test) > 1
+        )
+
+    def _assemble(self, parts: Sequence[Vector]) -> Vector:
+        out = np.empty(self.n_rows)
+        for (_, test), part in zip(self.folds, parts, strict=True):
+            out[test] = part
+        return out
+
+
+def _fit_predict(handle: Handle, fairness_weight: float, train: Data, test: Data) -> Vector:
+    return handle.predict(handle.fit(fairness_weight, train), test)
+
+
+def _path_fitter(handle: Handle, train: Data) -> Callable[[float], Any]:
+    start = handle.estimator.path_fitter
+    extra: dict[str, Any] = dict(train.more)
+    if train.cluster is not None and "cluster" in inspect.signature(start).parameters:
+        extra["cluster"] = train.cluster
+    return start(
+        train.X,
+        train.y,
+        sensitive_features=train.sensitive_features,
+        sample_weight=train.sample_weight,
+        **extra,
+    )
+
+
+def _along_path(handle: Handle, fitter: Any, weights: Sequence[float], test: Data) -> list[Vector]:
+    return [handle.predict(fitter(weight), test) for weight in weights]
+
+
+# ------------------------------------------------------------------------------------------------
+# One point of a path: accuracy and criteria of held-out scores, and how points move together.
+#
+# Every number is a mean over rows to first order, so each row's influence on it gives its standard
+# error, and the influences at two points give the correlation of their errors.
+
+
+# Rows that the correlation between points is estimated from, and draws of their joint law.
+CORRELATION_ROWS = 20_000
+DRAWS = 20_000
+
+
+@dataclass(frozen=True)
+class PathPoint:
+    """One fairness weight, measured on held-out rows.
+
+    Attributes
+    ----------
+    fairness_weight : float
+    accuracy, accuracy_stderr : float
+        What the estimator calls its accuracy, over all rows, and its standard error. R² is also
+        there as `r2`, and D² as `d2`, with `_stderr` and `_interval` as here.
+    accuracy_interval : (float, float)
+    measures : dict of str → Measure
+        By criterion, over the rows with a known group. Each of the three criteria is also an
+        attribute by its name.
+    scores : (n,) array
+        The held-out scores themselves.
+    """
+
+    fairness_weight: float
+    accuracy: float
+    accuracy_stderr: float
+    accuracy_interval: tuple[float, float]
+    measures: dict[str, Measure]
+    scores: Vector = field(repr=False, compare=False)
+    key: str = field(default="r2", repr=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            key = self.__dict__.get("key")
+            if key is not None and name.partition("_")[0] == key:
+                return self.__dict__["accuracy" + name[len(key) :]]
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def independence(self) -> Measure:
+        return self.measure("independence")
+
+    @property
+    def separation(self) -> Measure:
+        return self.measure("separation")
+
+    @property
+    def sufficiency(self) -> Measure:
+        return self.measure("sufficiency")
+
+    def measure(self, criterion: str | Criterion) -> Measure:
+        """The measure of a criterion by name."""
+        name = get_criterion(criterion).name
+        if name not in self.measures:
+            raise ValueError(
+                f"`criterion` must be one that was measured ({', '.join(self.measures)}), got "
+                f"{name!r}. Hint: register_criterion before fairness_path."
+            )
+        return self.measures[name]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A point, and the influence of some rows on each of its numbers."""
+
+    point: PathPoint
+    influence: dict[str, Vector]
+
+
+class Gauge:
+    """Measures scores of one set of rows.
+
+    Parameters
+    ----------
+    y : (n,) array
+    weight : (n,) array or None
+    groups : Groups
+    measure_with, random_state
+        The estimator of information.
+    confidence_level : float
+    cluster : (n,) array or None
+    accuracy : Accuracy
+    loss_weight : (n,) array, optional
+        Weights of the accuracy, where they are not `weight`: exposures are in them.
+    given : (n,) array, optional
+        What stands for the target in criteria that condition on it alone.
+    controls : (n,) array, optional
+        What stands for the controls of the conditional criterion.
+    """
+
+    def __init__(
+        self, y: Vector, weight: Vector | None, groups: Groups, measure_with: Any,
+        random_state: Any, confidence_level: float, cluster: NDArray[np.intp] | None = None, *,
+        accuracy: Accuracy = R2, loss_weight: Vector | None = None, given: Vector | None = None,
+        controls: Vector | None = None,
+    ):  # fmt: skip
+        loss_weight = weight if loss_weight is None else loss_weight
+        self.n_rows, self.rows = len(y), weighted_rows(weight)
+        if self.rows is not None and weight is not None:
+            y, weight, groups = y[self.rows], weight[self.rows], take_weighted(groups, self.rows)
+            cluster = None if cluster is None else renumber(cluster[self.rows])
+            loss_weight = None if loss_weight is None else loss_weight[self.rows]
+            given = None if given is None else given[self.rows]
+            controls = None if controls is None else controls[self.rows]
+        self.accuracy, self.loss_weight, self.given = accuracy, loss_weight, given
+        self.controls = controls
+        self.y, self.weight, self.groups, self.cluster = y, weight, groups, cluster
+        # Accuracy counts rows of unknown group, too: to it, all rows are of one.
+        one = np.zeros(len(y), dtype=np.intp)
+        self._everyone = Groups(("all",), one, None, loss_weight, None, len(y), cluster=cluster)
+        self.estimator = get_estimator(measure_with, random_state, "measure_with")
+        self.level = confidence_level
+        self.name = measure_with if isinstance(measure_with, str) else type(measure_with).__name__
+
+    def read(self, fairness_weight: float, scores: Vector) -> Reading:
+        scores = check_column(scores, "scores", self.n_rows)
+        measured = scores if self.rows is None else scores[self.rows]
+        value, moves = self.accuracy.influence(self.y, measured, self.loss_weight)
+        stderr = standard_error(moves, self.loss_weight, self.cluster)
+        half = critical_value(self.level, moves, self._everyone) * stderr
+        columns = {"s": measured, "y": self.y}
+        criteria = measurable(columns)
+        found = dict.fromkeys(criteria, self._entropies(criteria, columns))
+        if self.given is not None:
+            # Given a risk measure, only what conditions on the target alone is another quantity.
+            other = [c for c in criteria if c.given == ("y",)]
+            found.update(
+                dict.fromkeys(other, self._entropies(other, {"s": measured, "y": self.given}))
+            )
+        if self.controls is not None:
+            columns = {"s": measured, "c": self.controls}
+            found[CONDITIONAL] = self._entropies([CONDITIONAL], columns)
+        measures = {}
+        influence = {self.accuracy.key: _thin(moves, self.loss_weight, self.cluster)}
+        for criterion, entropies in found.items():
+            measures[criterion.name] = measure(
+                criterion, entropies, self.level, float("nan"), self.name
+            )
+            psi = entropies.influence(criterion)
+            influence[criterion.name] = _thin(psi, self.groups.weight, self.groups.cluster)
+        point = PathPoint(
+            fairness_weight=fairness_weight,
+            accuracy=value,
+            accuracy_stderr=stderr,
+            accuracy_interval=(value - half, value + half),
+            measures=measures,
+            scores=scores,
+            key=self.accuracy.key,
+        )
+        return Reading(point, influence)
+
+    def _entropies(self, criteria: list[Criterion], columns: dict[str, Vector]) -> Entropies:
+        return estimate_entropies(criteria, columns, self.groups, self.estimator)
+
+
+def _thin(
+    influence: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None = None
+) -> Vector:
+    """Weighted and centered influence of evenly spaced rows or clusters, for correlations."""
+    psi = influence if weight is None else (influence - np.average(influence, weights=weight))
+    psi = psi if weight is None else psi * weight
+    if cluster is not None:
+        psi = cluster_sums(cluster, psi - psi.mean())
+    rows = np.unique(np.linspace(0, len(psi) - 1, min(len(psi), CORRELATION_ROWS)).astype(int))
+    return psi[rows] - psi[rows].mean()
+
+
+def correlations(readings: list[Reading]) -> dict[str, NDArray[np.float64]]:
+    out = {}
+    for name in readings[0].influence:
+        psi = np.array([r.influence[name] for r in readings])
+        size = np.linalg.norm(psi, axis=1)
+        psi = psi / np.where(size > 0, size, 1.0)[:, None]
+        out[name] = psi @ psi.T
+    return out
+
+
+def critical(
+    correlation: NDArray[np.float64], level: float, n_clusters: int | None = None
+) -> float:
+    """c with P(max_j Z_j ≤ c) = level for normal Z of this correlation: the max-t bound.
+
+    With clusters Z is Student's t with one degree of freedom less than there are.
+    """
+    values, vectors = np.linalg.eigh(correlation)
+    root = vectors * np.sqrt(np.clip(values, 0.0, None))
+    rng = np.random.default_rng(0)
+    largest = (rng.standard_normal((DRAWS, len(root))) @ root.T).max(axis=1)
+    if n_clusters is None:
+        return max(float(np.quantile(largest, level)), float(ndtri(level)))
+    freedom = n_clusters - 1
+    largest /= np.sqrt(rng.chisquare(freedom, DRAWS) / freedom)
+    return max(float(np.quantile(largest, level)), float(stdtrit(freedom, level)))

@@ -1,0 +1,481 @@
+"""What fair linear models share: checks, group features, the fit at one weight and along a path.
+
+minimize  loss(η) / null loss + penalty + fairness_weight · Ĩ(score of η),   η = Xθ + b
+
+A subclass says which loss, by the problem that `_problem` returns.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted
+
+from .._core import shards
+from .._core.arrays import Vector
+from .._core.progress import shown
+from .._core.validation import check_index, refuse_unreal
+from ..data.controls import read_controls
+from ..data.criteria import CONDITIONAL
+from ..data.frequency import repeat_rows
+from ..data.groups import Groups, resolve_groups
+from ..data.weights import check_weight
+from .bound import BoundRegularizer
+from .checkpoint import Checkpoint
+from .design import FeatureMatrix, ReadsTables
+from .group_features import GroupFeatures, check_kind
+from .penalty import FairnessRegularizer
+from .ridge_problem import Slopes, check_group_alpha
+from .solver import STARTS, PathSolver, Problem, path_tolerance
+from .source import is_source, predicted, read_columns, scanned
+
+# ------------------------------------------------------------------------------------------------
+# What scikit-learn needs to know of models whose `predict` may need the group.
+
+
+class ScoresWithGroups:
+    """A `score` that hands the attribute on to `predict`, and groups routed to all methods.
+
+    Under metadata routing an argument that is neither requested nor refused is an error; these
+    models are about groups, so they request them unless `set_fit_request` and its like say
+    otherwise.
+    """
+
+    __metadata_request__fit: ClassVar = {"sensitive_features": True}
+    __metadata_request__predict: ClassVar = {"sensitive_features": True}
+    __metadata_request__score: ClassVar = {"sensitive_features": True}
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
+    ) -> float:
+        """R² of the predictions.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+        sensitive_features : array, series, frame or Proxy, optional
+            Needed where `predict` needs it.
+
+        Returns
+        -------
+        float
+        """
+        prediction = self.predict(X, sensitive_features=sensitive_features)  # type: ignore[attr-defined]
+        return float(r2_score(y, prediction, sample_weight=sample_weight))
+
+
+class LinearProblem(Problem, Protocol):
+    """A problem whose solutions are coefficients of the features."""
+
+    @property
+    def features(self) -> FeatureMatrix: ...
+
+    @property
+    def null(self) -> float:
+        """The loss of the best constant."""
+
+    @property
+    def theta(self) -> Any:
+        """Parameters of the plain solution."""
+
+    def at(self, v: Vector) -> Vector:
+        """Parameters at v."""
+
+    def coefficients(self, theta: Vector) -> Vector:
+        """Of the features as they were given."""
+
+    def intercept(self, theta: Vector) -> float: ...
+
+    def objective(self, theta: Vector) -> float:
+        """Loss and penalty, divided by `null`."""
+
+    def best_scale(self, theta: Vector, fairness_weight: float) -> Vector:
+        """The best among models that the fairness term cannot tell apart."""
+
+    def constant(self) -> Vector | None:
+        """Parameters of one score for everybody, if there is such a model."""
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Checked columns of a fit.
+
+    Attributes
+    ----------
+    y : (n,) array
+        What the loss sees.
+    weight : (n,) array of mean 1, or None
+        Weights of the loss.
+    offset : (n,) array or None
+        Known part of the predictor.
+    given : (n,) array or None
+        What stands for y in criteria that condition on it alone.
+    begin : (1 + d,) array or None
+        Intercept and coefficients near the plain solution, where they are known.
+    """
+
+    y: Vector
+    weight: Vector | None
+    offset: Vector | None = None
+    given: Vector | None = None
+    begin: Vector | None = None
+
+
+class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, ABC):
+    """Base of :class:`FairRidge` and :class:`FairGLM`; not for use by itself."""
+
+    criterion: str
+    fairness_weight: float
+    alpha: float
+    classifier: str
+    basis: str
+    kappa: float | str
+    score_map: str
+    group_features: str | None
+    group_alpha: float | str
+    fit_intercept: bool
+    max_iter: int
+    tol: float
+    start: str
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _rows(self, y: Vector, weight: Vector | None, columns: Mapping[str, Any]) -> TrainingRows:
+        """Columns as the loss takes them."""
+        return TrainingRows(y, weight)
+
+    @abstractmethod
+    def _problem(
+        self, design: FeatureMatrix, rows: TrainingRows, slopes: Slopes | None
+    ) -> Any:  # a LinearProblem
+        """The problem at ``fairness_weight=0``; `slopes` are the last columns of the design."""
+
+    def _fit(
+        self, X: Any, y: Any, frequency: Any, features: Any, scratch: Any, checkpoint: Any,
+        **columns: Any,
+    ) -> Self:  # fmt: skip
+        """Fit on rows in memory, or on a table that is read from where it is."""
+        saved = None if checkpoint is None else Checkpoint(checkpoint, self)
+        begin = None if saved is None else saved.plain
+        if not is_source(X):
+            for name, value in {"features": features, "scratch": scratch}.items():
+                if value is not None:
+                    raise ValueError(
+                        f"`{name}` must be None where `X` is in memory, got {value!r}. Hint: it is "
+                        "for an `X` that is a path or an Arrow dataset."
+                    )
+            X, y, *values = repeat_rows(frequency, X=X, y=y, **columns)
+            columns = dict(zip(columns, values, strict=True))
+            return self._finish(self._resumed(self._start(X, y, begin=begin, **columns), saved))
+        if frequency is not None:
+            raise ValueError(
+                "`frequency` must be None where `X` is a path or a dataset: rows would have to be "
+                "repeated. Hint: write a row for each person, or use `sample_weight` where only "
+                "proportions matter."
+            )
+        if self.group_features == "posterior":
+            raise ValueError(
+                "`group_features` must be None or 'attribute' where `X` is a path or a dataset, "
+                "got 'posterior', whose classifier needs the rows in memory. Hint: fit on a sample."
+            )
+        self._check_parameters()
+        with scanned(X, features, scratch, {"y": y, **columns}) as found:
+            table = found["X"]
+            with shown(f"fitting {type(self).__name__}") as show:
+                table.watch = partial(show, "pass")
+                # What was read is let go with the call where the problem does not hold it.
+                prepared = self._start(begin=begin, **{name: found.pop(name) for name in [*found]})
+                prepared.show = partial(show, "search")
+                return self._finish(self._resumed(prepared, saved))
+
+    def _resumed(self, prepared: PathSolver, saved: Checkpoint | None) -> PathSolver:
+        """The solver where an earlier run left it."""
+        if saved is None:
+            return prepared
+        problem: Any = prepared.problem
+        plain = [problem.intercept(problem.theta), *problem.coefficients(problem.theta)]
+        data: dict[str, Any] = {
+            "rows": problem.design.n,
+            "features": [*map(str, getattr(self, "feature_names_in_", [problem.features.d]))],
+            "plain": [*map(float, plain)],
+            "scale": [float(problem.null)],
+        }
+        if prepared.bound is not None:
+            groups = prepared.bound.groups
+            data["groups"] = [*groups.label_names]
+            data["counts"] = [*map(float, groups.counts)]
+        saved.attach(prepared, data)
+        return prepared
+
+    def _start(
+        self, X: Any, y: Any, sensitive_features: Any = None, sample_weight: Any = None,
+        slopes: Slopes | None = None, begin: Vector | None = None, **columns: Any,
+    ) -> PathSolver:  # fmt: skip
+        """Everything that does not depend on `fairness_weight`; `slopes` are among X already."""
+        self._check_parameters()
+        self._refuse_on_cluster(columns)
+        if columns.get("controls") is not None and self._regularizer().criterion != CONDITIONAL:
+            raise ValueError(
+                f"`controls` must be None with criterion={self.criterion!r}, which does not use "
+                "them. Hint: criterion='conditional'."
+            )
+        refuse_unreal(X=X, y=y)
+        check_index(
+            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight, **columns
+        )
+        X, y = self._read_training(X, y)
+        n = X.shape[0]
+        weight = check_weight(sample_weight, n)
+        if weight is not None:
+            weight = weight * (shards.total(n) / shards.add(float(weight.sum())))
+        rows = self._rows(y.astype(np.float64, copy=False), weight, columns)
+        rows = replace(rows, begin=begin)
+        groups = None
+        if sensitive_features is not None:
+            groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)
+        elif self.fairness_weight > 0:
+            raise ValueError(
+                "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: "
+                "pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first call "
+                "sklearn.set_config(enable_metadata_routing=True)."
+            )
+        elif self.group_features is not None:
+            raise ValueError(
+                f"`sensitive_features` must be given with group_features={self.group_features!r}, "
+                "got None."
+            )
+        design = FeatureMatrix(X)
+        with design.blas():
+            problem = self._problem(design, rows, slopes)
+        if problem.null == 0 and self.fairness_weight > 0:
+            raise ValueError(
+                "`y` must vary: all rows have the same value, so there is nothing to predict."
+            )
+        self._group_features: GroupFeatures | None = None
+        bound = None
+        if groups is not None:
+            if self.group_features is not None:
+                problem = self._add_group_features(problem, rows, groups)
+            regularizer = self._regularizer()
+            given = rows.given if regularizer.criterion.given == ("y",) else None
+            if regularizer.criterion == CONDITIONAL:
+                given = self._summarize(columns.get("controls"), groups)
+            # Without controls there is nothing to measure at fairness_weight=0.
+            if given is not None or regularizer.criterion != CONDITIONAL:
+                bound = regularizer.bind(rows.y, sensitive_features=groups, given=given)
+        return PathSolver(problem, bound, self.start)
+
+    def _refuse_on_cluster(self, columns: Mapping[str, Any]) -> None:
+        """What needs more of the rows than sums over them, where they are on several workers."""
+        if self.group_features is not None:
+            shards.refuse(
+                f"group_features={self.group_features!r}",
+                "group_features=None, or fit on a sample of the rows in one process.",
+            )
+        if self._regularizer().criterion == CONDITIONAL or columns.get("controls") is not None:
+            shards.refuse(
+                "criterion='conditional'",
+                "criterion='separation' with given=..., one column that stands for the controls.",
+            )
+
+    def _summarize(self, controls: Any, groups: Groups) -> Vector | None:
+        """What stands for the controls in the fairness term."""
+        if controls is None:
+            if self.fairness_weight == 0:
+                return None
+            raise ValueError(
+                "`controls` must be given with criterion='conditional', got None. Hint: pass "
+                "controls=... to fit, or use criterion='independence'."
+            )
+        from ..measures.nuisance import summarize_controls
+
+        columns = read_controls(controls, groups.n_rows)
+        given, self.controls_summary_ = summarize_controls(columns, groups)
+        return given
+
+    def _finish(self, prepared: PathSolver, on_path: bool = False) -> Self:
+        """Solve at `fairness_weight`, from the nearest solutions in `prepared`."""
+        problem: Any = prepared.problem
+        theta = problem.theta
+        # The plain solve counts as an iteration.
+        self.n_iter_, self.n_evaluations_ = 1, 0
+        self.unfairness_ = float("nan")
+        if prepared.bound is not None:
+            theta = self._fit_fair(prepared, prepared.bound, on_path)
+        else:
+            self.objective_ = problem.objective(theta)
+        self._settle(problem, theta)
+        X = problem.features.X
+        d = X.shape[1]
+        coefficients = problem.coefficients(theta)
+        self.coef_ = coefficients[:d].astype(X.dtype, copy=False)
+        self.group_coef_ = coefficients[d:]
+        self.intercept_ = float(problem.intercept(theta))
+        if self.fairness_weight > 0:
+            self.objective_ += self.fairness_weight * self.unfairness_
+        return self
+
+    def _settle(self, problem: Any, theta: Vector) -> None:
+        """What else a subclass keeps of the solution."""
+
+    def _path(self, *rows: Any, **columns: Any) -> Callable[[float], Any]:
+        """fairness_weight → fitted model; arguments as of `_start`."""
+        model = clone(self)
+        prepared = model._start(*rows, **columns)
+        n = prepared.problem.design.n
+
+        def fit(fairness_weight: float) -> FairLinear:
+            # A shallow copy shares what `_start` set and nothing that `_finish` sets.
+            point = copy(model)
+            point.fairness_weight = fairness_weight
+            point.tol = path_tolerance(self.tol, n, fairness_weight)
+            return point._finish(prepared, on_path=True)
+
+        return fit
+
+    def _add_group_features(
+        self, problem: LinearProblem, rows: TrainingRows, groups: Groups
+    ) -> LinearProblem:
+        X = problem.features.X
+        base = (problem.coefficients(problem.theta), problem.intercept(problem.theta))
+        score = problem.features.forward(base[0]) + base[1]
+        assert self.group_features is not None
+        features = GroupFeatures.fit(self.group_features, X, score, groups, rows.weight)
+        extra = features.transform(X, score, groups)
+        self._group_features, self._base = features, base
+        return self._problem(FeatureMatrix(X, extra), rows, Slopes(groups.n_groups))
+
+    def _fit_fair(self, prepared: PathSolver, bound: BoundRegularizer, on_path: bool) -> Vector:
+        problem: Any = prepared.problem
+        if self.fairness_weight == 0:
+            self.unfairness_ = prepared.plain()
+            self.objective_ = problem.objective(problem.theta)
+            return problem.theta
+        found = prepared.solve(self.fairness_weight, self.max_iter, self.tol, on_path=on_path)
+        self.n_iter_, self.n_evaluations_ = max(found.n_iter, 1), found.n_evaluations
+        theta = problem.at(found.v)
+        if bound.scale_free:
+            theta = problem.best_scale(theta, self.fairness_weight)
+        # A search that ends at the level of rounding just above `tol` has done its work.
+        stalled = found.gradient_norm > 1e3 * self.tol * (1.0 + self.fairness_weight)
+        if not found.converged and (stalled or found.n_iter >= self.max_iter):
+            warnings.warn(
+                f"{type(self).__name__} stopped after {found.n_iter} iterations "
+                f"(max_iter={self.max_iter}) with a gradient of {found.gradient_norm:.1e}. Hint: "
+                "raise `max_iter`, or raise `tol` if the objective no longer changes where you "
+                "need it.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        self.unfairness_ = found.term / self.fairness_weight
+        # One score for all is the other candidate: no path of falling values leads there, as the
+        # term does not see the scale of the scores.
+        zero = problem.constant()
+        if zero is None:
+            self.objective_ = problem.objective(theta)
+            return theta
+        self.objective_ = problem.objective(theta)
+        least = self.objective_ + self.fairness_weight * self.unfairness_
+        gain = least - problem.objective(zero)
+        if gain > 0:
+            constant = bound.value(problem.fair_scores(problem.scores(zero)))
+            if gain > self.fairness_weight * constant:
+                theta, self.unfairness_ = zero, constant
+                self.objective_ = problem.objective(zero)
+        return theta
+
+    def _predict(self, X: Any, sensitive_features: Any, **columns: Any) -> NDArray[Any]:
+        """Scores of rows in memory, or of a table that is read from where it is."""
+        check_is_fitted(self)
+        if not is_source(X):
+            refuse_unreal(X=X)
+            check_index(X=X, sensitive_features=sensitive_features, **columns)
+            score = self._predictor(self._read_features(X), sensitive_features)
+            return self._response(score, **columns)
+        names = getattr(self, "feature_names_in_", None)
+        if names is None or self.encoder_ is not None:
+            raise ValueError(
+                "`X` must be in memory for a model that was fitted to "
+                + ("columns without names" if names is None else "a table with text or gaps")
+                + ", got a path or a dataset. Hint: read the file and pass the rows."
+            )
+        given = {"sensitive_features": sensitive_features, **columns}
+        parts = [
+            self._response(self._predictor(rows, found.pop("sensitive_features", None)), **found)
+            for rows, found in predicted(X, names, self.coef_.dtype, given)
+        ]
+        return np.concatenate(parts)
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
+    ) -> float:
+        """R² of the predictions.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+        sensitive_features : array, series, frame or Proxy, optional
+            Needed where `predict` needs it.
+
+        Returns
+        -------
+        float
+        """
+        y, sample_weight = self._columns(X, y=y, sample_weight=sample_weight)
+        return super().score(X, y, sample_weight, sensitive_features=sensitive_features)
+
+    def _columns(self, X: Any, **columns: Any) -> list[Any]:
+        """Columns as they are, or read from where X is."""
+        if not is_source(X):
+            return [*columns.values()]
+        found = read_columns(X, columns)
+        return [found.get(name) for name in columns]
+
+    def _response(self, score: NDArray[Any]) -> NDArray[Any]:
+        """What is predicted at η."""
+        return score
+
+    def _predictor(self, X: Any, sensitive_features: Any) -> NDArray[Any]:
+        """η = Xθ + b, with what the group features add, for checked X."""
+        score = np.asarray(X @ self.coef_ + np.asarray(self.intercept_, dtype=X.dtype))
+        if self._group_features is None:
+            return score
+        base = FeatureMatrix(X).forward(self._base[0]) + self._base[1]
+        extra = self._group_features.transform(X, base, sensitive_features)
+        return (score + extra @ self.group_coef_).astype(X.dtype, copy=False)
+
+    def _check_parameters(self) -> None:
+        for name in ("fairness_weight", "alpha", "tol"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
+                raise ValueError(f"`{name}` must be a nonnegative number, got {value!r}.")
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise ValueError(f"`max_iter` must be a positive integer, got {self.max_iter!r}.")
+        if self.start not in STARTS:
+            raise ValueError(f"`start` must be one of {', '.join(STARTS)}, got {self.start!r}.")
+        check_kind(self.group_features)
+        check_group_alpha(self.group_alpha)
+        # Names are checked even where fairness_weight=0 would never use them.
+        self._regularizer()
+
+    def _regularizer(self) -> FairnessRegularizer:
+        return FairnessRegularizer(
+            self.criterion, self.classifier, self.basis, kappa=self.kappa, score_map=self.score_map
+        )

@@ -1,0 +1,553 @@
+"""The price of fairness: a fitter at many fairness weights, measured on rows it has not seen."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import _num_samples
+
+from .._core.arrays import Vector
+from .._core.frames import to_frame
+from .._core.validation import check_confidence_level
+from .._core.views import view
+from ..data.criteria import CONDITIONAL, CRITERIA, get_criterion
+from ..measures.losses import R2, Accuracy
+from .held_out import Data, Handle, PathPoint, critical
+
+if TYPE_CHECKING:
+    from .held_out import PathPoint
+
+
+# ------------------------------------------------------------------------------------------------
+# What was asked of a path, and the point that meets it or comes closest.
+
+
+@dataclass(frozen=True)
+class Request:
+    """Limits on a model, as :meth:`FairnessPath.select` was given them.
+
+    Attributes
+    ----------
+    criterion : str
+        What `max_unfairness` limits.
+    max_unfairness, min_accuracy : float or None
+    certify : bool
+        Whether bounds that hold for all points at once are judged, rather than estimates.
+    confidence_level : float
+        Of these bounds.
+    accuracy : Accuracy
+        What `min_accuracy` limits.
+    """
+
+    criterion: str
+    max_unfairness: float | None
+    min_accuracy: float | None
+    certify: bool
+    confidence_level: float
+    accuracy: Accuracy = R2
+
+    def limits(self) -> str:
+        """The limits in words."""
+        wanted = []
+        if self.max_unfairness is not None:
+            wanted.append(f"{self.criterion} ≤ {self.max_unfairness:g}")
+        if self.min_accuracy is not None:
+            wanted.append(f"{self.accuracy.symbol} ≥ {self.min_accuracy:g}")
+        return " and ".join(wanted)
+
+    def judge(self) -> str:
+        """What the limits are compared with, in words."""
+        if self.certify:
+            return (
+                f"certified: judged by bounds that hold for all models at once with "
+                f"{100 * self.confidence_level:g}% confidence"
+            )
+        return "judged by held-out estimates, not certified"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        named = {f"min_{self.accuracy.key}" if n == "min_accuracy" else n: v
+                 for n, v in vars(self).items() if n != "accuracy"}  # fmt: skip
+        return named
+
+    def choose(self, u: Vector, accuracy: Vector) -> tuple[int, bool]:
+        """The best point under the limits, or the closest one and False where none meets them.
+
+        Parameters
+        ----------
+        u, accuracy : (n_points,) arrays
+            What is judged: estimates or bounds.
+        """
+        meets = np.ones(len(u), dtype=bool)
+        if self.max_unfairness is not None:
+            meets &= u <= self.max_unfairness
+        if self.min_accuracy is not None:
+            meets &= accuracy >= self.min_accuracy
+        if meets.any():
+            wanted = u if self.max_unfairness is None else -accuracy
+            return int(np.flatnonzero(meets)[np.argmin(wanted[meets])]), True
+        if self.min_accuracy is None:
+            return int(np.argmin(u)), False
+        short = np.maximum(self.min_accuracy - accuracy, 0.0)
+        if self.max_unfairness is None:
+            return int(np.argmax(accuracy)), False
+        return int(np.argmin(np.maximum(u - self.max_unfairness, 0.0) + short)), False
+
+    def explain(self, point: PathPoint, u: float, accuracy: float) -> str:
+        """Why there is no such model, and what there is."""
+        how = f" (bounds at {self.confidence_level:.0%} confidence)" if self.certify else ""
+        return (
+            f"No point of the path has held-out {self.limits()}{how}. The closest has "
+            f"{self.criterion} {u:.4f} at {self.accuracy.symbol} {accuracy:.4f} (fairness_weight="
+            f"{point.fairness_weight:g}). Hint: relax the request, gather more rows, or try "
+            "group_features; on_unreachable='best' returns this point with a warning."
+        )
+
+
+# ------------------------------------------------------------------------------------------------
+# Checks of what users ask of a path, with messages that say what to do.
+
+
+def check_request(
+    max_unfairness: Any, min_accuracy: Any, on_unreachable: str, name: str = "min_r2"
+) -> None:
+    """What `select` was asked for; `name` is what the least accuracy is called."""
+    if max_unfairness is None and min_accuracy is None:
+        raise ValueError(f"`max_unfairness` or `{name}` must be given, got neither.")
+    if max_unfairness is not None and not (
+        isinstance(max_unfairness, Real) and 0 <= float(max_unfairness) <= 1
+    ):
+        raise ValueError(f"`max_unfairness` must lie between 0 and 1, got {max_unfairness!r}.")
+    if min_accuracy is not None and not (
+        isinstance(min_accuracy, Real) and float(min_accuracy) <= 1
+    ):
+        raise ValueError(f"`{name}` must be a number of at most 1, got {min_accuracy!r}.")
+    if on_unreachable not in ("raise", "best"):
+        raise ValueError(f"`on_unreachable` must be 'raise' or 'best', got {on_unreachable!r}.")
+
+
+def check_criterion(criterion: str | None, handle: Handle, controls: Any = None) -> str:
+    """The criterion's name: as given, or the estimator's own."""
+    if criterion is None and handle.criterion is None:
+        raise ValueError(
+            f"`criterion` must be given: {type(handle.estimator).__name__} has none of its own. "
+            f"Hint: one of {', '.join(CRITERIA)}."
+        )
+    found = get_criterion(handle.criterion if criterion is None else criterion)
+    if CONDITIONAL in (found, handle.own_criterion) and controls is None:
+        raise ValueError(
+            "`controls` must be given with the criterion 'conditional', got None. Hint: "
+            'fairness_path(..., controls=frame[["mileage"]]).'
+        )
+    if found == CONDITIONAL:
+        return found.name
+    if CRITERIA.get(found.name) != found:
+        raise ValueError(
+            f"`criterion` must be one that paths measure, got {found.name!r}. Hint: "
+            "evenhand.register_criterion makes it one."
+        )
+    if set(found.needs) - {"y"}:
+        raise ValueError(
+            "`criterion` must need no columns but scores and targets on a path, got "
+            f"{found.name!r}, which needs {', '.join(found.needs)}."
+        )
+    return found.name
+
+
+def check_refits(estimator: Any) -> bool:
+    """Whether a model inside was fitted before, on other rows as its user says; else it is refused.
+
+    Folds cannot undo a fit that survives `clone`: rows it has seen would pass for held out.
+    """
+    parts = [estimator, *estimator.get_params().values()]
+    found = [part for part in parts if getattr(part, "_fitted_before", bool)()]
+    for part in found:
+        if part.prefit is not True:
+            base = type(part.estimator).__name__
+            raise ValueError(
+                f"`estimator` must be fitted anew in every fold, and the {base} inside "
+                f"{type(part).__name__} is fitted already: rows that it has seen would be called "
+                "held out. Hint: hand in an unfitted copy, sklearn.base.clone(model); if none of "
+                "these rows took part in its fit, say so with prefit=True."
+            )
+    return bool(found)
+
+
+def check_options(n_points: Any, confidence_level: Any) -> None:
+    """Numbers of `fairness_path`."""
+    if not isinstance(n_points, Integral) or n_points < 2:
+        raise ValueError(f"`n_points` must be an integer of at least 2, got {n_points!r}.")
+    check_confidence_level(confidence_level)
+
+
+def check_rows(X: Any, n_rows: int) -> None:
+    """X and y row by row; folds of a longer X would leave its last rows out in silence."""
+    found = _num_samples(X)
+    if found != n_rows:
+        raise ValueError(f"`X` must have one row per entry of `y`: got {found} for {n_rows}.")
+
+
+def check_varies(y: Vector) -> None:
+    """Of a constant target there is nothing to explain."""
+    if np.ptp(y) == 0:
+        raise ValueError(f"`y` must vary, got {y[0]:g} in every row.")
+
+
+def check_weights(fairness_weights: Any) -> list[float]:
+    """Given weights in ascending order, 0 among them."""
+    try:
+        weights = np.unique(np.asarray(list(fairness_weights), dtype=np.float64))
+        good = len(weights) > 0 and np.isfinite(weights).all() and weights.min() >= 0
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise ValueError(
+            "`fairness_weights` must be 'auto' or a sequence of nonnegative numbers, got "
+            f"{fairness_weights!r}."
+        )
+    return sorted({0.0, *weights.tolist()})
+
+
+def warn_mixed(weights: Sequence[float], constant: Sequence[int], n_folds: int) -> None:
+    """Say where some folds give everybody one score, and the others do not."""
+    mixed = [
+        f"{weight:.4g} ({count} of {n_folds})"
+        for weight, count in zip(weights, constant, strict=True)
+        if 0 < count < n_folds
+    ]
+    if mixed:
+        warnings.warn(
+            "Some folds give everybody one score, and the others do not, at fairness weights "
+            f"{', '.join(mixed)}: what is measured there is of no one model, and `select` passes "
+            "over it. Hint: smaller weights, or fewer folds of more rows.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+__all__ = ["FairnessPath", "PathPoint", "Unreachable"]
+
+
+class Unreachable(ValueError):
+    """No point of a path meets a request.
+
+    Attributes
+    ----------
+    best : PathPoint
+        The point that comes closest.
+    """
+
+    def __init__(self, message: str, best: PathPoint):
+        super().__init__(message)
+        self.best = best
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.best)
+
+
+@dataclass(eq=False)
+class FairnessPath:
+    """What fairness costs: the result of :func:`fairness_path`.
+
+    Attributes
+    ----------
+    points : tuple of PathPoint
+        By rising fairness weight, the first being 0.
+    criterion : str
+        The one that `select` and dominance refer to unless told otherwise.
+    selected : PathPoint or None
+        The held-out measures of the model that `select` returned last; None where it raised.
+    request : Request or None
+        What `select` was asked for last, for the report.
+    confidence_level : float
+        Of all intervals, and of `select(certify=True)`.
+    measured_with : str
+        The estimator of information.
+    n_rows, n_unknown, n_splits : int
+        Rows, those of unknown group among them, and folds.
+    n_clusters : int or None
+        Clusters, where rows are not independent.
+    fitted_before : bool
+        Whether a model inside was fitted before, on other rows (``prefit=True``), so that folds
+        hold out only what is fitted around it.
+    constant_folds : tuple of int
+        For each point the folds in which everybody has one score. Where it is some of them but not
+        all, the point is a mixture of two kinds of model: `select` passes over it.
+    accuracy : Accuracy
+        What the estimator calls its accuracy: R², or D² for a deviance.
+    sensitive_name, labels
+    """
+
+    points: tuple[PathPoint, ...]
+    criterion: str
+    confidence_level: float
+    measured_with: str
+    n_rows: int
+    n_unknown: int
+    n_splits: int
+    sensitive_name: str
+    labels: tuple[str, ...]
+    selected: PathPoint | None = None
+    request: Request | None = None
+    n_clusters: int | None = None
+    fitted_before: bool = False
+    accuracy: Accuracy = R2
+    constant_folds: tuple[int, ...] = ()
+    _correlation: dict[str, NDArray[np.float64]] = field(repr=False, default_factory=dict)
+    _handle: Handle | None = field(repr=False, default=None)
+    _data: Data | None = field(repr=False, default=None)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def criteria(self) -> tuple[str, ...]:
+        """Those that were measured, by name."""
+        return tuple(self.points[0].measures)
+
+    @property
+    def fairness_weights(self) -> Vector:
+        """The weights, ascending."""
+        return np.array([p.fairness_weight for p in self.points])
+
+    def dominated(self, criterion: str | None = None) -> NDArray[np.bool_]:
+        """Which points another one beats in both accuracy and the criterion.
+
+        Parameters
+        ----------
+        criterion : str, optional
+            The path's own when left out.
+        """
+        name = self._criterion(criterion)
+        accuracy = np.array([p.accuracy for p in self.points])
+        u = np.array([p.measure(name).value for p in self.points])
+        no_worse = (accuracy[:, None] >= accuracy) & (u[:, None] <= u)
+        better = (accuracy[:, None] > accuracy) | (u[:, None] < u)
+        return np.asarray((no_worse & better).any(axis=0))
+
+    @property
+    def mixed(self) -> NDArray[np.bool_]:
+        """Points where some folds, but not all, give everybody one score."""
+        counts = np.array(self.constant_folds or [0] * len(self.points))
+        return np.asarray((counts > 0) & (counts < self.n_splits))
+
+    def select(
+        self,
+        *,
+        max_unfairness: float | None = None,
+        min_r2: float | None = None,
+        min_accuracy: float | None = None,
+        criterion: str | None = None,
+        certify: bool = False,
+        on_unreachable: str = "raise",
+    ) -> Any:
+        """The estimator at the best point that meets a request, refitted on all rows.
+
+        With `max_unfairness` the most accurate such point; without it the fairest. The
+        measures that the choice rests on are in `selected` afterwards.
+
+        Parameters
+        ----------
+        max_unfairness : float
+            Largest normalized information allowed, in [0, 1].
+        min_r2 : float
+            Smallest held-out R² allowed, of a path whose accuracy is R².
+        min_accuracy : float
+            The same for whatever the path's accuracy is.
+        criterion : {"independence", "separation", "sufficiency"}, optional
+            What `max_unfairness` limits; the path's own when left out.
+        certify : bool
+            Judge by the ends of confidence intervals that hold for all points of the path at
+            once, rather than by the estimates: having picked the best of many points then does
+            not spoil the confidence level.
+        on_unreachable : {"raise", "best"}
+            Where no point meets the request: raise :class:`Unreachable`, or warn and return the
+            one that comes closest.
+
+        Returns
+        -------
+        fitted estimator
+        """
+        name = self._criterion(criterion)
+        least = self._least(min_r2, min_accuracy)
+        named = "min_r2" if self.accuracy.key == "r2" else "min_accuracy"
+        check_request(max_unfairness, least, on_unreachable, named)
+        u, accuracy = self._judged(name, certify)
+        self.request = Request(
+            name, max_unfairness, least, bool(certify), self.confidence_level, self.accuracy
+        )
+        # Neither kind of model in a mixture has been measured, so that there is none to hand out.
+        u, accuracy = np.where(self.mixed, np.inf, u), np.where(self.mixed, -np.inf, accuracy)
+        best, met = self.request.choose(u, accuracy)
+        self.selected = None
+        if not met:
+            message = self.request.explain(self.points[best], u[best], accuracy[best])
+            if on_unreachable == "raise":
+                raise Unreachable(message, self.points[best])
+            warnings.warn(message, UserWarning, stacklevel=2)
+        assert self._handle is not None
+        assert self._data is not None
+        self.selected = self.points[best]
+        return self._handle.fit(self.selected.fairness_weight, self._data)
+
+    def _least(self, min_r2: float | None, min_accuracy: float | None) -> float | None:
+        if min_r2 is None:
+            return min_accuracy
+        if self.accuracy.key != "r2":
+            raise ValueError(
+                f"`min_r2` must be None on a path whose accuracy is {self.accuracy.symbol}, got "
+                f"{min_r2!r}. Hint: min_accuracy={min_r2!r}."
+            )
+        if min_accuracy is not None:
+            raise ValueError(
+                "`min_r2` and `min_accuracy` must not both be given: they are the same here."
+            )
+        return min_r2
+
+    def bounds(self, criterion: str | None = None) -> tuple[Vector, Vector]:
+        """What `select(certify=True)` judges by: upper ends of the criterion, lower of accuracy.
+
+        Each family of one-sided bounds holds for all points at once, with the path's confidence.
+
+        Parameters
+        ----------
+        criterion : str, optional
+            The path's own when left out.
+        """
+        return self._judged(self._criterion(criterion), certify=True)
+
+    def _judged(self, name: str, certify: bool) -> tuple[Vector, Vector]:
+        measures = [p.measure(name) for p in self.points]
+        u = np.array([m.value for m in measures])
+        accuracy = np.array([p.accuracy for p in self.points])
+        if certify:
+            level = self.confidence_level
+            u_error = np.array([m.stderr for m in measures])
+            error = np.array([p.accuracy_stderr for p in self.points])
+            clusters = measures[0].n_clusters
+            u = u + critical(self._correlation[name], level, clusters) * u_error
+            u = np.where([m.defined for m in measures], u, 1.0)  # nothing is certain about a 0/0
+            apart = critical(self._correlation[self.accuracy.key], level, self.n_clusters)
+            accuracy = accuracy - apart * error
+        return u, accuracy
+
+    def _criterion(self, criterion: str | None) -> str:
+        return self.criterion if criterion is None else get_criterion(criterion).name
+
+    def _columns(self) -> dict[str, list[Any]]:
+        key = self.accuracy.key
+        columns: dict[str, list[Any]] = {
+            "fairness_weight": [p.fairness_weight for p in self.points],
+            key: [p.accuracy for p in self.points],
+            f"{key}_stderr": [p.accuracy_stderr for p in self.points],
+            f"{key}_low": [p.accuracy_interval[0] for p in self.points],
+            f"{key}_high": [p.accuracy_interval[1] for p in self.points],
+        }
+        for name in self.criteria:
+            measures = [p.measure(name) for p in self.points]
+            columns[name] = [m.value for m in measures]
+            columns[f"{name}_stderr"] = [m.stderr for m in measures]
+            columns[f"{name}_low"] = [m.interval[0] for m in measures]
+            columns[f"{name}_high"] = [m.interval[1] for m in measures]
+        columns["dominated"] = self.dominated().tolist()
+        columns["selected"] = [p is self.selected for p in self.points]
+        return columns
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """One row per point.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+        """
+        return to_frame(self._columns(), backend)
+
+    def plot(self) -> Any:
+        """A Matplotlib figure: accuracy against each criterion, with error bars."""
+        return view("plot_path")(self)
+
+    def to_html(
+        self,
+        path: Any,
+        *,
+        force: bool = False,
+        tolerance: Any = None,
+        favorable: str | None = None,
+        about: Any = None,
+    ) -> Any:
+        """Write the path as one self-contained page whose points open the models behind them.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        force : bool
+            Overwrite an existing file.
+        tolerance : Tolerance, optional
+            With it the selected model has a verdict.
+        favorable : {"high", "low"}, optional
+            Which change of a score is a gain.
+        about : evenhand.report.About or dict, optional
+            Title, owner, purpose, model_name, period and note; what is left out is printed as "not
+            stated".
+
+        Returns
+        -------
+        Path
+        """
+        page = view("path_page")(self, about=about, tolerance=tolerance, favorable=favorable)
+        return view("write_page")(page, path, force)
+
+    def _table(self) -> list[list[str]]:
+        rows = [["fairness_weight", self.accuracy.symbol, *self.criteria, ""]]
+        for point, dominated, mixed in zip(self.points, self.dominated(), self.mixed, strict=True):
+            note = "dominated" if dominated else ""
+            note = "selected" if point is self.selected else "mixed" if mixed else note
+            rows.append([
+                f"{point.fairness_weight:.4g}",
+                f"{point.accuracy:.4f} ± {point.accuracy_stderr:.4f}",
+                *(
+                    f"{m.shown:.4f} ± {m.stderr:.4f}" if m.defined else "not defined"
+                    for m in point.measures.values()
+                ),
+                note,
+            ])  # fmt: skip
+        return rows
+
+    def _heading(self) -> str:
+        rows = "rows" if self.n_clusters is None else f"rows in {self.n_clusters} clusters"
+        unknown = f", {self.n_unknown} of unknown group" if self.n_unknown else ""
+        return (
+            f"Frontier of {self.accuracy.symbol} and {self.criterion} ({self.sensitive_name}: "
+            f"{', '.join(self.labels)}), {len(self)} points, {self.n_rows} {rows}{unknown}, "
+            f"held out in {self.n_splits} folds"
+            + (", around a model that was fitted before" if self.fitted_before else "")
+            + ("; mixed: some folds give everybody one score" if self.mixed.any() else "")
+        )
+
+    def __str__(self) -> str:
+        rows = self._table()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        return "\n".join([self._heading(), *lines])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._table()
+        header = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        )
+        return (
+            f"<table><caption>{escape(self._heading())}</caption><thead><tr>{header}</tr></thead>"
+            f"<tbody>{body}</tbody></table>"
+        )

@@ -1,0 +1,297 @@
+"""Scores → value, gradient and curvature: the seam every fitter uses.
+
+    L_ind = mean log ρ(a|s),  L_sep = mean log ρ(a|s,y),  L_suf = L_sep − L_ind
+    Ĩ_ind = (H(A) + L_ind) / H(A)
+    Ĩ_sep = (H(A|Y) + L_sep) / H(A|Y)
+    Ĩ_suf = L_suf / H(A)
+
+and so for any criterion of one variable that moves with the score and at most one other. The
+normalizers are constants in training; one that moves with the model, as sufficiency's H(A|S), has
+H(A) to stand in for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core.validation import check_column, check_index
+from ..data.criteria import TARGET, Criterion, get_criterion
+from ..data.frequency import check_frequency, people_of, repeat_rows
+from ..data.groups import Groups, count_rows, resolve_groups
+from ..estimators.logistic import KAPPA
+from ..kernels.basis import get_basis
+from .bound import BoundRegularizer, check_kappa, check_normalizer, check_trainable
+
+if TYPE_CHECKING:
+    from .bound import BoundRegularizer
+
+
+# ------------------------------------------------------------------------------------------------
+# The fairness term of an aggregated table: one score a row, each row for several people.
+
+
+class RepeatedRegularizer:
+    """Ĩ(s[rows]) as a function of s, with gradient Σ over the people of each row.
+
+    All attributes are those of the term over people.
+
+    Parameters
+    ----------
+    inner : BoundRegularizer
+        The term over people.
+    rows : (N,) array
+        Row of each person.
+    n_rows : int
+        Rows of the table, those of frequency 0 included.
+    """
+
+    def __init__(self, inner: BoundRegularizer, rows: NDArray[np.intp], n_rows: int) -> None:
+        self._inner, self._rows, self.n_rows = inner, rows, n_rows
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    def value(self, y_pred: Any) -> float:
+        """Ĩ of the scores, one a row of the table."""
+        return self._inner.value(self._people(y_pred))
+
+    def value_and_grad(self, y_pred: Any) -> tuple[float, NDArray[np.float64]]:
+        """Ĩ of the scores and its gradient with respect to each of them.
+
+        Parameters
+        ----------
+        y_pred : (n,) array
+            One score a row of the table.
+        """
+        value, gradient = self._inner.value_and_grad(self._people(y_pred))
+        return value, self._by_row(gradient)
+
+    def evaluate(
+        self, s: NDArray[np.float64], scale: float = 1.0, rough: bool = False
+    ) -> tuple[float, NDArray[np.float64]]:
+        """scale·Ĩ and its gradient, for scores that are known to be finite float64."""
+        value, gradient = self._inner.evaluate(s[self._rows], scale, rough)
+        return value, self._by_row(gradient)
+
+    def value_grad_curvature(
+        self, y_pred: Any
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        """Ĩ, its gradient and the factor B of its curvature, one row of each a row of the table."""
+        value, gradient, people = self._inner.value_grad_curvature(self._people(y_pred))
+        factor = np.column_stack([self._by_row(column) for column in people.T])
+        return value, self._by_row(gradient), factor
+
+    def warm_start(self, other: Any) -> None:
+        """Begin the next evaluation from another term's classifiers."""
+        self._inner.warm_start(getattr(other, "_inner", other))
+
+    def take(self, rows: NDArray[np.intp]) -> RepeatedRegularizer:
+        """The same term over some rows of the table, with its penalty in proportion."""
+        order = np.argsort(self._rows, kind="stable")
+        ends = np.searchsorted(self._rows[order], np.arange(self.n_rows + 1))
+        size = ends[rows + 1] - ends[rows]
+        new = np.repeat(np.arange(len(rows)), size)
+        inside = np.arange(len(new)) - np.repeat(np.cumsum(size) - size, size)
+        people = order[ends[rows][new] + inside]
+        return RepeatedRegularizer(self._inner.take(people), new, len(rows))
+
+    def _people(self, y_pred: Any) -> NDArray[np.float64]:
+        return check_column(y_pred, "y_pred", self.n_rows)[self._rows]
+
+    def _by_row(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.bincount(self._rows, gradient, self.n_rows).astype(np.float64, copy=False)
+
+
+CLASSIFIERS = ("logistic", "lspc")
+SCORE_MAPS = ("auto", "tanh", "raw")
+# κ per row of "lspc" under "auto".
+LSPC_SHARE = 0.3
+
+
+class FairnessRegularizer:
+    """The normalized information of a criterion as a differentiable function of the scores.
+
+    Parameters
+    ----------
+    criterion : {"independence", "separation", "sufficiency"} or Criterion
+    classifier : {"logistic", "lspc"}
+        The classifier of the group inside. "lspc" is the published method; "logistic" is closer
+        to the true information at a similar cost.
+    basis : {"quadratic", "linear", "degree3"}
+        φ of the (standardized) score and target.
+    kappa : "auto", nonnegative float or "published"
+        Ridge penalty κ of the classifier: it minimizes a sum over the n rows with known group, each
+        weighing 1 on average, plus κ‖w‖² ("lspc", squared errors) or κ‖w‖²/2 ("logistic", log
+        losses, intercepts free; here κ must be positive), where w multiplies terms of variables of
+        mean 0 and variance 1. Units of the score therefore do not matter. "auto" is 0.001 for
+        "logistic" and 0.3·n, intercepts free, for "lspc". A number with "lspc" is the κ of
+        :class:`evenhand.LSPC`, on intercepts too. "published", for "lspc" alone, is the original
+        method: a penalty of 1 on terms of score and target as they are, neither shifted
+        nor scaled, so that units do matter.
+    score_map : {"auto", "tanh", "raw"}
+        What of the standardized score and target z enters φ. "tanh": t = 1.5·tanh(z/1.5), with
+        which no classifier can spend its quadratic terms on the tails. "raw": z itself. "auto" is
+        "tanh", or "raw" for "lspc" with a `kappa` other than "auto", as published.
+
+    Notes
+    -----
+    Why 0.3·n for "lspc": leave-one-out at an unconstrained score asks for next to no penalty, but
+    training then moves to scores whose least squares fit fails, in their tails above all, rather
+    than to fair ones. A bounded score and a strong penalty prevent that. One that shrinks the
+    intercepts too makes the probabilities of the groups add up to a curve instead of 1, which
+    training finds as well.
+
+    Examples
+    --------
+    >>> import numpy as np, evenhand as eh
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.integers(0, 2, 200)
+    >>> y = rng.normal(size=200) + a
+    >>> bound = eh.FairnessRegularizer("separation").bind(y, sensitive_features=a)
+    >>> value, grad = bound.value_and_grad(y + rng.normal(size=200))
+    >>> grad.shape
+    (200,)
+    """
+
+    def __init__(
+        self,
+        criterion: str | Criterion = "independence",
+        classifier: str = "logistic",
+        basis: str = "quadratic",
+        *,
+        kappa: float | str = "auto",
+        score_map: str = "auto",
+    ):
+        self.criterion = get_criterion(criterion)
+        check_trainable(self.criterion)
+        if not isinstance(classifier, str) or classifier not in CLASSIFIERS:
+            raise ValueError(
+                f"`classifier` must be one of {', '.join(CLASSIFIERS)}, got {classifier!r}."
+            )
+        self.classifier = classifier
+        self.basis = basis
+        get_basis(basis, 1)
+        self.kappa = check_kappa(kappa, classifier)
+        if not isinstance(score_map, str) or score_map not in SCORE_MAPS:
+            raise ValueError(
+                f"`score_map` must be one of {', '.join(SCORE_MAPS)}, got {score_map!r}."
+            )
+        if kappa == "published" and score_map == "tanh":
+            raise ValueError(
+                "`score_map` must be 'raw' with kappa='published', which leaves the score as it "
+                "is, got 'tanh'."
+            )
+        self.score_map = score_map
+
+    def __repr__(self) -> str:
+        named = "".join(
+            f", {name}={getattr(self, name)!r}"
+            for name in ("kappa", "score_map")
+            if getattr(self, name) != "auto"
+        )
+        return (
+            f"FairnessRegularizer({self.criterion.name!r}, {self.classifier!r}, {self.basis!r}"
+            f"{named})"
+        )
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the classifiers see t = c·tanh(z/c) instead of z."""
+        if self.score_map == "auto":
+            return self.classifier == "logistic" or self.kappa == "auto"
+        return self.score_map == "tanh"
+
+    def penalty(self, n_rows: int) -> float:
+        """κ for so many rows."""
+        if self.kappa == "published":
+            return 1.0
+        if self.kappa == "auto":
+            return LSPC_SHARE * n_rows if self.classifier == "lspc" else KAPPA
+        return float(self.kappa)
+
+    def bind(
+        self,
+        y_true: Any,
+        *,
+        sensitive_features: Any,
+        sample_weight: Any = None,
+        frequency: Any = None,
+        given: Any = None,
+        normalizer: float | None = None,
+    ) -> BoundRegularizer:
+        """Fix everything but the scores.
+
+        Parameters
+        ----------
+        y_true : (n,) array
+            Targets. May be None for independence when `sensitive_features` has a length.
+        sensitive_features : array, series, frame, Proxy or Groups
+        sample_weight : (n,) array, optional
+        frequency : (n,) array, optional
+            Number of people that each row of an aggregated table stands for; scores and gradients
+            still have one entry a row.
+        given : (n,) array, optional
+            What separation and sufficiency condition on in place of `y_true`, such as a legitimate
+            measure of risk where the target is mostly zeros; for other criteria the column that
+            they need.
+        normalizer : positive float, optional
+            What the information is divided by, in nats. By default that of these rows, H(A) or
+            H(A|Y); batches of rows share one that is fixed from outside, so that all are weighed
+            alike.
+        """
+        if given is not None and not self.criterion.needs:
+            raise ValueError(
+                f"`given` must be None with criterion={self.criterion.name!r}, which conditions on "
+                "nothing. Hint: criterion='separation' asks whether the scores depend on the group "
+                "among rows with the same `given`."
+            )
+        if normalizer is not None:
+            normalizer = check_normalizer(normalizer)
+        if frequency is not None:
+            table = y_true if y_true is not None else given
+            n = count_rows(sensitive_features) if table is None else len(table)
+            rows = people_of(check_frequency(frequency, n))
+            y_true, sensitive_features, sample_weight, given = repeat_rows(
+                frequency, y_true=y_true, sensitive_features=sensitive_features,
+                sample_weight=sample_weight, given=given,
+            )  # fmt: skip
+            inner = self.bind(
+                y_true, sensitive_features=sensitive_features, sample_weight=sample_weight,
+                given=given, normalizer=normalizer,
+            )  # fmt: skip
+            return cast(BoundRegularizer, RepeatedRegularizer(inner, rows, n))
+        if isinstance(sensitive_features, Groups):
+            if sample_weight is not None:
+                raise ValueError(
+                    "`sample_weight` must be None with Groups, which hold their own weights."
+                )
+            groups = sensitive_features
+        else:
+            check_index(
+                y_true=y_true,
+                given=given,
+                sensitive_features=sensitive_features,
+                sample_weight=sample_weight,
+            )
+            if y_true is None:
+                n = count_rows(sensitive_features if given is None else given)
+            else:
+                n = len(check_column(y_true, "y_true"))
+            groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=sample_weight)
+        y = None
+        if given is not None:
+            y = check_column(given, "given", groups.n_rows)
+        elif self.criterion.needs not in ((), TARGET):
+            raise ValueError(
+                f"`given` must hold the column {self.criterion.needs[0]!r} with "
+                f"criterion={self.criterion.name!r}, got None."
+            )
+        elif self.criterion.needs:
+            y = check_column(y_true, "y_true", groups.n_rows)
+        name = "y_true" if given is None else "given"
+        return BoundRegularizer(self, y, groups, normalizer=normalizer, target_name=name)

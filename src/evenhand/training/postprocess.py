@@ -1,0 +1,538 @@
+"""FairPostprocessor: the score of any regressor, mapped so that it tells little about the group.
+
+s' = Σ_k p_k · m_k(s₀) with p_k the recorded group or its probability given the features, and the
+maps m_k chosen by FairRidge's objective: FairRidge on the features [s₀, p_k, p_k·s₀] for affine
+maps, and on [s₀, Σ_k p_k·g_k(s₀), p_k·s₀] where g_k moves each group to the barycenter of all.
+With `passthrough` the features of the regressor are among them: the stack.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from copy import copy, deepcopy
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.utils import indexable
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from .._core.arrays import Vector
+from .._core.validation import check_column, check_index, refuse_masked
+from ..data.clusters import check_cluster
+from ..data.criteria import get_criterion
+from ..data.encoding import needs_encoding
+from ..data.folds import make_folds
+from ..data.frequency import repeat_rows
+from ..data.groups import Groups, resolve_groups
+from ..data.weights import check_weight
+from .group_features import (
+    Membership,
+    check_kind,
+    classifier_input,
+    out_of_fold_groups,
+    refuse_measured,
+)
+from .linear_base import ScoresWithGroups
+from .ridge import FairRidge
+from .score_maps import KINDS, ScoreMaps, Transport
+from .stack import (
+    LinearCopy,
+    StackColumns,
+    StackPenalty,
+    beside,
+    check_passthrough_alpha,
+    check_regressor,
+    fit_out_of_fold,
+    is_fitted,
+    keeps_a_fit,
+    predict_base,
+    warn_fitted,
+)
+
+# ------------------------------------------------------------------------------------------------
+# What the maps of a post-processor are made of: what is allowed, and what "auto" stands for.
+
+
+def choose_map(model: Any) -> str:
+    """The kind of map of a :class:`FairPostprocessor`.
+
+    Held out, transport by attribute was the better map under every bound on independence, and not
+    under those on separation. By an unsure posterior it would have to overshoot. In a stack it was
+    the only one that got below the strictest bounds on both.
+    """
+    if model.map != "auto":
+        return model.map
+    if model.passthrough:
+        return "spline" if model.group_features is None else "transport"
+    equal = get_criterion(model.criterion).equalizes_scores
+    return "transport" if equal and model.group_features == "attribute" else "affine"
+
+
+def choose_basis(model: Any) -> str:
+    """The basis of the classifier in the fairness term.
+
+    Held out at separation of at most 0.01, degree 3 was the one to get there with the columns of a
+    stack; under bounds on independence it was no better.
+    """
+    if model.basis != "auto":
+        return model.basis
+    criterion = get_criterion(model.criterion)
+    given = criterion.tested == ("s",) and not criterion.equalizes_scores
+    return "degree3" if given and model.passthrough else "quadratic"
+
+
+def check_shape(model: Any) -> None:
+    """Refuse unknown kinds of maps, and those that contradict each other."""
+    for name, allowed in (("passthrough", ()), ("ensemble", ("auto",))):
+        value = getattr(model, name)
+        if not (isinstance(value, bool | np.bool_) or value in allowed):
+            words = " or ".join(["True or False", *map(repr, allowed)])
+            raise ValueError(f"`{name}` must be {words}, got {value!r}.")
+    if model.map not in ("auto", *KINDS):
+        kinds = ", ".join(KINDS)
+        raise ValueError(f"`map` must be auto or one of {kinds}, got {model.map!r}.")
+    check_kind(model.group_features)
+    check_passthrough_alpha(model.passthrough_alpha)
+    if model.map == "transport" and model.group_features is None:
+        raise ValueError(
+            "`map` must be 'affine' or 'spline' with group_features=None, got 'transport': it "
+            "moves groups together, and one map for everybody knows none."
+        )
+
+
+def warn_no_effect() -> None:
+    """Say that one map for everybody cannot be fair."""
+    warnings.warn(
+        "One map for everybody cannot change what a score tells about the group, so "
+        "`fairness_weight` has no effect with group_features=None. Hint: use 'posterior' or "
+        "'attribute'.",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
+# Quantiles of the base score where a spline map may bend.
+BENDS = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, BaseEstimator):
+    """A fair map of the score s₀ of any regressor: s' = Σ_k p_k·m_k(s₀), or the stack on it.
+
+    The maps minimize ``mean w(y − s')²/Var(y) + fairness_weight·Ĩ``, the objective of
+    :class:`FairRidge`, and leave the regressor itself as it is. With ``passthrough=True`` the
+    features X are among their columns, s' = Xθ + m(s₀) + Σ_k p_k·(o_k + c_k·s₀): fairness can then
+    also be had by weighing single features less, which costs less accuracy.
+
+    Parameters
+    ----------
+    estimator : regressor
+        Fitted or not. An unfitted one is cloned and fitted; the maps are then trained on its
+        out-of-fold scores, so that they do not trust it more than new rows would. For a fitted one,
+        hand `fit` rows that it was not fitted on. It is handed X as it is, so that a booster treats
+        categories and missing values its own way.
+    criterion : {"independence", "separation", "sufficiency"}
+        What the score must not reveal.
+    fairness_weight : float
+        1 means that one point of R² is worth one point of normalized information.
+    passthrough : bool
+        The stack: X is among the columns, as a copy in numbers (standardized; missing numbers set
+        to the median and marked; one column for each level of a category).
+    group_features : {"posterior", "attribute"} or None
+        "attribute" gives each recorded group its own map: the fairest result for the accuracy,
+        but it treats two people who differ only in group differently on purpose, which the law of
+        many places forbids for some decisions (credit, insurance, hiring) and requires nobody to
+        ask for the attribute otherwise. "posterior" maps by the probability of each group given
+        the features: nobody is asked for their group when scored, yet it still acts on a guess of
+        it, so it answers the practical problem of a missing attribute and not the ethical question
+        of whether groups may be treated differently. None applies one map to everybody, which
+        treats all alike and, being invertible, cannot make the score any fairer: it only
+        recalibrates (with `passthrough` it can be fairer by its use of X).
+    map : {"auto", "affine", "spline", "transport"}
+        "affine": m_k is a straight line. "transport", for independence: a line plus a share of the
+        map g_k that moves the scores of group k to the barycenter of all groups. It matches whole
+        distributions, so it removes what lines leave where those differ in shape; the interpolated
+        barycenter is one of these maps. Scores
+        with many ties cannot be matched exactly, and with "posterior" it helps only where the
+        features all but tell the group. "spline": a curve of straight pieces with bends at fixed
+        quantiles of s₀. It helps where the base is wrong by more than shift and scale (a linear
+        base of a curved truth); it does not help a flexible base. It also has room to be fair only
+        in the eyes of the quadratic classifier it is trained against: audit it with the default
+        estimator before relying on it. Where "spline" or "transport" would fall it is mixed with
+        a simpler map that does not. "auto" is "transport" for independence by attribute, and
+        "affine" otherwise. With `passthrough` the same columns are beside X, but a spline bends
+        alike in all groups, nothing keeps the score from falling where s₀ rises, and "auto" is
+        "transport" (without group features "spline").
+    alpha : float
+        Penalty on the coefficients of the (standardized) features of the maps.
+    passthrough_alpha : "auto" or nonnegative float
+        Penalty on the coefficients of X, with `passthrough`. "auto" takes the one of least
+        generalized cross-validation error at ``fairness_weight=0``: the score is then s₀ but for
+        what X can be trusted to add.
+    group_alpha : "auto" or nonnegative float
+        γ of a penalty γ·Σ_k ‖slope_k − mean slope‖², see :class:`FairRidge`.
+    basis : {"auto", "quadratic", "linear", "degree3"}
+        As in :class:`FairRidge`. "auto" is "quadratic", and "degree3" for separation with
+        `passthrough`, whose many columns find what a quadratic does not see.
+    classifier, kappa, score_map, max_iter, tol
+        As in :class:`FairRidge`.
+    group_classifier : classifier, optional
+        P(a|x) for "posterior": anything with `predict_proba`. Logistic regression on the scaled
+        features when left out, which needs numeric features (with `passthrough` it has their copy
+        in numbers).
+    cv : int, splitter or list of (train, test)
+        Folds for out-of-fold scores and group probabilities.
+    ensemble : bool or "auto"
+        Whether new rows are scored by the mean of the regressors of the folds, rather than by one
+        fitted to all rows. It saves that fit, varies less and keeps `cv` regressors. "auto" is True
+        with `passthrough` only.
+    prefit : bool or "auto"
+        Whether `estimator` is fitted; "auto" finds out. A fitted one survives `clone`, so that no
+        fold refits it. True also says that it has not seen the rows handed in here; without that
+        word :func:`fairness_path` refuses a fitted one, as it could not call its numbers held out.
+    random_state : int, optional
+        For the folds.
+
+    Attributes
+    ----------
+    estimator_ : regressor
+        The fitted base; with `ensemble` the mean of those in its `estimators_`.
+    group_classifier_ : classifier or None
+    regressor_ : FairRidge
+        The model of the maps.
+    columns_ : tuple of str
+        Names of the columns of `regressor_`, with `passthrough`.
+    passthrough_alpha_ : float
+        The penalty on those of X, with `passthrough`.
+    map_ : {"affine", "spline", "transport"}
+        The kind of map that was fitted.
+    offsets_, slopes_ : (K,) and (K, 1 + bends) arrays
+        m_k(z) = offset_k + z·slope_k0 + Σ_j max(z − bend_j, 0)·slope_kj at the standardized
+        score z = (s₀ − `center_`) / `scale_`; `bends_` is empty but for a spline. For "transport"
+        m_k(z) = offset_k + z·slope_k0 + g_k(z)·slope_k1. Not there with `passthrough`.
+    transport_ : Transport or None
+        g_k for "transport".
+    blend_ : float
+        Share of the fitted map in a spline (the rest is the straight one) or in "transport" (the
+        rest is the barycenter's alone); below 1 where it would have fallen.
+    unfairness_ : float
+        Ĩ on the training rows, at their out-of-fold scores (interpolated where `blend_` < 1).
+    n_iter_ : int
+        Of `regressor_`.
+    n_features_in_, feature_names_in_
+        Where the base has them.
+
+    Examples
+    --------
+    >>> import numpy as np, evenhand as eh
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.integers(0, 2, 500)
+    >>> X = rng.normal(size=(500, 3)) + a[:, None] * [1.0, 0.0, 0.0]
+    >>> y = X @ [1.0, 1.0, 0.5] + rng.normal(size=500)
+    >>> forest = RandomForestRegressor(n_estimators=20, random_state=0)
+    >>> fair = eh.FairPostprocessor(forest, "independence", fairness_weight=20, random_state=0)
+    >>> bool(fair.fit(X, y, sensitive_features=a).unfairness_ < 0.02)
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        criterion: str = "independence",
+        fairness_weight: float = 1.0,
+        *,
+        passthrough: bool = False,
+        group_features: str | None = "posterior",
+        map: str = "auto",
+        alpha: float = 1e-6,
+        passthrough_alpha: float | str = "auto",
+        group_alpha: float | str = "auto",
+        classifier: str = "logistic",
+        basis: str = "auto",
+        kappa: float | str = "auto",
+        score_map: str = "auto",
+        group_classifier: Any = None,
+        cv: Any = 5,
+        ensemble: bool | str = "auto",
+        prefit: bool | str = "auto",
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        random_state: Any = None,
+    ):
+        self.estimator = estimator
+        self.criterion = criterion
+        self.fairness_weight = fairness_weight
+        self.passthrough = passthrough
+        self.group_features = group_features
+        self.map = map
+        self.alpha = alpha
+        self.passthrough_alpha = passthrough_alpha
+        self.group_alpha = group_alpha
+        self.classifier = classifier
+        self.basis = basis
+        self.kappa = kappa
+        self.score_map = score_map
+        self.group_classifier = group_classifier
+        self.cv = cv
+        self.ensemble = ensemble
+        self.prefit = prefit
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def __sklearn_clone__(self) -> FairPostprocessor:
+        # A plain clone would forget the fit of a fitted base, which is the point of handing one in.
+        params = {name: clone(v, safe=False) for name, v in self.get_params(deep=False).items()}
+        if self._is_prefit():
+            params["estimator"] = self.estimator
+        out = type(self)(**params)
+        if hasattr(self, "_metadata_request"):
+            out._metadata_request = deepcopy(self._metadata_request)
+        return out
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            tags.input_tags = deepcopy(self.estimator.__sklearn_tags__().input_tags)
+        return tags
+
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
+        frequency: Any = None, cluster: Any = None,
+    ) -> FairPostprocessor:  # fmt: skip
+        """Fit the base where needed, then the maps.
+
+        Parameters
+        ----------
+        X : (n, d) array, frame or sparse matrix
+            Features, passed to the base as they are.
+        y : (n,) array
+            Target.
+        sensitive_features : array, series, frame or Proxy
+            Group of each row. Required unless ``fairness_weight=0``. Rows with a missing group
+            count for accuracy and not for fairness.
+        sample_weight : (n,) array, optional
+            For the base, which must support it, and for the maps.
+        frequency : (n,) array, optional
+            Number of people that each row of an aggregated table stands for; a row of frequency 3
+            equals three rows.
+        cluster : (n,) array, optional
+            Label of the person, place or school that each row belongs to: rows of one are scored
+            out of fold together.
+
+        Returns
+        -------
+        self
+        """
+        X, y, sensitive_features, sample_weight, cluster = repeat_rows(
+            frequency, X=X, y=y, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, cluster=cluster,
+        )  # fmt: skip
+        Z, y = self._start(X, y, sensitive_features, sample_weight, cluster)
+        extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        model, columns = self._ridge(self._felt(self.fairness_weight)), self._simple_columns()
+        simple = None if columns is None else clone(model).fit(Z[:, columns], y, **extra)
+        start = model._start(Z, y, sensitive_features, sample_weight, self._penalty)
+        return self._finish(model._finish(start), simple)
+
+    def path_fitter(
+        self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None,
+        cluster: Any = None,
+    ) -> Callable[[float], FairPostprocessor]:  # fmt: skip
+        """fairness_weight → fitted model, sharing the base and its scores."""
+        model = clone(self)
+        # Checks that depend on the weight belong to the points, not to the set-up they share.
+        model.set_params(fairness_weight=0.0)
+        Z, y = model._start(X, y, sensitive_features, sample_weight, cluster)
+        extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        ridge, columns = model._ridge(0.0), model._simple_columns()
+        fitter, simple = ridge.path_fitter(Z, y, **extra, slopes=model._penalty), None
+        if columns is not None:
+            simple = ridge.path_fitter(Z[:, columns], y, **extra)
+
+        def fit(fairness_weight: float) -> FairPostprocessor:
+            point = copy(model).set_params(fairness_weight=fairness_weight)
+            felt = model._felt(fairness_weight)
+            return point._finish(fitter(felt), None if simple is None else simple(felt))
+
+        return fit
+
+    def _felt(self, fairness_weight: float) -> float:
+        # One map for everybody cannot make the score fairer; the only way out would be a constant.
+        alike = self.group_features is None and not self.passthrough
+        return 0.0 if alike else fairness_weight
+
+    def _ridge(self, fairness_weight: float) -> FairRidge:
+        return FairRidge(
+            self.criterion, fairness_weight, self.alpha, classifier=self.classifier,
+            basis=choose_basis(self), group_alpha=self.group_alpha, kappa=self.kappa,
+            score_map=self.score_map, max_iter=self.max_iter, tol=self.tol,
+        )  # fmt: skip
+
+    def _start(
+        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, cluster: Any
+    ) -> tuple[Vector, Vector]:
+        """Base scores and group probabilities; the features of the maps, and the target."""
+        self._check_parameters()
+        check_index(
+            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+            cluster=cluster,
+        )  # fmt: skip
+        y = check_column(y, "y")
+        refuse_masked(X, "X")
+        (X,) = indexable(X)  # folds are rows, which not every sparse format can give
+        check_consistent_length(X, y)
+        weight = check_weight(sample_weight, len(y))
+        groups = None
+        if sensitive_features is not None:
+            groups = resolve_groups(sensitive_features, n_rows=len(y), sample_weight=weight)
+        elif self.fairness_weight > 0:
+            raise ValueError(
+                "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: "
+                "pass sensitive_features=... to fit."
+            )
+        if groups is not None and self._felt(self.fairness_weight) < self.fairness_weight:
+            warn_no_effect()
+        folds = []
+        if groups is not None or not self._is_prefit():
+            # Without groups any folds will do; they are made as if all rows were of one.
+            codes = np.zeros(len(y), dtype=np.intp)
+            one = Groups(("all",), codes, None, None, None, len(y))
+            clusters = check_cluster(cluster, len(y))
+            folds = make_folds(self.cv, X, y, groups or one, self.random_state, clusters)
+        if self._is_prefit():
+            if self.passthrough and self.prefit == "auto":
+                warn_fitted(self.estimator)
+            self.estimator_, score = self.estimator, predict_base(self.estimator, X)
+        else:
+            ensemble = self.passthrough if self.ensemble == "auto" else bool(self.ensemble)
+            self.estimator_, score = fit_out_of_fold(self.estimator, X, y, weight, folds, ensemble)
+        self.center_ = float(np.average(score, weights=weight))
+        spread = float(np.sqrt(np.average((score - self.center_) ** 2, weights=weight)))
+        self.scale_ = spread if spread > 1e-12 * abs(self.center_) else 1.0
+        self.bends_ = np.empty(0)
+        self.map_ = choose_map(self)
+        if self.map_ == "spline":
+            self.bends_ = np.unique(np.quantile(self._standardized(score), BENDS))
+        self._membership: Membership | None = None
+        p = None
+        self._copy: LinearCopy | None = None
+        if self.passthrough:
+            self._copy = LinearCopy.fit(X)
+        elif self.group_features == "posterior" and self.group_classifier is None:
+            # The default classifier of the group takes what the regressor takes.
+            self._copy = LinearCopy.fit(X) if needs_encoding(X, arrays=True) else None
+        numbers = None if self._copy is None else self._copy.transform(X)
+        self.group_classifier_ = None
+        self.transport_: Transport | None = None
+        if groups is not None and self.group_features is not None:
+            p = self._fit_membership(X, numbers, groups, folds)
+            if self.map_ == "transport":
+                row_weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
+                z = self._standardized(groups.take_known(score))
+                self.transport_ = Transport.fit(z, groups.membership() * row_weight[:, None])
+        if self.map_ == "transport" and self.transport_ is None:
+            self.map_ = "affine"  # no groups to move
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        self._maps: ScoreMaps | StackColumns
+        if not self.passthrough:
+            n_maps = 1 if p is None else p.shape[1]
+            self._maps = maps = ScoreMaps(n_maps, self.bends_, self.transport_)
+            self._penalty: Any = maps.slopes()
+            return maps.features(self._standardized(score), p), y
+        labels = ("all",) if groups is None or p is None else groups.label_names
+        self._maps = stack = StackColumns(labels, self.bends_, self.transport_)
+        assert self._copy is not None
+        self.columns_ = (*self._copy.names, *stack.names)
+        self._penalty = StackPenalty(len(stack.names), stack.slopes(), self.passthrough_alpha)
+        return beside(numbers, stack.features(self._standardized(score), p)), y
+
+    def _simple_columns(self) -> list[int] | None:
+        return self._maps.simple_columns() if isinstance(self._maps, ScoreMaps) else None
+
+    def _fit_membership(self, X: Any, numbers: Any, groups: Groups, folds: list[Any]) -> Vector:
+        """p of the training rows, out of fold for "posterior"."""
+        assert self.group_features is not None
+        refuse_measured(self.group_features, groups)
+        self._membership = Membership(self.group_features, groups.labels, groups.shares)
+        if self.group_features == "attribute":
+            return self._membership.recorded(groups, groups.n_rows)
+        X = self._classifier_input(X, numbers)
+        self.group_classifier_, p = out_of_fold_groups(self.group_classifier, X, groups, folds)
+        return p
+
+    def _classifier_input(self, X: Any, numbers: Any) -> Any:
+        if numbers is not None and self.group_classifier is None:
+            return numbers
+        return classifier_input(self.group_classifier, X)
+
+    def _standardized(self, score: Vector) -> Vector:
+        return (score - self.center_) / self.scale_
+
+    def _finish(self, ridge: FairRidge, simple: FairRidge | None) -> FairPostprocessor:
+        """The maps from the fitted coefficients."""
+        self.regressor_, self.n_iter_ = ridge, ridge.n_iter_
+        self.unfairness_ = ridge.unfairness_
+        if isinstance(self._maps, StackColumns):
+            assert isinstance(self._penalty, StackPenalty)
+            self.passthrough_alpha_ = self._penalty.chosen
+            return self
+        self.offsets_, self.slopes_ = self._maps.unpack(ridge.intercept_, ridge.coef_)
+        self.blend_ = 1.0
+        if simple is not None:
+            offsets, slopes = self._maps.unpack(simple.intercept_, simple.coef_)
+            self.blend_ = t = self._maps.blend(slopes, self.slopes_)
+            self.offsets_ = (1.0 - t) * offsets + t * self.offsets_
+            self.slopes_ = t * self.slopes_
+            self.slopes_[:, : slopes.shape[1]] += (1.0 - t) * slopes
+            self.unfairness_ = (1.0 - t) * simple.unfairness_ + t * ridge.unfairness_
+        return self
+
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> Vector:
+        """Fair scores s'.
+
+        Parameters
+        ----------
+        X : (n, d) array, frame or sparse matrix
+            Features.
+        sensitive_features : array, series, frame or Proxy, optional
+            Needed, and used, only with ``group_features="attribute"``.
+
+        Returns
+        -------
+        (n,) array
+        """
+        check_is_fitted(self, "regressor_")
+        check_index(X=X, sensitive_features=sensitive_features)
+        score = predict_base(self.estimator_, X)
+        z = self._standardized(score)
+        numbers = None if self._copy is None else self._copy.transform(X)
+        p = None
+        if self._membership is not None:
+            if self.group_features == "posterior":
+                X = self._classifier_input(X, numbers)
+            p = self._membership.members(X, sensitive_features, len(score), self.group_classifier_)
+        if isinstance(self._maps, StackColumns):
+            return self.regressor_.predict(beside(numbers, self._maps.features(z, p)))
+        if p is None:
+            p = np.ones((len(score), 1))
+        return self._maps.evaluate(z, p, self.offsets_, self.slopes_)
+
+    def _is_prefit(self) -> bool:
+        return is_fitted(self.estimator) if self.prefit == "auto" else bool(self.prefit)
+
+    def _fitted_before(self) -> bool:
+        """Whether the base keeps a fit that folds do not undo."""
+        return self._is_prefit() or keeps_a_fit(self.estimator)
+
+    def _check_parameters(self) -> None:
+        check_regressor(self.estimator, self.prefit)
+        check_shape(self)
+        self._ridge(self.fairness_weight)._check_parameters()
+
+
+__all__ = ["FairPostprocessor"]

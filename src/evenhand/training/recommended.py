@@ -1,0 +1,436 @@
+"""FairRegressor: the recommended model, which chooses features, degree, map and strength itself.
+
+Every candidate of `_candidates` is fitted on folds; the one of highest held-out R² under the bound
+(or of highest R² − fairness_weight·Ĩ) is refitted on all rows.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from numbers import Real
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from .._core.frames import to_frame
+from .._core.progress import progress
+from .._core.validation import check_column, check_index, refuse_unreal
+from ..data.clusters import check_cluster, renumber
+from ..data.criteria import Criterion, get_criterion
+from ..data.folds import make_folds
+from ..data.frequency import repeat_rows
+from ..data.groups import Groups, resolve_groups
+from ..data.weights import check_weight
+from ..measures.effective import check_effective_size
+from ..measures.entropies import get_estimator
+from ..measures.measures import Measure
+from .candidates import LEAGUES, MARGIN, Candidate, Curve, Place, candidates
+from .design import ReadsTables
+from .held_out import Data
+from .linear_base import ScoresWithGroups
+from .path import check_varies
+from .ridge import FairRidge
+
+# Rows that the choice is made on; the chosen model is fitted on all of them.
+CHOICE_ROWS = 20_000
+# Least rows of a group in that sample, where there are as many.
+_LEAST_OF_A_GROUP = 200
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How a candidate fared on the inner folds.
+
+    Attributes
+    ----------
+    name, words : str
+        Which one, and what it does.
+    fairness_weight : float
+        Where it meets the request.
+    r2 : float
+        Held-out R² there.
+    unfairness : float
+        Held-out normalized information there.
+    reached : bool
+        Whether it meets the bound at any strength.
+    behind, behind_stderr : float
+        How far its R² (or its objective) is below that of the chosen one, and the standard error
+        of the difference over rows.
+    """
+
+    name: str
+    words: str
+    fairness_weight: float
+    r2: float
+    unfairness: float
+    reached: bool
+    behind: float
+    behind_stderr: float
+
+
+class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator):
+    """The recommended fair model: features, degree, map and strength chosen on inner folds.
+
+    With `max_unfairness` the most accurate candidate whose held-out normalized information is at
+    most that; with `fairness_weight` the candidate of largest held-out
+    ``R² − fairness_weight·Ĩ``. What was chosen and why is in `explanation_`.
+
+    Parameters
+    ----------
+    criterion : {"independence", "separation", "sufficiency"}
+        What the score must not reveal.
+    max_unfairness : float, optional
+        Largest held-out normalized information, in [0, 1].
+    fairness_weight : float, optional
+        Points of R² that one point of normalized information is worth. With neither, 1.
+    attribute : {"blind", "known"}
+        "blind": nobody's group is needed to score them. "known": the score may use the recorded
+        group, which `predict` then needs; that is fairer for the accuracy, treats two people who
+        differ only in group differently on purpose, and is not allowed for every decision.
+    alpha : float
+        Ridge penalty, as in :class:`FairRidge`, on standardized columns.
+    cv : int, splitter or list of (train, test)
+        Inner folds.
+    measure_with : str or instance
+        Estimator of information that the candidates are judged by.
+    on_unreachable : {"raise", "best"}
+        Where no candidate meets `max_unfairness`: raise, or warn and keep the fairest.
+    n_jobs : int, optional
+        Folds fitted at a time.
+    random_state : int, optional
+        For folds, and for the sample of rows beyond 20,000 that the choice is made on.
+
+    Attributes
+    ----------
+    scaler_ : StandardScaler
+        Columns are scaled before anything else, so that units do not matter.
+    estimator_ : FairRidge or FairPostprocessor
+        The chosen model, fitted on all (scaled) rows.
+    choice_ : str
+        Its name.
+    explanation_ : str
+        What was chosen, and how far behind the others are.
+    tried_ : tuple of Tried
+        All candidates, best first.
+    fairness_weight_ : float
+    r2_, unfairness_ : float
+        Held out on the inner folds. Having picked the best of a few, they flatter it slightly.
+    measure_ : Measure
+        The same unfairness with its interval.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np, evenhand as eh
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.integers(0, 2, 1000)
+    >>> X = rng.normal(size=(1000, 3)) + a[:, None] * [1.0, 0.0, 0.0]
+    >>> y = X @ [1.0, 1.0, 0.5] + rng.normal(size=1000)
+    >>> model = eh.FairRegressor("independence", max_unfairness=0.05, random_state=0)
+    >>> bool(model.fit(X, y, sensitive_features=a).unfairness_ <= 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        criterion: str = "independence",
+        *,
+        max_unfairness: float | None = None,
+        fairness_weight: float | None = None,
+        attribute: str = "blind",
+        alpha: float = 1e-3,
+        cv: Any = 5,
+        measure_with: Any = "auto",
+        on_unreachable: str = "raise",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ):
+        self.criterion = criterion
+        self.max_unfairness = max_unfairness
+        self.fairness_weight = fairness_weight
+        self.attribute = attribute
+        self.alpha = alpha
+        self.cv = cv
+        self.measure_with = measure_with
+        self.on_unreachable = on_unreachable
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
+        frequency: Any = None, cluster: Any = None,
+    ) -> FairRegressor:  # fmt: skip
+        """Try the candidates on inner folds, choose one and fit it on all rows.
+
+        Parameters
+        ----------
+        X : (n, d) array, frame or sparse matrix
+            Features; categories and missing values of a frame as for :class:`FairRidge`.
+        y : (n,) array
+            Target.
+        sensitive_features : array, series, frame or Proxy
+            Group of each row. Required unless ``fairness_weight=0``. Rows with a missing group
+            count for accuracy and not for fairness.
+        sample_weight : (n,) array, optional
+            For fitting and for all measures.
+        frequency : (n,) array, optional
+            Number of people that each row of an aggregated table stands for; a row of frequency 3
+            equals three rows.
+        cluster : (n,) array, optional
+            Label of the person, place or school that each row belongs to: rows of one go to one
+            fold, and errors are summed over them.
+        """
+        X, y, sensitive_features, sample_weight, cluster = repeat_rows(
+            frequency, X=X, y=y, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, cluster=cluster,
+        )  # fmt: skip
+        search = self._search(X, y, sensitive_features, sample_weight, cluster)
+        return self._settle(search)
+
+    def _search(
+        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any = None,
+        cluster: Any = None,
+    ) -> _Search:  # fmt: skip
+        """All that does not depend on the bound or the weight asked for."""
+        criterion = self._check_parameters()
+        refuse_unreal(X=X, y=y)
+        check_index(
+            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+            cluster=cluster,
+        )  # fmt: skip
+        X, y = self._read_training(X, y)
+        y = check_column(y, "y")
+        weight = check_weight(sample_weight, len(y))
+        clusters = check_cluster(cluster, len(y))
+        # Unlike FairRidge, whose penalty is in the units it is given: nobody chooses those here.
+        self.scaler_ = StandardScaler(with_mean=not sparse.issparse(X)).fit(X, None, weight)
+        X = self.scaler_.transform(X)
+        data = Data(X, y, sensitive_features, weight, clusters)
+        if sensitive_features is None:
+            if self.fairness_weight != 0:
+                raise ValueError(
+                    "`sensitive_features` must be given unless fairness_weight=0, got None. Hint: "
+                    "pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first "
+                    "call sklearn.set_config(enable_metadata_routing=True)."
+                )
+            return _Search(data, [])
+        check_varies(y)
+        groups = resolve_groups(
+            sensitive_features, n_rows=len(y), sample_weight=weight, cluster=clusters
+        )
+        check_effective_size(groups if weight is None else groups.take(np.flatnonzero(weight)))
+        few, some = data, groups
+        rows = _sample(groups, clusters, self.random_state)
+        if rows is not None:
+            few, some = data.take(rows), groups.take(rows)
+            if few.cluster is not None:
+                few = Data(few.X, few.y, few.sensitive_features, few.sample_weight,
+                           renumber(few.cluster))  # fmt: skip
+        folds = make_folds(self.cv, few.X, few.y, some, self.random_state, few.cluster)
+        estimator = get_estimator(self.measure_with, self.random_state, "measure_with")
+        curves = [
+            Curve(
+                candidate=c,
+                estimator=c.build(criterion.name, self.alpha, self.random_state),
+                data=few,
+                folds=folds,
+                groups=some,
+                criterion=criterion,
+                measure_with=estimator,
+                n_jobs=self.n_jobs,
+            )
+            for c in candidates(self.attribute, criterion)
+        ]
+        return _Search(data, curves)
+
+    def _settle(self, search: _Search) -> FairRegressor:
+        """Choose for what is asked, and fit the choice on all rows."""
+        if not search.curves:
+            model = FairRidge(self.criterion, 0.0, self.alpha)
+            self.choice_, self.fairness_weight_ = "linear", 0.0
+            self.explanation_ = "Plain ridge regression: fairness_weight=0 asks for no fairness."
+            self.tried_: tuple[Tried, ...] = ()
+            self.measure_: Measure | None = None
+            self.r2_ = self.unfairness_ = float("nan")
+            self.estimator_ = model.fit(
+                search.data.X, search.data.y, sample_weight=search.data.sample_weight
+            )
+            return self
+        with progress(len(search.curves), "candidates") as advance:
+            if self.max_unfairness is None:
+                asked = 1.0 if self.fairness_weight is None else float(self.fairness_weight)
+                found = [(curve.at(asked), True) for curve in search.curves]
+                gain = [place.accuracy - asked * place.unfairness for place, _ in found]
+            else:
+                found = []
+                for curve in search.curves:
+                    found.append(curve.meet(float(self.max_unfairness)))
+                    advance()
+                gain = [
+                    place.accuracy if reached else -1e6 * (1.0 + place.unfairness)
+                    for place, reached in found
+                ]
+        best = next(j for j, g in enumerate(gain) if g >= max(gain) - MARGIN)
+        curve, (place, reached) = search.curves[best], found[best]
+        if self.max_unfairness is not None:
+            place = curve.settle(float(self.max_unfairness))
+            if not reached:
+                self._refuse(curve.candidate, place)
+        self.choice_ = curve.candidate.name
+        self.fairness_weight_ = place.fairness_weight
+        self.r2_, self.unfairness_ = place.accuracy, place.unfairness
+        self.measure_ = curve.measured(place.fairness_weight)
+        self.tried_ = _table(search.curves, found, gain, best)
+        self.explanation_ = self._explain(curve.candidate)
+        self.estimator_ = curve.refit(place.fairness_weight, search.data)
+        return self
+
+    def _refuse(self, candidate: Candidate, place: Place) -> None:
+        message = (
+            f"No candidate has held-out {get_criterion(self.criterion).name} ≤ "
+            f"{self.max_unfairness:g}. The closest is {candidate.name!r} with "
+            f"{place.unfairness:.4f} at R² {place.accuracy:.4f} (fairness_weight="
+            f"{place.fairness_weight:g}). Hint: relax the bound, gather more rows"
+            + (", or attribute='known'" if self.attribute == "blind" else "")
+            + "; on_unreachable='best' returns this model with a warning."
+        )
+        if self.on_unreachable == "raise":
+            raise ValueError(message)
+        warnings.warn(message, UserWarning, stacklevel=4)
+
+    def _explain(self, chosen: Candidate) -> str:
+        lines = [
+            *wrap(f"Chosen: {self.choice_} ({chosen.words}).", 80),
+            f"Held out: R² {self.r2_:.4f}, {get_criterion(self.criterion).name} "
+            f"{self.unfairness_:.4f} (fairness_weight {self.fairness_weight_:.4g}).",
+        ]
+        for other in self.tried_[1:]:
+            if other.reached:
+                lines.append(
+                    f"  {other.name}: {_signed(-other.behind)} (standard error "
+                    f"{other.behind_stderr:.4f})"
+                )
+            else:
+                lines.append(f"  {other.name}: does not get below {other.unfairness:.4f}")
+        return "\n".join(lines)
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """All candidates, best first, one row each.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+        """
+        check_is_fitted(self)
+        names = ("name", "fairness_weight", "r2", "unfairness", "reached", "behind",
+                 "behind_stderr")  # fmt: skip
+        return to_frame({n: [getattr(t, n) for t in self.tried_] for n in names}, backend)
+
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
+        """Scores of the chosen model.
+
+        Parameters
+        ----------
+        X : (n, d) array, frame or sparse matrix
+            Features.
+        sensitive_features : array, series, frame or Proxy, optional
+            Needed, and used, only with ``attribute="known"``.
+        """
+        check_is_fitted(self)
+        refuse_unreal(X=X)
+        check_index(X=X, sensitive_features=sensitive_features)
+        X = self._read_features(X)
+        X = self.scaler_.transform(X)
+        return self.estimator_.predict(X, sensitive_features=sensitive_features)
+
+    def _check_parameters(self) -> Criterion:
+        criterion = get_criterion(self.criterion)
+        if self.attribute not in LEAGUES:
+            raise ValueError(f"`attribute` must be 'blind' or 'known', got {self.attribute!r}.")
+        if self.max_unfairness is not None and self.fairness_weight is not None:
+            raise ValueError(
+                "`max_unfairness` and `fairness_weight` must not both be given, got "
+                f"{self.max_unfairness!r} and {self.fairness_weight!r}. Hint: the first asks for "
+                "a level of fairness, the second for a rate of exchange."
+            )
+        bound = self.max_unfairness
+        if bound is not None and not (isinstance(bound, Real) and 0 < float(bound) <= 1):
+            raise ValueError(
+                f"`max_unfairness` must lie between 0 and 1, and above 0, got {bound!r}. Hint: "
+                "exactly 0 cannot be shown by any number of rows."
+            )
+        weight = self.fairness_weight
+        if weight is not None and not (isinstance(weight, Real) and 0 <= float(weight) < np.inf):
+            raise ValueError(f"`fairness_weight` must be a nonnegative number, got {weight!r}.")
+        if self.on_unreachable not in ("raise", "best"):
+            raise ValueError(
+                f"`on_unreachable` must be 'raise' or 'best', got {self.on_unreachable!r}."
+            )
+        return criterion
+
+
+@dataclass(frozen=True)
+class _Search:
+    """All rows, and the curves of the candidates; no curves where nobody asks for fairness."""
+
+    data: Data
+    curves: list[Curve]
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.4f}".replace("-", "−")
+
+
+def _table(
+    curves: list[Curve], found: list[tuple[Place, bool]], gain: list[float], best: int
+) -> tuple[Tried, ...]:
+    out = []
+    for curve, (place, reached), g in zip(curves, found, gain, strict=True):
+        stderr = curve.difference_error(found[best][0], place)
+        out.append(
+            Tried(
+                name=curve.candidate.name,
+                words=curve.candidate.words,
+                fairness_weight=place.fairness_weight,
+                r2=place.accuracy,
+                unfairness=place.unfairness,
+                reached=reached,
+                behind=gain[best] - g if reached else float("nan"),
+                behind_stderr=stderr,
+            )
+        )
+    order = sorted(range(len(out)), key=lambda j: (j != best, -gain[j]))
+    return tuple(out[j] for j in order)
+
+
+def _sample(
+    groups: Groups, clusters: NDArray[np.intp] | None, random_state: Any
+) -> NDArray[np.intp] | None:
+    """Rows to choose on: whole clusters, enough of every group; None for all of them."""
+    n = groups.n_rows
+    if n <= CHOICE_ROWS:
+        return None
+    rarest = float(groups.counts.min()) / n
+    wanted = max(CHOICE_ROWS, int(np.ceil(_LEAST_OF_A_GROUP / max(rarest, 1.0 / n))))
+    if wanted >= n:
+        return None
+    rng = check_random_state(random_state)
+    if clusters is None:
+        return np.sort(rng.permutation(n)[:wanted])
+    order = rng.permutation(int(clusters.max()) + 1)
+    sizes = np.bincount(clusters, minlength=len(order))[order]
+    kept = order[: int(np.searchsorted(np.cumsum(sizes), wanted)) + 1]
+    return np.flatnonzero(np.isin(clusters, kept))

@@ -1,0 +1,376 @@
+"""The stack: a linear model on the features and on what any regressor makes of them.
+
+s = Xθ + m(s₀) + Σ_k p_k·(o_k + c_k·s₀) + t·Σ_k p_k·g_k(s₀)
+
+with X encoded and standardized, s₀ the regressor's standardized score, m a line or a curve of
+straight pieces, p_k the membership of group k and g_k the map of its scores to the barycenter of
+all groups. The columns of X have a penalty γ‖θ‖² of their own, so that without fairness the score
+is s₀ with what little X has to add.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve
+from sklearn import get_config
+from sklearn.base import clone, is_regressor
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from .._core.arrays import Matrix, Vector
+from .._core.validation import check_column
+from ..data.encoding import TableEncoder
+from .ridge_problem import RidgeProblem, Slopes
+from .score_maps import Transport
+
+# γ that "auto" tries. Fairness may need X where accuracy does not, and pays γ for it too: beyond
+# `MOST` only where X has more than `CROWDED` columns a row, and would else be fitted to noise.
+GRID = tuple(10.0 ** (k / 2) for k in range(-8, 3))
+MOST, CROWDED = 0.1, 0.2
+# A degree of freedom counts for more than one, as cross-validation by formula takes too many.
+COUNTED = 1.4
+
+
+def check_passthrough_alpha(value: Any) -> None:
+    """Refuse anything but "auto" or a nonnegative number."""
+    if isinstance(value, str) and value == "auto":
+        return
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
+        raise ValueError(
+            f"`passthrough_alpha` must be 'auto' or a nonnegative number, got {value!r}. Hint: 0 "
+            "leaves the features free."
+        )
+
+
+@dataclass(frozen=True)
+class StackColumns:
+    """What the regressor's score and the memberships become beside X.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        The K groups; of length 1 without memberships.
+    bends : (J,) array
+        Where m may bend; empty for a line.
+    transport : Transport or None
+        g_k.
+    """
+
+    labels: tuple[str, ...]
+    bends: Vector
+    transport: Transport | None
+
+    def features(self, z: Vector, p: Matrix | None) -> Matrix:
+        """[z, max(z − b_j, 0), p_k, Σ p_k·g_k(z), p_k·z], all groups but the first."""
+        columns = [z[:, None], np.maximum(z[:, None] - self.bends, 0.0)]
+        if p is not None:
+            columns.append(p[:, 1:])
+            if self.transport is not None:
+                columns.append((self.transport(z) * p).sum(axis=1, keepdims=True))
+            columns.append(p[:, 1:] * z[:, None])
+        return np.hstack(columns)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns."""
+        others = self.labels[1:]
+        return [
+            "score",
+            *(f"score beyond {bend:.2f}" for bend in self.bends),
+            *(f"P({label})" for label in others),
+            *(["score at the barycenter"] if self.transport is not None else []),
+            *(f"P({label})·score" for label in others),
+        ]
+
+    def slopes(self) -> Slopes | None:
+        """The last columns, whose coefficients are slopes by group."""
+        return Slopes(len(self.labels), most=1.0) if len(self.labels) > 1 else None
+
+
+def beside(X: Any, columns: Matrix) -> Any:
+    """[X, columns], sparse where X is."""
+    if sparse.issparse(X):
+        return sparse.hstack([X, sparse.csr_array(columns)], format="csr")
+    return np.hstack([X, columns])
+
+
+@dataclass
+class StackPenalty:
+    """γ‖θ‖² on the columns of X, and the penalty of `Slopes` on the last ones.
+
+    Stands where :class:`FairRidge` expects `Slopes`: all columns but those of X keep their place
+    where X is wider than it has rows.
+
+    Attributes
+    ----------
+    n_kept : int
+        Columns beside X.
+    slopes : Slopes or None
+        The last of them.
+    alpha : float or "auto"
+        γ; "auto" takes that of least generalized cross-validation error without fairness.
+    chosen : float
+        γ, once `shrink` was called.
+    """
+
+    n_kept: int
+    slopes: Slopes | None
+    alpha: float | str
+    chosen: float = field(default=np.nan)
+
+    @property
+    def size(self) -> int:
+        """Columns that are not rotated with X."""
+        return self.n_kept
+
+    def shrink(
+        self, problem: RidgeProblem, y: Vector, weight: Vector | None, group_alpha: float | str
+    ) -> tuple[RidgeProblem, float]:
+        """The problem with both penalties, and that of the slopes."""
+        n_features = problem.design.d - self.n_kept
+        if isinstance(self.alpha, str):
+            rows = float(len(y))
+            if weight is not None:
+                rows = float(weight.sum()) ** 2 / float(weight @ weight)
+            self.chosen = generalized_cross_validation(problem, n_features, rows)
+        else:
+            self.chosen = float(self.alpha)
+        if n_features:
+            penalty = problem.penalty.copy()
+            block = np.arange(n_features)
+            penalty[block, block] = self.chosen
+            problem = problem.penalized(penalty)
+        if self.slopes is None:
+            return problem, 0.0
+        return self.slopes.shrink(problem, y, weight, group_alpha)
+
+
+def generalized_cross_validation(problem: RidgeProblem, n_features: int, n_rows: float) -> float:
+    """γ on the first columns of least n·RSS(γ) / (n − c·df(γ))², c = `COUNTED`.
+
+    Leave-one-out error with every row's leverage replaced by their mean. After the other columns
+    are taken out of the moments M = VΛVᵀ and m of the first ones,
+
+        RSS(γ) = RSS(∞) − Σ_j (vⱼᵀm)²·(λⱼ + 2γ)/(λⱼ + γ)²,   df(γ) = df(∞) + Σ_j λⱼ/(λⱼ + γ)
+
+    so that it needs no pass over the rows.
+    """
+    if n_features == 0:
+        return GRID[0]
+    k = n_features
+    gram, cross = problem.moments.gram, problem.moments.cross
+    rest = gram[k:, k:] + problem.penalty[k:, k:]
+    # Columns that repeat each other, such as p_k of an attribute that is in X too.
+    rest = rest + 1e-10 * np.diag(np.diag(rest)) + 1e-300 * np.eye(len(rest))
+    said = cho_solve(cho_factor(rest), np.column_stack([gram[k:, :k], cross[k:]]))
+    moment = gram[:k, :k] - gram[:k, k:] @ said[:, :k]
+    target = cross[:k] - gram[:k, k:] @ said[:, k]
+    values, vectors = np.linalg.eigh((moment + moment.T) / 2.0)
+    values = values.clip(0.0)
+    shares = np.square(vectors.T @ target)
+    left = problem.moments.second_y - float(cross[k:] @ said[:, k])
+    free = float(problem.centered) + len(rest)
+    grid = GRID if k > CROWDED * n_rows else [g for g in GRID if g <= MOST * (1.0 + 1e-9)]
+    errors = []
+    for gamma in grid:
+        gained = float(shares @ ((values + 2.0 * gamma) / np.square(values + gamma)))
+        df = free + float((values / (values + gamma)).sum())
+        room = n_rows - COUNTED * df
+        errors.append(np.inf if room <= 0 else max(left - gained, 0.0) / room**2)
+    # Where no penalty leaves room, the largest.
+    return grid[int(np.argmin(errors))] if min(errors) < np.inf else grid[-1]
+
+
+# ------------------------------------------------------------------------------------------------
+# The score s₀ of any regressor, for rows that it has not seen: out of fold, or fitted before.
+
+
+@dataclass(frozen=True)
+class FoldMean:
+    """ŝ(x) = mean of the regressors that were fitted on all folds but one.
+
+    Each row of the training data was scored by one of them out of fold, so that no further fit is
+    needed to score new rows; and a mean of several varies less than one.
+
+    Attributes
+    ----------
+    estimators_ : tuple of regressors
+    """
+
+    estimators_: tuple[Any, ...]
+
+    def predict(self, X: Any) -> Vector:
+        """(n,) scores."""
+        return np.mean([predict_base(model, X) for model in self.estimators_], axis=0)
+
+    def __getattr__(self, name: str) -> Any:
+        # What scikit-learn says of the features is the same in all of them.
+        if name in ("n_features_in_", "feature_names_in_"):
+            return getattr(self.estimators_[0], name)
+        raise AttributeError(name)
+
+
+def predict_base(model: Any, X: Any) -> Vector:
+    """Finite scores, one a row."""
+    return check_column(model.predict(X), f"the predictions of {type(model).__name__}")
+
+
+def fit_out_of_fold(
+    estimator: Any, X: Any, y: Vector, weight: Vector | None, folds: list[Any],
+    ensemble: bool = False,
+) -> tuple[Any, Vector]:  # fmt: skip
+    """What scores new rows, and the scores of each training row by a model that did not see it.
+
+    Parameters
+    ----------
+    estimator : regressor
+        Cloned for each fit.
+    X, y, weight
+        All rows, weights or None.
+    folds : list of (train, test) rows
+        Empty: the scores are those of the model fitted to all rows.
+    ensemble : bool
+        New rows are scored by the mean of the models of the folds, rather than by one fitted to
+        all rows.
+
+    Returns
+    -------
+    regressor, (n,) array
+    """
+
+    def fit(rows: Any) -> Any:
+        extra = {} if weight is None else weight_argument(estimator, weight[rows])
+        return clone(estimator).fit(_safe_indexing(X, rows), y[rows], **extra)
+
+    if not folds:
+        whole = fit(np.arange(len(y)))
+        return whole, predict_base(whole, X)
+    score, models = np.empty(len(y)), []
+    for train, test in folds:
+        model = fit(train)
+        score[test] = predict_base(model, _safe_indexing(X, test))
+        if ensemble:
+            models.append(model)
+    return (FoldMean(tuple(models)) if ensemble else fit(np.arange(len(y)))), score
+
+
+def weight_argument(estimator: Any, weight: Vector) -> dict[str, Vector]:
+    """How `fit` is handed weights: by name, or through a pipeline to its last step."""
+    if isinstance(estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
+        name, last = estimator.steps[-1]
+        if has_fit_parameter(last, "sample_weight"):
+            return {f"{name}__sample_weight": weight}
+    elif isinstance(estimator, Pipeline) or has_fit_parameter(estimator, "sample_weight"):
+        return {"sample_weight": weight}
+    raise ValueError(
+        "`sample_weight` must be None for an estimator that takes no weights, got weights for "
+        f"{type(estimator).__name__}. Hint: choose a regressor whose `fit` takes `sample_weight`, "
+        "or leave the weights out here and in every measure."
+    )
+
+
+def check_regressor(estimator: Any, prefit: bool | str) -> None:
+    """Refuse what cannot predict, and a fit that is promised but not there."""
+    if isinstance(estimator, type) or not hasattr(estimator, "predict"):
+        raise ValueError(
+            f"`estimator` must be a regressor with `fit` and `predict`, got {estimator!r}."
+        )
+    if prefit not in (True, False, "auto"):
+        raise ValueError(f"`prefit` must be True, False or 'auto', got {prefit!r}.")
+    if prefit is True and not is_fitted(estimator):
+        raise ValueError(
+            f"`estimator` must be fitted when prefit=True; {type(estimator).__name__} is not. "
+            "Hint: fit it first, or leave prefit='auto'."
+        )
+
+
+def warn_fitted(estimator: Any) -> None:
+    """Say what the rows of a fitted regressor make of "held out"."""
+    warnings.warn(
+        f"The {type(estimator).__name__} is fitted already. If these rows are those it was fitted "
+        "on, its scores are better here than on new ones and the stack trusts them too much, and "
+        "no measure of it is held out. Hint: hand fit other rows and say so with prefit=True, or "
+        "refit it with prefit=False.",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
+def is_fitted(estimator: Any) -> bool:
+    """Whether a regressor is fitted already; one that cannot be fitted, such as a service, is."""
+    if not hasattr(estimator, "fit"):
+        return hasattr(estimator, "predict")
+    try:
+        check_is_fitted(estimator)
+    except (NotFittedError, TypeError):
+        return False
+    return True
+
+
+def keeps_a_fit(estimator: Any) -> bool:
+    """Whether some regressor inside is frozen, so that folds do not undo its fit."""
+    parts = [estimator]
+    if hasattr(estimator, "get_params"):
+        parts += estimator.get_params().values()
+    return any(isinstance(part, FrozenEstimator) and is_regressor(part) for part in parts)
+
+
+# ------------------------------------------------------------------------------------------------
+# Numbers for a linear model from a table as a booster takes it: text, categories and gaps.
+
+
+@dataclass(frozen=True)
+class LinearCopy:
+    """A fitted map from a table to the standardized columns of a linear model.
+
+    Attributes
+    ----------
+    encoder : TableEncoder or None
+        For tables and arrays.
+    scale : (d,) array or None
+        For a sparse matrix, whose columns are divided by their spread and not centered.
+    """
+
+    encoder: TableEncoder | None
+    scale: NDArray[np.float64] | None
+
+    @classmethod
+    def fit(cls, X: Any) -> LinearCopy:
+        """Decide what becomes of each column of the training rows."""
+        if not sparse.issparse(X):
+            return cls(TableEncoder().fit(X), None)
+        rows = check_array(X, accept_sparse="csr", dtype=np.float64)
+        mean = np.asarray(rows.mean(axis=0)).ravel()
+        square = np.asarray(rows.multiply(rows).mean(axis=0)).ravel()
+        spread = np.sqrt(np.maximum(square - mean**2, 0.0))
+        return cls(None, np.where(spread > 1e-7 * np.abs(mean), spread, 1.0))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns made."""
+        if self.encoder is not None:
+            return tuple(map(str, self.encoder.get_feature_names_out()))
+        assert self.scale is not None
+        return tuple(f"x{j}" for j in range(len(self.scale)))
+
+    def transform(self, X: Any) -> Any:
+        """(n, m) float64 array, or CSR matrix of a sparse one."""
+        if self.encoder is not None:
+            return self.encoder.transform(X.toarray() if sparse.issparse(X) else X)
+        assert self.scale is not None
+        rows = check_array(X, accept_sparse="csr", dtype=np.float64)
+        if rows.shape[1] != len(self.scale):
+            raise ValueError(
+                f"`X` must have {len(self.scale)} columns, as it had in fit; got {rows.shape[1]}."
+            )
+        return sparse.csr_array(sparse.csr_array(rows).multiply(1.0 / self.scale))

@@ -1,0 +1,204 @@
+"""Effective sizes: what is refused, what is warned of, and that values stay bounded."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.data.groups import GroupWarning, Proxy, resolve_groups
+from evenhand.measures import effective
+from evenhand.measures.effective import (
+    EffectiveSizeWarning,
+    SharedValuesWarning,
+    check_effective_size,
+    group_sizes,
+)
+from evenhand.measures.exact_tests import exact_fairness_p_value
+
+MEASURES = (eh.independence, eh.separation, eh.sufficiency)
+ESTIMATORS = ("logistic", "lspc", "fourier", "knn")
+
+
+def _rows(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 2, n)
+    y = rng.normal(size=n) + 0.5 * a
+    return y, 0.5 * y + rng.normal(size=n) - 0.4 * a, a
+
+
+def test_group_sizes():
+    a = [0, 0, 0, 1, 1, 1]
+    assert group_sizes(resolve_groups(a, n_rows=6)).tolist() == [3, 3]
+    weighted = resolve_groups(a, n_rows=6, sample_weight=[1, 1, 1, 1, 1, 2])
+    np.testing.assert_allclose(group_sizes(weighted), [3, 16 / 6])
+    clustered = resolve_groups(a, n_rows=6, cluster=[0, 0, 1, 1, 2, 3])
+    np.testing.assert_allclose(group_sizes(clustered), [9 / 5, 3])
+    proxy = resolve_groups(Proxy([[0.5, 0.5], [1.0, 0.0]]), n_rows=2)
+    np.testing.assert_allclose(group_sizes(proxy), [1.5**2 / 1.25, 1.0])
+
+
+@pytest.mark.parametrize("call", [*MEASURES, eh.audit])
+def test_one_dominant_weight_is_refused(call):
+    y, s, a = _rows()
+    weight = np.ones(400)
+    weight[3] = 1e5
+    message = (
+        r"`sample_weight` must leave at least 5 effective rows.*got 1 from 400 rows: one row alone "
+        r"has 99.6% of the weight. Hint: look at the largest weights"
+    )
+    with pytest.raises(ValueError, match=message):
+        call(y, s, sensitive_features=a, sample_weight=weight, estimator="logistic")
+
+
+def _few_weighted(count):
+    weight = np.zeros(400)
+    weight[np.arange(count) * 90 + np.arange(count) % 2] = 2.0
+    return weight
+
+
+FEW_WEIGHTED = (
+    r"`sample_weight` must be positive in at least 5 rows with a known group, got 4 of 400: .* "
+    "Hint: a row of weight 0"
+)
+
+
+@pytest.mark.parametrize("call", [*MEASURES, eh.audit])
+@pytest.mark.filterwarnings("ignore::evenhand.data.groups.GroupWarning")
+@pytest.mark.parametrize("groups", ["two", "an empty third", "unknown", "proxy"])
+def test_fewer_than_five_weighted_rows_are_refused(call, groups):
+    y, s, _ = _rows()
+    weight, kinds = _few_weighted(4), np.arange(400) % 2
+    a: object = kinds
+    if groups == "an empty third":
+        a = np.where(weight > 0, kinds, 2)
+    elif groups == "unknown":
+        weight[300:350] = 1.0
+        a = np.where((np.arange(400) < 300) | (weight == 0), kinds, np.nan)
+    elif groups == "proxy":
+        a = Proxy(0.2 + 0.6 * kinds, [0, 1])
+    with pytest.raises(ValueError, match=FEW_WEIGHTED):
+        call(y, s, sensitive_features=a, sample_weight=weight, estimator="logistic")
+
+
+def test_five_weighted_rows_count_as_five():
+    y, s, _ = _rows()
+    a, weight = np.arange(400) % 2, _few_weighted(5)
+    rows = np.flatnonzero(weight)
+    left = eh.audit(y, s, sensitive_features=a, sample_weight=weight, estimator="logistic")
+    alone = eh.audit(y[rows], s[rows], sensitive_features=a[rows], estimator="logistic")
+    assert left.n_rows == 5
+    assert left.separation.value == pytest.approx(alone.separation.value, abs=1e-12)
+
+
+def test_tests_of_exact_fairness_refuse_fewer_than_five_weighted_rows():
+    y, s, _ = _rows()
+    a = np.arange(400) % 2
+    groups = resolve_groups(a, n_rows=400, sample_weight=_few_weighted(4), warn=False)
+    with pytest.raises(ValueError, match=FEW_WEIGHTED):
+        exact_fairness_p_value("independence", {"s": s, "y": y}, groups)
+
+
+def test_a_path_refuses_fewer_than_five_weighted_rows():
+    y, s, _ = _rows()
+    options = {"sensitive_features": np.arange(400) % 2, "sample_weight": _few_weighted(4)}
+    with pytest.raises(ValueError, match=FEW_WEIGHTED):
+        eh.fairness_path(eh.FairRidge(), s[:, None], y, n_points=3, **options)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("heavy", [1e5, 100.0, 30.0])
+def test_values_stay_bounded_whatever_the_weights(estimator, heavy, monkeypatch):
+    monkeypatch.setattr(effective, "LEAST", 0.0)
+    y, s, a = _rows()
+    weight = np.ones(400)
+    weight[3] = heavy
+    for measure in MEASURES:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EffectiveSizeWarning)
+            value = measure(y, s, sensitive_features=a, sample_weight=weight, estimator=estimator)
+        assert -0.1 - 1e-12 <= value <= 1.0
+
+
+@pytest.mark.parametrize("estimator", ["logistic", "fourier", "knn"])
+def test_log_normal_weights_do_not_invent_information(estimator):
+    """Weights that have nothing to do with anything; about 60 effective rows of 2,000."""
+    values = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        a, s, y = rng.integers(0, 2, 2000), rng.normal(size=2000), rng.normal(size=2000)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EffectiveSizeWarning)
+            values.append(
+                eh.separation(
+                    y, s, sensitive_features=a, estimator=estimator,
+                    sample_weight=np.exp(2 * rng.normal(size=2000)),
+                )
+            )  # fmt: skip
+    error = np.std(values, ddof=1) / np.sqrt(len(values))
+    assert abs(np.mean(values)) < 3 * error + 0.01
+    assert abs(np.mean(values)) < 0.05
+
+
+def test_few_effective_rows_are_warned_of():
+    y, s, a = _rows()
+    weight = np.ones(400)
+    weight[:4] = 100.0
+    with pytest.warns(EffectiveSizeWarning, match=r"400 rows count for 15.7 rows of equal weight"):
+        eh.independence(y, s, sensitive_features=a, sample_weight=weight, estimator="logistic")
+    assert issubclass(EffectiveSizeWarning, GroupWarning)
+
+
+def test_few_clusters_are_warned_of_and_fewer_refused():
+    y, s, a = _rows()
+    options = {"sensitive_features": a, "estimator": "logistic"}
+    with pytest.warns(EffectiveSizeWarning, match=r"400 rows count for 40 clusters of equal size"):
+        eh.separation(y, s, cluster=np.arange(400) % 40, **options)
+    message = r"`cluster` must hold at least 5 clusters of similar size, got 4 that count for 4:"
+    with pytest.raises(ValueError, match=message):
+        eh.separation(y, s, cluster=np.arange(400) % 4, **options)
+    uneven = np.minimum(np.arange(400), 20)  # 20 rows of their own, and one cluster of 380
+    with pytest.raises(ValueError, match=r"got 21 that count for 1\.1: .* Hint: use smaller"):
+        eh.separation(y, s, cluster=uneven, **options)
+
+
+def test_a_group_of_few_clusters_is_warned_of():
+    groups = resolve_groups(
+        np.arange(4000) // 20 < 6, n_rows=4000, cluster=np.arange(4000) // 20, warn=False
+    )
+    with pytest.warns(
+        EffectiveSizeWarning, match=r"fewer than 10 effective clusters in 'True' \(6"
+    ):
+        check_effective_size(groups)
+
+
+def test_plain_rows_and_mild_weights_pass_in_silence():
+    check_effective_size(resolve_groups([0, 1, 0, 1], n_rows=4))
+    check_effective_size(resolve_groups([0, 1, 0, 1], n_rows=4, sample_weight=[1, 2, 1, 1]))
+    rows = np.arange(6000)
+    check_effective_size(resolve_groups(rows % 2, n_rows=6000, cluster=rows // 20))
+
+
+def test_values_of_one_group_each_are_warned_of():
+    rng = np.random.default_rng(0)
+    place = np.repeat(np.arange(100), 20)
+    risk, a = rng.normal(size=100)[place], rng.integers(0, 2, 100)[place]
+    premium = risk + rng.normal(size=2000)
+    message = r"The target has 100 values in 2,000 rows, .* Hint: if rows of a value belong"
+    with pytest.warns(SharedValuesWarning, match=message):
+        eh.audit(risk, premium, sensitive_features=a)
+    # Nothing is said where clusters are given, nor where values are shared by both groups.
+    eh.audit(risk, premium, sensitive_features=a, cluster=place)
+    eh.audit(np.round(premium), premium, sensitive_features=a)
+
+
+def test_a_group_of_one_cluster_is_named_beside_few_clusters():
+    cluster = np.arange(600) // 20
+    groups = resolve_groups(cluster == 3, n_rows=600, cluster=cluster, warn=False)
+    with (
+        pytest.warns(EffectiveSizeWarning, match="600 rows count for 30 clusters"),
+        pytest.warns(
+            EffectiveSizeWarning, match=r"fewer than 3 effective clusters in 'True' \(1\)"
+        ),
+    ):
+        check_effective_size(groups)

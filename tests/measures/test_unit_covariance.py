@@ -1,0 +1,335 @@
+"""Tests of exact fairness with weights tied to group and score, and with clusters."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+
+from evenhand.data.criteria import CRITERIA
+from evenhand.data.groups import resolve_groups
+from evenhand.estimators.ranks import Ranks, conditional_rank
+from evenhand.kernels.significance import feature_matrix
+from evenhand.measures import covariances as units
+from evenhand.measures.covariances import RowsInCells
+from evenhand.measures.exact_tests import _usable, exact_fairness_p_value
+
+CONDITIONAL = ("separation", "sufficiency")
+
+
+def run(criterion, s, y, a, weight=None, cluster=None, **options):
+    groups = resolve_groups(a, sample_weight=weight, n_rows=len(a), cluster=cluster)
+    return exact_fairness_p_value(criterion, {"s": s, "y": y}, groups, **options)
+
+
+def in_cells(z, t):
+    given = Ranks(z)
+    cell, n_cells = given.cells()
+    rank = conditional_rank(Ranks(t), given)
+    flat = np.zeros((n_cells, 6))
+    return RowsInCells(rank, given.rank, given.normal, cell, np.zeros(n_cells), flat)
+
+
+def three_groups(rng, n):
+    z = rng.normal(size=n)
+    a = rng.integers(3, size=n)
+    _, members = _usable(resolve_groups(a, n_rows=n))
+    return z, z + rng.normal(size=n), members
+
+
+# --- closed forms -------------------------------------------------------------------------------
+
+
+def test_total_is_a_sum_over_pairs():
+    rng = np.random.default_rng(0)
+    n = 80
+    z, t, members = three_groups(rng, n)
+    w = rng.uniform(0.2, 3, n)
+    rows = in_cells(z, t)
+    unit, _ = units.weight_units(rows.cell)
+    score = units.UnitScores(rows, members, w, unit, 1, clusters=False)
+    f = feature_matrix(*rows)
+    b = np.eye(3)[members.codes][:, :2]
+    expected = np.zeros((2, 6))
+    for c in np.unique(rows.cell):
+        inside = np.flatnonzero(rows.cell == c)
+        for i in inside:
+            for j in inside[inside > i]:
+                pair = np.outer(b[i] - b[j], f[i] - f[j])
+                expected += w[i] * w[j] * pair / len(inside)
+    np.testing.assert_allclose(score._total(), expected.ravel(), atol=1e-10)
+    # A unit is a cell here, and nothing is left out of its own square.
+    cells = np.zeros((len(np.unique(rows.cell)), 12))
+    for c in range(len(cells)):
+        inside = rows.cell == c
+        v = w[inside]
+        fc = f[inside] - np.average(f[inside], axis=0, weights=v)
+        cells[c] = ((v * b[inside].T) @ fc).ravel() * v.mean()
+    np.testing.assert_allclose(score._covariance(), cells.T @ cells, atol=1e-10)
+
+
+def test_covariance_of_clusters_against_a_loop():
+    rng = np.random.default_rng(1)
+    n = 120
+    z, t, members = three_groups(rng, n)
+    cluster = rng.integers(15, size=n)
+    rows = in_cells(z, t)
+    score = units.UnitScores(rows, members, None, cluster, 1, clusters=True)
+    f, b = feature_matrix(*rows), np.eye(3)[members.codes][:, :2]
+    expected = np.zeros((12, 12))
+    for g in range(15):
+        total = np.zeros((2, 6))
+        for c in np.unique(rows.cell):
+            inside = rows.cell == c
+            both = inside & (cluster == g)
+            if not both.any():
+                continue
+            parts = np.bincount(cluster[inside], minlength=15) / inside.sum()
+            left = 1 - 2 * parts[g] + np.sum(parts**2)
+            centered = f[both] - f[inside].mean(axis=0)
+            total += (b[both] - b[inside].mean(axis=0)).T @ centered / np.sqrt(left)
+        expected += np.outer(total, total)
+    np.testing.assert_allclose(score._covariance(), expected, atol=1e-10)
+    # Blocks of units make up the same sums.
+    rest = np.concatenate(list(score._scores()))
+    assert rest.shape == (15, 12)
+
+
+def test_degrees_of_freedom_count_the_clusters_a_group_rests_on():
+    rng = np.random.default_rng(2)
+    cluster = np.repeat(np.arange(40), 10)
+    t = rng.normal(size=400)
+    for few in (3, 20):
+        a = (cluster < few).astype(int)
+        result = run("independence", t, t, a, cluster=cluster)
+        left = float(result.method.split("F with 1 and ")[1].split()[0])
+        # Clusters of the smaller group count in full, others as their share is to theirs.
+        q = few / 40
+        mass = np.r_[np.full(few, (1 - q) ** 2), np.full(40 - few, q**2)]
+        assert left == pytest.approx(mass.sum() ** 2 / np.sum(mass**2), abs=1.5)
+
+
+def test_rows_drawn_follow_the_weights_and_are_one_a_cluster():
+    rng = np.random.default_rng(3)
+    w = np.r_[np.full(4000, 1.0), np.full(4000, 4.0)]
+    rows = units.independent_rows(w, None, rng)
+    assert stats.binomtest(int(np.sum(rows < 4000)), len(rows), 0.2).pvalue > 1e-3
+    cluster = np.repeat(np.arange(400), 20)
+    rows = units.independent_rows(None, cluster, rng)
+    np.testing.assert_array_equal(np.sort(cluster[rows]), np.arange(400))
+    inside = np.tile(np.r_[np.full(10, 1.0), np.full(10, 3.0)], 400)
+    drawn = [units.independent_rows(inside, cluster, rng) % 20 for _ in range(5)]
+    heavy = np.sum(np.concatenate(drawn) >= 10)
+    assert stats.binomtest(int(heavy), 2000, 0.75).pvalue > 1e-3
+    # Clusters of half the weight are kept half as often.
+    kept = units.independent_rows(np.where(cluster < 200, 0.5, 1.0), cluster, rng)
+    assert stats.binomtest(int(np.sum(cluster[kept] < 200)), 200, 0.5).pvalue > 1e-3
+    assert np.sum(cluster[kept] >= 200) == 200
+
+
+# --- weights ------------------------------------------------------------------------------------
+
+
+def thinned(criterion, rng, n, share=0.3):
+    """Rows kept with a probability of group and tested variable jointly, and its inverse."""
+    z = rng.normal(size=4 * n)
+    t = z + np.sin(2 * z) + 0.5 * rng.normal(size=4 * n)
+    lean = 0.0 if criterion == "independence" else 1.0
+    a = (rng.random(4 * n) < expit(np.log(share / (1 - share)) + lean * z)).astype(int)
+    keep = 0.1 + 0.9 * expit((2 * a - 1) * t)
+    rows = np.flatnonzero(rng.random(4 * n) < keep)[:n]
+    s, y = (z, t) if criterion == "sufficiency" else (t, z)
+    return s[rows], y[rows], a[rows], 1 / keep[rows]
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_size_with_weights_tied_to_group_and_score(criterion):
+    count = blind = seen = 0
+    for seed in range(200):
+        s, y, a, w = thinned(criterion, np.random.default_rng([4, seed]), 600)
+        result = run(criterion, s, y, a, w)
+        seen += "as weights depend on group and " in result.method
+        count += result.p_value < 0.05
+        if seed < 20:
+            blind += run(criterion, s, y, a).p_value < 0.05
+    # Binomial(200, 0.05) exceeds 21 once in a thousand times.
+    assert 1 <= count <= 21
+    assert seen >= 195
+    assert blind >= 10  # the rows as they are do not satisfy it
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_power_with_weights_tied_to_group_and_score(criterion):
+    s, y, a, w = thinned(criterion, np.random.default_rng(5), 3000)
+    shift = 0.5 * a
+    s, y = (s, y + shift) if criterion == "sufficiency" else (s + shift, y)
+    assert run(criterion, s, y, a, w).p_value < 1e-3
+
+
+def test_fine_structure_with_weights_tied_to_group_and_score():
+    rng = np.random.default_rng(6)
+    s, y = rng.random((2, 6000))
+    a = (rng.random(6000) < np.where((np.floor(4 * s) + np.floor(4 * y)) % 2, 0.9, 0.1)).astype(int)
+    keep = 0.2 + 0.8 * expit(3 * (2 * a - 1) * (s - 0.5))
+    rows = rng.random(6000) < keep
+    result = run("separation", s[rows], y[rows], a[rows], 1 / keep[rows])
+    assert result.p_value < 1e-6
+    assert "rows drawn to be independent, decided by fine structure" in result.method
+
+
+@pytest.mark.parametrize("kind", ["none", "group", "score", "noise", "both", "jointly"])
+def test_which_weights_are_tied(kind):
+    rng = np.random.default_rng(7)
+    found = 0
+    for _ in range(20):
+        z, t, members = three_groups(rng, 600)
+        rows = in_cells(z, t)
+        group, place = members.codes == 0, rows.u - 0.5
+        w = {
+            "none": np.ones(600),
+            "group": np.where(group, 2.0, 1.0),
+            "score": np.exp(place),
+            "noise": rng.uniform(0.5, 2, 600),
+            "both": np.where(group, 2.0, 1.0) * np.exp(place),
+            "jointly": np.exp(2 * group * place) * rng.uniform(0.8, 1.2, 600),
+        }[kind]
+        found += units.weights_tied(rows, members, w)
+    assert found == 20 if kind in ("both", "jointly") else found <= 7
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_samples_settle_what_units_and_weights_are_like(criterion, monkeypatch):
+    s, y, a, w = thinned(criterion, np.random.default_rng(16), 20_000)
+    exact = run(criterion, s, y, a, w)
+    monkeypatch.setattr(units, "SANDWICH_WORK", 20_000 * 36 / 40)
+    monkeypatch.setattr(units, "TIED_NUMBERS", 30_000)
+    sampled = run(criterion, s, y, a, w)
+    assert "as weights depend on group and " in sampled.method
+    assert sampled.dof == exact.dof
+    assert sampled.statistic != exact.statistic
+    assert sampled.statistic == pytest.approx(exact.statistic, rel=0.4)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_weights_next_to_nothing_are_nothing(criterion):
+    rng = np.random.default_rng(8)
+    s, y, a, w = thinned(criterion, rng, 500)
+    for weight in (w, np.where(a == 1, 3.0, 1.0)):
+        tiny = weight.copy()
+        tiny[:60] *= 10.0 ** rng.uniform(-70, -50, 60)
+        found = run(criterion, s, y, a, tiny)
+        kept = run(criterion, s[60:], y[60:], a[60:], weight[60:])
+        assert found.p_value == pytest.approx(kept.p_value, rel=1e-6)
+        assert found.method == kept.method
+
+
+# --- clusters -----------------------------------------------------------------------------------
+
+
+def clustered(criterion, rng, n, group="constant", condition="varying", shift=0.0):
+    """n clusters with levels of their own in tested variable and group, both given z alone."""
+    cluster = np.repeat(np.arange(n), rng.integers(10, 31, n))
+    level = rng.normal(size=n)
+    z = level[cluster] + (0.8 * rng.normal(size=len(cluster)) if condition == "varying" else 0.0)
+    lean = 0.0 if criterion == "independence" else 1.0
+    if group == "constant":
+        a = (rng.random(n) < expit(lean * level)).astype(int)[cluster]
+    else:
+        odds = lean * z + rng.normal(size=n)[cluster]
+        a = (rng.random(len(cluster)) < expit(odds)).astype(int)
+    t = 0.7 * rng.normal(size=n)[cluster] + 0.5 * rng.normal(size=len(cluster)) + shift * a
+    t = t + lean * (z + np.sin(2 * z))
+    s, y = (z, t) if criterion == "sufficiency" else (t, z)
+    return s, y, a, cluster
+
+
+@pytest.mark.parametrize("condition", ["varying", "constant"])
+@pytest.mark.parametrize("group", ["constant", "varying"])
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_size_with_clusters(criterion, group, condition):
+    count = blind = 0
+    for seed in range(200):
+        rng = np.random.default_rng([9, seed])
+        s, y, a, cluster = clustered(criterion, rng, 50, group, condition)
+        count += run(criterion, s, y, a, cluster=cluster).p_value < 0.05
+        if seed < 20:
+            blind += run(criterion, s, y, a).p_value < 0.05
+    # Binomial(200, 0.05) exceeds 21 once in a thousand times.
+    assert 1 <= count <= 21
+    if group == "constant" and (condition == "varying" or criterion == "independence"):
+        assert blind >= 8  # rows taken for independent
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_power_with_clusters(criterion):
+    rng = np.random.default_rng(10)
+    s, y, a, cluster = clustered(criterion, rng, 200, shift=0.8)
+    result = run(criterion, s, y, a, cluster=cluster)
+    assert result.p_value < 1e-4
+    assert result.method.startswith("robust covariance of 200 clusters")
+    assert run(criterion, s, y, a, cluster=cluster) == result
+    labels = np.array([f"c{k}" for k in rng.permutation(200)])[cluster]
+    other = run(criterion, s, y, a, cluster=labels)
+    assert other.statistic == pytest.approx(result.statistic, rel=1e-9)
+
+
+def test_fine_structure_with_clusters_follows_the_seed():
+    rng = np.random.default_rng(11)
+    cluster = np.repeat(np.arange(800), 5)
+    s, y = rng.normal(size=(2, 4000))
+    same = np.repeat(rng.random(800), 5) < 0.9
+    a = np.where(same, (s - y) % 1 < 0.5, (s - y) % 1 > 0.5).astype(int)
+    first = run("separation", s, y, a, cluster=cluster, random_state=1)
+    assert first.p_value < 1e-6
+    scan = "with a scan of 800 rows drawn to be independent, decided by fine structure"
+    assert first.method.endswith(scan)
+    assert run("separation", s, y, a, cluster=cluster, random_state=1) == first
+    other = run("separation", s, y, a, cluster=cluster, random_state=2)
+    assert other.p_value != first.p_value
+    assert other.statistic == first.statistic
+
+
+def test_slices_hold_enough_clusters():
+    rng = np.random.default_rng(12)
+    cluster = np.repeat(np.arange(300), 8)
+    z = rng.normal(size=300)[cluster]
+    cell, n_cells = Ranks(z).cells()
+    assert n_cells == 300
+    merged, count, merge = units.clusters_in_cells(cell, n_cells, cluster)
+    assert (count, merge) == (30, 10)
+    assert (np.bincount(np.unique(merged * 300 + cluster) // 300) == 10).all()
+    np.testing.assert_array_equal(np.diff(merged[np.argsort(z)]) >= 0, True)
+    # A condition of the rows themselves needs no wider slices.
+    cell, n_cells = Ranks(rng.normal(size=2400)).cells()
+    same, count, merge = units.clusters_in_cells(cell, n_cells, cluster)
+    assert same is cell
+    assert (count, merge) == (n_cells, 1)
+
+
+def test_weights_and_clusters_together():
+    rng = np.random.default_rng(13)
+    s, y, a, cluster = clustered("separation", rng, 60, "varying")
+    w = rng.uniform(0.5, 2, len(a))
+    plain = run("separation", s, y, a, cluster=cluster)
+    both = run("separation", s, y, a, w, cluster)
+    assert both.method.startswith("robust covariance of 60 clusters")
+    assert both.statistic != plain.statistic
+    assert 0 < both.p_value <= 1
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_a_handful_of_clusters(criterion):
+    rng = np.random.default_rng(14)
+    s, y, a, cluster = clustered(criterion, rng, 9, "varying")
+    result = run(criterion, s, y, a, cluster=cluster)
+    assert np.isnan(result.p_value)
+    reason = "9 clusters say too little about how clusters differ (10 do)"
+    assert result.method == f"not tested: {reason}"
+    s, y, a, cluster = clustered(criterion, rng, 10, "varying")
+    assert 0 < run(criterion, s, y, a, cluster=cluster).p_value <= 1
+
+
+def test_a_group_of_one_cluster_rejects_nothing():
+    rng = np.random.default_rng(15)
+    cluster = np.repeat(np.arange(30), 10)
+    s = rng.normal(size=300) + 0.5 * rng.normal(size=30)[cluster]
+    assert run("independence", s, s, (cluster == 0).astype(int), cluster=cluster).p_value > 0.05
