@@ -29,6 +29,7 @@ from common import RESULTS, write
 from evenhand.auditing.group_tables import AuditedRows
 from evenhand.auditing.impact import STATISTICS, impact_table
 from evenhand.data.groups import resolve_groups
+from evenhand.data.sample import Sample
 from evenhand.measures.effective import EffectiveSizeWarning
 from evenhand.measures.exact_tests import exact_fairness_p_value
 
@@ -114,7 +115,7 @@ def truths(kind: str, k: int) -> dict[tuple[str, str, str], float]:
 
 def _table(y, s, groups, cluster, weight, at=AT):
     made = resolve_groups(groups, n_rows=len(s), cluster=cluster, sample_weight=weight)
-    return impact_table(AuditedRows(y, s, made), reference="0", at=at)
+    return impact_table(AuditedRows(Sample(made, s, y)), reference="0", at=at)
 
 
 def covered(job):
