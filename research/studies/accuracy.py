@@ -29,7 +29,7 @@ from evenhand.estimators.fourier import Fourier
 from evenhand.estimators.logistic import Logistic
 from evenhand.estimators.lspc import LSPC
 from evenhand.estimators.neighbors import KNN
-from evenhand.measures.entropies import estimate_entropies
+from evenhand.measures.measures import estimate_entropies
 
 ESTIMATORS: dict[str, Callable[[], Any]] = {
     "auto": Adaptive,

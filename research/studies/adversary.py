@@ -29,8 +29,7 @@ import numpy as np
 from common import RESULTS, write
 from evenhand.data.criteria import CRITERIA
 from evenhand.data.groups import resolve_groups
-from evenhand.measures.entropies import estimate_entropies, get_estimator
-from evenhand.measures.measures import measure
+from evenhand.measures.measures import estimate_entropies, get_estimator, measure
 from studies.random_laws import Drawn, draw
 
 

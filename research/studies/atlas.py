@@ -31,8 +31,8 @@ import studies.atlas_methods as am
 from common import SEED, Setting, cached, r_squared, read_arguments, run_all, write_csv
 from evenhand.data.criteria import get_criterion
 from evenhand.data.groups import resolve_groups
-from evenhand.measures.entropies import estimate_entropies, get_estimator
 from evenhand.measures.losses import R2
+from evenhand.measures.measures import estimate_entropies, get_estimator
 from studies.atlas_data import DATASETS, MOST_ROWS, REFERENCE_ROWS, load_atlas
 from studies.atlas_methods import METHODS, RECOMMENDED, VARIANTS
 

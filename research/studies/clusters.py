@@ -21,8 +21,7 @@ from common import write
 from distributions import bivariate_normal_scenario
 from evenhand.data.criteria import CRITERIA
 from evenhand.data.groups import resolve_groups
-from evenhand.measures.entropies import estimate_entropies, get_estimator
-from evenhand.measures.measures import measure
+from evenhand.measures.measures import estimate_entropies, get_estimator, measure
 
 SHARE, SHIFT, SLOPE, GAP, NOISE = 0.4, 0.5, 0.6, 0.6, 0.8
 KINDS = ("places", "schools")
@@ -104,7 +103,7 @@ def main() -> None:
 
 def eh_estimators() -> tuple[str, ...]:
     """Names that `estimator` takes."""
-    from evenhand.measures.entropies import ESTIMATORS
+    from evenhand.measures.measures import ESTIMATORS
 
     return ESTIMATORS
 

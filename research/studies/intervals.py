@@ -17,8 +17,7 @@ import distributions
 from common import write
 from evenhand.data.criteria import CRITERIA
 from evenhand.data.groups import resolve_groups
-from evenhand.measures.entropies import estimate_entropies, get_estimator
-from evenhand.measures.measures import measure
+from evenhand.measures.measures import estimate_entropies, get_estimator, measure
 
 CASES = [
     ("logistic", "bivariate_normal", 500, 1),

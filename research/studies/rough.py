@@ -29,8 +29,7 @@ import distributions
 from common import RESULTS, write
 from evenhand.data.criteria import CRITERIA
 from evenhand.data.groups import resolve_groups
-from evenhand.measures.entropies import estimate_entropies, get_estimator
-from evenhand.measures.measures import measure
+from evenhand.measures.measures import estimate_entropies, get_estimator, measure
 
 SIZES = {2_000: 200, 20_000: 100, 200_000: 20, 1_000_000: 5}
 DOUBLING = [1_000 * 2**k for k in range(10)] + [1_000_000]

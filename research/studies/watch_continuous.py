@@ -29,9 +29,8 @@ import evenhand as eh
 from common import RESULTS, write
 from evenhand.data.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY
 from evenhand.data.groups import resolve_groups
-from evenhand.measures.entropies import estimate_entropies, get_estimator
 from evenhand.measures.exact_tests import exact_fairness_p_values
-from evenhand.measures.measures import measure
+from evenhand.measures.measures import estimate_entropies, get_estimator, measure
 
 # Order of columns: A, Y, S.
 COVARIANCE = np.array([[1.0, 0.5, 0.75], [0.5, 1.25, 0.875], [0.75, 0.875, 1.8125]])

@@ -105,7 +105,7 @@ class Asked:
     @cached_property
     def are_cells(self) -> bool:
         """Whether all files are cells; some among others are refused."""
-        from ..measures.cell_files import is_cells
+        from ..measures.cells import is_cells
 
         found = [is_cells(file) for file in self.files]
         if any(found) and not all(found):
