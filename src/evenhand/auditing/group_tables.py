@@ -65,7 +65,6 @@ class _Sums:
 
     def __init__(self, y: Vector | None, s: Vector, groups: Groups):
         from ..kernels import groups as kernels
-        from ..kernels.threads import run_chunks
 
         self._kernels = kernels
         rows = make_rows(groups, None)
@@ -73,15 +72,11 @@ class _Sums:
         # Some row weighs no less than the average one; half of that allows for rounding.
         count = groups.counts if groups.codes is not None else groups.n_known
         least = 0.5 * groups.shares * groups.n_known / np.maximum(count, 1.0)
-        first = np.empty(groups.n_groups, dtype=np.intp)
         members = (rows.codes, rows.probabilities, rows.weight)
-        kernels.first_rows(*members, least, first)
+        first = kernels.first_rows(*members, least)
         r = target[first] - s[first]
         self._shift = np.column_stack([s[first], target[first], r, np.abs(r), r * r])
-        width = groups.n_groups * kernels.N_SUMS
-        arguments = (s, target, *members, self._shift, groups.n_groups)
-        sums = run_chunks(kernels.group_sums_chunk, len(s), width, arguments)
-        self._sums = sums.reshape(groups.n_groups, kernels.N_SUMS).T
+        self._sums = kernels.group_sums(s, target, *members, self._shift)
         self.total = self._sums[kernels.MASS]
         self.n_effective = self.total**2 / self._sums[kernels.MASS2]
 
