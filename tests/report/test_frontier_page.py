@@ -2,7 +2,7 @@ import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
-from evenhand.auditing.path_audits import audits_of
+from evenhand.auditing.figures import audits_of
 from evenhand.measures.measures import RULE
 from evenhand.report.audit_views import audit_page
 from evenhand.report.path_views import path_page

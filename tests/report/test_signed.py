@@ -8,8 +8,7 @@ import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
-from evenhand.auditing.changes import criterion_changes, residual_changes
-from evenhand.auditing.path_audits import audits_of
+from evenhand.auditing.figures import audits_of, criterion_changes, residual_changes
 from evenhand.report.audit_views import audit_page, gauge
 from evenhand.report.gap_views import has_percent
 from evenhand.report.gap_views import money_sentences as gap_sentences

@@ -27,8 +27,7 @@ from .terminal import (
 if TYPE_CHECKING:
     from ..auditing.impact import Impact
     from ..auditing.result import Audit, AuditSet
-    from ..auditing.tolerance import Tolerance
-    from ..auditing.verdict import Verdict
+    from ..auditing.verdict import Tolerance, Verdict
 
 
 def parse_limits(options: Sequence[str], has_target: bool) -> dict[str, float]:
@@ -257,7 +256,7 @@ def read_asked(
 ) -> Asked:
     """The options of the command line, checked before any rows are read."""
     from ..auditing.impact import read_cutoffs
-    from ..auditing.tolerance import Tolerance
+    from ..auditing.verdict import Tolerance
 
     tolerance = None if file is None else Tolerance.from_file(file)
     if tolerance is not None:
@@ -374,7 +373,7 @@ def tolerance(
 
     Then: evenhand audit scores.csv -y y -s s -a race --tolerance limits.toml
     """
-    from ..auditing.tolerance import Tolerance, range_text
+    from ..auditing.verdict import Tolerance, range_text
 
     if clause:
         clauses = dict(_clause(text) for text in clause)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..auditing.curves import DRAWN_GROUPS
+from ..auditing.figures import DRAWN_GROUPS
 from .charts import Bar, Chart, bar_chart, legend
 from .markup import Html, join, label
 from .view import Figure, Lead, Name, Note, Table, View

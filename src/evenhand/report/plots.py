@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..auditing.curves import DrawnRows, calibration, density, drawn_rows, grid_over
+from ..auditing.figures import DrawnRows, calibration, density, drawn_rows, grid_over
 from .after_views import highest_shown, known_runs
 from .charts import DASHES, PALETTE
 from .gap_views import band_axis, band_curves, drawn_groups
@@ -123,7 +123,7 @@ def plot_gains(
     -------
     matplotlib Figure
     """
-    from ..auditing.changes import gains
+    from ..auditing.figures import gains
 
     plt = _pyplot()
     table = gains(before, after, sensitive_features, sample_weight)
