@@ -31,8 +31,8 @@ _NAMES = {
     Implementation.PYSPARK: "spark", Implementation.PYSPARK_CONNECT: "spark",
     Implementation.DASK: "dask",
 }  # fmt: skip
-# Of columns whose files differ, by engine.
-_TYPES = {"double": nw.Float64, "integer": nw.Int64, "text": nw.String}
+# Of columns whose files differ.
+_TYPES: dict[str, Any] = {"double": nw.Float64, "integer": nw.Int64, "text": nw.String}
 # Databases that are one file.
 _FILES = ("duckdb", "sqlite")
 
