@@ -10,8 +10,7 @@ from scipy.stats import poisson as poisson_law
 import evenhand as eh
 from evenhand import boosting
 from evenhand.boosting import LOSSES
-from evenhand.training.curvature import diagonal_bound
-from evenhand.training.row_bound import RowBound
+from evenhand.training.curvature import RowBound, diagonal_bound
 
 LIBRARIES = ["xgboost", "lightgbm"]
 NATIVE = {

@@ -6,12 +6,14 @@ Not named `audit`: a submodule of that name would hide the function `evenhand.au
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from numpy.typing import NDArray
 
 from .._core.arrays import Vector
 from .._core.validation import (
@@ -24,28 +26,26 @@ from .._core.validation import (
     frame_columns,
     read_native,
 )
-from ..data.continuous import Continuous
-from ..data.controls import Controls, read_controls
+from ..data.bands import Continuous
+from ..data.controls import CONSTANT, Control, Controls, refuse_none
+from ..data.controls import _pool as pool
 from ..data.criteria import complete, measurable
-from ..data.frequency import repeat_rows, too_many
-from ..data.groups import Groups, Proxy, resolve_groups
-from ..data.weights import check_weight, weighted_rows
+from ..data.groups import MAX_GROUPS, Proxy
+from ..data.sample import Sample, repeat_rows, too_many
 from ..estimators.estimation import EntropyEstimator
 from ..estimators.ranks import EXACT_RANK_ROWS, rank_all
 from ..kernels.threads import n_threads
-from ..measures.cell_rows import People, refuse_beside_cells
-from ..measures.cells import Cells
-from ..measures.effective import check_effective_size, take_weighted, warn_shared_values
-from ..measures.entropies import Entropies, estimate_entropies, get_estimator
+from ..measures.cell_rows import expand_cells, refuse_beside_cells, sample_cells
+from ..measures.cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
+from ..measures.effective import check_effective_size, warn_shared_values
 from ..measures.exact_tests import exact_fairness_p_values
 from ..measures.losses import Loss
-from ..measures.measures import measure
-from .conditional import audit_given
-from .from_cells import audit_cells
-from .group_tables import AuditedRows, summarize_groups
+from ..measures.measures import Entropies, estimate_entropies, get_estimator, measure
+from .conditional import Conditional, audit_given
+from .group_tables import AuditedRows, GroupTable, summarize_groups
 from .imputed import imputation
 from .one_against_rest import worst_against_rest
-from .pricing import exposed, price, read_exposure, read_loss
+from .pricing import exposed, price, read_loss
 from .result import Audit, AuditSet
 
 # ------------------------------------------------------------------------------------------------
@@ -90,16 +90,16 @@ def attributes_of(sensitive_features: Any) -> dict[str, Any] | None:
 # What an audit keeps of its rows: R², and enough of them for the figures.
 
 
-def r2_of(y: Vector | None, s: Vector, groups: Groups, exposure: Vector | None = None) -> float:
+def r2_of(rows: Sample) -> float:
     """1 − mean ω(y − s)²/Var(y); NaN without a target, or one that does not vary.
 
     With an exposure e that of totals, Σ ω(e·y − e·s)², against the best constant rate.
     """
+    y, s, weight = rows.target, rows.scores, rows.groups.weight
     if y is None:
         return float("nan")
-    weight = groups.weight
-    if exposure is not None:
-        weight = exposure**2 if weight is None else weight * exposure**2
+    if rows.exposure is not None:
+        weight = rows.exposure**2 if weight is None else weight * rows.exposure**2
     with np.errstate(over="ignore", invalid="ignore"):  # squares beyond the largest float
         mean = np.average(y, weights=weight)
         spread = np.average((y - mean) ** 2, weights=weight)
@@ -108,20 +108,21 @@ def r2_of(y: Vector | None, s: Vector, groups: Groups, exposure: Vector | None =
         return float(1.0 - error / spread) if defined else float("nan")
 
 
-def negative_scores(y: Vector | None, s: Vector) -> int:
-    """Scores below zero of a target that is never so, and not always zero."""
+def count_negative(rows: Sample) -> int:
+    """Counts negative scores when the target is never negative, and not always zero."""
+    y = rows.target
     if y is None or y.min() < 0 or y.max() <= 0:
         return 0
-    return int(np.count_nonzero(s < 0))
+    return int(np.count_nonzero(rows.scores < 0))
 
 
-def sample_rows(y: Vector | None, s: Vector, groups: Groups, limit: int = 6000) -> dict[str, Any]:
+def sample_rows(rows: Sample, limit: int = 6000) -> dict[str, Any]:
     """Rows for the figures, evenly spaced within each group so that small groups keep theirs."""
-    n = len(s)
-    if n <= limit:
-        rows = np.arange(n)
+    groups = rows.groups
+    if groups.n_known <= limit:
+        taken = np.arange(groups.n_known)
     elif groups.codes is None or groups.n_groups > limit // 50:
-        rows = np.linspace(0, n - 1, limit).astype(int)
+        taken = np.linspace(0, groups.n_known - 1, limit).astype(int)
     else:
         from ..kernels.groups import pick_rows
 
@@ -131,12 +132,43 @@ def sample_rows(y: Vector | None, s: Vector, groups: Groups, limit: int = 6000) 
             for count in groups.counts.astype(int).tolist()
         ]
         ends = np.cumsum([len(places) for places in wanted])
-        rows = pick_rows(groups.codes, np.concatenate(wanted), np.append(0, ends))
-    sample: dict[str, Any] = {"y": None if y is None else y[rows], "s": s[rows]}
-    sample["weight"] = None if groups.weight is None else groups.weight[rows]
-    sample["codes"] = None if groups.codes is None else groups.codes[rows]
-    sample["membership"] = None if groups.probabilities is None else groups.probabilities[rows]
-    return sample
+        taken = pick_rows(groups.codes, np.concatenate(wanted), np.append(0, ends))
+    columns = {
+        "y": rows.target, "s": rows.scores, "weight": groups.weight, "codes": groups.codes,
+        "membership": groups.probabilities,
+    }  # fmt: skip
+    return {name: None if c is None else c[taken] for name, c in columns.items()}
+
+
+def _read_attributes(sensitive_features: Any, per_attribute: bool) -> dict[str, Any]:
+    """Attributes by name where there are several."""
+    attributes = attributes_of(sensitive_features)
+    if per_attribute and attributes is None:
+        raise ValueError(
+            "`per_attribute` must be used with several attributes: `sensitive_features` has one. "
+            "Hint: pass a frame or a dict of columns."
+        )
+    return attributes if attributes is not None and len(attributes) > 1 else {}
+
+
+def _read_models(y_true: Any, y_pred: Any, columns: dict[str, Any]) -> dict[str, Sample]:
+    """The rows with the scores of each model, by its name."""
+    if isinstance(columns["sensitive_features"], Continuous) and columns["controls"] is not None:
+        raise ValueError(
+            "`controls` must be None with a Continuous attribute: comparisons given controls are "
+            "of groups. Hint: cut the attribute with evenhand.bands."
+        )
+    check_index(y_true=y_true, y_pred=y_pred, **columns)
+    models = {
+        f"y_pred[{name!r}]" if name else "y_pred": (name, column)
+        for name, column in models_of(y_pred).items()
+    }
+    called = next(iter(models))
+    first = Sample.read(y_true, models[called][1], names={"y_pred": called}, **columns)
+    return {
+        name: replace(first, scores=check_column(column, called, first.n_rows))
+        for called, (name, column) in models.items()
+    }
 
 
 def audit(
@@ -228,109 +260,48 @@ def audit(
     >>> 0 <= result.separation.interval[0] <= result.separation.interval[1] <= 1
     True
     """
-    confidence_level = check_confidence_level(confidence_level)
-    n_boot = check_n_boot(n_boot)
     seed = check_seed(random_state)
-    others = {
-        "y_pred": y_pred, "sensitive_features": sensitive_features,
-        "sample_weight": sample_weight, "frequency": frequency, "cluster": cluster,
-        "controls": controls, "exposure": exposure, "loss": loss,
-    }  # fmt: skip
-    if isinstance(y_true, Cells):
-        refuse_beside_cells(estimator, n_boot=n_boot or None, **others)
-        run = _Run(get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, 0)
-        return _audit_cells(y_true, run, per_attribute)
-    if too_many(frequency):
-        refuse_beside_cells(
-            estimator, n_boot=n_boot or None, cluster=cluster, controls=controls,
-            exposure=exposure, loss=loss,
-        )  # fmt: skip
-        run = _Run(get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, 0)
-        for name in ("y_pred", "cluster", "controls", "exposure", "loss"):
-            del others[name]
-        found = {
-            name: _audit_cells(Cells.from_rows(y_true, s, **others), run, per_attribute, name)
-            for name, s in models_of(y_pred).items()
-        }
-        if isinstance(y_pred, dict) or len(found) > 1:
-            return AuditSet({k: v for k, v in found.items() if isinstance(v, Audit)}, "model")
-        return next(iter(found.values()))
-    y_true, y_pred, sensitive_features, sample_weight, cluster, controls, exposure = repeat_rows(
-        frequency, y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
-        sample_weight=sample_weight, cluster=cluster, controls=controls, exposure=exposure,
-    )  # fmt: skip
-    check_index(
-        y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
-        sample_weight=sample_weight, cluster=cluster, controls=controls, exposure=exposure,
-    )  # fmt: skip
-    if isinstance(sensitive_features, Continuous) and controls is not None:
-        raise ValueError(
-            "`controls` must be None with a Continuous attribute: comparisons given controls are "
-            "of groups. Hint: cut the attribute with evenhand.bands."
-        )
-    models = models_of(y_pred)
-    attributes = attributes_of(sensitive_features)
-    if per_attribute and attributes is None:
-        raise ValueError(
-            "`per_attribute` must be used with several attributes: `sensitive_features` has one. "
-            "Hint: pass a frame or a dict of columns."
-        )
-    attributes = attributes or {}
-    if len(models) > 1 and per_attribute and len(attributes) > 1:
-        raise ValueError(
-            "`per_attribute` must not be combined with several models: audit one model at a time."
-        )
-    scores: dict[str, Vector] = {}
-    n: int | None = None
-    for name, column in models.items():
-        scores[name] = check_column(column, f"y_pred[{name!r}]" if name else "y_pred", n)
-        n = len(scores[name])
-    assert n is not None
-    y = None if y_true is None else check_column(y_true, "y_true", n)
-    given = None if controls is None else read_controls(controls, n)
-    priced_by = read_loss(loss, power, y)
-    size = read_exposure(exposure, n, y)
-    if y is not None and size is not None:
-        y = y / size
-    weight = check_weight(sample_weight, n)
-    rows = weighted_rows(weight)
-    if rows is not None:
-        given = None if given is None else given.take(rows)
-        scores = {name: column[rows] for name, column in scores.items()}
-        y = None if y is None else y[rows]
-        size = None if size is None else size[rows]
-
-    def read_groups(labels: Any, aside: bool) -> Groups:
-        """`aside`: beside a crossing that has been warned of already."""
-        groups = resolve_groups(
-            labels, n_rows=n, sample_weight=weight, cluster=cluster, warn=not aside,
-            require_two=not aside,
-        )  # fmt: skip
-        return take_weighted(groups, rows)
-
-    groups = read_groups(sensitive_features, aside=False)
-    check_effective_size(groups)
-    alone = {}
-    if len(attributes) > 1:
-        alone = {name: read_groups(a, aside=not per_attribute) for name, a in attributes.items()}
     run = _Run(
-        get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, n_boot,
-        given, reference, size, priced_by,
+        get_estimator(estimator, seed), _name_of(estimator),
+        check_confidence_level(confidence_level), seed, check_n_boot(n_boot), reference,
     )  # fmt: skip
-    results: dict[str, Audit] = {}
-    for name, s in scores.items():
-        parts = {
-            part: run.audit(y, s, of, name, warn=per_attribute)
-            for part, of in alone.items()
-            if of.n_groups > 1
-        }
-        results[name] = run.audit(y, s, groups, name, parts, tuple(alone))
-    if per_attribute and len(alone) > 1:
-        (crossed,) = results.values()
-        return AuditSet({**crossed.attributes, " × ".join(alone): crossed}, "attribute")
-    if isinstance(y_pred, dict) or len(models) > 1:
-        return AuditSet(results, "model")
-    return next(iter(results.values()))
+    columns = {
+        "sensitive_features": sensitive_features, "sample_weight": sample_weight,
+        "cluster": cluster, "controls": controls, "exposure": exposure,
+    }  # fmt: skip
+    need_rows = {"n_boot": run.n_boot or None, "loss": loss}
+    if isinstance(y_true, Cells):
+        refuse_beside_cells(estimator, y_pred=y_pred, frequency=frequency, **columns, **need_rows)
+        return _audit_cells(y_true, run, per_attribute)
+    models = models_of(y_pred)
+    if too_many(frequency):
+        del columns["sensitive_features"], columns["sample_weight"]
+        refuse_beside_cells(estimator, **columns, **need_rows)
+        counted = {
+            name: Cells.from_rows(
+                y_true, s, sensitive_features=sensitive_features, sample_weight=sample_weight,
+                frequency=frequency,
+            )
+            for name, s in models.items()
+        }  # fmt: skip
+        audits = {name: _audit_cells(c, run, per_attribute, name) for name, c in counted.items()}
+    else:
+        y_true, y_pred, *rest = repeat_rows(frequency, y_true=y_true, y_pred=y_pred, **columns)
+        columns = dict(zip(columns, rest, strict=True))
+        attributes = _read_attributes(columns["sensitive_features"], per_attribute)
+        if len(models) > 1 and per_attribute and attributes:
+            raise ValueError(
+                "`per_attribute` must not be combined with several models: audit one model at a "
+                "time."
+            )
+        samples = _read_models(y_true, y_pred, columns)
+        run = replace(run, loss=read_loss(loss, power, next(iter(samples.values())).target))
+        audits = run.audit_models(samples, attributes, per_attribute)
+        if per_attribute and attributes:
+            (crossed,) = audits.values()
+            return AuditSet({**crossed.attributes, " × ".join(attributes): crossed}, "attribute")
+    several = isinstance(y_pred, dict) or len(models) > 1
+    return AuditSet(audits, "model") if several else next(iter(audits.values()))
 
 
 @dataclass(frozen=True)
@@ -342,123 +313,326 @@ class _Run:
     confidence_level: float
     seed: int
     n_boot: int
-    controls: Controls | None = None
     reference: Any = "largest"
-    exposure: Vector | None = None
     loss: Loss | None = None
 
+    @property
+    def how(self) -> dict[str, Any]:
+        """What :func:`measure` takes by name."""
+        return {
+            "confidence_level": self.confidence_level,
+            "estimator": self.estimator_name,
+            "n_boot": self.n_boot,
+            "seed": self.seed,
+        }
+
+    def audit_models(
+        self, samples: dict[str, Sample], attributes: dict[str, Any], per_attribute: bool
+    ) -> dict[str, Audit]:
+        """Audits by model; several attributes are audited crossed and each by itself."""
+        first = next(iter(samples.values()))
+        check_effective_size(first.weighted().groups)
+        parts = {
+            name: first.regroup(labels, warn=per_attribute, require_two=per_attribute).groups
+            for name, labels in attributes.items()
+        }
+        audits = {}
+        for name, sample in samples.items():
+            sample = sample.per_unit()
+            alone = {
+                part: self.audit(
+                    replace(sample, groups=groups).weighted(), name, warn=per_attribute
+                )
+                for part, groups in parts.items()
+                if groups.n_groups > 1
+            }
+            audits[name] = self.audit(sample.weighted(), name, alone, tuple(parts))
+        return audits
+
     def audit(
-        self, y: Vector | None, s: Vector, groups: Groups, name: str,
-        attributes: dict[str, Audit] | None = None, crossed: tuple[str, ...] = (),
-        warn: bool = True, estimated: People | None = None,
+        self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,
+        crossed: tuple[str, ...] = (), warn: bool = True, estimated: Sample | None = None,
     ) -> Audit:  # fmt: skip
         """One audit; that of a crossing is given those of its attributes, and their names.
 
         `estimated` are other rows, which stand for several people each, for the measures.
         """
-        columns = {"s": s} if y is None else {"s": s, "y": y}
-        criteria = measurable(columns)
-        variables = complete(criteria, {k: groups.take_known(v) for k, v in columns.items()})
-        known_y = variables.get("y")
+        rows = sample.known()
+        groups, frequency = rows.groups, None if estimated is None else estimated.frequency
+        criteria = measurable(rows.variables)
+        variables = complete(criteria, rows.variables)
+        units = replace(rows, groups=exposed(groups, rows.exposure))
+        whole = estimated or rows
 
         def estimate() -> Entropies:
             return estimate_entropies(
                 criteria, whole.variables, whole.groups, self.estimator, frequency
             )
 
-        def tests_and_tables():
+        def test_and_tabulate() -> Any:
             ranks = rank_all(variables)
             tests = exact_fairness_p_values(
                 criteria, variables, groups, random_state=self.seed, ranks=ranks
             )
-            return tests, *summarize_groups(
-                known_y, variables["s"], units, self.confidence_level, ranks["s"]
-            )
+            return tests, *summarize_groups(units, self.confidence_level, ranks["s"])
 
-        exposure, units = None, exposed(groups, self.exposure)
-        if self.exposure is not None:
-            exposure = groups.take_known(self.exposure)
-        frequency = None if estimated is None else estimated.frequency
-        whole = People(s, y, groups, None) if estimated is None else estimated
         if groups.n_known > EXACT_RANK_ROWS and n_threads() > 1:
             # The long loops release the interpreter lock.
             with ThreadPoolExecutor(1) as pool:
-                other = pool.submit(tests_and_tables)
+                other = pool.submit(test_and_tabulate)
                 entropies = estimate()
                 tests, table, gaps = other.result()
         else:
             entropies = estimate()
-            tests, table, gaps = tests_and_tables()
+            tests, table, gaps = test_and_tabulate()
         if warn:
-            left = {c[0]: value for c, value in entropies.mean.items() if len(c) == 1}
-            warn_shared_values(variables, left, groups, stacklevel=4)
-        how: dict[str, Any] = {
-            "confidence_level": self.confidence_level,
-            "estimator": self.estimator_name,
-            "n_boot": self.n_boot,
-            "seed": self.seed,
-        }
+            warn_shared_values(variables, entropies.alone, groups)
         measures = {
             c.name: measure(
-                c, entropies, p_value=tests[c.name].p_value, **how,
-                frequency=frequency,
+                c, entropies, p_value=tests[c.name].p_value, **self.how, frequency=frequency
             )
             for c in criteria
-        }  # fmt: skip
+        }
         worst = {}
         if crossed and groups.n_groups > 2:
-            worst = worst_against_rest(criteria, variables, groups, crossed, self.estimator, **how)
+            worst = worst_against_rest(
+                criteria, variables, groups, crossed, self.estimator, **self.how
+            )
         # A label of the crossing is none of its attributes'.
-        reference = "largest" if not warn else self.reference
+        reference = self.reference if warn else "largest"
         conditional = pricing = None
-        if known_y is not None and (self.loss is not None or exposure is not None):
-            pricing = price(
-                known_y, variables["s"], groups, exposure, self.loss, self.confidence_level,
-                reference,
-            )  # fmt: skip
-        if self.controls is not None:
+        if rows.target is not None and (self.loss is not None or rows.exposure is not None):
+            pricing = price(rows, self.loss, self.confidence_level, reference)
+        if rows.controls is not None:
             conditional = audit_given(
-                s, groups, self.controls, self.estimator, reference, warn=warn, **how
+                rows.scores, groups, rows.controls, self.estimator, reference, warn=warn, **self.how
             )
         return Audit(
             measures=measures,
             disparities=gaps,
             sensitive_name=groups.name,
             labels=groups.label_names,
-            n_rows=groups.n_rows,
-            n_unknown=groups.n_unknown,
+            n_rows=sample.n_rows,
+            n_unknown=sample.n_rows - rows.n_rows,
             confidence_level=self.confidence_level,
             name=name,
-            r2=r2_of(known_y, variables["s"], groups, exposure),
-            n_negative=negative_scores(known_y, variables["s"]),
+            r2=r2_of(rows),
+            n_negative=count_negative(rows),
             pricing=pricing,
             attributes=attributes or {},
             one_against_rest=worst,
-            imputation=imputation(variables["s"], groups, self.confidence_level),
+            imputation=imputation(rows.scores, groups, self.confidence_level),
             conditional=conditional,
             _groups=table,
-            _sample=sample_rows(known_y, variables["s"], units),
-            _rows=AuditedRows(known_y, variables["s"], units),
+            _sample=sample_rows(units),
+            _rows=AuditedRows(units),
         )
 
 
-def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -> Audit | AuditSet:
-    def one(
-        rows: People, tested: People, attributes: dict[str, Audit], names: tuple[str, ...],
+def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -> Any:
+    def audit_one(
+        rows: Sample, tested: Sample, attributes: dict[str, Audit], names: tuple[str, ...],
         warn: bool,
     ) -> Audit:  # fmt: skip
         estimated = None if rows.frequency is None else rows
-        return run.audit(
-            tested.y, tested.s, tested.groups, name, attributes, names, warn, estimated
-        )
+        return run.audit(tested, name, attributes, names, warn, estimated)
 
-    found = audit_cells(cells, one)
+    whole = audit_cells(cells, audit_one)
     if not per_attribute:
-        return found
-    if not found.attributes:
+        return whole
+    if not whole.attributes:
         raise ValueError("`per_attribute` must be used with several attributes: `cells` have one.")
-    return AuditSet({**found.attributes, found.sensitive_name: found}, "attribute")
+    return AuditSet({**whole.attributes, whole.sensitive_name: whole}, "attribute")
 
 
 def _name_of(estimator: Any) -> str:
     return estimator if isinstance(estimator, str) else type(estimator).__name__
+
+
+# ------------------------------------------------------------------------------------------------
+# Cells → an Audit, without rows: estimates and tests on rows made of cells, tables on exact sums.
+#
+# R², means, spreads, root mean squared errors and calibration slopes of groups are those of all
+# people, from their sums. Measures, tests, mean absolute errors and distances of distributions see
+# each person somewhere within its cell.
+
+
+# People who are compared with others of the same controls.
+MOST_COMPARED = 200_000
+
+
+def audit_cells(cells: Cells, run: Callable[..., Audit]) -> Audit:
+    """The whole audit.
+
+    Parameters
+    ----------
+    cells : Cells
+    run : callable
+        ``(rows, tested, attributes, names, warn) → Audit`` of :class:`Sample` that stand for
+        everybody and of those that are tested.
+    """
+    cells = _present(cells)
+    rows, tested = expand_cells(cells), sample_cells(cells)
+    if rows.frequency is None:
+        check_effective_size(rows.groups)
+    parts = {}
+    if len(cells.names) > 1:
+        for j, name in enumerate(cells.names):
+            levels = tuple(dict.fromkeys(label[j] for label in cells.labels))
+            if len(levels) > 1:
+                at = np.array([levels.index(label[j]) for label in cells.labels])
+                few = [_regroup(v, levels, at, name) for v in (rows, tested)]
+                found = run(*few, {}, (), False)
+                parts[name] = _exact(found, cells, at, len(levels))
+    names = cells.names if len(cells.names) > 1 else ()
+    whole = run(rows, tested, parts, names, True)
+    return _exact(whole, cells, np.arange(len(cells.labels)), len(cells.labels))
+
+
+def given_controls(
+    cells: Cells, n_controls: int, estimator: Any = "auto", confidence_level: float = 0.95,
+    random_state: int = 0, reference: Any = "largest",
+) -> Conditional:  # fmt: skip
+    """Judge scores among people with the same controls, from cells of attributes and controls.
+
+    Beyond :data:`MOST_COMPARED` people as many of them are compared, evenly spread over the cells,
+    and errors are those of as many.
+
+    Parameters
+    ----------
+    cells : Cells
+        Of attributes crossed with controls, of which the levels are text.
+    n_controls : int
+        How many of the crossed columns, the last ones, are controls.
+    estimator, confidence_level, random_state, reference
+        As in :func:`evenhand.audit`.
+    """
+    cells = _present(cells, MAX_GROUPS**2)
+    rows = sample_cells(cells, MOST_COMPARED, MOST_COMPARED)
+    codes = rows.groups.codes
+    assert codes is not None
+    first = len(cells.names) - n_controls
+    own = [label[0] if first == 1 else label[:first] for label in cells.labels]
+    attributes = tuple(dict.fromkeys(own))
+    at = np.array([attributes.index(label) for label in own])
+    groups = _regroup(rows, attributes, at, " × ".join(cells.names[:first])).groups
+    columns = []
+    for j, name in enumerate(cells.names[first:], first):
+        texts, inverse = np.unique([label[j] for label in cells.labels], return_inverse=True)
+        columns.append(Control(name, None, *pool(inverse[codes], texts)))
+    gone = {column.name: CONSTANT for column in columns if column.is_constant}
+    controls = Controls(tuple(c for c in columns if c.name not in gone), gone)
+    refuse_none(controls)
+    name = estimator if isinstance(estimator, str) else type(estimator).__name__
+    return audit_given(
+        rows.scores, groups, controls, get_estimator(estimator, random_state), reference,
+        seed=random_state, confidence_level=confidence_level, estimator=name, n_boot=0,
+    )  # fmt: skip
+
+
+def _present(cells: Cells, most: int = MAX_GROUPS) -> Cells:
+    """Without groups that nobody is in; fewer than two that somebody is in are refused."""
+    present = np.bincount(cells.group, minlength=len(cells.labels)) > 0
+    labels = tuple(label for label, k in zip(cells.labels, present, strict=True) if k)
+    if len(labels) < 2:
+        found = f"only {labels[0]!r}" if labels else "no known group"
+        raise ValueError(
+            f"`cells` must hold at least two groups to compare, found {found} among {cells.n:,} "
+            "people. Hint: merge them with cells of others first."
+        )
+    if len(labels) > most:
+        raise ValueError(
+            f"`cells` must hold at most {most:,} groups, found {len(labels)}. Hint: merge rare "
+            "groups into larger ones before counting."
+        )
+    number = (np.cumsum(present) - 1).astype(np.int32)
+    return replace(cells, labels=labels, group=number[cells.group])
+
+
+def _regroup(rows: Sample, levels: tuple[Any, ...], at: NDArray[np.intp], name: str) -> Sample:
+    """The same rows by one of several crossed attributes."""
+    assert rows.groups.codes is not None
+    groups = replace(rows.groups, labels=levels, codes=at[rows.groups.codes], name=name)
+    return replace(rows, groups=groups)
+
+
+def _exact(found: Audit, cells: Cells, at: NDArray[np.intp], n_groups: int) -> Audit:
+    """Put in what the sums say exactly; `at` is the group of each label of the cells."""
+    own = at[cells.group]
+    sums = np.stack([np.bincount(own, c, n_groups) for c in cells.sums.T], axis=1).astype(
+        np.float64
+    )
+    count = np.bincount(own, cells.count, n_groups).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        table, values = _exact_table(found._groups.columns, cells, sums, count)
+        r2 = _r2(cells) if cells.has_target else float("nan")
+    gaps = replace(found.disparities, mean_score_gap=float(np.ptp(values["mean_score"])))
+    if cells.has_target:
+        rmse = values["rmse"]
+        ratio = float(rmse.max() / rmse.min()) if rmse.min() > 0 else float("nan")
+        gaps = replace(gaps, rmse_ratio=ratio)
+    rows = found._rows
+    if isinstance(rows, AuditedRows):
+        rows = rows.standing_for(cells.n)
+    return replace(
+        found, n_rows=cells.n + cells.n_unknown, n_unknown=cells.n_unknown, r2=r2,
+        disparities=gaps, _groups=GroupTable(table), _rows=rows,
+    )  # fmt: skip
+
+
+def _exact_table(
+    columns: dict[str, list[Any]], cells: Cells, sums: Vector, count: Vector
+) -> tuple[dict[str, list[Any]], dict[str, Vector]]:
+    mass = sums[:, WEIGHT]
+    size = np.square(mass) / sums[:, WEIGHT2]
+    values, spreads = _moments(cells, sums)
+    # Where rows stand for several people their margins are those of fewer.
+    shrink = np.sqrt(np.asarray(columns["n_effective"]) / size)
+    out = dict(columns)
+    for name in columns:
+        if f"{name}_low" in columns:
+            before = np.asarray(columns[name])
+            value = values.get(name, before)
+            out[name] = value.tolist()
+            for end in ("low", "high"):
+                margin = np.asarray(columns[f"{name}_{end}"]) - before
+                out[f"{name}_{end}"] = (value + margin * shrink).tolist()
+    out |= {name: spread.tolist() for name, spread in spreads.items()}
+    out |= {
+        "n": [int(c) for c in count],
+        "share": (mass / mass.sum()).tolist(),
+        "n_effective": size.tolist(),
+    }
+    return out, values
+
+
+def _moments(cells: Cells, sums: Vector) -> tuple[dict[str, Vector], dict[str, Vector]]:
+    """Means, errors and slopes of each group, and standard deviations, by name of the column."""
+    edges, mass = cells.edges, sums[:, WEIGHT]
+    s1, y1, s2, y2, sy = (
+        sums[:, j] / mass for j in (SCORE, TARGET, SCORE2, TARGET2, PRODUCT)
+    )  # fmt: skip
+    variance_s = np.maximum(s2 - s1 * s1, 0.0)
+    values, spreads = {"mean_score": s1 + edges.score.shift}, {"sd_score": np.sqrt(variance_s)}
+    if edges.target is not None:
+        apart = edges.target.shift - edges.score.shift
+        residual = y1 - s1
+        mse = np.maximum(y2 - 2.0 * sy + s2 + 2.0 * apart * residual + apart * apart, 0.0)
+        values |= {
+            "mean_target": y1 + edges.target.shift,
+            "mean_residual": residual + apart,
+            "rmse": np.sqrt(mse),
+            "calibration_slope": np.where(variance_s > 0, (sy - s1 * y1) / variance_s, np.nan),
+        }
+        spreads |= {
+            "sd_target": np.sqrt(np.maximum(y2 - y1 * y1, 0.0)),
+            "sd_residual": np.sqrt(np.maximum(mse - np.square(residual + apart), 0.0)),
+        }
+    return values, spreads
+
+
+def _r2(cells: Cells) -> float:
+    """1 − mean (y − s)²/Var(y)."""
+    values, spreads = _moments(cells, cells.sums.sum(axis=0)[None, :])
+    error, spread = values["rmse"][0], spreads["sd_target"][0]
+    return float(1.0 - np.square(error / spread)) if spread > 0 else float("nan")

@@ -1,9 +1,9 @@
 """What is asked of a table, in expressions of narwhals that every engine runs.
 
-facts    n, rows that are not finite, least and largest of each column, levels of each group
-sample   s and y of some rows, each with the same chance, the same ones every time
-ends     least and largest residual, where the grid has a slope
-cells    people, sums and extremes by bin and group; `measures.edges` has the bins
+    facts    n, rows that are not finite, least and largest of each column, levels of each group
+    sample   s and y of some rows, each with the same chance, the same ones every time
+    ends     least and largest residual, where the grid has a slope
+    cells    people, sums and extremes by bin and group; `measures.edges` has the bins
 """
 
 from __future__ import annotations
