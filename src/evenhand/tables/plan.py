@@ -4,6 +4,8 @@
     sample   s and y of some rows, each with the same chance, the same ones every time
     ends     least and largest residual, where the grid has a slope
     cells    people, sums and extremes by bin and group; `measures.edges` has the bins
+
+:class:`Engine` runs them on the table that it holds.
 """
 
 from __future__ import annotations
