@@ -143,24 +143,22 @@ def last_change(paths: tuple[str, ...], since: str | None = None) -> tuple[str, 
     return commit, date, next((f for f in files if f), "")
 
 
-def find_stale(name: str, sources: tuple[str, ...]) -> list[tuple[dict[str, str], str]]:
-    """Return the stamps of a table, each with what it is older than; "" where it is not.
+def find_stale(name: str, sources: tuple[str, ...]) -> list[tuple[str, str, str]]:
+    """Return commits and dates of a table, each with what it is older than; "" where it is not.
 
     Without the history, as in a shallow copy of the repository, nothing is known of its age.
     """
     out = []
-    for stamp in read_stamps(name):
-        commit = stamp["commit"].rstrip("+")
-        try:
-            changed = last_change(sources, commit)
-        except (OSError, subprocess.CalledProcessError):
-            out.append((stamp, f"measured at {commit}, which this copy does not know"))
-            continue
+    for commit, date in dict.fromkeys((s["commit"], s["date"]) for s in read_stamps(name)):
         words = ""
+        try:
+            changed = last_change(sources, commit.rstrip("+"))
+        except (OSError, subprocess.CalledProcessError):
+            words, changed = f"measured at {commit}, which this copy does not know", None
         if changed:
             words = (
-                f"measured at {commit} ({stamp['date']}), before the last change of {changed[2]} "
+                f"measured at {commit} ({date}), before the last change of {changed[2]} "
                 f"({changed[0]}, {changed[1]})"
             )
-        out.append((stamp, words))
-    return out or [(dict.fromkeys(STAMP, ""), "never measured")]
+        out.append((commit, date, words))
+    return out or [("", "", "never measured")]

@@ -201,7 +201,6 @@ def list_ages(page: str) -> list[str]:
     out = []
     for study in STUDIES.values():
         if study.page.split(":")[0] == page:
-            for stamp, stale in find_stale(study.name, study.sources):
-                words = f"measured at {stamp['commit']} ({stamp['date']})"
-                out.append(f"{study.name}: {stale or words}.")
+            for commit, date, stale in find_stale(study.name, study.sources):
+                out.append(f"{study.name}: {stale or f'measured at {commit} ({date})'}.")
     return out
