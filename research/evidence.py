@@ -127,18 +127,18 @@ def read_facts(name: str, folder: Path = RESULTS) -> Row:
 def read_stamps(name: str, folder: Path = RESULTS) -> list[dict[str, str]]:
     """Return the different stamps of the rows of a table, oldest first."""
     stamps = {tuple(row[key] for key in STAMP) for row in read_table(name, folder, stamped=True)}
-    found = [dict(zip(STAMP, stamp, strict=True)) for stamp in stamps]
-    return sorted(found, key=lambda stamp: (stamp["date"], stamp["commit"]))
+    result = [dict(zip(STAMP, stamp, strict=True)) for stamp in stamps]
+    return sorted(result, key=lambda stamp: (stamp["date"], stamp["commit"]))
 
 
 @cache
 def last_change(paths: tuple[str, ...], since: str | None = None) -> tuple[str, str, str] | None:
     """Return commit, date and file of the last change of some paths, if any `since` a commit."""
     span = [f"{since}..HEAD"] if since else []
-    found = git("log", "-1", "--no-merges", "--format=%h %cs", "--name-only", *span, "--", *paths)
-    if not found:
+    result = git("log", "-1", "--no-merges", "--format=%h %cs", "--name-only", *span, "--", *paths)
+    if not result:
         return None
-    head, *files = found.split("\n")
+    head, *files = result.split("\n")
     commit, date = head.split()
     return commit, date, next((f for f in files if f), "")
 
