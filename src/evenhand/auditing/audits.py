@@ -13,9 +13,8 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
-from .._core.arrays import Vector
+from .._core.arrays import Rows, Vector
 from .._core.validation import (
     check_column,
     check_confidence_level,
@@ -549,14 +548,14 @@ def _present(cells: Cells, most: int = MAX_GROUPS) -> Cells:
     return replace(cells, labels=labels, group=number[cells.group])
 
 
-def _regroup(rows: Sample, levels: tuple[Any, ...], at: NDArray[np.intp], name: str) -> Sample:
+def _regroup(rows: Sample, levels: tuple[Any, ...], at: Rows, name: str) -> Sample:
     """The same rows by one of several crossed attributes."""
     assert rows.groups.codes is not None
     groups = replace(rows.groups, labels=levels, codes=at[rows.groups.codes], name=name)
     return replace(rows, groups=groups)
 
 
-def _exact(found: Audit, cells: Cells, at: NDArray[np.intp], n_groups: int) -> Audit:
+def _exact(found: Audit, cells: Cells, at: Rows, n_groups: int) -> Audit:
     """Put in what the sums say exactly; `at` is the group of each label of the cells."""
     own = at[cells.group]
     sums = np.stack([np.bincount(own, c, n_groups) for c in cells.sums.T], axis=1).astype(

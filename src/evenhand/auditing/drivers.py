@@ -15,7 +15,6 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 from scipy.stats import rankdata
@@ -23,7 +22,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils import _safe_indexing
 
-from .._core.arrays import Vector
+from .._core.arrays import Rows, Vector
 from .._core.frames import json_safe, to_frame
 from .._core.progress import progress
 from .._core.validation import (
@@ -46,9 +45,6 @@ from ..measures.measures import Entropies, estimate_entropies, get_estimator, st
 
 # ------------------------------------------------------------------------------------------------
 # Features one at a time: a table with one column closed, and what a column says by itself.
-
-
-Rows = NDArray[np.intp]
 
 
 class FeatureTable:
@@ -263,7 +259,7 @@ class DriverRows:
     groups: Groups
     labels: Any
     weight: Vector | None
-    cluster: NDArray[np.intp] | None
+    cluster: Rows | None
 
 
 def close_paths(

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._core.arrays import Vector
+from .._core.arrays import Rows, Vector
 
 if TYPE_CHECKING:
     from .result import Audit
@@ -74,7 +73,7 @@ class DrawnRows:
     index: tuple[int, ...]
 
     @property
-    def codes(self) -> NDArray[np.intp]:
+    def codes(self) -> Rows:
         """The most likely drawn group of each row; −1 where the row is in none of them."""
         return np.where(self.membership.any(axis=1), self.membership.argmax(axis=1), -1)
 

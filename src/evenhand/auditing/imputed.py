@@ -21,15 +21,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri, xlogy
 
-from .._core.arrays import Vector
+from .._core.arrays import Array, Rows, Vector
 from .._core.frames import to_frame
 from ..data.groups import Groups
 from ..measures.measures import standard_error
 
-Rows = NDArray[np.intp]
 # A stratum must hold enough rows for its scores to stand for those of its people.
 LEAST_ROWS, MOST_STRATA = 60, 128
 BINS = 24
@@ -129,14 +127,12 @@ def imputation(s: Vector, groups: Groups, confidence_level: float) -> Imputation
     plain = s[:, None] * p
     total = weight @ p
 
-    def influence(terms: NDArray[np.float64], k: int) -> tuple[float, Vector]:
+    def influence(terms: Array, k: int) -> tuple[float, Vector]:
         """Σωg/Σωp and its influence on a mean over rows."""
         value = float(weight @ terms[:, k] / total[k])
         return value, (terms[:, k] - value * p[:, k]) * (weight.sum() / total[k])
 
-    def difference(
-        upper: NDArray[np.float64], lower: NDArray[np.float64], k: int
-    ) -> tuple[float, float]:
+    def difference(upper: Array, lower: Array, k: int) -> tuple[float, float]:
         (a, psi_a), (b, psi_b) = influence(upper, k), influence(lower, ref)
         return a - b, standard_error(psi_a - psi_b, groups.weight, groups.cluster)
 
@@ -169,7 +165,7 @@ def imputation(s: Vector, groups: Groups, confidence_level: float) -> Imputation
     )
 
 
-def make_strata(p: NDArray[np.float64]) -> Rows:
+def make_strata(p: Array) -> Rows:
     """Numbers of strata of like probabilities, each split in two while it is wide and large."""
     label = np.zeros(len(p), dtype=np.intp)
     waiting = [np.arange(len(p))]
@@ -203,9 +199,7 @@ def _halves(rows: Rows, values: Vector) -> list[Rows] | None:
     return [rows[order[:cut]], rows[order[cut:]]]
 
 
-def _extreme_terms(
-    s: Vector, p: NDArray[np.float64], weight: Vector, strata: Rows
-) -> NDArray[np.float64]:
+def _extreme_terms(s: Vector, p: Array, weight: Vector, strata: Rows) -> Array:
     """(n, K) terms (s − t_c)₊ + t_c·p_k, whose sum is the largest Σ_{i in k} s_i."""
     out = np.empty_like(p)
     order = np.lexsort((-s, strata))
@@ -220,9 +214,7 @@ def _extreme_terms(
     return out
 
 
-def _least_information(
-    s: Vector, p: NDArray[np.float64], weight: Vector, strata: Rows, groups: Groups
-) -> float:
+def _least_information(s: Vector, p: Array, weight: Vector, strata: Rows, groups: Groups) -> float:
     """min I(S;A) in nats over laws that agree with the probabilities, less what chance adds.
 
     Scores are binned, which only lowers it. Mirror descent in w_cbk = P(k | stratum, bin), whose
@@ -242,7 +234,7 @@ def _least_information(
     w = np.repeat((share / size[:, None])[:, None, :], n_bins, axis=1)
     wanted = share[:, None, :]
 
-    def information(w: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def information(w: Array) -> tuple[float, Array]:
         q = np.einsum("cb,cbk->bk", mass, w) / in_bin[:, None]
         ratio = np.log(np.maximum(q, 1e-300) / P)
         return float((in_bin[:, None] * q * ratio).sum() / total), ratio

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from .._core.arrays import Vector
+from .._core.arrays import Rows, Vector
 from .._core.frames import json_safe, to_frame
 from .._core.views import view
 from ..data.groups import Groups
@@ -198,7 +197,7 @@ def _everyone(groups: Groups) -> Groups:
 
 
 def _cells(
-    groups: Groups, weight: Vector, band: NDArray[np.intp], n_bands: int, actual: Vector,
+    groups: Groups, weight: Vector, band: Rows, n_bands: int, actual: Vector,
     expected: Vector,
 ) -> dict[str, Vector]:  # fmt: skip
     """Sums by group and band, (K, B) each, with the variance of log A/E and independent units."""
@@ -239,7 +238,7 @@ def _cells(
     return {"n": count, "actual": a, "expected": e, "variance": variance, "units": units}
 
 
-def _sums(groups: Groups, band: NDArray[np.intp], n_bands: int, x: Vector) -> Vector:
+def _sums(groups: Groups, band: Rows, n_bands: int, x: Vector) -> Vector:
     """Σ x by group and band, (K, B)."""
     shape = (groups.n_groups, n_bands)
     if groups.codes is not None:
@@ -267,7 +266,7 @@ def _with_ends(cells: dict[str, Vector], level: float, exact: bool) -> dict[str,
     return {"value": value, "low": low, "high": high}
 
 
-def _band_of(s: Vector, weight: Vector) -> tuple[NDArray[np.intp], Vector]:
+def _band_of(s: Vector, weight: Vector) -> tuple[Rows, Vector]:
     """Band of each row, equal scores together, and the least score of each band and the largest."""
     order = np.argsort(s, kind="stable")
     below = np.cumsum(weight[order])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtr
 
+from .._core.arrays import Array
 from .._core.frames import json_safe, to_frame
 from .._core.views import view
 from ..data.criteria import CRITERIA, WITH_CONTROLS
@@ -32,19 +33,12 @@ import hashlib
 import json
 from pathlib import Path
 
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ..data.criteria import get_criterion
 from ..measures.exact_tests import SMOOTH_SHARE
 from ..measures.measures import errors_below, half_width_down_to
-from .impact import (
-    ON_LOG,
-    SMALLEST,
-    check_favorable,
-    check_smallest,
-    read_cutoffs,
-)
+from .impact import ON_LOG, SMALLEST, check_favorable, check_smallest, read_cutoffs
 
 NEED_CONTROLS = {*WITH_CONTROLS, *ADJUSTED}
 OUTCOMES = {VIOLATED: "fail", OPEN: "not enough data", HOLDS: "pass"}
@@ -819,7 +813,7 @@ def _noncentrality(freedom: int, level: float, power: float) -> float:
     return float(brentq(lambda x: ncx2.sf(critical, freedom, x) - power, 1e-9, top))
 
 
-def _shares(shares: Any) -> NDArray[np.float64]:
+def _shares(shares: Any) -> Array:
     try:
         p = np.asarray(shares, dtype=np.float64)
     except (TypeError, ValueError):

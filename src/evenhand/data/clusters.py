@@ -12,10 +12,11 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core.arrays import Array, Mask, Rows
 from .._core.validation import read_native
 
 
-def check_cluster(cluster: Any, n_rows: int) -> NDArray[np.intp] | None:
+def check_cluster(cluster: Any, n_rows: int) -> Rows | None:
     """Cluster number of each row, 0 … G − 1; None for None and where every row is its own cluster.
 
     Parameters
@@ -68,7 +69,7 @@ def check_cluster(cluster: Any, n_rows: int) -> NDArray[np.intp] | None:
     return None if count == n_rows else codes
 
 
-def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+def _missing(values: NDArray[Any]) -> Mask:
     if values.dtype.kind == "f":
         return np.isnan(values)
     if values.dtype.kind in "Mm":
@@ -79,7 +80,7 @@ def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.zeros(len(values), dtype=bool)
 
 
-def _number(values: NDArray[Any]) -> NDArray[np.intp]:
+def _number(values: NDArray[Any]) -> Rows:
     if values.dtype.kind != "O":
         return np.unique(values, return_inverse=True)[1].astype(np.intp, copy=False)
     seen: dict[Any, int] = {}
@@ -93,7 +94,7 @@ def _number(values: NDArray[Any]) -> NDArray[np.intp]:
         ) from None
 
 
-def renumber(cluster: NDArray[np.intp] | None) -> NDArray[np.intp] | None:
+def renumber(cluster: Rows | None) -> Rows | None:
     """Numbers 0 … G − 1 again after rows were taken; None where no two rows share one."""
     if cluster is None or not len(cluster):
         return None
@@ -103,9 +104,7 @@ def renumber(cluster: NDArray[np.intp] | None) -> NDArray[np.intp] | None:
     return (np.cumsum(present) - 1)[cluster]
 
 
-def cluster_folds(
-    cluster: NDArray[np.intp], strata: NDArray[np.intp], n_folds: int, random_state: Any = None
-) -> NDArray[np.intp]:
+def cluster_folds(cluster: Rows, strata: Rows, n_folds: int, random_state: Any = None) -> Rows:
     """Fold of each row: whole clusters, spread so that each stratum is shared out evenly.
 
     Large clusters are placed first, each where its strata are least represented so far. Equal ones
@@ -132,7 +131,7 @@ def cluster_folds(
     return deal_clusters(counts / counts.sum(axis=0), order, n_folds)[cluster]
 
 
-def deal_by_size(cluster: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+def deal_by_size(cluster: Rows, most: int) -> Rows:
     """Fold of each row: clusters dealt out to at most `most` folds, largest first."""
     size = np.bincount(cluster)
     if len(size) <= most:
@@ -143,41 +142,37 @@ def deal_by_size(cluster: NDArray[np.intp], most: int) -> NDArray[np.intp]:
     return _deal(cluster, np.argsort(-size, kind="stable"), fold)
 
 
-def deal_by_first_row(cluster: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+def deal_by_first_row(cluster: Rows, most: int) -> Rows:
     """Fold of each row: clusters dealt out to at most `most` folds in turn, as their rows come."""
     order = by_first_row(cluster)
     return _deal(cluster, order, np.arange(len(order)) % most)
 
 
-def _deal(
-    cluster: NDArray[np.intp], order: NDArray[np.intp], fold: NDArray[np.intp]
-) -> NDArray[np.intp]:
+def _deal(cluster: Rows, order: Rows, fold: Rows) -> Rows:
     """Fold of each row, from those of the clusters in some order."""
     out = np.empty_like(order)
     out[order] = fold
     return out[cluster]
 
 
-def by_first_row(cluster: NDArray[np.intp]) -> NDArray[np.intp]:
+def by_first_row(cluster: Rows) -> Rows:
     """The clusters in the order in which their first rows come."""
     first = np.full(int(cluster.max()) + 1, len(cluster))
     np.minimum.at(first, cluster, np.arange(len(cluster)))
     return np.argsort(first)
 
 
-def cluster_sums(cluster: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def cluster_sums(cluster: Rows, values: Array) -> Array:
     """(G,): Σ of n values over the rows of each cluster."""
     return np.bincount(cluster, values).astype(np.float64, copy=False)
 
 
-def cluster_groups(
-    cluster: NDArray[np.intp], membership: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def cluster_groups(cluster: Rows, membership: Array) -> Array:
     """(G, K): Σ of (n, K) memberships, weighted or not, over the rows of each cluster."""
     return np.column_stack([cluster_sums(cluster, column) for column in membership.T])
 
 
-def degrees_of_freedom(squares: NDArray[np.float64], mass: NDArray[np.float64]) -> float:
+def degrees_of_freedom(squares: Array, mass: Array) -> float:
     """(ΣV_k)² / Σ V_k²/(G_k − 1): how well a sum of squares over clusters is known.
 
     Satterthwaite's rule, with V_k the part of the clusters that mostly hold group k and G_k their

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._core import shards
+from .._core.arrays import Array, Mask, Rows
 from .._core.validation import as_floats, read_native, warn_user
 from .bands import Continuous
 from .clusters import check_cluster, renumber
@@ -46,7 +47,7 @@ class Proxy:
 
     probabilities: Any
     classes: Sequence[Any] | None = None
-    _table: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+    _table: Array = field(init=False, repr=False, compare=False)
     _labels: tuple[Any, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -113,7 +114,7 @@ class Proxy:
         # Without this NumPy would take `__getitem__` for a sequence of proxies without end.
         return np.array(self._table, dtype=dtype)
 
-    def _find(self) -> tuple[NDArray[np.float64], tuple[Any, ...]]:
+    def _find(self) -> tuple[Array, tuple[Any, ...]]:
         return self._table, self._labels
 
 
@@ -157,14 +158,14 @@ class Groups:
     """
 
     labels: tuple[Any, ...]
-    codes: NDArray[np.intp] | None
-    probabilities: NDArray[np.float64] | None
-    weight: NDArray[np.float64] | None
-    known: NDArray[np.bool_] | None
+    codes: Rows | None
+    probabilities: Array | None
+    weight: Array | None
+    known: Mask | None
     n_rows: int
     name: str = "group"
-    cluster: NDArray[np.intp] | None = None
-    measured: NDArray[np.float64] | None = None
+    cluster: Rows | None = None
+    measured: Array | None = None
 
     @property
     def n_groups(self) -> int:
@@ -202,7 +203,7 @@ class Groups:
         return float(weight.sum() ** 2 / np.square(weight).sum())
 
     @shards.once
-    def counts(self) -> NDArray[np.float64]:
+    def counts(self) -> Array:
         """Rows per group, unweighted; expected rows for a proxy."""
         if self.codes is not None:
             return shards.add(np.bincount(self.codes, minlength=self.n_groups).astype(float))
@@ -210,7 +211,7 @@ class Groups:
         return shards.add(self.probabilities.sum(axis=0))
 
     @shards.once
-    def shares(self) -> NDArray[np.float64]:
+    def shares(self) -> Array:
         """Weighted share of each group, P(A = k)."""
         if self.codes is not None:
             counts = np.bincount(self.codes, weights=self.weight, minlength=self.n_groups)
@@ -236,7 +237,7 @@ class Groups:
             for label in self.labels
         )
 
-    def membership(self) -> NDArray[np.float64]:
+    def membership(self) -> Array:
         """(m, K) membership: one-hot rows, or the proxy's probabilities."""
         if self.probabilities is not None:
             return self.probabilities
@@ -245,7 +246,7 @@ class Groups:
         out[np.arange(self.n_known), self.codes] = 1.0
         return out
 
-    def take(self, rows: NDArray[np.intp]) -> Groups:
+    def take(self, rows: Rows) -> Groups:
         """Membership of some of the n rows, with the same labels; a group may end up empty."""
         keep: Any = rows
         known = None
@@ -357,9 +358,7 @@ def _check_length(found: int, n_rows: int) -> None:
         )
 
 
-def _from_proxy(
-    proxy: Proxy, n_rows: int, weight: NDArray[np.float64] | None, warn: bool
-) -> Groups:
+def _from_proxy(proxy: Proxy, n_rows: int, weight: Array | None, warn: bool) -> Groups:
     table, labels = proxy._find()
     _check_length(len(table), n_rows)
     known = np.asarray(~np.isnan(table).any(axis=1))
@@ -375,9 +374,7 @@ def _from_proxy(
     return Groups(labels, None, rows, mean_one(w), None if known.all() else known, n_rows)
 
 
-def _from_measurement(
-    attribute: Continuous, n_rows: int, weight: NDArray[np.float64] | None
-) -> Groups:
+def _from_measurement(attribute: Continuous, n_rows: int, weight: Array | None) -> Groups:
     _check_length(len(attribute), n_rows)
     groups = _from_codes(
         attribute.codes(), list(attribute._labels), n_rows, weight, attribute.name or "group"
@@ -385,9 +382,7 @@ def _from_measurement(
     return replace(groups, measured=np.ascontiguousarray(groups.take_known(attribute._values)))
 
 
-def _from_labels(
-    values: Any, n_rows: int, weight: NDArray[np.float64] | None, warn: bool
-) -> Groups:
+def _from_labels(values: Any, n_rows: int, weight: Array | None, warn: bool) -> Groups:
     columns = split_columns(values)
     if not columns:
         raise ValueError("`sensitive_features` must have at least one column, got none.")
@@ -408,7 +403,7 @@ def _from_codes(
     codes: NDArray[Any],
     labels: list[Any],
     n_rows: int,
-    weight: NDArray[np.float64] | None,
+    weight: Array | None,
     name: str,
     warn: bool = False,
 ) -> Groups:

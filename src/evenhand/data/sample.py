@@ -19,15 +19,13 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from .._core.arrays import Vector
+from .._core.arrays import Rows, Vector
 from .._core.validation import as_floats, check_column, check_index, read_native, refuse_masked
 from .bands import Continuous
 from .clusters import check_cluster, renumber
 from .controls import Controls, read_controls
 from .groups import Groups, Proxy, resolve_groups
 from .weights import check_exposure, check_weight, refuse_few_weighted, weighted_rows
-
-Rows = NDArray[np.intp]
 
 # People that rows may be repeated for. Beyond that the copies take more memory than most machines
 # have to spare for them.

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .._core import shards
+from .._core.arrays import Array, Rows
 from .._core.validation import as_floats, check_column, refuse_masked
 
 # From fewer effective rows nothing can be said.
 LEAST = 5.0
 
 
-def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64] | None:
+def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> Array | None:
     """Validate sample weights; None stays None.
 
     They keep their scale unless it is one at which sums of them or of their squares leave the range
@@ -51,7 +52,7 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.flo
     return weight if 1e-100 < largest < 1e100 else weight / largest
 
 
-def weighted_rows(weight: NDArray[np.float64] | None) -> NDArray[np.intp] | None:
+def weighted_rows(weight: Array | None) -> Rows | None:
     """The rows to measure: those of positive weight, or None where that is every row.
 
     A row without weight must count for nothing, and ranks, neighbors and folds see rows, not
@@ -62,7 +63,7 @@ def weighted_rows(weight: NDArray[np.float64] | None) -> NDArray[np.intp] | None
     return np.flatnonzero(weight)
 
 
-def mean_one(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+def mean_one(weight: Array | None) -> Array | None:
     """Weights in proportion, scaled to mean 1; None for none."""
     if weight is None or not (len(weight) or shards.active()):
         return None
@@ -85,7 +86,7 @@ def refuse_few_weighted(kept: int, n_rows: int) -> None:
         )
 
 
-def check_exposure(exposure: Any, n_rows: int) -> NDArray[np.float64]:
+def check_exposure(exposure: Any, n_rows: int) -> Array:
     """A positive column."""
     exposure = check_column(exposure, "exposure", n_rows)
     if not (exposure > 0).all():

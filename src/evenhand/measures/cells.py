@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.arrays import Vector
+from .._core.arrays import Mask, Rows, Vector
 from .._core.files import TableError, write_file
 from .._core.validation import check_column, check_index
 from ..data.bands import Continuous
@@ -380,15 +380,15 @@ def _names(name: str, labels: tuple[Any, ...]) -> tuple[str, ...]:
     return names
 
 
-def _take(rows: NDArray[np.bool_], *columns: Any) -> tuple[Any, ...]:
+def _take(rows: Mask, *columns: Any) -> tuple[Any, ...]:
     """Some rows of columns that may be None; no copy where it is all of them."""
     every = bool(rows.all())
     return tuple(c if c is None or every else c[rows] for c in columns)
 
 
 def _number(
-    first: Index, second: Index, codes: NDArray[np.intp], bins: int, n_groups: int
-) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    first: Index, second: Index, codes: Rows, bins: int, n_groups: int
+) -> tuple[Rows, NDArray[np.int64]]:
     """Entry of each row, and the keys of the entries in order."""
     key = (first.astype(np.int64) * bins + second) * n_groups + codes
     size = bins * bins * n_groups
@@ -401,9 +401,7 @@ def _number(
     return lookup[key], keys
 
 
-def _number_all(
-    parts: list[NDArray[np.int64]], size: int
-) -> tuple[list[NDArray[np.intp]], NDArray[np.int64]]:
+def _number_all(parts: list[NDArray[np.int64]], size: int) -> tuple[list[Rows], NDArray[np.int64]]:
     """Entries of the keys of many parts, and the keys of all entries in order."""
     if size > _DENSE:
         keys, entry = np.unique(np.concatenate(parts), return_inverse=True)

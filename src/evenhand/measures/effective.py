@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._core.arrays import Array
 from .._core.validation import warn_user
@@ -27,7 +26,7 @@ class EffectiveSizeWarning(GroupWarning):
     """Unequal weights or large clusters leave few effective rows."""
 
 
-def unit_masses(groups: Groups) -> NDArray[np.float64]:
+def unit_masses(groups: Groups) -> Array:
     """Weight of each group in each unit: (G, K) for clusters, (m, K) for rows."""
     if groups.codes is not None and groups.cluster is not None:
         cell = groups.cluster * groups.n_groups + groups.codes
@@ -40,7 +39,7 @@ def unit_masses(groups: Groups) -> NDArray[np.float64]:
     return mass if groups.cluster is None else cluster_groups(groups.cluster, mass)
 
 
-def group_sizes(groups: Groups) -> NDArray[np.float64]:
+def group_sizes(groups: Groups) -> Array:
     """Effective number of rows, or of clusters, of each group, (K,)."""
     if groups.cluster is None and groups.weight is None and groups.codes is not None:
         return groups.counts
@@ -88,9 +87,7 @@ class SharedValuesWarning(GroupWarning):
 
 
 def warn_shared_values(
-    variables: Mapping[str, NDArray[np.float64]],
-    left: Mapping[str, float],
-    groups: Groups,
+    variables: Mapping[str, Array], left: Mapping[str, float], groups: Groups
 ) -> None:
     """Warn where a variable gives the group away because each of its values is of one group.
 

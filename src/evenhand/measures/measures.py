@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 
-from .._core.arrays import Vector
+from .._core.arrays import Array, Rows, Vector
 from ..data.clusters import cluster_groups, cluster_sums, degrees_of_freedom
 from ..data.criteria import (
     INDEPENDENCE,
@@ -451,7 +450,7 @@ def _centered(psi: Vector, weight: Vector | None) -> Vector:
 
 
 def standard_error(
-    psi: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None = None,
+    psi: Vector, weight: Vector | None, cluster: Rows | None = None,
     frequency: Vector | None = None,
 ) -> float:  # fmt: skip
     """√(Σω²(ψ − mean ψ)²)/Σω, with n/(n − 1) for the mean: the error of a weighted mean of ψ.
@@ -472,7 +471,7 @@ def standard_error(
 
 
 def _bootstrap_error(
-    psi: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None, n_boot: int, seed: int
+    psi: Vector, weight: Vector | None, cluster: Rows | None, n_boot: int, seed: int
 ) -> float:
     """Spread of the mean of psi over draws of rows, or of clusters; each keeps its weight."""
     rng = np.random.default_rng(seed)
@@ -617,7 +616,7 @@ class Entropies:
         """H(A | variable) for each variable that is conditioned on by itself."""
         return {c[0]: value for c, value in self.mean.items() if len(c) == 1}
 
-    def influence(self, criterion: Criterion) -> NDArray[np.float64]:
+    def influence(self, criterion: Criterion) -> Array:
         """Influence of each row on the normalized value v = 1 − H_joint/H_given.
 
         [−(ℓ_joint − H_joint) + (ℓ_given − H_given)·H_joint/H_given] / H_given up to a constant,
@@ -689,7 +688,7 @@ class MeasuredEntropies(Entropies):
     def exhausted(self, criterion: Criterion) -> bool:
         return False
 
-    def influence(self, criterion: Criterion) -> NDArray[np.float64]:
+    def influence(self, criterion: Criterion) -> Array:
         """Of each row on v: its log density ratio, times ∂v/∂I."""
         return self.ratios[criterion.name].influence / self.slope(criterion)
 
@@ -706,10 +705,10 @@ class MeasuredEntropies(Entropies):
 
 def estimate_entropies(
     criteria: Iterable[Criterion],
-    variables: Mapping[str, NDArray[np.float64]],
+    variables: Mapping[str, Array],
     groups: Groups,
     estimator: EntropyEstimator,
-    frequency: NDArray[np.float64] | None = None,
+    frequency: Array | None = None,
 ) -> Entropies:
     """All entropies that the criteria need, each estimated once.
 
@@ -757,13 +756,13 @@ def estimate_entropies(
     return Entropies(mean, rows, groups, independent)
 
 
-def people_effective(groups: Groups, frequency: NDArray[np.float64]) -> float:
+def people_effective(groups: Groups, frequency: Array) -> float:
     """(Σω)² / Σω²/f: equally weighted people, where rows of weight ω stand for f of them."""
     weight = frequency if groups.weight is None else groups.weight
     return float(weight.sum() ** 2 / (weight**2 / frequency).sum())
 
 
-def share_terms(groups: Groups) -> NDArray[np.float64]:
+def share_terms(groups: Groups) -> Array:
     """Per-row terms of H(A): −log P(aᵢ), or its expectation under membership probabilities."""
     surprise = -np.log(groups.shares)
     if groups.codes is not None:
