@@ -42,9 +42,9 @@ from ..measures.losses import Loss
 from ..measures.measures import Entropies, estimate_entropies, get_estimator, measure
 from .conditional import Conditional, audit_given
 from .group_tables import AuditedRows, GroupTable, summarize_groups
-from .imputed import imputation
+from .imputed import bound_gaps
 from .one_against_rest import worst_against_rest
-from .pricing import exposed, price, read_loss
+from .pricing import price, read_loss
 from .result import Audit, AuditSet
 
 # ------------------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ class _Run:
         groups, frequency = rows.groups, None if estimated is None else estimated.frequency
         criteria = measurable(rows.variables)
         variables = complete(criteria, rows.variables)
-        units = replace(rows, groups=exposed(groups, rows.exposure))
+        units = rows.by_exposure()
         whole = estimated or rows
 
         def estimate() -> Entropies:
@@ -399,7 +399,9 @@ class _Run:
             )
         # A label of the crossing is none of its attributes'.
         reference = self.reference if warn else "largest"
-        conditional = pricing = None
+        conditional = pricing = imputed = None
+        if groups.probabilities is not None:
+            imputed = bound_gaps(rows, self.confidence_level)
         if rows.target is not None and (self.loss is not None or rows.exposure is not None):
             pricing = price(rows, self.loss, self.confidence_level, reference)
         if rows.controls is not None:
@@ -420,7 +422,7 @@ class _Run:
             pricing=pricing,
             attributes=attributes or {},
             one_against_rest=worst,
-            imputation=imputation(rows.scores, groups, self.confidence_level),
+            imputation=imputed,
             conditional=conditional,
             _groups=table,
             _sample=sample_rows(units),

@@ -36,7 +36,6 @@ from ..data.sample import Sample
 from ..measures.exact_tests import exact_fairness_p_values
 from .audits import count_negative, sample_rows
 from .group_tables import summarize_groups
-from .pricing import exposed
 from .result import Audit
 
 if TYPE_CHECKING:
@@ -324,7 +323,7 @@ def audits_of(path: FairnessPath, points: Sequence[PathPoint] | None = None) -> 
 
 def _audit_point(path: FairnessPath, point: PathPoint, sample: Sample) -> Audit:
     rows = sample.known()
-    units = replace(rows, groups=exposed(rows.groups, rows.exposure))
+    units = rows.by_exposure()
     table, gaps = summarize_groups(units, path.confidence_level)
     return Audit(
         measures=_tested(point, sample) if point is path.selected else point.measures,

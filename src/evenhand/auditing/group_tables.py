@@ -15,9 +15,9 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from .._core.arrays import Array, Mask, Matrix, Rows, Vector
-from ..data.clusters import cluster_groups
 from ..data.groups import Groups
 from ..data.sample import Sample
+from ..data.weights import cluster_groups
 from ..estimators.ranks import Ranks
 from ..kernels import make_rows
 from ..measures.effective import group_sizes
@@ -112,7 +112,7 @@ class _ClusterSums:
 
     def __init__(self, groups: Groups):
         assert groups.cluster is not None
-        weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
+        weight = groups.row_weight
         self._parts: list[tuple[Any, Vector, Rows]] = []
         for k in range(groups.n_groups):
             if groups.codes is not None:
@@ -400,7 +400,7 @@ def group_moments(rows: Sample, cutoffs: Sequence[Cutoff], sides: Sequence[str])
     f_k/f = P(k | s = c)/P(k), and read off the rows next to the cutoff.
     """
     y, s, groups = rows.target, rows.scores, rows.groups
-    weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
+    weight = groups.row_weight
     unit = _Units(groups, weight)
     shift = float(np.average(s, weights=weight))
     score = s - shift

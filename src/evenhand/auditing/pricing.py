@@ -112,15 +112,6 @@ def read_loss(loss: Any, power: Any, y: Any) -> Loss | None:
     return found
 
 
-def exposed(groups: Groups, exposure: Vector | None) -> Groups:
-    """The same groups with units of exposure for rows; `exposure` is over all rows."""
-    if exposure is None:
-        return groups
-    known = groups.take_known(exposure)
-    weight = known if groups.weight is None else groups.weight * known
-    return replace(groups, weight=mean_one(weight))
-
-
 def price(
     rows: Sample, loss: Loss | None, confidence_level: float, reference: Any = "largest"
 ) -> Pricing:
@@ -136,7 +127,7 @@ def price(
     """
     rate, s, groups, exposure = rows.target, rows.scores, rows.groups, rows.exposure
     assert rate is not None
-    weight = np.ones(len(s)) if groups.weight is None else groups.weight
+    weight = groups.row_weight
     size = np.ones(len(s)) if exposure is None else exposure
     actual, expected = rate * size, s * size
     found = _explained(rate, s, weight, size, groups, loss, confidence_level)
@@ -230,7 +221,7 @@ def _cells(
                     actual[at, None] / a[:, b] - expected[at, None] / e[:, b]
                 )
                 if groups.cluster is not None:
-                    from ..data.clusters import cluster_groups
+                    from ..data.weights import cluster_groups
 
                     moves = cluster_groups(groups.cluster[at], moves)
                 variance[:, b] = np.square(moves).sum(axis=0)

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from .._core.arrays import Array
-from .._core.frames import json_safe, to_frame
+from .._core.frames import json_safe, tabulate, to_frame
 from .._core.views import view
 from ..data.criteria import CRITERIA, WITH_CONTROLS
 from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, judge, units_needed
@@ -144,13 +144,10 @@ class Verdict:
         return to_frame(self._columns(), backend)
 
     def _columns(self) -> dict[str, list[Any]]:
-        names = ("clause", "part", "group", "at", "value")
-        columns = {name: [getattr(c, name) for c in self.clauses] for name in names}
-        for j, end in enumerate(("low", "high")):
-            columns[end] = [c.interval[j] for c in self.clauses]
-            columns[f"tolerance_{end}"] = [c.tolerance[j] for c in self.clauses]
-        names = ("p_within", "p_beyond", "judged", "needed", "note")
-        return columns | {name: [getattr(c, name) for c in self.clauses] for name in names}
+        return tabulate(
+            self.clauses, "clause", "part", "group", "at", "value", "interval", "tolerance",
+            "p_within", "p_beyond", "judged", "needed", "note",
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""

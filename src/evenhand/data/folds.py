@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from .._core.arrays import Rows, Vector
-from .clusters import cluster_folds
 from .groups import Groups
+from .weights import cluster_folds
 
 
 def make_folds(

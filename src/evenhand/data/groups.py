@@ -18,9 +18,8 @@ from .._core import shards
 from .._core.arrays import Array, Mask, Rows
 from .._core.validation import as_floats, read_native, warn_user
 from .bands import Continuous
-from .clusters import check_cluster, renumber
 from .labels import Coded, cross, encode, share_labels, split_columns
-from .weights import check_weight, mean_one
+from .weights import check_cluster, check_weight, mean_one, renumber
 
 # ------------------------------------------------------------------------------------------------
 # Membership probabilities in place of groups.
@@ -218,8 +217,7 @@ class Groups:
             totals = counts.astype(np.float64)
         else:
             assert self.probabilities is not None
-            weight = np.ones(self.n_known) if self.weight is None else self.weight
-            totals = weight @ self.probabilities
+            totals = self.row_weight @ self.probabilities
         totals = shards.add(totals)
         return totals / totals.sum()
 
@@ -228,6 +226,11 @@ class Groups:
         """H(A) = −Σ_k P(k) log P(k), in nats."""
         shares = self.shares[self.shares > 0]
         return float(-(shares * np.log(shares)).sum())
+
+    @property
+    def row_weight(self) -> Array:
+        """The weights, ones where all are equal."""
+        return np.ones(self.n_known) if self.weight is None else self.weight
 
     @property
     def label_names(self) -> tuple[str, ...]:

@@ -22,10 +22,17 @@ from sklearn.utils.validation import _num_samples
 from .._core.arrays import Rows, Vector
 from .._core.validation import as_floats, check_column, check_index, read_native, refuse_masked
 from .bands import Continuous
-from .clusters import check_cluster, renumber
 from .controls import Controls, read_controls
 from .groups import Groups, Proxy, resolve_groups
-from .weights import check_exposure, check_weight, refuse_few_weighted, weighted_rows
+from .weights import (
+    check_cluster,
+    check_exposure,
+    check_weight,
+    mean_one,
+    refuse_few_weighted,
+    renumber,
+    weighted_rows,
+)
 
 # People that rows may be repeated for. Beyond that the copies take more memory than most machines
 # have to spare for them.
@@ -184,6 +191,13 @@ class Sample:
             return self
         rows = replace(self, groups=None).take(groups.known)
         return replace(rows, groups=replace(groups, known=None, n_rows=groups.n_known))
+
+    def by_exposure(self) -> Sample:
+        """Units of exposure for rows, in the weights of the groups; the rows are known ones."""
+        if self.exposure is None:
+            return self
+        weight = self.exposure * (1.0 if self.groups.weight is None else self.groups.weight)
+        return replace(self, groups=replace(self.groups, weight=mean_one(weight)))
 
     def per_unit(self) -> Sample:
         """Targets per unit of exposure, where they are totals over one."""

@@ -11,10 +11,9 @@ import numpy as np
 
 from .._core.arrays import Array
 from .._core.validation import warn_user
-from ..data.clusters import cluster_groups
 from ..data.criteria import Condition, Criterion, word_for
 from ..data.groups import Groups, GroupWarning
-from ..data.weights import LEAST
+from ..data.weights import LEAST, cluster_groups
 from ..kernels import standardizer
 from ..kernels.basis import get_basis
 
@@ -179,7 +178,7 @@ def independent_rows(criterion: Criterion, variables: Mapping[str, Array], group
     """
     assert groups.cluster is not None
     n = groups.n_known
-    weight = np.ones(n) if groups.weight is None else groups.weight
+    weight = groups.row_weight
     given = _terms(criterion.given, variables, groups)
     phi = _terms(criterion.joint, variables, groups)
     weighted = (given * weight[:, None]).T

@@ -23,10 +23,9 @@ from scipy.stats import chi2
 from scipy.stats import f as f_law
 
 from .._core.arrays import Array, Mask, Rows
-from ..data.clusters import cluster_groups, renumber
 from ..data.criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
 from ..data.groups import Groups
-from ..data.weights import refuse_few_weighted
+from ..data.weights import cluster_groups, refuse_few_weighted, renumber
 from ..estimators._spline_basis import cubic, splines
 from ..estimators.ranks import (
     EXACT_RANK_ROWS,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
 from .._core.arrays import Array, Rows, Vector
-from ..data.clusters import cluster_groups, cluster_sums, degrees_of_freedom
+from .._core.frames import tabulate
 from ..data.criteria import (
     INDEPENDENCE,
     NOTHING,
@@ -24,6 +25,7 @@ from ..data.criteria import (
 )
 from ..data.groups import Groups
 from ..data.sample import Sample, too_many
+from ..data.weights import cluster_groups, cluster_sums, degrees_of_freedom
 from ..estimators.estimation import EntropyEstimator, RowLosses
 from .cell_rows import expand_cells, refuse_beside_cells
 from .cells import Cells
@@ -350,22 +352,12 @@ def asked(criterion: Criterion, measured: bool) -> str:
     return words
 
 
-def measure_columns(measures: Collection[Measure]) -> dict[str, list[Any]]:
+def measure_columns(measures: Iterable[Measure]) -> dict[str, list[Any]]:
     """The measures as columns of a table, one row each."""
-    return {
-        "criterion": [m.criterion for m in measures],
-        "value": [m.value for m in measures],
-        "low": [m.interval[0] for m in measures],
-        "high": [m.interval[1] for m in measures],
-        "stderr": [m.stderr for m in measures],
-        "p_value": [m.p_value for m in measures],
-        "nats": [m.nats for m in measures],
-        "normalizer": [m.normalizer for m in measures],
-        "n": [m.n for m in measures],
-        "n_clusters": [m.n_clusters for m in measures],
-        "estimator": [m.estimator for m in measures],
-        "chosen": [m.chosen for m in measures],
-    }
+    return tabulate(
+        measures, "criterion", "value", "interval", "stderr", "p_value", "nats", "normalizer", "n",
+        "n_clusters", "estimator", "chosen",
+    )  # fmt: skip
 
 
 def measure(
@@ -504,43 +496,24 @@ def _bootstrap_error(
 SMALLEST = -0.1
 
 
-def _adaptive(random_state: Any) -> EntropyEstimator:
-    from ..estimators.adaptive import Adaptive
+def _named(module: str, name: str) -> Callable[[Any], EntropyEstimator]:
+    """Make an estimator of the package, loaded on first use."""
 
-    return Adaptive()
+    def make(random_state: Any) -> EntropyEstimator:
+        kind = getattr(import_module(f"evenhand.estimators.{module}"), name)
+        # Only the Fourier features are drawn.
+        return kind(random_state=random_state or 0) if name == "Fourier" else kind()
 
-
-def _lspc(random_state: Any) -> EntropyEstimator:
-    from ..estimators.lspc import LSPC
-
-    return LSPC()
-
-
-def _logistic(random_state: Any) -> EntropyEstimator:
-    from ..estimators.logistic import Logistic
-
-    return Logistic()
-
-
-def _fourier(random_state: Any) -> EntropyEstimator:
-    from ..estimators.fourier import Fourier
-
-    return Fourier(random_state=0 if random_state is None else random_state)
-
-
-def _knn(random_state: Any) -> EntropyEstimator:
-    from ..estimators.neighbors import KNN
-
-    return KNN()
+    return make
 
 
 # Name → seed → estimator. One of your own is one more entry.
 ESTIMATORS: dict[str, Callable[[Any], EntropyEstimator]] = {
-    "auto": _adaptive,
-    "lspc": _lspc,
-    "logistic": _logistic,
-    "fourier": _fourier,
-    "knn": _knn,
+    "auto": _named("adaptive", "Adaptive"),
+    "lspc": _named("lspc", "LSPC"),
+    "logistic": _named("logistic", "Logistic"),
+    "fourier": _named("fourier", "Fourier"),
+    "knn": _named("neighbors", "KNN"),
 }
 
 

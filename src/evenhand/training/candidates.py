@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Vector
 from .._core.validation import check_column
-from ..data.clusters import renumber
 from ..data.criteria import Criterion
 from ..data.groups import Groups
-from ..data.weights import weighted_rows
+from ..data.weights import renumber, weighted_rows
 from ..measures.measures import Measure, estimate_entropies, measure, standard_error
 from .held_out import Data, Handle, HeldOut
 from .postprocess import FairPostprocessor

@@ -18,12 +18,11 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._core.arrays import Vector
 from .._core.validation import check_column
-from ..data.clusters import cluster_sums, renumber
 from ..data.controls import Controls
 from ..data.criteria import CONDITIONAL, Criterion, get_criterion, measurable
 from ..data.groups import Groups
 from ..data.sample import take_rows
-from ..data.weights import refuse_few_weighted, weighted_rows
+from ..data.weights import cluster_sums, refuse_few_weighted, renumber, weighted_rows
 from ..measures.losses import R2, Accuracy, accuracy_of
 from ..measures.measures import (
     Entropies,

@@ -23,12 +23,11 @@ from sklearn.utils.validation import check_is_fitted
 from .._core.frames import to_frame
 from .._core.progress import progress
 from .._core.validation import check_column, check_index, refuse_unreal
-from ..data.clusters import check_cluster, renumber
 from ..data.criteria import Criterion, get_criterion
 from ..data.folds import make_folds
 from ..data.groups import Groups, resolve_groups
 from ..data.sample import repeat_rows
-from ..data.weights import check_weight
+from ..data.weights import check_cluster, check_weight, renumber
 from ..measures.effective import check_effective_size
 from ..measures.measures import Measure, get_estimator
 from .candidates import LEAGUES, MARGIN, Candidate, Curve, Place, candidates
