@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 
 import evenhand as eh
-from evenhand.training.checkpoint import Checkpoint
+from evenhand.training.solver import Checkpoint
 
 
 def rows(n=4_000, seed=0):
@@ -148,7 +148,7 @@ def test_a_path_that_cannot_be_written(tmp_path):
 KILLED = """
 import sys, time
 import evenhand as eh
-from evenhand.training.checkpoint import Checkpoint
+from evenhand.training.solver import Checkpoint
 original = Checkpoint._write
 def write(self, content):
     original(self, content)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -23,22 +22,25 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import shards
 from .._core.arrays import Vector
 from .._core.progress import shown
-from .._core.validation import check_index, refuse_unreal
+from .._core.validation import (
+    check_choice,
+    check_index,
+    check_nonnegative,
+    check_positive_integer,
+    refuse_unreal,
+)
 from ..data.controls import read_controls
 from ..data.criteria import CONDITIONAL
 from ..data.frequency import repeat_rows
 from ..data.groups import Groups, resolve_groups
-from ..data.weights import check_weight
+from ..data.weights import check_weight, scale_to_count
 from .bound import BoundRegularizer
-from .checkpoint import Checkpoint
 from .design import FeatureMatrix, ReadsTables
-from .group_features import GroupFeatures, check_kind
+from .group_features import GroupFeatures, Slopes, check_kind
 from .penalty import FairnessRegularizer
-from .ridge_problem import Slopes, check_group_alpha
-from .solver import STARTS, PathSolver, Problem, path_tolerance
+from .solver import STARTS, Checkpoint, PathSolver, Problem, path_tolerance
 from .source import is_source, predicted, read_columns, scanned
 
 # ------------------------------------------------------------------------------------------------
@@ -229,7 +231,6 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
     ) -> PathSolver:  # fmt: skip
         """Everything that does not depend on `fairness_weight`; `slopes` are among X already."""
         self._check_parameters()
-        self._refuse_on_cluster(columns)
         if columns.get("controls") is not None and self._regularizer().criterion != CONDITIONAL:
             raise ValueError(
                 f"`controls` must be None with criterion={self.criterion!r}, which does not use "
@@ -243,7 +244,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         n = X.shape[0]
         weight = check_weight(sample_weight, n)
         if weight is not None:
-            weight = weight * (shards.total(n) / shards.add(float(weight.sum())))
+            weight = scale_to_count(weight)
         rows = self._rows(y.astype(np.float64, copy=False), weight, columns)
         rows = replace(rows, begin=begin)
         groups = None
@@ -280,19 +281,6 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
             if given is not None or regularizer.criterion != CONDITIONAL:
                 bound = regularizer.bind(rows.y, sensitive_features=groups, given=given)
         return PathSolver(problem, bound, self.start)
-
-    def _refuse_on_cluster(self, columns: Mapping[str, Any]) -> None:
-        """What needs more of the rows than sums over them, where they are on several workers."""
-        if self.group_features is not None:
-            shards.refuse(
-                f"group_features={self.group_features!r}",
-                "group_features=None, or fit on a sample of the rows in one process.",
-            )
-        if self._regularizer().criterion == CONDITIONAL or columns.get("controls") is not None:
-            shards.refuse(
-                "criterion='conditional'",
-                "criterion='separation' with given=..., one column that stands for the controls.",
-            )
 
     def _summarize(self, controls: Any, groups: Groups) -> Vector | None:
         """What stands for the controls in the fairness term."""
@@ -463,15 +451,12 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
 
     def _check_parameters(self) -> None:
         for name in ("fairness_weight", "alpha", "tol"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-                raise ValueError(f"`{name}` must be a nonnegative number, got {value!r}.")
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise ValueError(f"`max_iter` must be a positive integer, got {self.max_iter!r}.")
-        if self.start not in STARTS:
-            raise ValueError(f"`start` must be one of {', '.join(STARTS)}, got {self.start!r}.")
+            check_nonnegative(name, getattr(self, name))
+        check_positive_integer("max_iter", self.max_iter)
+        check_choice("start", self.start, STARTS)
         check_kind(self.group_features)
-        check_group_alpha(self.group_alpha)
+        hint = "0 leaves every group its own slope."
+        check_nonnegative("group_alpha", self.group_alpha, hint, auto=True)
         # Names are checked even where fairness_weight=0 would never use them.
         self._regularizer()
 

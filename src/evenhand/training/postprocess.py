@@ -19,7 +19,7 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._core.arrays import Vector
-from .._core.validation import check_column, check_index, refuse_masked
+from .._core.validation import check_column, check_index, check_nonnegative, refuse_masked
 from ..data.clusters import check_cluster
 from ..data.criteria import get_criterion
 from ..data.encoding import needs_encoding
@@ -28,7 +28,10 @@ from ..data.frequency import repeat_rows
 from ..data.groups import Groups, resolve_groups
 from ..data.weights import check_weight
 from .group_features import (
+    MAPS,
     Membership,
+    ScoreMaps,
+    Transport,
     check_kind,
     classifier_input,
     out_of_fold_groups,
@@ -36,13 +39,11 @@ from .group_features import (
 )
 from .linear_base import ScoresWithGroups
 from .ridge import FairRidge
-from .score_maps import KINDS, ScoreMaps, Transport
 from .stack import (
     LinearCopy,
     StackColumns,
     StackPenalty,
     beside,
-    check_passthrough_alpha,
     check_regressor,
     fit_out_of_fold,
     is_fitted,
@@ -90,11 +91,13 @@ def check_shape(model: Any) -> None:
         if not (isinstance(value, bool | np.bool_) or value in allowed):
             words = " or ".join(["True or False", *map(repr, allowed)])
             raise ValueError(f"`{name}` must be {words}, got {value!r}.")
-    if model.map not in ("auto", *KINDS):
-        kinds = ", ".join(KINDS)
+    if model.map not in ("auto", *MAPS):
+        kinds = ", ".join(MAPS)
         raise ValueError(f"`map` must be auto or one of {kinds}, got {model.map!r}.")
     check_kind(model.group_features)
-    check_passthrough_alpha(model.passthrough_alpha)
+    check_nonnegative(
+        "passthrough_alpha", model.passthrough_alpha, "0 leaves the features free.", auto=True
+    )
     if model.map == "transport" and model.group_features is None:
         raise ValueError(
             "`map` must be 'affine' or 'spline' with group_features=None, got 'transport': it "
