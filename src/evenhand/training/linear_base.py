@@ -76,7 +76,22 @@ class ScoresWithGroups:
         float
         """
         prediction = self.predict(X, sensitive_features=sensitive_features)  # type: ignore[attr-defined]
+        y, sample_weight = self._columns(X, y=y, sample_weight=sample_weight)
         return float(r2_score(y, prediction, sample_weight=sample_weight))
+
+    def _columns(self, X: Any, **columns: Any) -> list[Any]:
+        """Columns that belong to the rows of X, as they are."""
+        return [*columns.values()]
+
+
+def refuse_missing_groups(needed: bool) -> None:
+    """Say how groups reach `fit`, where they are needed and were not given."""
+    if needed:
+        raise ValueError(
+            "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: pass "
+            "sensitive_features=... to fit; inside a Pipeline or GridSearchCV first call "
+            "sklearn.set_config(enable_metadata_routing=True)."
+        )
 
 
 class LinearProblem(Problem, Protocol):
@@ -250,17 +265,8 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         groups = None
         if sensitive_features is not None:
             groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)
-        elif self.fairness_weight > 0:
-            raise ValueError(
-                "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: "
-                "pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first call "
-                "sklearn.set_config(enable_metadata_routing=True)."
-            )
-        elif self.group_features is not None:
-            raise ValueError(
-                f"`sensitive_features` must be given with group_features={self.group_features!r}, "
-                "got None."
-            )
+        else:
+            self._check_group_free()
         design = FeatureMatrix(X)
         with design.blas():
             problem = self._problem(design, rows, slopes)
@@ -269,18 +275,31 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
                 "`y` must vary: all rows have the same value, so there is nothing to predict."
             )
         self._group_features: GroupFeatures | None = None
-        bound = None
-        if groups is not None:
-            if self.group_features is not None:
-                problem = self._add_group_features(problem, rows, groups)
-            regularizer = self._regularizer()
-            given = rows.given if regularizer.criterion.given == ("y",) else None
-            if regularizer.criterion == CONDITIONAL:
-                given = self._summarize(columns.get("controls"), groups)
+        if groups is None:
+            return PathSolver(problem, None, self.start)
+        if self.group_features is not None:
+            problem = self._add_group_features(problem, rows, groups)
+        return PathSolver(problem, self._bind(rows, groups, columns.get("controls")), self.start)
+
+    def _check_group_free(self) -> None:
+        """Refuse to go on without groups where they are needed."""
+        refuse_missing_groups(self.fairness_weight > 0)
+        if self.group_features is not None:
+            raise ValueError(
+                f"`sensitive_features` must be given with group_features={self.group_features!r}, "
+                "got None."
+            )
+
+    def _bind(self, rows: TrainingRows, groups: Groups, controls: Any) -> BoundRegularizer | None:
+        """The fairness term over the rows; None where nothing can be measured or is asked for."""
+        regularizer = self._regularizer()
+        given = rows.given if regularizer.criterion.given == ("y",) else None
+        if regularizer.criterion == CONDITIONAL:
+            given = self._summarize(controls, groups)
             # Without controls there is nothing to measure at fairness_weight=0.
-            if given is not None or regularizer.criterion != CONDITIONAL:
-                bound = regularizer.bind(rows.y, sensitive_features=groups, given=given)
-        return PathSolver(problem, bound, self.start)
+            if given is None:
+                return None
+        return regularizer.bind(rows.y, sensitive_features=groups, given=given)
 
     def _summarize(self, controls: Any, groups: Groups) -> Vector | None:
         """What stands for the controls in the fairness term."""
@@ -375,10 +394,9 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         # One score for all is the other candidate: no path of falling values leads there, as the
         # term does not see the scale of the scores.
         zero = problem.constant()
-        if zero is None:
-            self.objective_ = problem.objective(theta)
-            return theta
         self.objective_ = problem.objective(theta)
+        if zero is None:
+            return theta
         least = self.objective_ + self.fairness_weight * self.unfairness_
         gain = least - problem.objective(zero)
         if gain > 0:
@@ -410,29 +428,10 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         ]
         return np.concatenate(parts)
 
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
-    ) -> float:
-        """R² of the predictions.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for `fit`.
-        sensitive_features : array, series, frame or Proxy, optional
-            Needed where `predict` needs it.
-
-        Returns
-        -------
-        float
-        """
-        y, sample_weight = self._columns(X, y=y, sample_weight=sample_weight)
-        return super().score(X, y, sample_weight, sensitive_features=sensitive_features)
-
     def _columns(self, X: Any, **columns: Any) -> list[Any]:
         """Columns as they are, or read from where X is."""
         if not is_source(X):
-            return [*columns.values()]
+            return super()._columns(X, **columns)
         found = read_columns(X, columns)
         return [found.get(name) for name in columns]
 

@@ -85,7 +85,7 @@ class StackColumns:
         return Slopes(len(self.labels), most=1.0) if len(self.labels) > 1 else None
 
 
-def beside(X: Any, columns: Matrix) -> Any:
+def join_columns(X: Any, columns: Matrix) -> Any:
     """[X, columns], sparse where X is."""
     if sparse.issparse(X):
         return sparse.hstack([X, sparse.csr_array(columns)], format="csr")
