@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from collections.abc import Iterable
 from numbers import Integral, Real
 from os import PathLike
@@ -15,6 +17,14 @@ from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from . import shards
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line outside this package that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("evenhand."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def read_native(values: Any, name: str) -> Any:

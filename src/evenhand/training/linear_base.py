@@ -33,8 +33,8 @@ from .._core.validation import (
 )
 from ..data.controls import read_controls
 from ..data.criteria import CONDITIONAL
-from ..data.frequency import repeat_rows
 from ..data.groups import Groups, resolve_groups
+from ..data.sample import repeat_rows
 from ..data.weights import check_weight, scale_to_count
 from .bound import BoundRegularizer
 from .design import FeatureMatrix, ReadsTables

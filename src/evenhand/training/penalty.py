@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from .._core.validation import check_choice, check_column, check_index
 from ..data.criteria import TARGET, Criterion, get_criterion
-from ..data.frequency import check_frequency, people_of, repeat_rows
-from ..data.groups import Groups, count_rows, resolve_groups
+from ..data.groups import Groups, resolve_groups
+from ..data.sample import check_frequency, count_rows, people_of, repeat_rows
 from ..estimators.logistic import KAPPA
 from ..kernels.basis import get_basis
 from .bound import BoundRegularizer, check_kappa, check_normalizer, check_trainable

@@ -24,8 +24,8 @@ from ..data.clusters import check_cluster
 from ..data.criteria import get_criterion
 from ..data.encoding import needs_encoding
 from ..data.folds import make_folds
-from ..data.frequency import repeat_rows
 from ..data.groups import Groups, resolve_groups
+from ..data.sample import repeat_rows
 from ..data.weights import check_weight
 from .group_features import (
     MAPS,
@@ -335,10 +335,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         )  # fmt: skip
         Z, y = self._start(X, y, sensitive_features, sample_weight, cluster)
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        model, columns = (
-            self._ridge(self._used_weight(self.fairness_weight)),
-            self._simple_columns(),
-        )
+        model = self._ridge(self._used_weight(self.fairness_weight))
+        columns = self._simple_columns()
         simple = None if columns is None else clone(model).fit(Z[:, columns], y, **extra)
         start = model._start(Z, y, sensitive_features, sample_weight, self._penalty)
         return self._finish(model._finish(start), simple)
