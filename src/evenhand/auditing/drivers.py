@@ -33,7 +33,7 @@ from .._core.validation import (
     frame_columns,
     read_native,
 )
-from .._core.views import view
+from .._core.views import Shown, view
 from ..data.clusters import check_cluster, cluster_sums
 from ..data.criteria import INDEPENDENCE, Criterion, get_criterion
 from ..data.encoding import TableEncoder
@@ -42,8 +42,7 @@ from ..data.groups import Groups, resolve_groups
 from ..data.sample import take_rows
 from ..data.weights import check_weight
 from ..estimators.estimation import EntropyEstimator
-from ..measures.entropies import Entropies, estimate_entropies, get_estimator
-from ..measures.measures import standard_error
+from ..measures.measures import Entropies, estimate_entropies, get_estimator, standard_error
 
 # ------------------------------------------------------------------------------------------------
 # Features one at a time: a table with one column closed, and what a column says by itself.
@@ -408,7 +407,7 @@ class Driver:
 
 
 @dataclass(frozen=True)
-class Drivers:
+class Drivers(Shown):
     """The result of :func:`drivers`.
 
     Attributes
@@ -516,9 +515,6 @@ class Drivers:
                 "notes": list(self.notes),
             }
         )
-
-    def __str__(self) -> str:
-        return view("describe_drivers")(self)
 
     def plot(self, n: int = 15) -> Any:
         """A Matplotlib figure: parts of the gap and of the criteria, the `n` largest."""
