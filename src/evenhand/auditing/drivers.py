@@ -34,7 +34,7 @@ from .._core.validation import (
     frame_columns,
     read_native,
 )
-from .._core.views import view
+from .._core.views import Shown, view
 from ..data.criteria import INDEPENDENCE, Criterion, get_criterion
 from ..data.encoding import TableEncoder
 from ..data.folds import make_folds
@@ -395,7 +395,7 @@ class Driver:
 
 
 @dataclass(frozen=True)
-class Drivers:
+class Drivers(Shown):
     """The result of :func:`drivers`.
 
     Attributes
@@ -503,9 +503,6 @@ class Drivers:
                 "notes": list(self.notes),
             }
         )
-
-    def __str__(self) -> str:
-        return view("describe_drivers")(self)
 
     def plot(self, n: int = 15) -> Any:
         """A Matplotlib figure: parts of the gap and of the criteria, the `n` largest."""

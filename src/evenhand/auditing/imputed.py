@@ -25,6 +25,7 @@ from scipy.special import ndtri, xlogy
 
 from .._core.arrays import Array, Rows, Vector
 from .._core.frames import to_frame
+from .._core.views import Shown
 from ..data.groups import Groups
 from ..data.sample import Sample
 from ..measures.measures import standard_error
@@ -66,7 +67,7 @@ class ImputedGap:
 
 
 @dataclass(frozen=True)
-class Imputation:
+class Imputation(Shown):
     """What imputed membership does to an audit.
 
     Attributes

@@ -19,7 +19,7 @@ from scipy.special import stdtrit
 
 from .._core.arrays import Rows, Vector
 from .._core.frames import json_safe, to_frame
-from .._core.views import view
+from .._core.views import Shown, view
 from ..data.groups import Groups
 from ..data.sample import Sample
 from ..data.weights import mean_one
@@ -33,7 +33,7 @@ BANDS = 5
 
 
 @dataclass(frozen=True)
-class Pricing:
+class Pricing(Shown):
     """What an actuary asks of a score; see :func:`audit` with `loss` or `exposure`.
 
     Attributes
@@ -89,9 +89,6 @@ class Pricing:
     def plot(self) -> Any:
         """A Matplotlib figure: actual over expected in each band, one line a group."""
         return view("plot_pricing")(self)
-
-    def __str__(self) -> str:
-        return view("describe_pricing")(self)
 
 
 def read_loss(loss: Any, power: Any, y: Any) -> Loss | None:

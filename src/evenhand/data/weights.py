@@ -72,7 +72,11 @@ def mean_one(weight: Array | None) -> Array | None:
     largest = shards.largest(float(weight.max(initial=0.0)))
     if not largest:
         return weight
-    weight = weight / largest
+    return scale_to_count(weight / largest)
+
+
+def scale_to_count(weight: Array) -> Array:
+    """Weights times n/Σw, for those whose sum is a float like any other."""
     count, total = shards.add(float(len(weight)), float(weight.sum()))
     return weight * (count / total)
 
@@ -282,3 +286,17 @@ def degrees_of_freedom(squares: Array, mass: Array) -> float:
         count = np.bincount(main, weight) ** 2 / np.bincount(main, weight**2)
         doubt = np.where(part > 0, part**2 / np.maximum(count - 1.0, 1.0), 0.0).sum()
         return float(max(part.sum() ** 2 / doubt, 1.0)) if doubt > 0 else float(len(squares) - 1)
+
+
+# ------------------------------------------------------------------------------------------------
+# Sums over all rows, those on other workers included.
+
+
+def weighted_sum(values: Array, weight: Array | None = None) -> float:
+    """Σ w·value."""
+    return float(shards.add(float(values.sum() if weight is None else weight @ values)))
+
+
+def weighted_mean(values: Array, weight: Array | None = None) -> float:
+    """Σ w·value / Σ w."""
+    return shards.average(values, weight)
