@@ -27,6 +27,7 @@ from ..data.continuous import Continuous
 from ..data.criteria import complete, measurable
 from ..data.groups import Proxy
 from ..data.sample import Sample, repeat_rows, too_many
+from ..estimators.base import BasisClassifier
 from ..estimators.estimation import EntropyEstimator
 from ..estimators.ranks import EXACT_RANK_ROWS, rank_all
 from ..kernels.threads import n_threads
@@ -292,6 +293,7 @@ def audit(
                 "time."
             )
         samples = _read_models(y_true, y_pred, columns)
+        run = replace(run, people=frequency is not None and not _is_parametric(run.estimator))
         run = replace(run, loss=read_loss(loss, power, next(iter(samples.values())).target))
         audits = run.audit_models(samples, attributes, per_attribute)
         if per_attribute and attributes:
@@ -299,6 +301,11 @@ def audit(
             return AuditSet({**crossed.attributes, " × ".join(attributes): crossed}, "attribute")
     several = isinstance(y_pred, dict) or len(models) > 1
     return AuditSet(audits, "model") if several else next(iter(audits.values()))
+
+
+def _is_parametric(estimator: EntropyEstimator) -> bool:
+    """Whether an estimator cannot take exact values for a sign of the group."""
+    return isinstance(estimator, BasisClassifier)
 
 
 @dataclass(frozen=True)
@@ -312,6 +319,7 @@ class _Run:
     n_boot: int
     reference: Any = "largest"
     loss: Loss | None = None
+    people: bool = False  # rows were repeated by frequencies, for people who differ
 
     @property
     def how(self) -> dict[str, Any]:
@@ -354,6 +362,7 @@ class _Run:
 
         `estimated` are other rows, which stand for several people each, for the measures.
         """
+        sample, n_copies = sample.distinct(self.people) if estimated is None else (sample, 0)
         rows = sample.known()
         groups, frequency = rows.groups, None if estimated is None else estimated.frequency
         criteria = measurable(rows.variables)
@@ -411,6 +420,7 @@ class _Run:
             labels=groups.label_names,
             n_rows=sample.n_rows,
             n_unknown=sample.n_rows - rows.n_rows,
+            n_copies=n_copies,
             confidence_level=self.confidence_level,
             name=name,
             r2=r2_of(rows),

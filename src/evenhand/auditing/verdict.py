@@ -102,6 +102,8 @@ class Verdict:
         What `needed` counts, and `n`, how many there are.
     unjudged : tuple of str
         Groups too small to be judged by themselves.
+    remarks : tuple of str
+        What was done to the rows, in sentences.
     """
 
     outcome: str
@@ -111,6 +113,7 @@ class Verdict:
     unit: str
     n: int
     unjudged: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -152,6 +155,7 @@ class Verdict:
                 "n": self.n,
                 "needed": self.needed,
                 "unjudged": self.unjudged,
+                "remarks": self.remarks,
                 "tolerance": {**self.tolerance.to_dict(), "digest": self.tolerance.digest},
                 "clauses": [dict(vars(clause)) for clause in self.clauses],
             }

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..data.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, Criterion
 from ..data.sample import Sample, too_many
+from ..estimators.base import BasisClassifier
 from .cell_rows import people as rows_of
 from .cell_rows import refuse_beside_cells
 from .cells import Cells
@@ -23,6 +24,7 @@ def _measure(
         y_true = None
     elif y_true is None:
         raise ValueError("`y_true` must be given, got None.")
+    engine = get_estimator(estimator)
     if too_many(columns["frequency"]):
         refuse_beside_cells(estimator, cluster=columns.pop("cluster"))
         sample = rows_of(Cells.from_rows(y_true, y_pred, **columns))
@@ -31,8 +33,10 @@ def _measure(
             raise ValueError("`y_pred` must be given, got None.")
         sample = Sample.read(y_true, y_pred, **columns).weighted()
         check_effective_size(sample.groups)
+        people = columns["frequency"] is not None and not isinstance(engine, BasisClassifier)
+        sample, _ = sample.distinct(people)
     entropies = estimate_entropies(
-        [criterion], sample.variables, sample.groups, get_estimator(estimator), sample.frequency
+        [criterion], sample.variables, sample.groups, engine, sample.frequency
     )
     if sample.frequency is None:
         rows = sample.known()

@@ -182,6 +182,7 @@ def limits(audit: Audit, extra: tuple[str, ...] = ()) -> Html:
                 "clusters, and no cluster is judged by a classifier that has seen it.",
             )
         )
+    items += [element("li", text) for text in audit.remarks]
     if audit.n_unknown:
         items.append(
             element(

@@ -158,6 +158,7 @@ def describe(audit: Audit) -> str:
             "size"
         )
     lines = [f"{title}: {row_count(known, audit.n_clusters)}, {what}."]
+    lines += audit.remarks
     if audit.n_unknown:
         lines.append(
             f"{audit.n_unknown:,} rows ({100 * audit.n_unknown / audit.n_rows:.1f}%) have no "
