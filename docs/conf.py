@@ -24,6 +24,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
     "executed",
+    "freshness",
     "reference",
 ]
 exclude_patterns = ["_build", "_ext", "_templates", "**/README.*", "**sg_execution_times.rst"]
