@@ -345,14 +345,19 @@ class _Run:
         for name, sample in samples.items():
             sample = sample.per_unit()
             alone = {
-                part: self.audit(
+                part: self.audit_once(
                     replace(sample, groups=groups).weighted(), name, warn=per_attribute
                 )
                 for part, groups in parts.items()
                 if groups.n_groups > 1
             }
-            audits[name] = self.audit(sample.weighted(), name, alone, tuple(parts))
+            audits[name] = self.audit_once(sample.weighted(), name, alone, tuple(parts))
         return audits
+
+    def audit_once(self, sample: Sample, *how: Any, **more: Any) -> Audit:
+        """One audit of rows, their copies counted once."""
+        kept, n_copies = sample.distinct(self.people)
+        return replace(self.audit(kept, *how, **more), n_copies=n_copies)
 
     def audit(
         self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,
@@ -362,7 +367,6 @@ class _Run:
 
         `estimated` are other rows, which stand for several people each, for the measures.
         """
-        sample, n_copies = sample.distinct(self.people) if estimated is None else (sample, 0)
         rows = sample.known()
         groups, frequency = rows.groups, None if estimated is None else estimated.frequency
         criteria = measurable(rows.variables)
@@ -420,7 +424,6 @@ class _Run:
             labels=groups.label_names,
             n_rows=sample.n_rows,
             n_unknown=sample.n_rows - rows.n_rows,
-            n_copies=n_copies,
             confidence_level=self.confidence_level,
             name=name,
             r2=r2_of(rows),
@@ -444,6 +447,12 @@ def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -
         estimated = None if rows.frequency is None else rows
         return run.audit(tested, name, attributes, names, warn, estimated)
 
+    if cells.copied and not _is_parametric(run.estimator):
+        raise ValueError(
+            "`cells` must count different people: nearly all who share a score and a target are of "
+            "one group, as copies of a row are. Hint: count each row once; if they are people, "
+            'estimator="logistic" measures them.'
+        )
     whole = audit_cells(cells, audit_one)
     if not per_attribute:
         return whole

@@ -219,7 +219,7 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
     asked = any(not of_information(name) for name, _ in tolerance.clauses)
     return Verdict(
         OUTCOMES[worst], tuple(judged), tolerance, level, "clusters" if clustered else "rows", n,
-        tuple(small) if asked else (),
+        tuple(small) if asked else (), audit.remarks,
     )  # fmt: skip
 
 

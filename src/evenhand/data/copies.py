@@ -3,8 +3,8 @@
 Equal rows are copies of one another where
 
 - repetition is all over the table: a third of the distinct (score, target) pairs or more occur
-  several times, and about equally often, so that one common value (a price of zero, a score that one
-  group shares) is none;
+  several times, and about equally often, so that one common value (a price of zero, a score that
+  one group shares) is none;
 - nearly all of these pairs belong to one group each, where people who meet by chance would be of
   several: at most a tenth as many are mixed as group shares would have it.
 
@@ -29,7 +29,7 @@ _SURPLUS = 0.02  # share of rows that must go
 _REPEATED = 1 / 3  # of the distinct pairs; two in five of a bootstrap's are
 _MIXED = 0.1  # of the pairs that would hold several groups by chance
 _LEAST_MIXED = 3.0
-# Beyond so many rows a tenth of a percent or more of the pairs, all rows of each, is looked at first.
+# Beyond so many rows some pairs, with all rows of each, are looked at first.
 _FIRST_LOOK = 20_000
 
 
@@ -81,19 +81,11 @@ def _place(columns: Sequence[Vector], member: NDArray[Any], everybody: NDArray[A
         ordered = column[order]
         new[1:] |= ordered[1:] != ordered[:-1]
     pair = np.cumsum(new) - 1
-    size = np.bincount(pair)
-    many = size > 1
-    if len(size) < _LEAST_PAIRS or n - len(size) < _SURPLUS * n:
-        return None
-    if many.sum() < _REPEATED * len(size) or not _is_even(size[many]):
-        return None
     ordered_member = member[order]
     differs = ordered_member != ordered_member[new][pair]
     mixed = np.bincount(pair, differs) > 0
     _, count = np.unique(everybody, return_counts=True)
-    share = count / count.sum()
-    expected = (1.0 - (share[:, None] ** size[many]).sum(axis=0)).sum()
-    if expected < _LEAST_MIXED or mixed.sum() > _MIXED * expected:
+    if not are_copies(np.bincount(pair), mixed, count / count.sum()):
         return None
     new |= mixed[pair]
     place = np.empty(n, dtype=np.intp)
@@ -106,6 +98,23 @@ def _place(columns: Sequence[Vector], member: NDArray[Any], everybody: NDArray[A
     return rank[place]
 
 
-def _is_even(size: NDArray[Any]) -> bool:
-    """Whether repeated pairs occur about equally often: copies do, values by their density do not."""
-    return bool(np.quantile(size, 0.9) <= 1.5 * np.median(size) + 1)
+def are_copies(size: NDArray[Any], mixed: NDArray[np.bool_], share: Vector) -> bool:
+    """Return whether pairs of exact values repeat as copies do.
+
+    Parameters
+    ----------
+    size, mixed : (J,) arrays
+        Rows of each distinct pair, and whether they are of several groups.
+    share : (K,) array
+        Shares of the groups.
+    """
+    many = size > 1
+    if len(size) < _LEAST_PAIRS or (size - 1).sum() < _SURPLUS * size.sum():
+        return False
+    if many.sum() < _REPEATED * len(size):
+        return False
+    # Copies occur about equally often; values do so by their density.
+    if np.quantile(size[many], 0.9) > 1.5 * np.median(size[many]) + 2:
+        return False
+    by_chance = (1.0 - (share[:, None] ** size[many]).sum(axis=0)).sum()
+    return bool(by_chance >= _LEAST_MIXED and mixed.sum() <= _MIXED * by_chance)

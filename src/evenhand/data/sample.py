@@ -34,9 +34,10 @@ Rows = NDArray[np.intp]
 # have to spare for them.
 MAX_PEOPLE = 5_000_000
 _COPIES_OR_PEOPLE = (
-    "`frequency` must count different people: nearly all that share a score and a target here are of "
-    "one group, as copies of a row are. Hint: leave `frequency` out if they are copies; if they are "
-    'people, estimator="logistic" measures them without taking exact values for a sign of the group.'
+    "`frequency` must count different people: nearly all who share a score and a target here are "
+    "of one group, as copies of a row are. Hint: leave `frequency` out if they are copies; if they "
+    'are people, estimator="logistic" measures them and takes no exact value for a sign of the '
+    "group."
 )
 
 

@@ -250,7 +250,8 @@ def _needed(clause: ClauseResult) -> str:
 
 def verdict_notes(verdict: Verdict) -> list[str]:
     """What stands below the table."""
-    notes = [f"{c.clause} of {_of(c)}: {c.note}." for c in verdict.clauses if c.note]
+    notes = [*verdict.remarks]
+    notes += [f"{c.clause} of {_of(c)}: {c.note}." for c in verdict.clauses if c.note]
     if any(c.beyond_alone for c in verdict.clauses):
         notes.append(
             f"An interval that lies beyond its tolerance is no proof by itself where "
