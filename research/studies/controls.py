@@ -34,7 +34,7 @@ from evenhand.auditing.adjusted_gap import LEAST_COUNTERPARTS, adjusted_gaps
 from evenhand.auditing.conditional import audit_given
 from evenhand.data.controls import read_controls
 from evenhand.data.groups import resolve_groups
-from evenhand.measures.entropies import get_estimator
+from evenhand.measures.measures import get_estimator
 from evenhand.measures.nuisance import control_features
 from loaders import load_illinois_quotes
 

@@ -22,8 +22,7 @@ from evenhand.estimators._pooling import _pool, blend, lean_of
 from evenhand.estimators._spline_basis import smooth, spline_table
 from evenhand.estimators.adaptive import Adaptive
 from evenhand.estimators.estimation import EntropyEstimator
-from evenhand.measures.entropies import estimate_entropies
-from evenhand.measures.measures import measure
+from evenhand.measures.measures import estimate_entropies, measure
 
 ALL = (SCORE, TARGET, BOTH)
 

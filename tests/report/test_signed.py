@@ -8,8 +8,7 @@ import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
-from evenhand.auditing.changes import criterion_changes, residual_changes
-from evenhand.auditing.path_audits import audits_of
+from evenhand.auditing.figures import audits_of, criterion_changes, residual_changes
 from evenhand.report.frontier_page import path_page, worse_words
 from evenhand.report.page import NOT_STATED, About, audit_page
 from evenhand.report.price_views import has_percent

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 import evenhand as eh
-from evenhand.measures.cell_files import Suppressed, suppress, suppressed_in, write_cells
+from evenhand.measures.cells import Suppressed, suppress, suppressed_in, write_cells
 from evenhand.tables.audit_table import cells_of
 
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}

@@ -24,9 +24,8 @@ from ..data.criteria import CONDITIONAL
 from ..data.groups import Groups, GroupWarning
 from ..data.weights import mean_one
 from ..estimators.estimation import EntropyEstimator, RowLosses
-from ..measures.entropies import Entropies, estimate_entropies
 from ..measures.exact_tests import TestResult, exact_fairness_p_value
-from ..measures.measures import Measure, measure
+from ..measures.measures import Entropies, Measure, estimate_entropies, measure
 from ..measures.nuisance import Chain, Features, control_features, fit_chain, log_odds
 from .adjusted_gap import LEAST_COUNTERPARTS, AdjustedGap, Estimate, adjusted_gaps
 

@@ -42,8 +42,7 @@ from ..data.groups import Groups, resolve_groups
 from ..data.sample import take_rows
 from ..data.weights import check_weight
 from ..estimators.estimation import EntropyEstimator
-from ..measures.entropies import Entropies, estimate_entropies, get_estimator
-from ..measures.measures import standard_error
+from ..measures.measures import Entropies, estimate_entropies, get_estimator, standard_error
 
 # ------------------------------------------------------------------------------------------------
 # Features one at a time: a table with one column closed, and what a column says by itself.

@@ -27,11 +27,20 @@ from .._core.frames import json_safe, to_frame
 from .._core.validation import check_column, frame_columns, quote
 from .._core.views import view
 from ..data.criteria import Criterion, get_criterion
-from ..measures.cell_rows import people, refuse_beside_cells
+from ..measures.cell_rows import expand_cells, refuse_beside_cells
 from ..measures.cells import Cells
 from ..measures.edges import Edges
-from ..measures.entropies import estimate_entropies, get_estimator
-from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, measure, root_interval, upper_bound
+from ..measures.measures import (
+    HOLDS,
+    OPEN,
+    VIOLATED,
+    Measure,
+    estimate_entropies,
+    get_estimator,
+    measure,
+    root_interval,
+    upper_bound,
+)
 
 # Fewer people than this in a period, or fewer than two groups, say nothing by themselves.
 LEAST_PEOPLE = 20
@@ -310,7 +319,7 @@ def _measures(
     present = np.unique(cells.group[cells.count > 0])
     if cells.n < LEAST_PEOPLE or len(present) < 2:
         return {}
-    rows = people(cells)
+    rows = expand_cells(cells)
     groups = rows.groups
     if len(present) < len(cells.labels):
         assert groups.codes is not None

@@ -38,8 +38,7 @@ from .terminal import (
 if TYPE_CHECKING:
     from ..auditing.impact import Impact
     from ..auditing.result import Audit, AuditSet
-    from ..auditing.tolerance import Tolerance
-    from ..auditing.verdict import Verdict
+    from ..auditing.verdict import Tolerance, Verdict
 
 
 def parse_limits(options: Sequence[str], has_target: bool) -> dict[str, float]:
@@ -186,7 +185,7 @@ def run_compare(
 
 def show_compare(found: AuditSet, favorable: str | None = None) -> None:
     """Measures side by side, then who gains and who loses."""
-    from ..auditing.changes import gains_of
+    from ..auditing.figures import gains_of
 
     first = next(iter(found))
     show_set(found)
@@ -285,7 +284,7 @@ def read_asked(
 ) -> Asked:
     """The options of the command line, checked before any rows are read."""
     from ..auditing.impact import read_cutoffs
-    from ..auditing.tolerance import Tolerance
+    from ..auditing.verdict import Tolerance
 
     tolerance = None if file is None else Tolerance.from_file(file)
     if tolerance is not None:
@@ -418,7 +417,7 @@ def tolerance(
 
     Then: evenhand audit scores.csv -y y -s s -a race --tolerance limits.toml
     """
-    from ..auditing.tolerance import Tolerance, range_text
+    from ..auditing.verdict import Tolerance, range_text
 
     if clause:
         clauses = dict(_clause(text) for text in clause)

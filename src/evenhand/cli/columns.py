@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.validation import quote
-from ..data.bands import Bands, measurement
-from ..data.continuous import Continuous
+from ..data.bands import Bands, Continuous, measurement
 from ..data.labels import MAX_FRACTIONS, MAX_NUMBERS, suggest_edges
 from ..tables.readers import TableError, called, is_text_type, value_type
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Vector
 from .._core.provenance import file_facts, last_changed, stamp
-from ..data.bands import Bands
-from ..data.continuous import Continuous
+from ..data.bands import Bands, Continuous
 from ..data.encoding import Column, encode, fit_columns
 from ..data.groups import Proxy
 from ..data.sample import repeat_rows

@@ -105,7 +105,7 @@ class Asked:
     @cached_property
     def are_cells(self) -> bool:
         """Whether all files are cells; some among others are refused."""
-        from ..measures.cell_files import is_cells
+        from ..measures.cells import is_cells
 
         found = [is_cells(file) for file in self.files]
         if any(found) and not all(found):
@@ -178,7 +178,7 @@ class Asked:
 
 def read_cells(files: Sequence[str]) -> tuple[Cells, CellSource]:
     """Files of cells, added up; what was left out of them is told."""
-    from ..measures import cell_files
+    from ..measures import cells as cell_files
     from ..measures.cells import Cells, merge
 
     parts = []
@@ -289,7 +289,7 @@ def cells(
     tuesday.cells, and evenhand audit monday.cells tuesday.cells
     """
     from .._core.files import check_free
-    from ..measures import cell_files
+    from ..measures import cells as cell_files
     from ..measures.cells import Cells
 
     if edges is not None and bins is not None:

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._core import shards
 from .._core.validation import as_floats, read_native, warn_user
+from .bands import Continuous
 from .clusters import check_cluster, renumber
-from .continuous import Continuous
 from .labels import Coded, cross, encode, share_labels, split_columns
 from .weights import check_weight, mean_one
 

@@ -21,8 +21,8 @@ from sklearn.utils.validation import _num_samples
 
 from .._core.arrays import Vector
 from .._core.validation import as_floats, check_column, check_index, read_native, refuse_masked
+from .bands import Continuous
 from .clusters import check_cluster, renumber
-from .continuous import Continuous
 from .controls import Controls, read_controls
 from .copies import find_copies
 from .groups import Groups, Proxy, resolve_groups

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..auditing.path_audits import weight_name
+from ..auditing.figures import weight_name
 from .charts import Chart
 from .markup import Html, element
 

@@ -10,9 +10,15 @@ import numpy as np
 
 from .._core.frames import json_safe
 from .._core.provenance import stamp
-from ..auditing.changes import criterion_changes, residual_changes
-from ..auditing.curves import DrawnRows, drawn_rows, grid_over
-from ..auditing.path_audits import audits_of, weight_name
+from ..auditing.figures import (
+    DrawnRows,
+    audits_of,
+    criterion_changes,
+    drawn_rows,
+    grid_over,
+    residual_changes,
+    weight_name,
+)
 from ..data.criteria import get_criterion
 from .charts import legend
 from .formats import number, short_names, with_margin
@@ -37,7 +43,7 @@ from .verdict_views import verdict_section
 
 if TYPE_CHECKING:
     from ..auditing.result import Audit
-    from ..auditing.tolerance import Tolerance
+    from ..auditing.verdict import Tolerance
     from ..training.path import FairnessPath
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.files import write_text
 from .._core.provenance import stamp
-from ..auditing.curves import drawn_rows, grid_over
+from ..auditing.figures import drawn_rows, grid_over
 from .charts import legend
 from .control_views import imputation_section
 from .driver_views import drivers_section

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..auditing.curves import DrawnRows, calibration, density, drawn_rows, grid_over
+from ..auditing.figures import DrawnRows, calibration, density, drawn_rows, grid_over
 from .formats import DASHES, PALETTE, short_names
 from .text import fixed, part_word
 
@@ -118,7 +118,7 @@ def plot_gains(
     -------
     matplotlib Figure
     """
-    from ..auditing.changes import gains
+    from ..auditing.figures import gains
 
     plt = _pyplot()
     table = gains(before, after, sensitive_features, sample_weight)

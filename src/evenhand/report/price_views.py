@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..auditing.curves import DRAWN_GROUPS
+from ..auditing.figures import DRAWN_GROUPS
 from .charts import Chart, legend
 from .control_views import conditional_section
 from .formats import PALETTE, number, short_names

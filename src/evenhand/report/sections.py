@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._core.provenance import now
-from ..auditing.changes import gains_of
-from ..auditing.curves import DrawnRows, calibration, density, drawn_rows, grid_over
+from ..auditing.figures import DrawnRows, calibration, density, drawn_rows, gains_of, grid_over
 from ..data.criteria import get_criterion
 from ..measures.measures import measure_columns
 from .charts import Chart, legend

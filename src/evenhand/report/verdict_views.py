@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..auditing.impact import STATISTICS
-from ..auditing.tolerance import range_text
+from ..auditing.verdict import range_text
 from ..measures.measures import HOLDS, OPEN, RULE_WITH_TOLERANCE, VIOLATED
 from .formats import number, short_names
 from .markup import Html, csv_link, element, join, label, table

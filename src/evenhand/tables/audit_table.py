@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from .._core.progress import waiting
-from ..auditing.audits import audit
+from ..auditing.audits import audit, given_controls
 from ..auditing.conditional import Conditional
-from ..auditing.from_cells import given_controls
 from ..auditing.result import Audit
 from ..measures.cell_rows import refuse_beside_cells
 from ..measures.cells import Cells

@@ -31,8 +31,7 @@ from ..auditing.monitoring import (
     no_dates,
 )
 from ..data.labels import sorted_labels
-from ..measures.cell_files import is_cells
-from ..measures.cells import Cells
+from ..measures.cells import Cells, is_cells
 from .audit_table import cells_of, columns_of
 from .openers import open_table
 from .readers import TableError

@@ -21,8 +21,7 @@ from ..data.clusters import renumber
 from ..data.criteria import Criterion
 from ..data.groups import Groups
 from ..data.weights import weighted_rows
-from ..measures.entropies import estimate_entropies
-from ..measures.measures import Measure, measure, standard_error
+from ..measures.measures import Measure, estimate_entropies, measure, standard_error
 from .held_out import Data, Handle, HeldOut
 from .postprocess import FairPostprocessor
 from .ridge import FairRidge

@@ -24,9 +24,16 @@ from ..data.criteria import CONDITIONAL, Criterion, get_criterion, measurable
 from ..data.groups import Groups
 from ..data.sample import take_rows
 from ..data.weights import refuse_few_weighted, weighted_rows
-from ..measures.entropies import Entropies, estimate_entropies, get_estimator
 from ..measures.losses import R2, Accuracy, accuracy_of
-from ..measures.measures import Measure, critical_value, measure, standard_error
+from ..measures.measures import (
+    Entropies,
+    Measure,
+    critical_value,
+    estimate_entropies,
+    get_estimator,
+    measure,
+    standard_error,
+)
 
 Rows = NDArray[np.intp]
 

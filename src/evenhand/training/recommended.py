@@ -30,8 +30,7 @@ from ..data.groups import Groups, resolve_groups
 from ..data.sample import repeat_rows
 from ..data.weights import check_weight
 from ..measures.effective import check_effective_size
-from ..measures.entropies import get_estimator
-from ..measures.measures import Measure
+from ..measures.measures import Measure, get_estimator
 from .candidates import LEAGUES, MARGIN, Candidate, Curve, Place, candidates
 from .design import ReadsTables
 from .held_out import Data
