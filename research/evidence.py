@@ -7,6 +7,7 @@ so that a table of which some parts were measured again says so row by row.
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import os
 import platform
@@ -60,9 +61,10 @@ def _version(package: str) -> str:
 def write_table(
     path: Path, rows: Iterable[Row], stamp: dict[str, str], facts: Row | None = None
 ) -> Path:
-    """Write rows to a CSV file, whole or not at all; facts about all rows go to a JSON beside it.
+    """Write rows to a CSV file, whole or not at all, and facts about all of them to a JSON file.
 
-    A row that has a stamp already, since it was kept from an earlier run, keeps it.
+    A row that has a stamp already, since it was kept from an earlier run, keeps it. The facts hold
+    the checksum of the table, so that a number edited by hand does not go unnoticed.
     """
     rows = [{**stamp, **row} for row in rows]
     columns = list(dict.fromkeys(key for row in rows for key in row if key not in STAMP))
@@ -72,12 +74,16 @@ def write_table(
         writer = csv.DictWriter(file, [*columns, *STAMP], lineterminator="\n")
         writer.writeheader()
         writer.writerows({key: _short(value) for key, value in row.items()} for row in rows)
-    if facts:
-        beside = path.with_suffix(".json.tmp")
-        beside.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-        beside.replace(path.with_suffix(".json"))
+    facts = {**(facts or {}), "sha256": hash_file(temporary)}
+    noted = path.with_suffix(".json.tmp")
+    noted.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     temporary.replace(path)
+    noted.replace(path.with_suffix(".json"))
     return path
+
+
+def hash_file(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _short(value: Any) -> Any:
@@ -129,7 +135,7 @@ def read_stamps(name: str, folder: Path = RESULTS) -> list[dict[str, str]]:
 def last_change(paths: tuple[str, ...], since: str | None = None) -> tuple[str, str, str] | None:
     """Return commit, date and file of the last change of some paths, if any `since` a commit."""
     span = [f"{since}..HEAD"] if since else []
-    found = git("log", "-1", "--format=%h %cs", "--name-only", *span, "--", *paths)
+    found = git("log", "-1", "--no-merges", "--format=%h %cs", "--name-only", *span, "--", *paths)
     if not found:
         return None
     head, *files = found.split("\n")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evidence import find_stale
+
 MEASURES = tuple(f"src/evenhand/{room}" for room in ("data", "kernels", "estimators", "measures"))
 AUDITS = (*MEASURES, "src/evenhand/auditing")
 TRAINING = (*MEASURES, "src/evenhand/training")
@@ -192,3 +194,14 @@ _ALL = [
           threads=None, routine=False),
 ]  # fmt: skip
 STUDIES = {study.name: study for study in _ALL}
+
+
+def list_ages(page: str) -> list[str]:
+    """One line for each table of a page, and more where its rows were not measured at once."""
+    out = []
+    for study in STUDIES.values():
+        if study.page.split(":")[0] == page:
+            for stamp, stale in find_stale(study.name, study.sources):
+                words = f"measured at {stamp['commit']} ({stamp['date']})"
+                out.append(f"{study.name}: {stale or words}.")
+    return out

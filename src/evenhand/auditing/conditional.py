@@ -17,7 +17,7 @@ from scipy.special import fdtrc
 
 from .._core.arrays import Vector
 from .._core.frames import to_frame
-from .._core.views import view
+from .._core.views import Shown
 from ..data.clusters import cluster_groups, renumber
 from ..data.controls import Control, Controls, refuse_none
 from ..data.criteria import CONDITIONAL
@@ -231,7 +231,7 @@ MANY_ALONE = 0.1
 
 
 @dataclass(frozen=True)
-class Conditional:
+class Conditional(Shown):
     """What an audit with controls found.
 
     Attributes
@@ -324,9 +324,6 @@ class Conditional:
         out["gaps"] = [gap.to_dict() for gap in self.gaps]
         out["information"] = self.information.to_dict()
         return out
-
-    def __str__(self) -> str:
-        return view("describe_conditional")(self)
 
 
 def audit_given(

@@ -33,7 +33,7 @@ from .._core.validation import (
     frame_columns,
     read_native,
 )
-from .._core.views import view
+from .._core.views import Shown, view
 from ..data.clusters import check_cluster, cluster_sums
 from ..data.criteria import INDEPENDENCE, Criterion, get_criterion
 from ..data.encoding import TableEncoder
@@ -407,7 +407,7 @@ class Driver:
 
 
 @dataclass(frozen=True)
-class Drivers:
+class Drivers(Shown):
     """The result of :func:`drivers`.
 
     Attributes
@@ -515,9 +515,6 @@ class Drivers:
                 "notes": list(self.notes),
             }
         )
-
-    def __str__(self) -> str:
-        return view("describe_drivers")(self)
 
     def plot(self, n: int = 15) -> Any:
         """A Matplotlib figure: parts of the gap and of the criteria, the `n` largest."""

@@ -21,7 +21,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from .._core.arrays import Matrix, Vector
 from .._core.frames import json_safe, to_frame
-from .._core.views import view
+from .._core.views import Shown
 from .group_tables import SIDES, AuditedRows, Cutoff, GroupMoments
 
 # ------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class ImpactNumber:
 
 
 @dataclass(frozen=True)
-class Impact:
+class Impact(Shown):
     """The result of :meth:`Audit.impact`.
 
     Attributes
@@ -339,9 +339,6 @@ class Impact:
                 "numbers": [dict(vars(number)) for number in self.numbers],
             }
         )
-
-    def __str__(self) -> str:
-        return view("describe_impact")(self)
 
 
 def impact_table(

@@ -26,6 +26,7 @@ from scipy.special import ndtri, xlogy
 
 from .._core.arrays import Vector
 from .._core.frames import to_frame
+from .._core.views import Shown
 from ..data.groups import Groups
 from ..measures.measures import standard_error
 
@@ -67,7 +68,7 @@ class ImputedGap:
 
 
 @dataclass(frozen=True)
-class Imputation:
+class Imputation(Shown):
     """What imputed membership does to an audit.
 
     Attributes

@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 
 from .._core.arrays import Vector
 from .._core.frames import json_safe, to_frame
-from .._core.views import view
+from .._core.views import Shown, view
 from ..data.groups import Groups
 from ..data.sample import Sample
 from ..data.weights import mean_one
@@ -34,7 +34,7 @@ BANDS = 5
 
 
 @dataclass(frozen=True)
-class Pricing:
+class Pricing(Shown):
     """What an actuary asks of a score; see :func:`audit` with `loss` or `exposure`.
 
     Attributes
@@ -90,9 +90,6 @@ class Pricing:
     def plot(self) -> Any:
         """A Matplotlib figure: actual over expected in each band, one line a group."""
         return view("plot_pricing")(self)
-
-    def __str__(self) -> str:
-        return view("describe_pricing")(self)
 
 
 def read_loss(loss: Any, power: Any, y: Any) -> Loss | None:

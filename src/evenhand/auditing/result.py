@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .._core.frames import json_safe, to_frame
-from .._core.views import view
+from .._core.views import Shown, view
 from ..data.criteria import get_criterion
 from ..measures.measures import Measure, measure_columns
 from .conditional import Conditional
@@ -26,7 +26,7 @@ FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Shown):
     """The result of :func:`audit`.
 
     Attributes
@@ -261,9 +261,6 @@ class Audit:
             }
         )
 
-    def __str__(self) -> str:
-        return view("describe")(self)
-
     def plot(self) -> Any:
         """A Matplotlib figure: scores by group, score against target, the three measures."""
         return view("plot_audit")(self)
@@ -310,12 +307,9 @@ class Audit:
         )
         return view("write_page")(page, path, force)
 
-    def _repr_html_(self) -> str:
-        return view("compact")(self)
-
 
 @dataclass(frozen=True)
-class AuditSet(Mapping[str, Audit]):
+class AuditSet(Mapping[str, Audit], Shown):
     """Several audits by name: models compared on the same rows, or attributes one by one."""
 
     audits: dict[str, Audit]
@@ -362,9 +356,6 @@ class AuditSet(Mapping[str, Audit]):
             "audits": {name: audit.to_dict() for name, audit in self.audits.items()},
         }
 
-    def __str__(self) -> str:
-        return view("describe_set")(self)
-
     def to_html(
         self,
         path: Any,
@@ -399,6 +390,3 @@ class AuditSet(Mapping[str, Audit]):
             self, about=about, verdicts=verdicts, impacts=impacts, favorable=favorable
         )
         return view("write_page")(page, path, force)
-
-    def _repr_html_(self) -> str:
-        return view("compact_set")(self)

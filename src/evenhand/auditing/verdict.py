@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from .._core.frames import json_safe, to_frame
-from .._core.views import view
+from .._core.views import Shown
 from ..data.criteria import CRITERIA, WITH_CONTROLS
 from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, judge, units_needed
 from .impact import ADJUSTED, AT_CUTOFF, NEED_TARGET, STATISTICS, Impact, ImpactNumber, holm
@@ -106,7 +106,7 @@ class ClauseResult:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Shown):
     """The result of :meth:`evenhand.Audit.verdict`.
 
     Attributes
@@ -178,9 +178,6 @@ class Verdict:
                 "clauses": [dict(vars(clause)) for clause in self.clauses],
             }
         )
-
-    def __str__(self) -> str:
-        return view("describe_verdict")(self)
 
 
 def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verdict:

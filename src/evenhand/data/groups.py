@@ -266,6 +266,7 @@ class Groups:
         """A number for each of the n rows that rows of the same membership share; −1 if unknown."""
         codes = self.codes
         if codes is None:
+            assert self.probabilities is not None
             codes = np.unique(self.probabilities, axis=0, return_inverse=True)[1].ravel()
         if self.known is None:
             return codes

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 
 from .._core.arrays import Vector
+from .._core.views import Shown
 from ..data.clusters import cluster_groups, cluster_sums, degrees_of_freedom
 from ..data.criteria import (
     INDEPENDENCE,
@@ -43,10 +44,10 @@ from .effective import check_effective_size, independent_rows, unit_masses, warn
 
 VIOLATED, HOLDS, OPEN = "violated", "holds", "not enough data"
 RULE_WITH_TOLERANCE = (
-    "Against a tolerance a clause is called violated where a one-sided test at the stated level "
-    "rejects that the true value lies within it (by Holm's rule over all tests), and holds where "
-    "one-sided tests at that level reject that it lies beyond. Else there are not enough data. One "
-    "violated clause is a fail; a pass needs all of them to hold, for which no correction is due."
+    "A limit is not met if a one-sided test at the stated level rejects that the true value is "
+    "within it (with Holm's correction over all tests). It is met if one-sided tests at that level "
+    "reject that the value is outside. Otherwise there is not enough data. One limit that is not "
+    "met is a fail. A pass needs all limits to be met, for which no correction is due."
 )
 
 
@@ -171,7 +172,7 @@ COPIES = (
 
 
 @dataclass(frozen=True)
-class Measure:
+class Measure(Shown):
     """One criterion, estimated.
 
     Attributes
