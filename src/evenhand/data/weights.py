@@ -70,7 +70,11 @@ def mean_one(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
     largest = shards.largest(float(weight.max(initial=0.0)))
     if not largest:
         return weight
-    weight = weight / largest
+    return scale_to_count(weight / largest)
+
+
+def scale_to_count(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights times n/Σw, for those whose sum is a float like any other."""
     count, total = shards.add(float(len(weight)), float(weight.sum()))
     return weight * (count / total)
 
@@ -95,3 +99,17 @@ def check_exposure(exposure: Any, n_rows: int) -> NDArray[np.float64]:
             "rows that were never at risk."
         )
     return exposure
+
+
+# ------------------------------------------------------------------------------------------------
+# Sums over all rows, those on other workers included.
+
+
+def weighted_sum(values: NDArray[np.float64], weight: NDArray[np.float64] | None = None) -> float:
+    """Σ w·value."""
+    return float(shards.add(float(values.sum() if weight is None else weight @ values)))
+
+
+def weighted_mean(values: NDArray[np.float64], weight: NDArray[np.float64] | None = None) -> float:
+    """Σ w·value / Σ w."""
+    return shards.average(values, weight)
