@@ -31,6 +31,7 @@ from ..data.controls import _pool as pool
 from ..data.criteria import complete, measurable
 from ..data.groups import MAX_GROUPS, Proxy
 from ..data.sample import Sample, repeat_rows, too_many
+from ..estimators.base import BasisClassifier
 from ..estimators.estimation import EntropyEstimator
 from ..estimators.ranks import EXACT_RANK_ROWS, rank_all
 from ..kernels.threads import n_threads
@@ -294,6 +295,7 @@ def audit(
                 "time."
             )
         samples = _read_models(y_true, y_pred, columns)
+        run = replace(run, people=frequency is not None and not _is_parametric(run.estimator))
         run = replace(run, loss=read_loss(loss, power, next(iter(samples.values())).target))
         audits = run.audit_models(samples, attributes, per_attribute)
         if per_attribute and attributes:
@@ -301,6 +303,11 @@ def audit(
             return AuditSet({**crossed.attributes, " × ".join(attributes): crossed}, "attribute")
     several = isinstance(y_pred, dict) or len(models) > 1
     return AuditSet(audits, "model") if several else next(iter(audits.values()))
+
+
+def _is_parametric(estimator: EntropyEstimator) -> bool:
+    """Whether an estimator cannot take exact values for a sign of the group."""
+    return isinstance(estimator, BasisClassifier)
 
 
 @dataclass(frozen=True)
@@ -314,6 +321,7 @@ class _Run:
     n_boot: int
     reference: Any = "largest"
     loss: Loss | None = None
+    people: bool = False  # rows were repeated by frequencies, for people who differ
 
     @property
     def how(self) -> dict[str, Any]:
@@ -339,14 +347,19 @@ class _Run:
         for name, sample in samples.items():
             sample = sample.per_unit()
             alone = {
-                part: self.audit(
+                part: self.audit_once(
                     replace(sample, groups=groups).weighted(), name, warn=per_attribute
                 )
                 for part, groups in parts.items()
                 if groups.n_groups > 1
             }
-            audits[name] = self.audit(sample.weighted(), name, alone, tuple(parts))
+            audits[name] = self.audit_once(sample.weighted(), name, alone, tuple(parts))
         return audits
+
+    def audit_once(self, sample: Sample, *how: Any, **more: Any) -> Audit:
+        """One audit of rows, their copies counted once."""
+        kept, n_copies = sample.distinct(self.people)
+        return replace(self.audit(kept, *how, **more), n_copies=n_copies)
 
     def audit(
         self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,
@@ -438,6 +451,12 @@ def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -
         estimated = None if rows.frequency is None else rows
         return run.audit(tested, name, attributes, names, warn, estimated)
 
+    if cells.copied and not _is_parametric(run.estimator):
+        raise ValueError(
+            "`cells` must count different people: nearly all who share a score and a target are of "
+            "one group, as copies of a row are. Hint: count each row once; if they are people, "
+            'estimator="logistic" measures them.'
+        )
     whole = audit_cells(cells, audit_one)
     if not per_attribute:
         return whole

@@ -114,6 +114,8 @@ class Verdict(Shown):
         What `needed` counts, and `n`, how many there are.
     unjudged : tuple of str
         Groups too small to be judged by themselves.
+    remarks : tuple of str
+        What was done to the rows, in sentences.
     """
 
     outcome: str
@@ -123,6 +125,7 @@ class Verdict(Shown):
     unit: str
     n: int
     unjudged: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -161,6 +164,7 @@ class Verdict(Shown):
                 "n": self.n,
                 "needed": self.needed,
                 "unjudged": self.unjudged,
+                "remarks": self.remarks,
                 "tolerance": {**self.tolerance.to_dict(), "digest": self.tolerance.digest},
                 "clauses": [dict(vars(clause)) for clause in self.clauses],
             }
@@ -221,7 +225,7 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
     asked = any(not of_information(name) for name, _ in tolerance.clauses)
     return Verdict(
         OUTCOMES[worst], tuple(judged), tolerance, level, "clusters" if clustered else "rows", n,
-        tuple(small) if asked else (),
+        tuple(small) if asked else (), audit.remarks,
     )  # fmt: skip
 
 

@@ -266,6 +266,22 @@ class Groups:
             self.labels, codes, table, weight, known, len(rows), self.name, cluster, measured
         )  # fmt: skip
 
+    def numbers(self) -> NDArray[np.intp]:
+        """A number for each of the n rows that rows of the same membership share; −1 if unknown."""
+        codes = self.codes
+        if codes is None:
+            assert self.probabilities is not None
+            codes = np.unique(self.probabilities, axis=0, return_inverse=True)[1].ravel()
+        if self.known is None:
+            return codes
+        out = np.full(self.n_rows, -1, dtype=np.intp)
+        out[self.known] = codes
+        return out
+
+    def reweigh(self, weight: NDArray[np.float64]) -> Groups:
+        """The same groups with other weights of the n rows."""
+        return replace(self, weight=mean_one(self.take_known(weight)))
+
     def take_known(self, values: NDArray[Any]) -> NDArray[Any]:
         """The entries of a length-n array that belong to known rows (no copy if all are known)."""
         return values if self.known is None else values[self.known]

@@ -27,6 +27,7 @@ from .._core.arrays import Mask, Rows, Vector
 from .._core.files import TableError, write_file
 from .._core.validation import check_column, check_index
 from ..data.bands import Continuous
+from ..data.copies import are_copies
 from ..data.groups import Proxy, resolve_groups
 from ..data.sample import check_frequency
 from ..data.weights import check_weight
@@ -215,6 +216,23 @@ class Cells:
     def weighted(self) -> bool:
         """Whether people have weights other than one and the same."""
         return bool((self.sums[:, [WEIGHT, WEIGHT2]] != self.count[:, None]).any())
+
+    @cached_property
+    def copied(self) -> bool:
+        """Whether people repeat one another's score and target as copies of rows do.
+
+        Seen where all people of a cell and group have one value, which is where cells are sparse.
+        """
+        one = (self.least == self.largest) | np.isnan(self.least)
+        exact = np.flatnonzero(one.all(axis=1))
+        if not len(exact):
+            return False
+        values = np.column_stack([np.nan_to_num(self.least[exact]), self._place[exact]])
+        _, pair = np.unique(values, axis=0, return_inverse=True)
+        size = np.bincount(pair.ravel(), self.count[exact])
+        mixed = np.bincount(pair.ravel()) > 1
+        share = np.bincount(self.group, self.count, max(len(self.labels), 1)) / max(self.n, 1)
+        return are_copies(size, mixed, share)
 
     @property
     def sensitive_name(self) -> str:

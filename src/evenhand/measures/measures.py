@@ -27,6 +27,7 @@ from ..data.criteria import (
 from ..data.groups import Groups
 from ..data.sample import Sample, too_many
 from ..data.weights import cluster_groups, cluster_sums, degrees_of_freedom
+from ..estimators.base import BasisClassifier
 from ..estimators.estimation import EntropyEstimator, RowLosses
 from .cell_rows import expand_cells, refuse_beside_cells
 from .cells import Cells
@@ -758,6 +759,7 @@ def _measure(
         y_true = None
     elif y_true is None:
         raise ValueError("`y_true` must be given, got None.")
+    engine = get_estimator(estimator)
     if too_many(columns["frequency"]):
         refuse_beside_cells(estimator, cluster=columns.pop("cluster"))
         sample = expand_cells(Cells.from_rows(y_true, y_pred, **columns))
@@ -766,8 +768,10 @@ def _measure(
             raise ValueError("`y_pred` must be given, got None.")
         sample = Sample.read(y_true, y_pred, **columns).weighted()
         check_effective_size(sample.groups)
+        people = columns["frequency"] is not None and not isinstance(engine, BasisClassifier)
+        sample, _ = sample.distinct(people)
     entropies = estimate_entropies(
-        [criterion], sample.variables, sample.groups, get_estimator(estimator), sample.frequency
+        [criterion], sample.variables, sample.groups, engine, sample.frequency
     )
     if sample.frequency is None:
         rows = sample.known()
