@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 
 import evenhand as eh
 from common import Setting, run_apart
 from evenhand.measures.cells import write_cells
 from evenhand.tables.audit_table import _check_facts, _edges, cells_of, columns_of
-from evenhand.tables.duckdb_engine import Sql
-from evenhand.tables.openers import open_table
+from evenhand.tables.engines import open_table
 
 Row = dict[str, Any]
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
@@ -84,15 +84,11 @@ def engine_line(part: str, engine: str, folder: str) -> Row:
             best = min(best, cpu(child) - begin)
         return float(best), result
 
-    ops = opened.ops
-    s, y = ops.number("s"), ops.number("y")
-    plain = {"n": ops.count()}
+    plain = {"n": nw.len()}
     for name in "sy":
-        column = ops.made(name)
-        sql = engine != "polars"
-        plain[f"mean_{name}"] = Sql(f"AVG({column})") if sql else column.mean()
-        plain[f"variance_{name}"] = Sql(f"VAR_SAMP({column})") if sql else column.var()
-    usual = opened.group({"s": s, "y": y, "label_0": ops.label("a")}, None, ["label_0"], plain)
+        column = nw.col(name).cast(nw.Float64)
+        plain |= {f"mean_{name}": column.mean(), f"variance_{name}": column.var()}
+    usual = opened.rows.group_by("a").agg(**plain)
     usual_s, _ = timed(lambda: opened.run(usual), 3)
     facts_s, facts = timed(lambda: opened.facts(columns))
     _check_facts(facts, columns)

@@ -26,10 +26,9 @@ from .options import (
     Weight,
 )
 from .tables import Asked, AuditedFiles, EngineName
-from .terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, say, show_table
+from .terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, say, show_result
 
 if TYPE_CHECKING:
-    from ..auditing.drivers import Drivers
     from ..auditing.monitoring import Monitor
 
 
@@ -119,40 +118,17 @@ def drivers(
     if json_:
         print(json.dumps(found.to_dict(), indent=2, allow_nan=False))
     else:
-        _show_drivers(found)
+        show_result(found)
     if html is not None:
         found.to_html(html, force=force)
         if not json_:
             say(f"Page: {html}")
 
 
-def _show_drivers(found: Drivers) -> None:
-    from ..report.driver_views import driver_parts
-
-    words, header, rows, notes = driver_parts(found)
-    say(words[0], "bold")
-    for text in words[1:]:
-        say(text)
-    show_table(header, rows)
-    say("")
-    for text in notes:
-        say(text)
-
-
 def _show_monitor(found: Monitor) -> None:
     from ..measures.measures import VIOLATED
-    from ..report.monitor_views import HEADS, monitor_rows, monitor_words
 
-    words = monitor_words(found)
-    say(words[0], "bold red" if found.judged == VIOLATED else "bold")
-    for text in words[1:]:
-        say(text)
-    for name, looks in found.looks.items():
-        rows, before = monitor_rows(looks)
-        say(f"\n{name}", "bold")
-        show_table(HEADS, rows)
-        if before:
-            say(before)
+    show_result(found, "bold red" if found.judged == VIOLATED else "")
 
 
 class _Scorer:

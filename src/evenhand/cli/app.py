@@ -213,7 +213,7 @@ def audit(
             verdicts.show_verdict(verdict, name)
         audits.show_found(found, ", ".join(files))
         for groups in compared.values():
-            verdicts.show_impact(groups)
+            verdicts.show_result(groups)
         audits.show_checks(checks)
         if html is not None:
             say(f"Report: {html}")

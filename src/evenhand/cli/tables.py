@@ -198,8 +198,7 @@ def count_table(
 ) -> tuple[Cells, CellSource]:
     """Tables, counted by an engine."""
     from ..tables.audit_table import cells_of
-    from ..tables.ibis_engine import without_password
-    from ..tables.openers import ADDRESS
+    from ..tables.engines import ADDRESS, without_password
 
     table = files[0] if len(files) == 1 else list(files)
     cells = cells_of(table, **columns, edges=edges, engine=engine)
