@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import json
+import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 from rich import box
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from ..auditing.pricing import Pricing
     from ..auditing.result import Audit, AuditSet
     from ..training.path import FairnessPath
+    from .options import Output
 
 
 # Exit codes, as --help lists them.
@@ -54,11 +60,32 @@ _COLORS = {
 }
 
 
+class _Screen(Console):
+    """Where nobody reads on (`| head`), nothing more is written, and the exit code stays."""
+
+    def on_broken_pipe(self) -> None:
+        stop_writing()
+
+
+def stop_writing() -> None:
+    """Send what is still to come to standard output nowhere."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
 def console(stderr: bool = False) -> Console:
     """Where text goes now (tests swap the streams). Wide where nobody looks at it."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else 160
-    return Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
+    return _Screen(file=stream, markup=False, highlight=False, emoji=False, width=width)
+
+
+def say_json(values: Any) -> None:
+    """Results as JSON, and nothing else."""
+    try:
+        print(json.dumps(values, indent=2, allow_nan=False), flush=True)
+    except BrokenPipeError:
+        stop_writing()
 
 
 def say(text: str, style: str = "") -> None:
@@ -78,6 +105,24 @@ def _printable(text: str) -> str:
     )
 
 
+def deliver(result: Any, output: Output, show: Callable[[Any], None]) -> None:
+    """A result as JSON or in words, and as a page where one is asked for."""
+    if output.json_:
+        say_json(result.to_dict())
+    else:
+        show(result)
+    if output.html is not None:
+        result.to_html(output.html, force=output.force)
+        if not output.json_:
+            say(f"Page: {output.html}")
+
+
+def leave(code: int) -> None:
+    """End the command with a code other than 0."""
+    if code:
+        raise typer.Exit(code)
+
+
 def note(text: str) -> None:
     """A remark, beside the results."""
     _print(Text("Note: ", style="yellow") + Text(clean(text)), stderr=True)
@@ -89,39 +134,73 @@ def fail(text: str) -> None:
 
 
 def command(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Errors without a traceback unless --debug; warnings as notes."""
+    """A command of the parser: groups of options laid out, errors without a traceback.
+
+    Tracebacks come with --debug. Warnings become notes.
+    """
+    signature = inspect.signature(function, eval_str=True).parameters.values()
+    groups = {p.name: p.annotation for p in signature if is_dataclass(p.annotation)}
 
     @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        debug = kwargs.get("debug", False)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always" if not debug else "default", UserWarning)
-            try:
-                return function(*args, **kwargs)
-            except (typer.Exit, typer.BadParameter):
-                raise
-            except KeyboardInterrupt:
-                fail("Interrupted; nothing half-written is left.")
-                raise typer.Exit(130) from None
-            except (ValueError, OSError, ModuleNotFoundError) as error:
-                if debug:
-                    raise
-                fail(_plain(error))
-                raise typer.Exit(BAD_INPUT) from None
-            except Exception as error:
-                if debug:
-                    raise
-                fail(
-                    f"This should not happen ({type(error).__name__}: {error}). Please report it, "
-                    "with what --debug prints."
-                )
-                raise typer.Exit(BUG) from None
-            finally:
-                seen = {str(w.message) for w in caught if issubclass(w.category, UserWarning)}
-                for text in sorted(seen):
-                    note(_in_options(text))
+    def run(**given: Any) -> Any:
+        with _in_words(given.get("debug", False)):
+            for name, group in groups.items():
+                given[name] = group(**{f.name: given.pop(f.name) for f in fields(group)})
+            return function(**given)
 
+    # The parser reads these, and not the function's own.
+    laid_out = [option for p in signature for option in _options_of(p)]
+    run.__signature__ = inspect.Signature(laid_out)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in laid_out}
+    del run.__wrapped__  # type: ignore[attr-defined]
     return run
+
+
+def _options_of(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """A parameter, or those that the fields of its group are."""
+    group = parameter.annotation
+    if not is_dataclass(group):
+        yield parameter.replace(kind=parameter.KEYWORD_ONLY)
+        return
+    hints = get_type_hints(group, include_extras=True)
+    for f in fields(group):
+        default = parameter.empty if f.default is MISSING else f.default
+        if f.default_factory is not MISSING:
+            default = f.default_factory()
+        yield inspect.Parameter(
+            f.name, parameter.KEYWORD_ONLY, default=default, annotation=hints[f.name]
+        )
+
+
+@contextmanager
+def _in_words(debug: bool) -> Iterator[None]:
+    """Errors as a line and an exit code, warnings as notes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always" if not debug else "default", UserWarning)
+        try:
+            yield
+        except (typer.Exit, typer.BadParameter):
+            raise
+        except KeyboardInterrupt:
+            fail("Interrupted; nothing half-written is left.")
+            raise typer.Exit(130) from None
+        except (ValueError, OSError, ModuleNotFoundError) as error:
+            if debug:
+                raise
+            fail(_plain(error))
+            raise typer.Exit(BAD_INPUT) from None
+        except Exception as error:
+            if debug:
+                raise
+            fail(
+                f"This should not happen ({type(error).__name__}: {error}). Please report it, "
+                "with what --debug prints."
+            )
+            raise typer.Exit(BUG) from None
+        finally:
+            seen = {str(w.message) for w in caught if issubclass(w.category, UserWarning)}
+            for text in sorted(seen):
+                note(_in_options(text))
 
 
 _OPTIONS = {
