@@ -155,7 +155,7 @@ def test_small_groups_are_not_judged(fair):
     found = audit.verdict(eh.Tolerance(smd=(-0.5, 0.5)))
     assert found.unjudged == ("few",)
     assert "few" not in {c.group for c in found.clauses}
-    assert "Not judged by themselves, under 2% of the rows: few" in str(found)
+    assert "Not judged on their own, under 2% of the rows: few" in str(found)
     assert fair.verdict(eh.Tolerance(independence=0.1)).unjudged == ()
     only = eh.audit(None, s[:1000], sensitive_features=np.repeat(["p", "q"], [985, 15]),
                     estimator="lspc")  # fmt: skip
@@ -196,7 +196,7 @@ def test_an_interval_beyond_by_itself_is_explained():
         if any(c.beyond_alone for c in found.clauses):
             break
     text = " ".join(str(found).split())
-    assert "no proof by itself where 5 were looked at" in text
+    assert "With 5 comparisons, one interval outside its limit can be chance." in text
     (clause,) = [c for c in found.clauses if c.beyond_alone][:1]
     assert not clause.within
     assert clause.needed > 900
@@ -288,7 +288,7 @@ def test_results_in_every_form(unfair):
     assert held["tolerance"]["digest"] == TOLERANCE.digest
     lines = str(found).splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0].startswith("✕ Fail: ")
+    assert lines[0].startswith("Verdict: ✕ Fail")
     assert TOLERANCE.digest in str(found)
 
 

@@ -14,7 +14,7 @@ import torch
 import evenhand as eh
 from evenhand.data.criteria import Criterion
 from evenhand.torch import FairnessLoss, fused
-from evenhand.torch.inputs import check_inputs
+from evenhand.torch.loss import check_inputs
 
 CRITERIA = ("independence", "separation", "sufficiency")
 KINDS = ("plain", "weights", "proxy", "unknown")

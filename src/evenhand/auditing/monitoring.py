@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from .._core.frames import json_safe, to_frame
+from .._core.frames import json_safe, tabulate, to_frame
 from .._core.validation import check_column, frame_columns, quote
-from .._core.views import view
+from .._core.views import Shown, view
 from ..data.criteria import Criterion, get_criterion
 from ..measures.cell_rows import expand_cells, refuse_beside_cells
 from ..measures.cells import Cells
@@ -109,13 +109,13 @@ class Alarm:
         name = self.criterion.capitalize()
         if self.kind == ABOVE:
             return (
-                f"{name} has been above the limit since {self.since} ({self.after:.4f}), seen at "
-                f"{self.at}."
+                f"{name} has been above its limit since {self.since}: {self.after:.4f} (seen at "
+                f"{self.at})."
             )
-        way = "risen" if self.after > self.before else "fallen"
+        way = "worse" if self.after > self.before else "better"
         return (
-            f"{name} has {way} from {max(self.before, 0):.4f} to {max(self.after, 0):.4f} since "
-            f"{self.since}, seen at {self.at}."
+            f"{name} got {way}: {max(self.before, 0):.4f} → {max(self.after, 0):.4f} since "
+            f"{self.since} (seen at {self.at})."
         )
 
 
@@ -146,7 +146,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Monitor:
+class Monitor(Shown):
     """The result of :func:`evenhand.monitor`.
 
     Attributes
@@ -191,10 +191,10 @@ class Monitor:
     def to_frame(self, backend: str | None = None) -> Any:
         """One row for each period and criterion."""
         rows = [(name, look) for name, looks in self.looks.items() for look in looks]
-        columns: dict[str, list[Any]] = {"criterion": [name for name, _ in rows]}
-        for key in ("period", "n", "value", "stderr", "low", "high"):
-            columns[key] = [getattr(look, key) for _, look in rows]
-        return to_frame(columns, backend)
+        columns = tabulate(
+            (look for _, look in rows), "period", "n", "value", "stderr", "low", "high"
+        )
+        return to_frame({"criterion": [name for name, _ in rows], **columns}, backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the cells, as plain values that JSON can hold."""
@@ -211,9 +211,6 @@ class Monitor:
                 "notes": list(self.notes),
             }
         )
-
-    def __str__(self) -> str:
-        return view("describe_monitor")(self)
 
     def plot(self) -> Any:
         """A Matplotlib figure: each criterion over time, with its band and the alarms."""

@@ -12,15 +12,7 @@ import typer
 from .._core.files import TableError
 from .._core.progress import waiting
 from ..data.criteria import CRITERIA
-from ..report.curves import number, short_names
-from ..report.verdict_views import (
-    apart_note,
-    impact_cells,
-    impact_notes,
-    verdict_notes,
-    verdict_rows,
-    verdict_sentence,
-)
+from ..report.view import View, view_of
 from ..tables.readers import Source, open_table, read_table
 from .options import (
     About,
@@ -49,16 +41,12 @@ from .terminal import (
     leave,
     say,
     say_json,
-    show_audit,
-    show_conditional,
-    show_parts,
-    show_pricing,
-    show_set,
+    show_result,
     show_table,
+    show_view,
 )
 
 if TYPE_CHECKING:
-    from ..auditing.drivers import Drivers
     from ..auditing.impact import Impact
     from ..auditing.result import Audit, AuditSet
     from ..auditing.verdict import Tolerance, Verdict
@@ -178,7 +166,7 @@ def audit(
             show_verdict(verdict, name)
         show_found(found, ", ".join(files))
         for groups in compared.values():
-            show_impact(groups)
+            show_result(groups)
         show_checks(checks)
         if output.html is not None:
             say(f"Report: {output.html}")
@@ -215,7 +203,8 @@ def write_audit(
 ) -> None:  # fmt: skip
     """The HTML report of an audit or of several."""
     from ..auditing.result import AuditSet
-    from ..report.page import audit_page, audit_set_page, write_page
+    from ..report.audit_views import audit_page, audit_set_page
+    from ..report.page import write_page
 
     shared: dict[str, Any] = {"about": asdict(about), "source": facts, "favorable": favorable}
     if isinstance(found, AuditSet):
@@ -229,7 +218,7 @@ def write_audit(
 def show_found(found: Any, title: str) -> None:
     """Print an audit, or several."""
     for name, audit in audits_of(found).items():
-        show_audit(audit, f"{title}, {name}" if name else title)
+        show_result(audit, title=f"{title}, {name}" if name else title)
         say("")
 
 
@@ -282,36 +271,18 @@ def compare(
 
 
 def show_compare(found: AuditSet, favorable: str | None = None) -> None:
-    """Measures side by side, then who gains and who loses."""
-    from ..auditing.figures import gains_of
+    """Measures side by side, prices and controls by model, then who gains and who loses."""
+    from ..report.audit_views import gains_view, part_tables
 
-    first = next(iter(found))
-    show_set(found)
+    show_result(found)
     for name, audit in found.items():
-        parts = [audit.attributes, audit.pricing, audit.conditional]
-        if any(part for part in parts):
-            say(f"\n{name}:", "bold")
-        if audit.pricing is not None:
-            show_pricing(audit.pricing)
-        if audit.conditional is not None:
-            show_conditional(audit.conditional)
-        if audit.attributes:
-            show_parts(audit)
-    for name in list(found)[1:]:
-        table = gains_of(found[first], found[name], favorable)
-        say(f"\nChange of scores from {first} to {name}:", "bold")
-        rows = [
-            [
-                group,
-                number(table["mean"][k], 3),
-                f"{number(table['q05'][k], 3)} to {number(table['q95'][k], 3)}",
-                f"{100 * table['gain'][k]:.0f}%",
-                f"{100 * table['loss'][k]:.0f}%",
-            ]
-            for k, group in enumerate(short_names(table["group"], 40))
-        ]
-        ends = ["rises", "falls"] if favorable is None else ["gain", "lose"]
-        show_table(["group", "mean change", "middle 90%", *ends], rows)
+        parts = [part for part in (audit.pricing, audit.conditional) if part is not None]
+        crossed = part_tables(audit) if audit.attributes else []
+        if parts or crossed:
+            say("")
+            show_view(View(name, [*map(view_of, parts), *crossed]))
+    say("")
+    show_view(gains_view(found, favorable))
 
 
 # ------------------------------------------------------------------------------------------------
@@ -408,25 +379,9 @@ def impacts(audits: Mapping[str, Audit], asked: Rules) -> dict[str, Impact]:
 
 def show_verdict(verdict: Verdict, name: str = "") -> None:
     """The outcome, the clauses and the notes."""
-    say((f"{name}: " if name else "") + verdict_sentence(verdict), _STYLES[verdict.outcome])
-    show_table(*verdict_rows(verdict))
-    say("")
-    for note in verdict_notes(verdict):
-        say(note)
-    say("")
-
-
-def show_impact(impact: Impact) -> None:
-    """The table, that of small groups, and what the numbers are."""
-    header, rows, apart = impact_cells(impact)
-    say("Groups against the reference", "bold")
-    for note in impact_notes(impact):
-        say(note)
-    show_table(header, rows)
-    if apart:
-        say("")
-        say(apart_note(impact))
-        show_table(header, apart)
+    shown = view_of(verdict)
+    assert shown.badge is not None
+    show_view(shown, _STYLES[verdict.outcome], (f"{name}: " if name else "") + shown.badge[0])
     say("")
 
 
@@ -568,7 +523,7 @@ def drivers(
             sensitive_features=table.select(groups), y_true=given.get("target"),
             sample_weight=given.get("weight"), cluster=given.get("cluster"), random_state=seed,
         )  # fmt: skip
-    deliver(result, output, _show_drivers)
+    deliver(result, output)
 
 
 def _driver_features(
@@ -583,19 +538,6 @@ def _driver_features(
     if not features:
         raise TableError(f"{str(source.path)!r} has no column left to use as a feature.")
     return features
-
-
-def _show_drivers(found: Drivers) -> None:
-    from ..report.driver_views import driver_parts
-
-    words, header, rows, notes = driver_parts(found)
-    say(words[0], "bold")
-    for text in words[1:]:
-        say(text)
-    show_table(header, rows)
-    say("")
-    for text in notes:
-        say(text)
 
 
 class _Scorer:

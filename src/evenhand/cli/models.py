@@ -33,7 +33,7 @@ from .options import (
     Writing,
 )
 from .rows import TableRows, load_training
-from .terminal import command, fail, leave, note, say, show_audit, show_path
+from .terminal import command, fail, leave, note, say, show_result
 
 if TYPE_CHECKING:
     from ..training.path import FairnessPath
@@ -320,8 +320,8 @@ def write_path(
 
     `asked` are who asks, the tolerance and the favorable side, for the report.
     """
-    from ..report.frontier_page import path_page
     from ..report.markup import csv_text
+    from ..report.path_views import path_page
 
     # The report shows coefficients, and model.json holds them; a stack is more than those.
     linear = chosen is not None and hasattr(chosen, "coef_")
@@ -397,7 +397,7 @@ def show_frontier(
     path: FairnessPath, chosen: Any, problem: str | None, outputs: Mapping[str, Path]
 ) -> None:
     """The path, the choice and where things are."""
-    show_path(path)
+    show_result(path)
     if chosen is not None:
         point = path.selected
         assert point is not None
@@ -528,7 +528,7 @@ def run_demo(out: Path, force: bool) -> None:
     first = path.points[0].scores
     say("2. Audit of an ordinary linear model, on students it has not seen:\n")
     before = audit(rows.y, first, sensitive_features=rows.who, random_state=0)
-    show_audit(before, "Ordinary model")  # type: ignore[arg-type]
+    show_result(before, title="Ordinary model")
     limit = float(f"{0.5 * max(path.points[0].independence.value, 0.0):.1g}")
     say(
         "\n3. The frontier: what would it cost to make predictions more independent of race? We ask"

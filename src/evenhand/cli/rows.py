@@ -17,7 +17,7 @@ from ..data.bands import Bands, Continuous
 from ..data.encoding import Column, encode, fit_columns
 from ..data.groups import Proxy
 from ..data.sample import repeat_rows
-from ..report.formats import clean, short_names
+from ..report.words import clean, short_names
 from ..tables.readers import Source, TableError, open_table, read_table
 from .columns import Edges, check_levels, cut, numbers, parse_bands, plain_text
 from .options import Columns, Measuring, Pricing

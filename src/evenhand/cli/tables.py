@@ -24,10 +24,9 @@ from .options import (
     Separator,
     Writing,
 )
-from .terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, deliver, leave, note, say, show_table
+from .terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, deliver, leave, note, say
 
 if TYPE_CHECKING:
-    from ..auditing.monitoring import Monitor
     from ..measures.cells import Cells
     from ..measures.edges import Edges
 
@@ -370,24 +369,8 @@ def monitor(
         table, names = _table(asked, separator)
         with waiting("Counting and measuring"):
             result = watch(table, period=_unit(period or ["month"]), **names, **wanted)
-    deliver(result, output, _show_monitor)
+    deliver(result, output, "bold red" if result.judged == VIOLATED else "")
     leave({VIOLATED: LIMIT_MISSED, OPEN: NOT_ENOUGH_DATA}.get(result.judged, 0))
-
-
-def _show_monitor(found: Monitor) -> None:
-    from ..measures.measures import VIOLATED
-    from ..report.monitor_views import HEADS, monitor_rows, monitor_words
-
-    words = monitor_words(found)
-    say(words[0], "bold red" if found.judged == VIOLATED else "bold")
-    for text in words[1:]:
-        say(text)
-    for name, looks in found.looks.items():
-        rows, before = monitor_rows(looks)
-        say(f"\n{name}", "bold")
-        show_table(HEADS, rows)
-        if before:
-            say(before)
 
 
 def _cell_series(files: list[str], periods: list[str]) -> tuple[Any, str]:
