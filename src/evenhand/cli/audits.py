@@ -156,8 +156,10 @@ def audit(
     verdicts = judged(audits_of(found), asked)
     compared = impacts(audits_of(found), asked)
     if output.html is not None:
-        shown = {"verdicts": verdicts, "impacts": compared, "favorable": asked.favorable}
-        write_audit(found, output, data.source_facts(), about, **shown)
+        write_audit(
+            found, output, data.source_facts(), about, verdicts=verdicts, impacts=compared,
+            favorable=asked.favorable,
+        )  # fmt: skip
     if output.json_:
         whole = {**found.to_dict(), "checks": checks, "provenance": data.provenance()}
         say_json(whole | to_dict(verdicts, compared))

@@ -292,7 +292,9 @@ def run_path(
     """Held-out measures along the frontier."""
     from ..training.frontier import fairness_path
 
-    more = {role: rows.numbers[role] for role in ("exposure", "given") if role in rows.numbers}
+    more: dict[str, Any] = {
+        role: rows.numbers[role] for role in ("exposure", "given") if role in rows.numbers
+    }
     return fairness_path(
         model, rows.X, rows.y, sensitive_features=rows.who, sample_weight=rows.weight,
         cluster=rows.cluster, controls=rows.controls, **more, n_points=points, cv=folds,

@@ -1,11 +1,12 @@
 """Options that several commands share, and the groups in which commands take them.
 
-A group is a dataclass whose fields are options; `terminal.command` lays them out for the parser and
-hands the command one object for each group.
+A group is a dataclass whose annotated fields are options; `terminal.command` lays them out for the
+parser and hands the command one object for each group.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -269,8 +270,18 @@ class Columns:
     separator: Separator = None
 
     # Roles that only some commands have an option for.
-    predictions = probability = drop = ()
-    key = given = None
+    prediction: str | list[str] | None = None
+    probability: Sequence[str] = ()
+    drop: Sequence[str] = ()
+    key: str | None = None
+    given: str | None = None
+
+    @property
+    def predictions(self) -> list[str]:
+        """Columns with a score."""
+        if isinstance(self.prediction, list):
+            return self.prediction
+        return [] if self.prediction is None else [self.prediction]
 
     @property
     def numbers(self) -> dict[str, str]:
@@ -290,16 +301,12 @@ class AuditColumns(Columns):
     ] = None
     probability: Probability = field(default_factory=list)
 
-    @property
-    def predictions(self) -> list[str]:  # type: ignore[override]
-        return [] if self.prediction is None else [self.prediction]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModelColumns(Columns):
     """Of several scores on the same rows."""
 
-    predictions: Annotated[
+    prediction: Annotated[
         list[str],
         typer.Option("--prediction", "-s", help="Column with the score; several for one file."),
     ] = field()

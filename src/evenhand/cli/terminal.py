@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import typer
 from rich import box
@@ -119,26 +119,30 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Tracebacks come with --debug. Warnings become notes.
     """
-    signature = inspect.signature(function, eval_str=True).parameters.values()
-    groups = {p.name: p.annotation for p in signature if is_dataclass(p.annotation)}
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    options = {p.name: list(_options_of(p)) for p in parameters}
+    groups: dict[str, Any] = {
+        p.name: p.annotation for p in parameters if is_dataclass(p.annotation)
+    }
 
     @functools.wraps(function)
     def run(**given: Any) -> Any:
         with _in_words(given.get("debug", False)):
             for name, group in groups.items():
-                given[name] = group(**{f.name: given.pop(f.name) for f in fields(group)})
+                own = {option.name: given.pop(option.name) for option in options[name]}
+                given[name] = group(**own)
             return function(**given)
 
     # The parser reads these, and not the function's own.
-    laid_out = [option for p in signature for option in _options_of(p)]
+    laid_out = [option for several in options.values() for option in several]
     run.__signature__ = inspect.Signature(laid_out)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in laid_out}
-    del run.__wrapped__  # type: ignore[attr-defined]
+    del run.__wrapped__
     return run
 
 
 def _options_of(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    """A parameter, or those that the fields of its group are."""
+    """A parameter, or those that the annotated fields of its group are."""
     group = parameter.annotation
     if not is_dataclass(group):
         yield parameter.replace(kind=parameter.KEYWORD_ONLY)
@@ -148,9 +152,10 @@ def _options_of(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
         default = parameter.empty if f.default is MISSING else f.default
         if f.default_factory is not MISSING:
             default = f.default_factory()
-        yield inspect.Parameter(
-            f.name, parameter.KEYWORD_ONLY, default=default, annotation=hints[f.name]
-        )
+        if get_origin(hints[f.name]) is Annotated:
+            yield inspect.Parameter(
+                f.name, parameter.KEYWORD_ONLY, default=default, annotation=hints[f.name]
+            )
 
 
 @contextmanager
