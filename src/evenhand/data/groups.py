@@ -123,9 +123,6 @@ class Proxy:
         # Without this NumPy would take `__getitem__` for a sequence of proxies without end.
         return np.array(self._table, dtype=dtype)
 
-    def _find(self) -> tuple[Array, tuple[Any, ...]]:
-        return self._table, self._labels
-
 
 # More groups than this are refused: every estimate would rest on a handful of rows of each, and
 # classifiers of them need time and memory that grow with their square.
@@ -335,38 +332,32 @@ def resolve_groups(
     warn : bool
         Warn of empty groups and of groups of one row; no use where rows are only looked up.
     """
-    if sensitive_features is None:
-        raise ValueError(
-            "`sensitive_features` must be given: got None. Hint: pass one group label per row."
-        )
-    if isinstance(sensitive_features, dict):
-        for column, values in sensitive_features.items():
-            if isinstance(values, Continuous):
-                raise ValueError(
-                    f"`sensitive_features` (column {column!r}) must be categories to be crossed or "
-                    "named in a dict: a Continuous must stand alone. Hint: pass it by itself, as "
-                    f"Continuous(values, {str(column)!r}), or cut it with evenhand.bands."
-                )
     weight = check_weight(sample_weight, n_rows)
     if isinstance(sensitive_features, Proxy):
         groups = _from_proxy(sensitive_features, n_rows, weight, warn)
     elif isinstance(sensitive_features, Continuous):
         groups = _from_measurement(sensitive_features, n_rows, weight)
     elif isinstance(sensitive_features, Coded):
-        _check_length(len(sensitive_features), n_rows)
-        groups = _from_codes(
-            sensitive_features.codes, sensitive_features.labels, n_rows, weight,
-            sensitive_features.name,
-        )  # fmt: skip
+        coded = sensitive_features
+        _check_length(len(coded), n_rows)
+        groups = _from_codes(coded.codes, coded.labels, n_rows, weight, coded.name)
     else:
         groups = _from_labels(sensitive_features, n_rows, weight, warn)
     clusters = check_cluster(cluster, n_rows)
     if clusters is not None:
         groups = replace(groups, cluster=renumber(groups.take_known(clusters)))
-    if require_two and groups.n_groups < 2:
-        found = f"only {groups.label_names[0]!r}" if groups.n_groups else "no known group"
+    _check_number(groups, 2 if require_two else 0)
+    if warn:
+        _warn_small(groups)
+    return groups
+
+
+def _check_number(groups: Groups, least: int) -> None:
+    """Refuse too few groups to compare, and too many."""
+    if groups.n_groups < least:
+        there = f"only {groups.label_names[0]!r}" if groups.n_groups else "no known group"
         raise ValueError(
-            f"`sensitive_features` must hold at least two groups to compare, found {found} in "
+            f"`sensitive_features` must hold at least two groups to compare, found {there} in "
             f"{groups.n_total} rows with a known group. Hint: in cross-validation, stratify the "
             "folds by group so that every fold holds each of them."
         )
@@ -379,20 +370,17 @@ def resolve_groups(
             "merge rare groups into larger ones, or judge one attribute at a time instead of the "
             "crossing of several."
         )
-    if warn:
-        _warn_small(groups)
-    return groups
 
 
-def _check_length(found: int, n_rows: int) -> None:
-    if found != n_rows:
+def _check_length(length: int, n_rows: int) -> None:
+    if length != n_rows:
         raise ValueError(
-            f"`sensitive_features` must have one entry per row: got {found} for {n_rows} rows."
+            f"`sensitive_features` must have one entry per row: got {length} for {n_rows} rows."
         )
 
 
 def _from_proxy(proxy: Proxy, n_rows: int, weight: Array | None, warn: bool) -> Groups:
-    table, labels = proxy._find()
+    table, labels = proxy._table, proxy._labels
     _check_length(len(table), n_rows)
     known = np.asarray(~np.isnan(table).any(axis=1))
     rows = table[known]
@@ -419,6 +407,17 @@ def _from_measurement(attribute: Continuous, n_rows: int, weight: Array | None) 
 
 
 def _from_labels(values: Any, n_rows: int, weight: Array | None, warn: bool) -> Groups:
+    if values is None:
+        raise ValueError(
+            "`sensitive_features` must be given: got None. Hint: pass one group label per row."
+        )
+    for name, column in values.items() if isinstance(values, dict) else ():
+        if isinstance(column, Continuous):
+            raise ValueError(
+                f"`sensitive_features` (column {name!r}) must be categories to be crossed or "
+                "named in a dict: a Continuous must stand alone. Hint: pass it by itself, as "
+                f"Continuous(values, {str(name)!r}), or cut it with evenhand.bands."
+            )
     columns = split_columns(values)
     if not columns:
         raise ValueError("`sensitive_features` must have at least one column, got none.")
