@@ -47,9 +47,7 @@ def results(audit, path):
         "Impact": priced.impact(favorable="low"),
         "Conditional": priced.conditional,
         "Pricing": priced.pricing,
-        "Imputation": eh.audit(
-            None, rate, sensitive_features=soft, estimator="logistic"
-        ).imputation,
+        "Imputation": inferred.imputation,
         "Drivers": eh.drivers(
             rate, np.column_stack([age, rate]), sensitive_features=a, estimator="logistic"
         ),

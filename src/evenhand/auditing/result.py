@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,10 @@ class Audit(Shown):
         With a loss or an exposure: deviance explained, actual over expected by group and by band.
     n_negative : int
         Scores below zero, where the target is never negative.
+    n_copies : int
+        Rows that are copies of others; each person counts once, and `n_rows` leaves them out.
+    n_weightless : int
+        Rows of weight zero, which count as absent.
     """
 
     measures: dict[str, Measure]
@@ -71,14 +75,18 @@ class Audit(Shown):
     conditional: Conditional | None = None
     pricing: Pricing | None = None
     n_negative: int = 0
+    n_copies: int = 0
+    n_weightless: int = 0
     _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
     _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
     _rows: AuditedRows | GroupMoments | None = field(repr=False, default=None, compare=False)
+    _unweighted: Callable[[], Audit] | None = field(repr=False, default=None, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the rows: a file holds what is small."""
         rows = self._rows
-        return {**vars(self), "_rows": rows.small() if isinstance(rows, AuditedRows) else rows}
+        small = rows.small() if isinstance(rows, AuditedRows) else rows
+        return {**vars(self), "_rows": small, "_unweighted": None}
 
     @property
     def independence(self) -> Measure | None:
@@ -91,6 +99,19 @@ class Audit(Shown):
     @property
     def sufficiency(self) -> Measure | None:
         return self.measures.get("sufficiency")
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was done to the rows before anything was measured, in sentences."""
+        out = []
+        if self.n_copies:
+            out.append(
+                f"{self.n_copies:,} of {self.n_copies + self.n_rows:,} rows are copies of others, "
+                "and each person counts once."
+            )
+        if self.n_weightless:
+            out.append(f"{self.n_weightless:,} rows of weight zero are left out.")
+        return tuple(out)
 
     def parts(self, criterion: str) -> dict[str, Measure]:
         """All there is on one criterion, by what it is on; a verdict is the worst of them.
@@ -222,6 +243,7 @@ class Audit(Shown):
                 "sensitive": self.sensitive_name,
                 "n_rows": self.n_rows,
                 "n_unknown": self.n_unknown,
+                "n_copies": self.n_copies,
                 "n_clusters": self.n_clusters,
                 "confidence_level": self.confidence_level,
                 "r2": self.r2,

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtr
 
-from .._core.frames import json_safe, to_frame
+from .._core.arrays import Array
+from .._core.frames import json_safe, tabulate, to_frame
 from .._core.views import Shown
 from ..data.criteria import CRITERIA, WITH_CONTROLS
 from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, judge, units_needed
@@ -32,19 +33,12 @@ import hashlib
 import json
 from pathlib import Path
 
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ..data.criteria import get_criterion
 from ..measures.exact_tests import SMOOTH_SHARE
 from ..measures.measures import errors_below, half_width_down_to
-from .impact import (
-    ON_LOG,
-    SMALLEST,
-    check_favorable,
-    check_smallest,
-    read_cutoffs,
-)
+from .impact import ON_LOG, SMALLEST, check_favorable, check_smallest, read_cutoffs
 
 NEED_CONTROLS = {*WITH_CONTROLS, *ADJUSTED}
 OUTCOMES = {VIOLATED: "fail", OPEN: "not enough data", HOLDS: "pass"}
@@ -120,6 +114,10 @@ class Verdict(Shown):
         What `needed` counts, and `n`, how many there are.
     unjudged : tuple of str
         Groups too small to be judged by themselves.
+    remarks : tuple of str
+        What was done to the rows, in sentences.
+    unweighted : str
+        The outcome without the sample weights, where there are any.
     """
 
     outcome: str
@@ -129,6 +127,8 @@ class Verdict(Shown):
     unit: str
     n: int
     unjudged: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    unweighted: str = ""
 
     @property
     def passed(self) -> bool:
@@ -150,13 +150,10 @@ class Verdict(Shown):
         return to_frame(self._columns(), backend)
 
     def _columns(self) -> dict[str, list[Any]]:
-        names = ("clause", "part", "group", "at", "value")
-        columns = {name: [getattr(c, name) for c in self.clauses] for name in names}
-        for j, end in enumerate(("low", "high")):
-            columns[end] = [c.interval[j] for c in self.clauses]
-            columns[f"tolerance_{end}"] = [c.tolerance[j] for c in self.clauses]
-        names = ("p_within", "p_beyond", "judged", "needed", "note")
-        return columns | {name: [getattr(c, name) for c in self.clauses] for name in names}
+        return tabulate(
+            self.clauses, "clause", "part", "group", "at", "value", "interval", "tolerance",
+            "p_within", "p_beyond", "judged", "needed", "note",
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
@@ -170,6 +167,8 @@ class Verdict(Shown):
                 "n": self.n,
                 "needed": self.needed,
                 "unjudged": self.unjudged,
+                "remarks": self.remarks,
+                "unweighted": self.unweighted,
                 "tolerance": {**self.tolerance.to_dict(), "digest": self.tolerance.digest},
                 "clauses": [dict(vars(clause)) for clause in self.clauses],
             }
@@ -222,16 +221,89 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
                 "can be told and not how large it is; see the adjusted gap"
             )
         judged.append(replace(clause, p_within=p, judged=word, needed=needed, note=note))
+    judged = [_withhold(audit, clause, tolerance) for clause in judged]
     words = {clause.judged for clause in judged}
     worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
     small = dict.fromkeys(
         group for part in _impact_parts(audit) for group in _small(part, tolerance)
     )
     asked = any(not of_information(name) for name, _ in tolerance.clauses)
+    plain, remarks = "", audit.remarks
+    if audit._unweighted is not None:
+        plain = verdict_of(audit._unweighted(), tolerance, level).outcome
+        if plain != OUTCOMES[worst]:
+            remarks = (f"Without the sample weights the outcome is: {plain}.", *remarks)
     return Verdict(
         OUTCOMES[worst], tuple(judged), tolerance, level, "clusters" if clustered else "rows", n,
-        tuple(small) if asked else (),
+        tuple(small) if asked else (), remarks, plain,
     )  # fmt: skip
+
+
+# Beyond this share of rows that nobody judged, or whose group is not known, nothing passes.
+_MOST_UNJUDGED = 0.05
+
+
+def _withhold(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> ClauseResult:
+    """A pass that the data behind it cannot carry becomes "not enough data", with the reason."""
+    if clause.judged != HOLDS:
+        return clause
+    reason = (
+        _inferred(audit, clause) or _hidden(audit, clause) or _left_out(audit, clause, tolerance)
+    )
+    return replace(clause, judged=OPEN, needed=math.inf, note=reason) if reason else clause
+
+
+def _inferred(audit: Audit, clause: ClauseResult) -> str:
+    """Why inferred groups do not carry a pass, or ""."""
+    result = audit.imputation
+    if result is None or result.assume == "guess":
+        return ""
+    if clause.clause == "mean_difference":
+        gap = result[clause.group]
+        ranges = [gap.regressed_interval]
+        if result.assume is None:
+            ranges.append(gap.bounds)
+        low, high = clause.tolerance
+        if all(low <= a and b <= high for a, b in ranges):
+            return ""
+        return "groups are inferred, and other assumptions about them give a larger difference"
+    return (
+        "groups are inferred, and a pass depends on what is assumed about them; state it with "
+        'Proxy(..., assume="guess") if the score depends on the group through them alone'
+    )
+
+
+def _hidden(audit: Audit, clause: ClauseResult) -> str:
+    """Why rows of unknown group stand in the way of a pass, or "".
+
+    With a share u of them, I(S;A)/H(A) can be as large as (1 − u)·(value among the others) + u.
+    """
+    share = audit.n_unknown / audit.n_rows if audit.n_rows else 0.0
+    limit = _MOST_UNJUDGED
+    if of_information(clause.clause):
+        limit = (clause.tolerance[1] - clause.interval[1]) / max(1.0 - clause.interval[1], 1e-12)
+    if share <= limit:
+        return ""
+    return (
+        f"{audit.n_unknown:,} rows ({100 * share:.1f}%) have no known group, and could hide a "
+        "difference beyond the limit"
+    )
+
+
+def _left_out(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
+    """Why groups too small to be judged stand in the way of a pass, or ""."""
+    if of_information(clause.clause):
+        return ""
+    part = audit.attributes.get(clause.part, audit)
+    small = _small(part, tolerance)
+    shares = dict(zip(part.labels, part._groups.columns["share"], strict=True))
+    share = sum(shares[group] for group in small)
+    if share <= _MOST_UNJUDGED:
+        return ""
+    return (
+        f"{len(small)} groups that are too small to be judged hold {100 * share:.1f}% of the rows; "
+        "merge them into larger ones"
+    )
 
 
 def _tests(
@@ -816,7 +888,7 @@ def _noncentrality(freedom: int, level: float, power: float) -> float:
     return float(brentq(lambda x: ncx2.sf(critical, freedom, x) - power, 1e-9, top))
 
 
-def _shares(shares: Any) -> NDArray[np.float64]:
+def _shares(shares: Any) -> Array:
     try:
         p = np.asarray(shares, dtype=np.float64)
     except (TypeError, ValueError):
