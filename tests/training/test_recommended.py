@@ -254,7 +254,7 @@ def test_a_curve_finds_the_bound_between_its_weights(monkeypatch):
     assert reached
     assert 8.0 <= place.fairness_weight <= 11.0  # the truth is 9, the line is in the logarithm
     assert len(tried) <= 7
-    settled = curve.settle(0.1)
+    settled = curve.best_within(0.1)
     assert 0.095 <= settled.unfairness <= 0.1
     assert curve.meet(1.0)[0].fairness_weight == 0.0
     _, reached = curve.meet(1e-9)

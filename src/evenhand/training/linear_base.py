@@ -327,7 +327,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
             theta = self._fit_fair(prepared, prepared.bound, on_path)
         else:
             self.objective_ = problem.objective(theta)
-        self._settle(problem, theta)
+        self._keep_more(problem, theta)
         X = problem.features.X
         d = X.shape[1]
         coefficients = problem.coefficients(theta)
@@ -338,7 +338,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
             self.objective_ += self.fairness_weight * self.unfairness_
         return self
 
-    def _settle(self, problem: Any, theta: Vector) -> None:
+    def _keep_more(self, problem: Any, theta: Vector) -> None:
         """What else a subclass keeps of the solution."""
 
     def _path(self, *rows: Any, **columns: Any) -> Callable[[float], Any]:

@@ -17,8 +17,9 @@ from .._core.frames import to_frame
 from .._core.validation import check_confidence_level
 from .._core.views import Shown, view
 from ..data.criteria import CONDITIONAL, CRITERIA, get_criterion
+from ..data.sample import Sample
 from ..measures.losses import R2, Accuracy
-from .held_out import Data, Handle, PathPoint, critical
+from .held_out import Handle, PathPoint, critical
 
 if TYPE_CHECKING:
     from .held_out import PathPoint
@@ -301,7 +302,7 @@ class FairnessPath(Shown):
     constant_folds: tuple[int, ...] = ()
     _correlation: dict[str, NDArray[np.float64]] = field(repr=False, default_factory=dict)
     _handle: Handle | None = field(repr=False, default=None)
-    _data: Data | None = field(repr=False, default=None)
+    _rows: Sample | None = field(repr=False, default=None)
 
     def __len__(self) -> int:
         return len(self.points)
@@ -392,9 +393,9 @@ class FairnessPath(Shown):
                 raise Unreachable(message, self.points[best])
             warnings.warn(message, UserWarning, stacklevel=2)
         assert self._handle is not None
-        assert self._data is not None
+        assert self._rows is not None
         self.selected = self.points[best]
-        return self._handle.fit(self.selected.fairness_weight, self._data)
+        return self._handle.fit(self.selected.fairness_weight, self._rows)
 
     def _least(self, min_r2: float | None, min_accuracy: float | None) -> float | None:
         if min_r2 is None:
