@@ -180,7 +180,7 @@ def test_beyond_some_rows_the_choice_is_made_on_a_sample_and_the_fit_on_all(monk
     seen = []
     refit = Curve.refit
     monkeypatch.setattr(
-        Curve, "refit", lambda self, w, data: seen.append(len(data.y)) or refit(self, w, data)
+        Curve, "refit", lambda self, w, rows: seen.append(rows.n_rows) or refit(self, w, rows)
     )
     fair = model(max_unfairness=0.05).fit(X, y, sensitive_features=a)
     assert fair.measure_ is not None

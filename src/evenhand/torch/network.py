@@ -257,8 +257,8 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
         rng = np.random.default_rng(seed)
         order = rng.permutation(n)
         order = order[np.argsort(codes[order], kind="stable")]
-        every = max(2, round(1.0 / self.validation_fraction))
-        aside = np.sort(order[int(rng.integers(every)) :: every])
+        stride = max(2, round(1.0 / self.validation_fraction))
+        aside = np.sort(order[int(rng.integers(stride)) :: stride])
         kept = np.ones(n, dtype=bool)
         kept[aside] = False
         return aside, np.flatnonzero(kept)

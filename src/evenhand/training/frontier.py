@@ -16,6 +16,7 @@ from ..data.folds import make_folds
 from ..data.sample import Sample
 from ..measures.effective import check_effective_size
 from ..measures.nuisance import summarize_controls
+from .design import is_source
 from .held_out import Gauge, Handle, HeldOut, Reading, correlations
 from .path import (
     FairnessPath,
@@ -27,7 +28,6 @@ from .path import (
     check_weights,
     warn_mixed,
 )
-from .source import is_source
 
 # ------------------------------------------------------------------------------------------------
 # Fairness weights that spread evenly along a frontier, not along the penalty.
@@ -119,17 +119,17 @@ def _moved(a: Place, b: Place) -> bool:
 def _longest_gap(kept: list[float], seen: dict[float, Place]) -> float | None:
     """The weight that halves the longest gap worth halving."""
     extent = _extent(kept, seen)
-    longest, found = SHORTEST, None
+    longest, gap = SHORTEST, None
     total = 0.0
     for low, high in pairwise(kept):
         length = _distance(seen[low], seen[high], extent)
         total += length
         room = high > SMALLEST if low == 0.0 else high > CLOSEST**2 * low
         if room and length > longest:
-            longest, found = length, (low, high)
-    if found is None:
+            longest, gap = length, (low, high)
+    if gap is None:
         return None
-    low, high = found
+    low, high = gap
     if low > 0.0:
         return (low * high) ** 0.5
     # Near 0 the path is straight in the weight itself, unless all of it lies below `high`.

@@ -62,10 +62,10 @@ class Handle:
         depth = min((n.count("__") for n in names), default=0)
         names = [n for n in names if n.count("__") == depth]
         if len(names) != 1:
-            found = f"several ({', '.join(names)})" if names else "none"
+            which = f"several ({', '.join(names)})" if names else "none"
             raise ValueError(
                 "`estimator` must have one parameter `fairness_weight`, its own or that of a "
-                f"pipeline's step; {type(estimator).__name__} has {found}."
+                f"pipeline's step; {type(estimator).__name__} has {which}."
             )
         return cls(estimator, names[0])
 
@@ -356,19 +356,19 @@ class Gauge:
         half = critical_value(self.level, moves, self._everyone) * stderr
         columns = {"s": measured, "y": self.y}
         criteria = measurable(columns)
-        found = dict.fromkeys(criteria, self._entropies(criteria, columns))
+        by_criterion = dict.fromkeys(criteria, self._entropies(criteria, columns))
         if self.given is not None:
             # Given a risk measure, only what conditions on the target alone is another quantity.
             other = [c for c in criteria if c.given == ("y",)]
-            found.update(
+            by_criterion.update(
                 dict.fromkeys(other, self._entropies(other, {"s": measured, "y": self.given}))
             )
         if self.controls is not None:
             columns = {"s": measured, "c": self.controls}
-            found[CONDITIONAL] = self._entropies([CONDITIONAL], columns)
+            by_criterion[CONDITIONAL] = self._entropies([CONDITIONAL], columns)
         measures = {}
         influence = {self.accuracy.key: _thin(moves, self.loss_weight, self.cluster)}
-        for criterion, entropies in found.items():
+        for criterion, entropies in by_criterion.items():
             measures[criterion.name] = measure(
                 criterion, entropies, self.level, float("nan"), self.name
             )
@@ -496,10 +496,10 @@ class Curve:
             s = check_column(self._held_out.scores([fairness_weight])[0], "scores")[self._rows]
             kept = replace(self._kept, scores=s)
             accuracy, influence = self.accuracy.influence(kept.target, s, kept.weight)
-            found = estimate_entropies(
+            entropies = estimate_entropies(
                 [self._criterion], kept.variables, kept.groups, self._estimator
             )
-            value = measure(self._criterion, found, 0.95, float("nan"), "")
+            value = measure(self._criterion, entropies, 0.95, float("nan"), "")
             self._measures[fairness_weight] = value
             self._seen[fairness_weight] = Place(
                 fairness_weight, accuracy, max(value.value, 0.0), influence

@@ -360,19 +360,19 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
         with progress(len(search.curves), "candidates") as advance:
             if self.max_unfairness is None:
                 asked = 1.0 if self.fairness_weight is None else float(self.fairness_weight)
-                found = [(curve.at(asked), True) for curve in search.curves]
-                gain = [place.accuracy - asked * place.unfairness for place, _ in found]
+                places = [(curve.at(asked), True) for curve in search.curves]
+                gain = [place.accuracy - asked * place.unfairness for place, _ in places]
             else:
-                found = []
+                places = []
                 for curve in search.curves:
-                    found.append(curve.meet(float(self.max_unfairness)))
+                    places.append(curve.meet(float(self.max_unfairness)))
                     advance()
                 gain = [
                     place.accuracy if reached else -1e6 * (1.0 + place.unfairness)
-                    for place, reached in found
+                    for place, reached in places
                 ]
         best = next(j for j, g in enumerate(gain) if g >= max(gain) - MARGIN)
-        curve, (place, reached) = search.curves[best], found[best]
+        curve, (place, reached) = search.curves[best], places[best]
         if self.max_unfairness is not None:
             place = curve.best_within(float(self.max_unfairness))
             if not reached:
@@ -381,7 +381,7 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
         self.fairness_weight_ = place.fairness_weight
         self.r2_, self.unfairness_ = place.accuracy, place.unfairness
         self.measure_ = curve.measured(place.fairness_weight)
-        self.tried_ = _table(search.curves, found, gain, best)
+        self.tried_ = _table(search.curves, places, gain, best)
         self.explanation_ = self._explain(curve.candidate)
         self.estimator_ = curve.refit(place.fairness_weight, search.rows)
         return self
@@ -483,11 +483,11 @@ def _signed(value: float) -> str:
 
 
 def _table(
-    curves: list[Curve], found: list[tuple[Place, bool]], gain: list[float], best: int
+    curves: list[Curve], places: list[tuple[Place, bool]], gain: list[float], best: int
 ) -> tuple[Tried, ...]:
     out = []
-    for curve, (place, reached), g in zip(curves, found, gain, strict=True):
-        stderr = curve.difference_error(found[best][0], place)
+    for curve, (place, reached), g in zip(curves, places, gain, strict=True):
+        stderr = curve.difference_error(places[best][0], place)
         out.append(
             Tried(
                 name=curve.candidate.name,
