@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines = [
             f"{study.name}: {stale}"
             for study in STUDIES.values()
-            for _, stale in find_stale(study.name, study.sources)
+            for *_, stale in find_stale(study.name, study.sources)
             if stale and study.page
         ]
         print("\n".join(lines) or "no table is stale")

@@ -505,7 +505,8 @@ def test_a_score_shared_by_several_rows_is_one_person_whatever_the_target():
     s, a = np.repeat(rng.normal(size=300), 5), np.repeat(rng.integers(0, 2, 300), 5)
     y = rng.normal(size=1500)
     found = eh.audit(y, s, sensitive_features=a)
-    assert found.independence.value == eh.independence(y, s, sensitive_features=a)
+    alone = eh.independence(y, s, sensitive_features=a)
+    assert found.independence.value == pytest.approx(alone, abs=1e-12)
     assert max(m.value for m in found.measures.values()) < 0.03
 
 

@@ -127,16 +127,16 @@ def test_a_table_is_stale_once_what_it_measures_has_changed(repository, monkeypa
     commit("measured.py")
     write_table(folder / "t.csv", [{"a": 1}], {**STAMPED, "commit": commit("measured.py")})
     commit("other.py")
-    assert [stale for _, stale in evidence.find_stale("t", sources)] == [""]
+    assert [stale for *_, stale in evidence.find_stale("t", sources)] == [""]
     changed = commit("measured.py")
     evidence.last_change.cache_clear()
-    ((_, stale),) = evidence.find_stale("t", sources)
+    ((*_, stale),) = evidence.find_stale("t", sources)
     assert "before the last change of measured.py" in stale
     assert changed[:7] in stale
     write_table(folder / "t.csv", [{"a": 1}], {**STAMPED, "commit": "0123456789"})
-    ((_, stale),) = evidence.find_stale("t", sources)
+    ((*_, stale),) = evidence.find_stale("t", sources)
     assert stale == "measured at 0123456789, which this copy does not know"
-    assert evidence.find_stale("never", sources)[0][1] == "never measured"
+    assert evidence.find_stale("never", sources)[0][2] == "never measured"
 
 
 def test_the_site_says_how_old_tables_are():

@@ -13,9 +13,8 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
-from .._core.arrays import Vector
+from .._core.arrays import Rows, Vector
 from .._core.validation import (
     check_column,
     check_confidence_level,
@@ -32,6 +31,7 @@ from ..data.controls import _pool as pool
 from ..data.criteria import complete, measurable
 from ..data.groups import MAX_GROUPS, Proxy
 from ..data.sample import Sample, repeat_rows, too_many
+from ..estimators.base import BasisClassifier
 from ..estimators.estimation import EntropyEstimator
 from ..estimators.ranks import EXACT_RANK_ROWS, rank_all
 from ..kernels.threads import n_threads
@@ -43,9 +43,9 @@ from ..measures.losses import Loss
 from ..measures.measures import Entropies, estimate_entropies, get_estimator, measure
 from .conditional import Conditional, audit_given
 from .group_tables import AuditedRows, GroupTable, summarize_groups
-from .imputed import imputation
+from .imputed import bound_gaps
 from .one_against_rest import worst_against_rest
-from .pricing import exposed, price, read_loss
+from .pricing import price, read_loss
 from .result import Audit, AuditSet
 
 # ------------------------------------------------------------------------------------------------
@@ -295,6 +295,7 @@ def audit(
                 "time."
             )
         samples = _read_models(y_true, y_pred, columns)
+        run = replace(run, people=frequency is not None and not _is_parametric(run.estimator))
         run = replace(run, loss=read_loss(loss, power, next(iter(samples.values())).target))
         audits = run.audit_models(samples, attributes, per_attribute)
         if per_attribute and attributes:
@@ -302,6 +303,11 @@ def audit(
             return AuditSet({**crossed.attributes, " × ".join(attributes): crossed}, "attribute")
     several = isinstance(y_pred, dict) or len(models) > 1
     return AuditSet(audits, "model") if several else next(iter(audits.values()))
+
+
+def _is_parametric(estimator: EntropyEstimator) -> bool:
+    """Whether an estimator cannot take exact values for a sign of the group."""
+    return isinstance(estimator, BasisClassifier)
 
 
 @dataclass(frozen=True)
@@ -315,6 +321,7 @@ class _Run:
     n_boot: int
     reference: Any = "largest"
     loss: Loss | None = None
+    people: bool = False  # rows were repeated by frequencies, for people who differ
 
     @property
     def how(self) -> dict[str, Any]:
@@ -340,14 +347,19 @@ class _Run:
         for name, sample in samples.items():
             sample = sample.per_unit()
             alone = {
-                part: self.audit(
+                part: self.audit_once(
                     replace(sample, groups=groups).weighted(), name, warn=per_attribute
                 )
                 for part, groups in parts.items()
                 if groups.n_groups > 1
             }
-            audits[name] = self.audit(sample.weighted(), name, alone, tuple(parts))
+            audits[name] = self.audit_once(sample.weighted(), name, alone, tuple(parts))
         return audits
+
+    def audit_once(self, sample: Sample, *how: Any, **more: Any) -> Audit:
+        """One audit of rows, their copies counted once."""
+        kept, n_copies = sample.distinct(self.people)
+        return replace(self.audit(kept, *how, **more), n_copies=n_copies)
 
     def audit(
         self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,
@@ -361,7 +373,7 @@ class _Run:
         groups, frequency = rows.groups, None if estimated is None else estimated.frequency
         criteria = measurable(rows.variables)
         variables = complete(criteria, rows.variables)
-        units = replace(rows, groups=exposed(groups, rows.exposure))
+        units = rows.by_exposure()
         whole = estimated or rows
 
         def estimate() -> Entropies:
@@ -400,7 +412,9 @@ class _Run:
             )
         # A label of the crossing is none of its attributes'.
         reference = self.reference if warn else "largest"
-        conditional = pricing = None
+        conditional = pricing = imputed = None
+        if groups.probabilities is not None:
+            imputed = bound_gaps(rows, self.confidence_level)
         if rows.target is not None and (self.loss is not None or rows.exposure is not None):
             pricing = price(rows, self.loss, self.confidence_level, reference)
         if rows.controls is not None:
@@ -421,7 +435,7 @@ class _Run:
             pricing=pricing,
             attributes=attributes or {},
             one_against_rest=worst,
-            imputation=imputation(rows.scores, groups, self.confidence_level),
+            imputation=imputed,
             conditional=conditional,
             _groups=table,
             _sample=sample_rows(units),
@@ -437,6 +451,12 @@ def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -
         estimated = None if rows.frequency is None else rows
         return run.audit(tested, name, attributes, names, warn, estimated)
 
+    if cells.copied and not _is_parametric(run.estimator):
+        raise ValueError(
+            "`cells` must count different people: nearly all who share a score and a target are of "
+            "one group, as copies of a row are. Hint: count each row once; if they are people, "
+            'estimator="logistic" measures them.'
+        )
     whole = audit_cells(cells, audit_one)
     if not per_attribute:
         return whole
@@ -549,14 +569,14 @@ def _present(cells: Cells, most: int = MAX_GROUPS) -> Cells:
     return replace(cells, labels=labels, group=number[cells.group])
 
 
-def _regroup(rows: Sample, levels: tuple[Any, ...], at: NDArray[np.intp], name: str) -> Sample:
+def _regroup(rows: Sample, levels: tuple[Any, ...], at: Rows, name: str) -> Sample:
     """The same rows by one of several crossed attributes."""
     assert rows.groups.codes is not None
     groups = replace(rows.groups, labels=levels, codes=at[rows.groups.codes], name=name)
     return replace(rows, groups=groups)
 
 
-def _exact(found: Audit, cells: Cells, at: NDArray[np.intp], n_groups: int) -> Audit:
+def _exact(found: Audit, cells: Cells, at: Rows, n_groups: int) -> Audit:
     """Put in what the sums say exactly; `at` is the group of each label of the cells."""
     own = at[cells.group]
     sums = np.stack([np.bincount(own, c, n_groups) for c in cells.sums.T], axis=1).astype(

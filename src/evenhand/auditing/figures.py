@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._core.arrays import Vector
+from .._core.arrays import Rows, Vector
 
 if TYPE_CHECKING:
     from .result import Audit
@@ -37,7 +36,6 @@ from ..data.sample import Sample
 from ..measures.exact_tests import exact_fairness_p_values
 from .audits import count_negative, sample_rows
 from .group_tables import summarize_groups
-from .pricing import exposed
 from .result import Audit
 
 if TYPE_CHECKING:
@@ -74,7 +72,7 @@ class DrawnRows:
     index: tuple[int, ...]
 
     @property
-    def codes(self) -> NDArray[np.intp]:
+    def codes(self) -> Rows:
         """The most likely drawn group of each row; −1 where the row is in none of them."""
         return np.where(self.membership.any(axis=1), self.membership.argmax(axis=1), -1)
 
@@ -322,7 +320,7 @@ def audits_of(path: FairnessPath, points: Sequence[PathPoint] | None = None) -> 
 
 def _audit_point(path: FairnessPath, point: PathPoint, sample: Sample) -> Audit:
     rows = sample.known()
-    units = replace(rows, groups=exposed(rows.groups, rows.exposure))
+    units = rows.by_exposure()
     table, gaps = summarize_groups(units, path.confidence_level)
     return Audit(
         measures=_tested(point, sample) if point is path.selected else point.measures,

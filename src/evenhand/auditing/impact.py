@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from .._core.arrays import Matrix, Vector
-from .._core.frames import json_safe, to_frame
+from .._core.frames import json_safe, tabulate, to_frame
 from .._core.views import Shown
 from .group_tables import SIDES, AuditedRows, Cutoff, GroupMoments
 
@@ -324,8 +324,7 @@ class Impact(Shown):
         backend : {"pandas", "polars", "pyarrow"}, optional
         """
         keys = ("group", "statistic", "at", "value", "low", "high", "p_value", "stderr", "apart")
-        columns = {key: [getattr(n, key) for n in self.numbers] for key in keys}
-        return to_frame(columns, backend)
+        return to_frame(tabulate(self.numbers, *keys), backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold (undefined numbers are None)."""

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from .._core.frames import json_safe, to_frame
+from .._core.frames import json_safe, tabulate, to_frame
 from .._core.validation import check_column, frame_columns, quote
 from .._core.views import Shown, view
 from ..data.criteria import Criterion, get_criterion
@@ -191,10 +191,10 @@ class Monitor(Shown):
     def to_frame(self, backend: str | None = None) -> Any:
         """One row for each period and criterion."""
         rows = [(name, look) for name, looks in self.looks.items() for look in looks]
-        columns: dict[str, list[Any]] = {"criterion": [name for name, _ in rows]}
-        for key in ("period", "n", "value", "stderr", "low", "high"):
-            columns[key] = [getattr(look, key) for _, look in rows]
-        return to_frame(columns, backend)
+        columns = tabulate(
+            (look for _, look in rows), "period", "n", "value", "stderr", "low", "high"
+        )
+        return to_frame({"criterion": [name for name, _ in rows], **columns}, backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the cells, as plain values that JSON can hold."""

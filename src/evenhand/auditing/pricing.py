@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from .._core.arrays import Vector
+from .._core.arrays import Rows, Vector
 from .._core.frames import json_safe, to_frame
 from .._core.views import Shown, view
 from ..data.groups import Groups
@@ -110,15 +109,6 @@ def read_loss(loss: Any, power: Any, y: Any) -> Loss | None:
     return found
 
 
-def exposed(groups: Groups, exposure: Vector | None) -> Groups:
-    """The same groups with units of exposure for rows; `exposure` is over all rows."""
-    if exposure is None:
-        return groups
-    known = groups.take_known(exposure)
-    weight = known if groups.weight is None else groups.weight * known
-    return replace(groups, weight=mean_one(weight))
-
-
 def price(
     rows: Sample, loss: Loss | None, confidence_level: float, reference: Any = "largest"
 ) -> Pricing:
@@ -134,7 +124,7 @@ def price(
     """
     rate, s, groups, exposure = rows.target, rows.scores, rows.groups, rows.exposure
     assert rate is not None
-    weight = np.ones(len(s)) if groups.weight is None else groups.weight
+    weight = groups.row_weight
     size = np.ones(len(s)) if exposure is None else exposure
     actual, expected = rate * size, s * size
     found = _explained(rate, s, weight, size, groups, loss, confidence_level)
@@ -195,7 +185,7 @@ def _everyone(groups: Groups) -> Groups:
 
 
 def _cells(
-    groups: Groups, weight: Vector, band: NDArray[np.intp], n_bands: int, actual: Vector,
+    groups: Groups, weight: Vector, band: Rows, n_bands: int, actual: Vector,
     expected: Vector,
 ) -> dict[str, Vector]:  # fmt: skip
     """Sums by group and band, (K, B) each, with the variance of log A/E and independent units."""
@@ -228,7 +218,7 @@ def _cells(
                     actual[at, None] / a[:, b] - expected[at, None] / e[:, b]
                 )
                 if groups.cluster is not None:
-                    from ..data.clusters import cluster_groups
+                    from ..data.weights import cluster_groups
 
                     moves = cluster_groups(groups.cluster[at], moves)
                 variance[:, b] = np.square(moves).sum(axis=0)
@@ -236,7 +226,7 @@ def _cells(
     return {"n": count, "actual": a, "expected": e, "variance": variance, "units": units}
 
 
-def _sums(groups: Groups, band: NDArray[np.intp], n_bands: int, x: Vector) -> Vector:
+def _sums(groups: Groups, band: Rows, n_bands: int, x: Vector) -> Vector:
     """Σ x by group and band, (K, B)."""
     shape = (groups.n_groups, n_bands)
     if groups.codes is not None:
@@ -264,7 +254,7 @@ def _with_ends(cells: dict[str, Vector], level: float, exact: bool) -> dict[str,
     return {"value": value, "low": low, "high": high}
 
 
-def _band_of(s: Vector, weight: Vector) -> tuple[NDArray[np.intp], Vector]:
+def _band_of(s: Vector, weight: Vector) -> tuple[Rows, Vector]:
     """Band of each row, equal scores together, and the least score of each band and the largest."""
     order = np.argsort(s, kind="stable")
     below = np.cumsum(weight[order])

@@ -54,6 +54,8 @@ class Audit(Shown):
         With a loss or an exposure: deviance explained, actual over expected by group and by band.
     n_negative : int
         Scores below zero, where the target is never negative.
+    n_copies : int
+        Rows that are copies of others; each person counts once, and `n_rows` leaves them out.
     """
 
     measures: dict[str, Measure]
@@ -71,6 +73,7 @@ class Audit(Shown):
     conditional: Conditional | None = None
     pricing: Pricing | None = None
     n_negative: int = 0
+    n_copies: int = 0
     _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
     _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
     _rows: AuditedRows | GroupMoments | None = field(repr=False, default=None, compare=False)
@@ -91,6 +94,16 @@ class Audit(Shown):
     @property
     def sufficiency(self) -> Measure | None:
         return self.measures.get("sufficiency")
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was done to the rows before anything was measured, in sentences."""
+        if not self.n_copies:
+            return ()
+        return (
+            f"{self.n_copies:,} of {self.n_copies + self.n_rows:,} rows are copies of others, and "
+            "each person counts once.",
+        )
 
     def parts(self, criterion: str) -> dict[str, Measure]:
         """All there is on one criterion, by what it is on; a verdict is the worst of them.
@@ -222,6 +235,7 @@ class Audit(Shown):
                 "sensitive": self.sensitive_name,
                 "n_rows": self.n_rows,
                 "n_unknown": self.n_unknown,
+                "n_copies": self.n_copies,
                 "n_clusters": self.n_clusters,
                 "confidence_level": self.confidence_level,
                 "r2": self.r2,

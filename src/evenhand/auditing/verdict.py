@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtr
 
-from .._core.frames import json_safe, to_frame
+from .._core.arrays import Array
+from .._core.frames import json_safe, tabulate, to_frame
 from .._core.views import Shown
 from ..data.criteria import CRITERIA, WITH_CONTROLS
 from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, judge, units_needed
@@ -32,19 +33,12 @@ import hashlib
 import json
 from pathlib import Path
 
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ..data.criteria import get_criterion
 from ..measures.exact_tests import SMOOTH_SHARE
 from ..measures.measures import errors_below, half_width_down_to
-from .impact import (
-    ON_LOG,
-    SMALLEST,
-    check_favorable,
-    check_smallest,
-    read_cutoffs,
-)
+from .impact import ON_LOG, SMALLEST, check_favorable, check_smallest, read_cutoffs
 
 NEED_CONTROLS = {*WITH_CONTROLS, *ADJUSTED}
 OUTCOMES = {VIOLATED: "fail", OPEN: "not enough data", HOLDS: "pass"}
@@ -120,6 +114,8 @@ class Verdict(Shown):
         What `needed` counts, and `n`, how many there are.
     unjudged : tuple of str
         Groups too small to be judged by themselves.
+    remarks : tuple of str
+        What was done to the rows, in sentences.
     """
 
     outcome: str
@@ -129,6 +125,7 @@ class Verdict(Shown):
     unit: str
     n: int
     unjudged: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -150,13 +147,10 @@ class Verdict(Shown):
         return to_frame(self._columns(), backend)
 
     def _columns(self) -> dict[str, list[Any]]:
-        names = ("clause", "part", "group", "at", "value")
-        columns = {name: [getattr(c, name) for c in self.clauses] for name in names}
-        for j, end in enumerate(("low", "high")):
-            columns[end] = [c.interval[j] for c in self.clauses]
-            columns[f"tolerance_{end}"] = [c.tolerance[j] for c in self.clauses]
-        names = ("p_within", "p_beyond", "judged", "needed", "note")
-        return columns | {name: [getattr(c, name) for c in self.clauses] for name in names}
+        return tabulate(
+            self.clauses, "clause", "part", "group", "at", "value", "interval", "tolerance",
+            "p_within", "p_beyond", "judged", "needed", "note",
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
@@ -170,6 +164,7 @@ class Verdict(Shown):
                 "n": self.n,
                 "needed": self.needed,
                 "unjudged": self.unjudged,
+                "remarks": self.remarks,
                 "tolerance": {**self.tolerance.to_dict(), "digest": self.tolerance.digest},
                 "clauses": [dict(vars(clause)) for clause in self.clauses],
             }
@@ -230,7 +225,7 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
     asked = any(not of_information(name) for name, _ in tolerance.clauses)
     return Verdict(
         OUTCOMES[worst], tuple(judged), tolerance, level, "clusters" if clustered else "rows", n,
-        tuple(small) if asked else (),
+        tuple(small) if asked else (), audit.remarks,
     )  # fmt: skip
 
 
@@ -816,7 +811,7 @@ def _noncentrality(freedom: int, level: float, power: float) -> float:
     return float(brentq(lambda x: ncx2.sf(critical, freedom, x) - power, 1e-9, top))
 
 
-def _shares(shares: Any) -> NDArray[np.float64]:
+def _shares(shares: Any) -> Array:
     try:
         p = np.asarray(shares, dtype=np.float64)
     except (TypeError, ValueError):

@@ -18,6 +18,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core.arrays import Array, Mask, Rows
 from .._core.validation import read_native
 from .labels import _is_missing
 
@@ -102,7 +103,7 @@ class Bands:
             )
         return cls(found, tuple(labels))
 
-    def codes(self, values: NDArray[Any]) -> NDArray[np.intp]:
+    def codes(self, values: NDArray[Any]) -> Rows:
         """Number of the band of each value, −1 where it is missing."""
         if self.dates != (values.dtype.kind == "M"):
             kind = "dates" if self.dates else "numbers"
@@ -119,14 +120,14 @@ class Bands:
         return [names[k] for k in self.codes(measurement(values))]
 
 
-def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+def _missing(values: NDArray[Any]) -> Mask:
     return np.isnat(values) if values.dtype.kind == "M" else np.isnan(values)
 
 
 def measurement(values: Any) -> NDArray[Any]:
     """Any column of numbers or dates as float64 or datetime64, NaN or NaT where missing."""
     native = read_native(values, "values")
-    missing: NDArray[np.bool_] | None = None
+    missing: Mask | None = None
     if isinstance(native, nw.Series):
         if isinstance(native.dtype, nw.Datetime) and native.dtype.time_zone is not None:
             native = native.dt.replace_time_zone(None)
@@ -284,8 +285,8 @@ class Continuous:
 
     values: Any
     name: str | None = None
-    _values: NDArray[np.float64] = field(init=False, repr=False, compare=False)
-    _edges: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+    _values: Array = field(init=False, repr=False, compare=False)
+    _edges: Array = field(init=False, repr=False, compare=False)
     _labels: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -340,7 +341,7 @@ class Continuous:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self._values, dtype=dtype)
 
-    def codes(self) -> NDArray[np.intp]:
+    def codes(self) -> Rows:
         """Number of the band of each row, −1 where the value is missing."""
         codes = np.searchsorted(self._edges, self._values, side="right")
         codes[np.isnan(self._values)] = -1
@@ -387,7 +388,7 @@ def _looks_like_numbers(values: Any) -> bool:
         return False
 
 
-def _cuts(found: NDArray[np.float64], counts: NDArray[np.intp]) -> NDArray[np.float64]:
+def _cuts(found: Array, counts: Rows) -> Array:
     """Where bands begin: the boundaries between values nearest to equal shares.
 
     A value that many rows share stays whole, so that there can be fewer bands than asked for.
@@ -398,9 +399,7 @@ def _cuts(found: NDArray[np.float64], counts: NDArray[np.intp]) -> NDArray[np.fl
     return found[np.unique(nearest) + 1]
 
 
-def _name_bands(
-    distinct: NDArray[np.float64], edges: NDArray[np.float64], dates: bool
-) -> tuple[str, ...]:
+def _name_bands(distinct: Array, edges: Array, dates: bool) -> tuple[str, ...]:
     """ "18 to 25": the least and the largest value of each band."""
     starts = np.r_[0, np.searchsorted(distinct, edges)]
     ends = np.r_[starts[1:] - 1, len(distinct) - 1]

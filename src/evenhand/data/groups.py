@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._core import shards
+from .._core.arrays import Array, Mask, Rows
 from .._core.validation import as_floats, read_native, warn_user
 from .bands import Continuous
-from .clusters import check_cluster, renumber
 from .labels import Coded, cross, encode, share_labels, split_columns
-from .weights import check_weight, mean_one
+from .weights import check_cluster, check_weight, mean_one, renumber
 
 # ------------------------------------------------------------------------------------------------
 # Membership probabilities in place of groups.
@@ -46,7 +46,7 @@ class Proxy:
 
     probabilities: Any
     classes: Sequence[Any] | None = None
-    _table: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+    _table: Array = field(init=False, repr=False, compare=False)
     _labels: tuple[Any, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -113,7 +113,7 @@ class Proxy:
         # Without this NumPy would take `__getitem__` for a sequence of proxies without end.
         return np.array(self._table, dtype=dtype)
 
-    def _find(self) -> tuple[NDArray[np.float64], tuple[Any, ...]]:
+    def _find(self) -> tuple[Array, tuple[Any, ...]]:
         return self._table, self._labels
 
 
@@ -157,14 +157,14 @@ class Groups:
     """
 
     labels: tuple[Any, ...]
-    codes: NDArray[np.intp] | None
-    probabilities: NDArray[np.float64] | None
-    weight: NDArray[np.float64] | None
-    known: NDArray[np.bool_] | None
+    codes: Rows | None
+    probabilities: Array | None
+    weight: Array | None
+    known: Mask | None
     n_rows: int
     name: str = "group"
-    cluster: NDArray[np.intp] | None = None
-    measured: NDArray[np.float64] | None = None
+    cluster: Rows | None = None
+    measured: Array | None = None
 
     @property
     def n_groups(self) -> int:
@@ -202,7 +202,7 @@ class Groups:
         return float(weight.sum() ** 2 / np.square(weight).sum())
 
     @shards.once
-    def counts(self) -> NDArray[np.float64]:
+    def counts(self) -> Array:
         """Rows per group, unweighted; expected rows for a proxy."""
         if self.codes is not None:
             return shards.add(np.bincount(self.codes, minlength=self.n_groups).astype(float))
@@ -210,15 +210,14 @@ class Groups:
         return shards.add(self.probabilities.sum(axis=0))
 
     @shards.once
-    def shares(self) -> NDArray[np.float64]:
+    def shares(self) -> Array:
         """Weighted share of each group, P(A = k)."""
         if self.codes is not None:
             counts = np.bincount(self.codes, weights=self.weight, minlength=self.n_groups)
             totals = counts.astype(np.float64)
         else:
             assert self.probabilities is not None
-            weight = np.ones(self.n_known) if self.weight is None else self.weight
-            totals = weight @ self.probabilities
+            totals = self.row_weight @ self.probabilities
         totals = shards.add(totals)
         return totals / totals.sum()
 
@@ -229,6 +228,11 @@ class Groups:
         return float(-(shares * np.log(shares)).sum())
 
     @property
+    def row_weight(self) -> Array:
+        """The weights, ones where all are equal."""
+        return np.ones(self.n_known) if self.weight is None else self.weight
+
+    @property
     def label_names(self) -> tuple[str, ...]:
         """The labels as text; crossed labels joined with " × "."""
         return tuple(
@@ -236,7 +240,7 @@ class Groups:
             for label in self.labels
         )
 
-    def membership(self) -> NDArray[np.float64]:
+    def membership(self) -> Array:
         """(m, K) membership: one-hot rows, or the proxy's probabilities."""
         if self.probabilities is not None:
             return self.probabilities
@@ -245,7 +249,7 @@ class Groups:
         out[np.arange(self.n_known), self.codes] = 1.0
         return out
 
-    def take(self, rows: NDArray[np.intp]) -> Groups:
+    def take(self, rows: Rows) -> Groups:
         """Membership of some of the n rows, with the same labels; a group may end up empty."""
         keep: Any = rows
         known = None
@@ -261,6 +265,22 @@ class Groups:
         return Groups(
             self.labels, codes, table, weight, known, len(rows), self.name, cluster, measured
         )  # fmt: skip
+
+    def numbers(self) -> NDArray[np.intp]:
+        """A number for each of the n rows that rows of the same membership share; −1 if unknown."""
+        codes = self.codes
+        if codes is None:
+            assert self.probabilities is not None
+            codes = np.unique(self.probabilities, axis=0, return_inverse=True)[1].ravel()
+        if self.known is None:
+            return codes
+        out = np.full(self.n_rows, -1, dtype=np.intp)
+        out[self.known] = codes
+        return out
+
+    def reweigh(self, weight: NDArray[np.float64]) -> Groups:
+        """The same groups with other weights of the n rows."""
+        return replace(self, weight=mean_one(self.take_known(weight)))
 
     def take_known(self, values: NDArray[Any]) -> NDArray[Any]:
         """The entries of a length-n array that belong to known rows (no copy if all are known)."""
@@ -357,9 +377,7 @@ def _check_length(found: int, n_rows: int) -> None:
         )
 
 
-def _from_proxy(
-    proxy: Proxy, n_rows: int, weight: NDArray[np.float64] | None, warn: bool
-) -> Groups:
+def _from_proxy(proxy: Proxy, n_rows: int, weight: Array | None, warn: bool) -> Groups:
     table, labels = proxy._find()
     _check_length(len(table), n_rows)
     known = np.asarray(~np.isnan(table).any(axis=1))
@@ -375,9 +393,7 @@ def _from_proxy(
     return Groups(labels, None, rows, mean_one(w), None if known.all() else known, n_rows)
 
 
-def _from_measurement(
-    attribute: Continuous, n_rows: int, weight: NDArray[np.float64] | None
-) -> Groups:
+def _from_measurement(attribute: Continuous, n_rows: int, weight: Array | None) -> Groups:
     _check_length(len(attribute), n_rows)
     groups = _from_codes(
         attribute.codes(), list(attribute._labels), n_rows, weight, attribute.name or "group"
@@ -385,9 +401,7 @@ def _from_measurement(
     return replace(groups, measured=np.ascontiguousarray(groups.take_known(attribute._values)))
 
 
-def _from_labels(
-    values: Any, n_rows: int, weight: NDArray[np.float64] | None, warn: bool
-) -> Groups:
+def _from_labels(values: Any, n_rows: int, weight: Array | None, warn: bool) -> Groups:
     columns = split_columns(values)
     if not columns:
         raise ValueError("`sensitive_features` must have at least one column, got none.")
@@ -408,7 +422,7 @@ def _from_codes(
     codes: NDArray[Any],
     labels: list[Any],
     n_rows: int,
-    weight: NDArray[np.float64] | None,
+    weight: Array | None,
     name: str,
     warn: bool = False,
 ) -> Groups:

@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.arrays import Vector
+from .._core.arrays import Mask, Rows, Vector
 from .._core.files import TableError, write_file
 from .._core.validation import check_column, check_index
 from ..data.bands import Continuous
+from ..data.copies import are_copies
 from ..data.groups import Proxy, resolve_groups
 from ..data.sample import check_frequency
 from ..data.weights import check_weight
@@ -216,6 +217,23 @@ class Cells:
         """Whether people have weights other than one and the same."""
         return bool((self.sums[:, [WEIGHT, WEIGHT2]] != self.count[:, None]).any())
 
+    @cached_property
+    def copied(self) -> bool:
+        """Whether people repeat one another's score and target as copies of rows do.
+
+        Seen where all people of a cell and group have one value, which is where cells are sparse.
+        """
+        one = (self.least == self.largest) | np.isnan(self.least)
+        exact = np.flatnonzero(one.all(axis=1))
+        if not len(exact):
+            return False
+        values = np.column_stack([np.nan_to_num(self.least[exact]), self._place[exact]])
+        _, pair = np.unique(values, axis=0, return_inverse=True)
+        size = np.bincount(pair.ravel(), self.count[exact])
+        mixed = np.bincount(pair.ravel()) > 1
+        share = np.bincount(self.group, self.count, max(len(self.labels), 1)) / max(self.n, 1)
+        return are_copies(size, mixed, share)
+
     @property
     def sensitive_name(self) -> str:
         return " × ".join(self.names)
@@ -380,15 +398,15 @@ def _names(name: str, labels: tuple[Any, ...]) -> tuple[str, ...]:
     return names
 
 
-def _take(rows: NDArray[np.bool_], *columns: Any) -> tuple[Any, ...]:
+def _take(rows: Mask, *columns: Any) -> tuple[Any, ...]:
     """Some rows of columns that may be None; no copy where it is all of them."""
     every = bool(rows.all())
     return tuple(c if c is None or every else c[rows] for c in columns)
 
 
 def _number(
-    first: Index, second: Index, codes: NDArray[np.intp], bins: int, n_groups: int
-) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    first: Index, second: Index, codes: Rows, bins: int, n_groups: int
+) -> tuple[Rows, NDArray[np.int64]]:
     """Entry of each row, and the keys of the entries in order."""
     key = (first.astype(np.int64) * bins + second) * n_groups + codes
     size = bins * bins * n_groups
@@ -401,9 +419,7 @@ def _number(
     return lookup[key], keys
 
 
-def _number_all(
-    parts: list[NDArray[np.int64]], size: int
-) -> tuple[list[NDArray[np.intp]], NDArray[np.int64]]:
+def _number_all(parts: list[NDArray[np.int64]], size: int) -> tuple[list[Rows], NDArray[np.int64]]:
     """Entries of the keys of many parts, and the keys of all entries in order."""
     if size > _DENSE:
         keys, entry = np.unique(np.concatenate(parts), return_inverse=True)

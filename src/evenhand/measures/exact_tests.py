@@ -18,16 +18,14 @@ from zlib import crc32
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import chi2
 from scipy.stats import f as f_law
 
-from .._core.arrays import Array
-from ..data.clusters import cluster_groups, renumber
+from .._core.arrays import Array, Mask, Rows
 from ..data.criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
 from ..data.groups import Groups
-from ..data.weights import refuse_few_weighted
+from ..data.weights import cluster_groups, refuse_few_weighted, renumber
 from ..estimators._spline_basis import cubic, splines
 from ..estimators.ranks import (
     EXACT_RANK_ROWS,
@@ -68,12 +66,8 @@ N_DRAWS = 1999
 
 
 def draw_all(
-    rows: RowsInCells,
-    members: Members,
-    mean: NDArray[np.float64],
-    root: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
+    rows: RowsInCells, members: Members, mean: Array, root: Array, rng: np.random.Generator
+) -> Array:
     """The statistic for random assignments of the groups of each cell to its rows."""
     from ..kernels.significance import feature_matrix
 
@@ -98,12 +92,8 @@ def handful_of(members: Members, fewest: int) -> int:
 
 
 def draw_handful(
-    rows: RowsInCells,
-    count: int,
-    mean: NDArray[np.float64],
-    root: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
+    rows: RowsInCells, count: int, mean: Array, root: Array, rng: np.random.Generator
+) -> Array:
     """As :func:`draw_all` for one single cell, in the time of `count` rows a draw instead of n."""
     from ..kernels.significance import feature_matrix
 
@@ -141,7 +131,7 @@ LEAST_WEIGHT = 1e-12
 
 def exact_fairness_p_value(
     criterion: str | Criterion,
-    variables: Mapping[str, NDArray[np.float64]],
+    variables: Mapping[str, Array],
     groups: Groups,
     *,
     random_state: int | np.random.Generator | None = None,
@@ -204,7 +194,7 @@ def exact_fairness_p_value(
 
 def exact_fairness_p_values(
     criteria: Iterable[str | Criterion],
-    variables: Mapping[str, NDArray[np.float64]],
+    variables: Mapping[str, Array],
     groups: Groups,
     *,
     random_state: int | np.random.Generator | None = None,
@@ -254,7 +244,7 @@ def _streams(criteria: Iterable[Criterion], rng: np.random.Generator) -> dict[st
     return {c.name: known.get(c.name, first ^ crc32(c.name.encode())) for c in criteria}
 
 
-def _usable(groups: Groups) -> tuple[NDArray[np.bool_] | None, Members]:
+def _usable(groups: Groups) -> tuple[Mask | None, Members]:
     """Leave out rows of no weight, and merge or leave out groups of a handful of rows."""
     rows = None
     if groups.weight is not None:
@@ -299,10 +289,10 @@ class _Data:
     """What a test of any criterion is made of: ranks, membership, weights and clusters of rows."""
 
     ranks: Mapping[str, Ranks]
-    values: Mapping[str, NDArray[np.float64]]
+    values: Mapping[str, Array]
     members: Members
-    weight: NDArray[np.float64] | None
-    cluster: NDArray[np.intp] | None
+    weight: Array | None
+    cluster: Rows | None
 
     def gap(self, rows: Any = slice(None)) -> Ranks | None:
         """Ranks of s − y in some rows."""
@@ -313,7 +303,7 @@ class _Data:
         """Those of the rows scanned, which two criteria ask for."""
         return self.gap(scan_rows(len(self.values["s"]), self.members.n_groups))
 
-    def take(self, rows: NDArray[np.intp]) -> _Data:
+    def take(self, rows: Rows) -> _Data:
         """Some of the rows, as independent ones without weights."""
         values = {name: column[rows] for name, column in self.values.items()}
         return _Data(rank_all(values), values, self.members.take(rows), None, None)

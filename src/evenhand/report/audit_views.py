@@ -80,6 +80,7 @@ def audit_view(audit: Audit) -> View:
     title = "Fairness audit" + (f" of {short_names([audit.name], 60)[0]}" if audit.name else "")
     known = row_count(audit.n_rows - audit.n_unknown, audit.n_clusters)
     parts: list[Any] = [f"{known}, {_group_words(audit)}."]
+    parts += audit.remarks
     if audit.n_unknown:
         parts.append(
             f"{audit.n_unknown:,} rows ({100 * audit.n_unknown / audit.n_rows:.1f}%) have no "

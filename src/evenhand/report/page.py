@@ -369,8 +369,8 @@ def _size_limit(audit: Audit) -> str:
 
 
 def _row_limits(audit: Audit) -> list[str]:
-    """Clusters, unknown and inferred groups."""
-    out = []
+    """Copies, clusters, unknown and inferred groups."""
+    out = [*audit.remarks]
     if audit.n_clusters is not None:
         out.append(
             "Rows of one cluster are not independent of each other. Sampling errors therefore "

@@ -209,7 +209,8 @@ def _needed_cell(clause: ClauseResult) -> str:
 
 def _verdict_notes(verdict: Verdict) -> list[str]:
     """What stands below the table."""
-    notes = [
+    notes = [*verdict.remarks]
+    notes += [
         f"{c.clause} of {clean(c.group or c.part)}: {c.note}." for c in verdict.clauses if c.note
     ]
     if any(c.beyond_alone for c in verdict.clauses):

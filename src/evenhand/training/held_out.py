@@ -17,11 +17,10 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._core.arrays import Vector
 from .._core.validation import check_column
-from ..data.clusters import cluster_sums
 from ..data.criteria import CONDITIONAL, Criterion, get_criterion, measurable
 from ..data.groups import Groups
 from ..data.sample import Sample
-from ..data.weights import weighted_rows
+from ..data.weights import cluster_sums, weighted_rows
 from ..measures.losses import Accuracy, accuracy_of
 from ..measures.measures import (
     Entropies,

@@ -20,13 +20,12 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._core.arrays import Vector
 from .._core.validation import check_column, check_index, check_nonnegative, refuse_masked
-from ..data.clusters import check_cluster
 from ..data.criteria import get_criterion
 from ..data.encoding import needs_encoding
 from ..data.folds import make_folds
 from ..data.groups import Groups, resolve_groups
 from ..data.sample import repeat_rows
-from ..data.weights import check_weight
+from ..data.weights import check_cluster, check_weight
 from .group_features import (
     MAPS,
     Membership,
