@@ -302,18 +302,7 @@ class Columns:
             for argument, value in given.items()
             if value is not None
         }
-        taken = {name for names in by_argument.values() for name in names}
-        if features is None:
-            names = tuple(name for name in source.kinds if name not in taken)
-            if not names:
-                raise ValueError("`X` must have a column besides those with names, found none.")
-        else:
-            several = (features,) if isinstance(features, str) else tuple(features)
-            names = tuple(source.resolve(name, "features") for name in several)
-            if not names or len(set(names)) < len(names):
-                raise ValueError(
-                    f"`features` must be names of different columns, got {list(names)!r}."
-                )
+        names = cls._features(source, features, by_argument)
         target = by_argument.get("y", ())
         if set(target) & set(names):
             raise ValueError(f"`features` must not hold the target {quote(target[0])}.")
@@ -337,6 +326,22 @@ class Columns:
                         f"{arrow_kind(source.kinds[name])}."
                     )
         return columns
+
+    @staticmethod
+    def _features(
+        source: Source, features: Any, by_argument: Mapping[str, tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        if features is None:
+            taken = {name for names in by_argument.values() for name in names}
+            names = tuple(name for name in source.kinds if name not in taken)
+            if not names:
+                raise ValueError("`X` must have a column besides those with names, found none.")
+            return names
+        several = (features,) if isinstance(features, str) else tuple(features)
+        names = tuple(source.resolve(name, "features") for name in several)
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"`features` must be names of different columns, got {list(names)!r}.")
+        return names
 
 
 def _names(source: Source, argument: str, value: Any) -> tuple[str, ...]:
