@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 from ..data.criteria import get_criterion
 from ..data.sample import Sample
 from ..measures.exact_tests import exact_fairness_p_values
-from .audits import count_negative, sample_rows
+from .audits import describe_rows
 from .group_tables import summarize_groups
 from .result import Audit
 
@@ -323,19 +323,11 @@ def _audit_point(path: FairnessPath, point: PathPoint, sample: Sample) -> Audit:
     units = rows.by_exposure()
     table, gaps = summarize_groups(units, path.confidence_level)
     return Audit(
+        **describe_rows(sample, units, table, gaps),
         measures=_tested(point, sample) if point is path.selected else point.measures,
-        disparities=gaps,
-        sensitive_name=rows.groups.name,
-        labels=rows.groups.label_names,
-        n_rows=sample.n_rows,
-        n_unknown=sample.n_rows - rows.n_rows,
         confidence_level=path.confidence_level,
         name=weight_name(point.fairness_weight),
         r2=point.accuracy if path.accuracy.key == "r2" else float("nan"),
-        n_negative=count_negative(rows),
-        _groups=table,
-        _sample=sample_rows(units),
-        _rows=AuditedRows(units),
     )
 
 
