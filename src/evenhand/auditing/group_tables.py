@@ -205,14 +205,8 @@ class _Table:
         s, sums = self.s, self.sums
         (mean_s, variance_s), (mean_y, variance_y) = sums.moments("SCORE"), sums.moments("TARGET")
         self.add("mean_target", mean_y, variance_y, lambda k, at: y[at] - mean_y[k], spread=True)
-        mean_r, variance_r = sums.moments("RESIDUAL")
-        self.add(
-            "mean_residual",
-            mean_r,
-            variance_r,
-            lambda k, at: y[at] - s[at] - mean_r[k],
-            spread=True,
-        )
+        r, (mean_r, variance_r) = y - s, sums.moments("RESIDUAL")
+        self.add("mean_residual", mean_r, variance_r, lambda k, at: r[at] - mean_r[k], spread=True)
         mae, variance_a = sums.moments("SIZE")
         self.add("mae", mae, variance_a, lambda k, at: np.abs(r[at]) - mae[k])
         mse, variance_q = sums.moments("SQUARE")
