@@ -362,19 +362,35 @@ class _Run:
         for name, sample in samples.items():
             sample = sample.per_unit()
             alone = {
-                part: self.audit_once(
-                    replace(sample, groups=groups).weighted(), name, warn=per_attribute
-                )
+                part: self.audit_once(replace(sample, groups=groups), name, warn=per_attribute)
                 for part, groups in parts.items()
                 if groups.n_groups > 1
             }
-            audits[name] = self.audit_once(sample.weighted(), name, alone, tuple(parts))
+            audits[name] = self.audit_once(sample, name, alone, tuple(parts))
         return audits
 
-    def audit_once(self, sample: Sample, *how: Any, **more: Any) -> Audit:
-        """One audit of rows, their copies counted once."""
-        kept, n_copies = sample.distinct(self.people)
-        return replace(self.audit(kept, *how, **more), n_copies=n_copies)
+    def audit_once(
+        self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,
+        crossed: tuple[str, ...] = (), warn: bool = True,
+    ) -> Audit:  # fmt: skip
+        """One audit of rows: those of weight zero are left out, and copies count once."""
+        weighted = sample.weighted()
+        kept, n_copies = weighted.distinct(self.people)
+        audit = self.audit(kept, name, attributes, crossed, warn)
+        weight = sample.weight
+        is_weighted = weight is not None and bool((weight != weight[0]).any())
+
+        def audit_plainly() -> Audit:
+            rows = replace(sample, weight=None, groups=sample.groups.reweigh(None))
+            parts = {
+                k: v._unweighted() if v._unweighted else v for k, v in audit.attributes.items()
+            }
+            return self.audit_once(rows, name, parts, crossed, False)
+
+        return replace(
+            audit, n_copies=n_copies, n_weightless=sample.n_rows - weighted.n_rows,
+            _unweighted=audit_plainly if is_weighted else None,
+        )  # fmt: skip
 
     def audit(
         self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,
@@ -398,7 +414,9 @@ class _Run:
             for c in criteria
         }
         worst = {}
-        if crossed and groups.n_groups > 2:
+        # Attributes of a crossing are judged there, level by level.
+        single = groups.codes is not None and groups.measured is None and (crossed or warn)
+        if single and groups.n_groups > 2:
             worst = worst_against_rest(
                 criteria, variables, groups, crossed, self.estimator, **self.how
             )

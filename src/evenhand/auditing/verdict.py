@@ -116,6 +116,8 @@ class Verdict(Shown):
         Groups too small to be judged by themselves.
     remarks : tuple of str
         What was done to the rows, in sentences.
+    unweighted : str
+        The outcome without the sample weights, where there are any.
     """
 
     outcome: str
@@ -126,6 +128,7 @@ class Verdict(Shown):
     n: int
     unjudged: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    unweighted: str = ""
 
     @property
     def passed(self) -> bool:
@@ -165,6 +168,7 @@ class Verdict(Shown):
                 "needed": self.needed,
                 "unjudged": self.unjudged,
                 "remarks": self.remarks,
+                "unweighted": self.unweighted,
                 "tolerance": {**self.tolerance.to_dict(), "digest": self.tolerance.digest},
                 "clauses": [dict(vars(clause)) for clause in self.clauses],
             }
@@ -197,14 +201,22 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
                 "the score is a function of controls and group, so this says that a difference "
                 "can be told and not how large it is; see the adjusted gap"
             )
-        judged.append(replace(clause, p_within=p, judged=word, needed=needed, note=note))
+        clause = replace(clause, p_within=p, judged=word, needed=needed, note=note)
+        judged.append(_withhold(audit, clause, tolerance))
     words = {clause.judged for clause in judged}
     worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
     small: dict[str, None] = {}
     if any(not of_information(name) for name, _ in tolerance.clauses):
         small = dict.fromkeys(g for part in _impact_parts(audit) for g in _small(part, tolerance))
     unit = "rows" if first.n_clusters is None else "clusters"
-    return Verdict(OUTCOMES[worst], tuple(judged), tolerance, level, unit, n, tuple(small))
+    plain, remarks = "", audit.remarks
+    if audit._unweighted is not None:
+        plain = verdict_of(audit._unweighted(), tolerance, level).outcome
+        if plain != OUTCOMES[worst]:
+            remarks = (f"Without the sample weights the outcome is: {plain}.", *remarks)
+    return Verdict(
+        OUTCOMES[worst], tuple(judged), tolerance, level, unit, n, tuple(small), remarks, plain
+    )
 
 
 def _refuse_unmeasured(audit: Audit, tolerance: Tolerance) -> None:
@@ -224,6 +236,73 @@ def _refuse_unmeasured(audit: Audit, tolerance: Tolerance) -> None:
             + (" Hint: pass `controls` to the audit." if controlled else "")
             + (" Hint: pass `y_true` to the audit." if len(controlled) < len(lacking) else "")
         )
+
+
+# Beyond this share of rows that nobody judged, or whose group is not known, nothing passes.
+_MOST_UNJUDGED = 0.05
+
+
+def _withhold(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> ClauseResult:
+    """A pass that the data behind it cannot carry becomes "not enough data", with the reason."""
+    if clause.judged != HOLDS:
+        return clause
+    reason = (
+        _inferred(audit, clause) or _hidden(audit, clause) or _left_out(audit, clause, tolerance)
+    )
+    return replace(clause, judged=OPEN, needed=math.inf, note=reason) if reason else clause
+
+
+def _inferred(audit: Audit, clause: ClauseResult) -> str:
+    """Why inferred groups do not carry a pass, or ""."""
+    result = audit.imputation
+    if result is None or result.assume == "guess":
+        return ""
+    if clause.clause == "mean_difference":
+        gap = result[clause.group]
+        ranges = [gap.regressed_interval]
+        if result.assume is None:
+            ranges.append(gap.bounds)
+        low, high = clause.tolerance
+        if all(low <= a and b <= high for a, b in ranges):
+            return ""
+        return "groups are inferred, and other assumptions about them give a larger difference"
+    return (
+        "groups are inferred, and a pass depends on what is assumed about them; state it with "
+        'Proxy(..., assume="guess") if the score depends on the group through them alone'
+    )
+
+
+def _hidden(audit: Audit, clause: ClauseResult) -> str:
+    """Why rows of unknown group stand in the way of a pass, or "".
+
+    With a share u of them, I(S;A)/H(A) can be as large as (1 − u)·(value among the others) + u.
+    """
+    share = audit.n_unknown / audit.n_rows if audit.n_rows else 0.0
+    limit = _MOST_UNJUDGED
+    if of_information(clause.clause):
+        limit = (clause.tolerance[1] - clause.interval[1]) / max(1.0 - clause.interval[1], 1e-12)
+    if share <= limit:
+        return ""
+    return (
+        f"{audit.n_unknown:,} rows ({100 * share:.1f}%) have no known group, and could hide a "
+        "difference beyond the limit"
+    )
+
+
+def _left_out(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
+    """Why groups too small to be judged stand in the way of a pass, or ""."""
+    if of_information(clause.clause):
+        return ""
+    part = audit.attributes.get(clause.part, audit)
+    small = _small(part, tolerance)
+    shares = dict(zip(part.labels, part._groups.columns["share"], strict=True))
+    share = sum(shares[group] for group in small)
+    if share <= _MOST_UNJUDGED:
+        return ""
+    return (
+        f"{len(small)} groups that are too small to be judged hold {100 * share:.1f}% of the rows; "
+        "merge them into larger ones"
+    )
 
 
 def _tests(

@@ -37,19 +37,29 @@ class Proxy:
         read as the probability of the second one.
     classes : sequence of length K, optional
         The groups. Column names of a frame are used when left out.
+    assume : {"guess", "group"}, optional
+        What is taken for granted about the score, which no data here can show. "guess": among
+        people of the same probabilities it does not depend on the group, so that rows are weighted
+        by the probabilities. "group": among people of the same group it does not depend on the
+        probabilities, so that the score is regressed on them. Left out, audits show both and the
+        range without either, and a verdict passes only if all of them do.
 
     Notes
     -----
-    Imputed membership (surname and address, say) measures *the imputed group*: information about
-    the true group that the proxy does not carry is not seen.
+    Information is measured under "guess". The truth can lie outside both where neither holds.
     """
 
     probabilities: Any
     classes: Sequence[Any] | None = None
+    assume: str | None = None
     _table: Array = field(init=False, repr=False, compare=False)
     _labels: tuple[Any, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.assume not in (None, "guess", "group"):
+            raise ValueError(
+                f'`assume` of a Proxy must be "guess", "group" or None, got {self.assume!r}.'
+            )
         labels: Sequence[Any] | None = self.classes
         frame = read_native(self.probabilities, "probabilities")
         if isinstance(frame, nw.DataFrame):
@@ -102,7 +112,7 @@ class Proxy:
 
     def __getitem__(self, rows: Any) -> Proxy:
         """Rows of the proxy, so that cross-validation can split it."""
-        return Proxy(self._table[rows], self._labels)
+        return Proxy(self._table[rows], self._labels, self.assume)
 
     # scikit-learn's splitter takes `shape`, `__len__` and integer indexing for an array.
     @property
@@ -151,6 +161,8 @@ class Groups:
     measured : (m,) float array or None
         The measurement itself, of which the groups are bands (:class:`Continuous`); information
         is then about it.
+    assume : {"guess", "group"} or None
+        Of a :class:`Proxy`.
     """
 
     labels: tuple[Any, ...]
@@ -162,6 +174,7 @@ class Groups:
     name: str = "group"
     cluster: Rows | None = None
     measured: Array | None = None
+    assume: str | None = None
 
     @property
     def n_groups(self) -> int:
@@ -260,7 +273,8 @@ class Groups:
         cluster = None if self.cluster is None else renumber(self.cluster[keep])
         measured = None if self.measured is None else self.measured[keep]
         return Groups(
-            self.labels, codes, table, weight, known, len(rows), self.name, cluster, measured
+            self.labels, codes, table, weight, known, len(rows), self.name, cluster, measured,
+            self.assume,
         )  # fmt: skip
 
     def numbers(self) -> NDArray[np.intp]:
@@ -275,9 +289,9 @@ class Groups:
         out[self.known] = codes
         return out
 
-    def reweigh(self, weight: NDArray[np.float64]) -> Groups:
-        """The same groups with other weights of the n rows."""
-        return replace(self, weight=mean_one(self.take_known(weight)))
+    def reweigh(self, weight: Array | None) -> Groups:
+        """The same groups with other weights of the n rows, or without any."""
+        return replace(self, weight=None if weight is None else mean_one(self.take_known(weight)))
 
     def take_known(self, values: NDArray[Any]) -> NDArray[Any]:
         """The entries of a length-n array that belong to known rows (no copy if all are known)."""
@@ -378,7 +392,10 @@ def _from_proxy(proxy: Proxy, n_rows: int, weight: Array | None, warn: bool) -> 
             _warn_empty([label for label, k in zip(labels, keep, strict=True) if not k])
         rows = np.ascontiguousarray(rows[:, keep])
         labels = tuple(label for label, k in zip(labels, keep, strict=True) if k)
-    return Groups(labels, None, rows, mean_one(w), None if known.all() else known, n_rows)
+    return Groups(
+        labels, None, rows, mean_one(w), None if known.all() else known, n_rows,
+        assume=proxy.assume,
+    )  # fmt: skip
 
 
 def _from_measurement(attribute: Continuous, n_rows: int, weight: Array | None) -> Groups:
