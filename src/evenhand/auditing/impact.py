@@ -323,8 +323,11 @@ class Impact(Shown):
         ----------
         backend : {"pandas", "polars", "pyarrow"}, optional
         """
+        return to_frame(self._columns(), backend)
+
+    def _columns(self) -> dict[str, list[Any]]:
         keys = ("group", "statistic", "at", "value", "low", "high", "p_value", "stderr", "apart")
-        return to_frame(tabulate(self.numbers, *keys), backend)
+        return tabulate(self.numbers, *keys)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold (undefined numbers are None)."""
