@@ -21,6 +21,7 @@ from ..data.criteria import Criterion, Variable
 from ..data.groups import Groups
 from ..estimators.logistic import LogisticTerm
 from ..estimators.lspc import LSPCTerm
+from ..estimators.spline_term import LIMIT, ROUGHNESS, SplineTerm
 from ..kernels import Rows, get_kernels, make_rows, standardizer
 from ..kernels.basis import get_basis
 from .curvature import low_rank_factor
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
 
 # ------------------------------------------------------------------------------------------------
 # Scores as the classifiers inside the fairness term see them.
-
-
-# The c of t = c·tanh(z/c): at 1 too little of the score is left, at 3 its tails are back.
-LIMIT = 1.5
 
 
 class Scores(NamedTuple):
@@ -130,6 +127,7 @@ def check_kappa(kappa: Any, classifier: str) -> Any:
     return kappa
 
 
+SPLINE = "spline"
 # H(A | given) below this share of H(A): what is given gives the group away.
 LEAST_UNCERTAINTY = 1e-3
 
@@ -170,8 +168,14 @@ class BoundRegularizer:
         # In units of the data the size of the scores counts; otherwise Ĩ does not see it.
         self.scale_free = self._standardized and not self._moving.of
 
+        splines = regularizer.chosen_basis == SPLINE
+        # Of some rows the penalty is in proportion to theirs.
+        share = self.kappa / regularizer.penalty(groups.n_total) if splines else 1.0
+
         def term(n_variables: int) -> Any:
-            basis = get_basis(regularizer.basis, n_variables)
+            if splines:
+                return SplineTerm(n_variables, self.kappa, share * ROUGHNESS)
+            basis = get_basis(regularizer.chosen_basis, n_variables)
             if regularizer.classifier == "lspc":
                 return LSPCTerm(basis, self.kappa, free=regularizer.kappa == "auto")
             return LogisticTerm(basis, self.kappa)
@@ -198,7 +202,10 @@ class BoundRegularizer:
         elif self.criterion.given:
             assert known_y is not None
             center = np.r_[both.center[2:], 0.0, 1.0]
-            self._offset = -term(1).value(alone._replace(s=known_y, center=center))
+            if splines:
+                self._offset = -term(2).value_given(both)
+            else:
+                self._offset = -term(1).value(alone._replace(s=known_y, center=center))
             self.normalizer = self._offset
         if normalizer is not None:
             self.normalizer = normalizer
@@ -352,7 +359,7 @@ class BoundRegularizer:
             Both as of `value_and_grad`.
         factor : (n, r) float64 array
             B, r ≤ D(K − 1) for K groups and D terms of the basis (3 of the score, 6 with the
-            target, for "quadratic"). Zero in rows whose group is not known.
+            target, for "quadratic"; 12 and 45 for "spline"). Zero in rows whose group is not known.
 
         Notes
         -----

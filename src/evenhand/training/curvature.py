@@ -23,6 +23,7 @@ from .._core import shards
 from .._core.arrays import Array
 from ..estimators._newton import objective_at
 from ..estimators.lspc import LSPCTerm
+from ..estimators.spline_term import SplineTerm
 from ..kernels import Rows, reference
 from ..kernels.basis import Basis
 
@@ -39,7 +40,7 @@ def low_rank_factor(
 
     Parameters
     ----------
-    term : LogisticTerm or LSPCTerm
+    term : LogisticTerm, LSPCTerm or SplineTerm
     rows : Rows
         As the classifier sees them.
     z : (n,) array
@@ -67,6 +68,8 @@ def weights_root(term: Any, rows: Rows, inverse: float, share: float = 1.0) -> A
     basis, weights = term.basis, term.weights_at(rows)
     if isinstance(term, LSPCTerm):
         information = _lspc_information(rows, basis, weights, term.beta)
+    elif isinstance(term, SplineTerm):
+        information = term.tabulate(rows, share).information(weights)
     else:
         information = objective_at(rows, basis, weights, share * term.kappa)[2]
     return _inverse_root(information) * inverse / np.sqrt(rows.n)
@@ -85,6 +88,8 @@ def own_parts(
     for block, part in _blocks(rows):
         if isinstance(term, LSPCTerm):
             cross = _lspc_cross(part, term.basis, weights, term.beta)
+        elif isinstance(term, SplineTerm):
+            cross = term.cross(part, weights)
         else:
             cross = _logistic_cross(part, term.basis, weights)
         if slope is not None:

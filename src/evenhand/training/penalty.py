@@ -22,8 +22,8 @@ from ..data.criteria import TARGET, Criterion, get_criterion
 from ..data.frequency import check_frequency, people_of, repeat_rows
 from ..data.groups import Groups, count_rows, resolve_groups
 from ..estimators.logistic import KAPPA
-from ..kernels.basis import get_basis
-from .bound import BoundRegularizer, check_kappa, check_normalizer, check_trainable
+from ..kernels.basis import DEGREES
+from .bound import SPLINE, BoundRegularizer, check_kappa, check_normalizer, check_trainable
 
 if TYPE_CHECKING:
     from .bound import BoundRegularizer
@@ -108,6 +108,7 @@ class RepeatedRegularizer:
 
 
 CLASSIFIERS = ("logistic", "lspc")
+BASES = ("auto", SPLINE, *DEGREES)
 SCORE_MAPS = ("auto", "tanh", "raw")
 # κ per row of "lspc" under "auto".
 LSPC_SHARE = 0.3
@@ -122,8 +123,12 @@ class FairnessRegularizer:
     classifier : {"logistic", "lspc"}
         The classifier of the group inside. "lspc" is the published method; "logistic" is closer
         to the true information at a similar cost.
-    basis : {"quadratic", "linear", "degree3"}
-        φ of the (standardized) score and target.
+    basis : {"auto", "spline", "quadratic", "linear", "degree3"}
+        φ of the (standardized) score and target. "spline": twelve cubic splines of the score, times
+        a quadratic of the target, penalized so that few rows see a quadratic; with it a fit is fair
+        to whatever an audit sees at that resolution, where one against a quadratic may hide in what
+        a quadratic cannot see. "auto" is "spline" where it is defined, for "logistic" on bounded
+        scores, and "quadratic" elsewhere.
     kappa : "auto", nonnegative float or "published"
         Ridge penalty κ of the classifier: it minimizes a sum over the n rows with known group, each
         weighing 1 on average, plus κ‖w‖² ("lspc", squared errors) or κ‖w‖²/2 ("logistic", log
@@ -162,7 +167,7 @@ class FairnessRegularizer:
         self,
         criterion: str | Criterion = "independence",
         classifier: str = "logistic",
-        basis: str = "quadratic",
+        basis: str = "auto",
         *,
         kappa: float | str = "auto",
         score_map: str = "auto",
@@ -175,7 +180,8 @@ class FairnessRegularizer:
             )
         self.classifier = classifier
         self.basis = basis
-        get_basis(basis, 1)
+        if not isinstance(basis, str) or basis not in BASES:
+            raise ValueError(f"`basis` must be one of {', '.join(BASES)}, got {basis!r}.")
         self.kappa = check_kappa(kappa, classifier)
         if not isinstance(score_map, str) or score_map not in SCORE_MAPS:
             raise ValueError(
@@ -187,6 +193,11 @@ class FairnessRegularizer:
                 "is, got 'tanh'."
             )
         self.score_map = score_map
+        if basis == SPLINE and not self._has_splines:
+            raise ValueError(
+                "`basis` must be 'auto' or a polynomial with classifier='lspc' or score_map='raw', "
+                "got 'spline'. Hint: splines are for classifier='logistic' on bounded scores."
+            )
 
     def __repr__(self) -> str:
         named = "".join(
@@ -205,6 +216,17 @@ class FairnessRegularizer:
         if self.score_map == "auto":
             return self.classifier == "logistic" or self.kappa == "auto"
         return self.score_map == "tanh"
+
+    @property
+    def _has_splines(self) -> bool:
+        return self.classifier == "logistic" and self.is_bounded
+
+    @property
+    def chosen_basis(self) -> str:
+        """What "auto" stands for."""
+        if self.basis != "auto":
+            return self.basis
+        return SPLINE if self._has_splines else "quadratic"
 
     def penalty(self, n_rows: int) -> float:
         """κ for so many rows."""
