@@ -46,8 +46,8 @@ ROUGHNESS = 3.0
 # the gradient will do.
 LAST_STEP, ROUGH_LAST_STEP = 1e-8, 1e-5
 MAX_STEPS, MAX_HALVINGS = 100, 30
-# Of conjugate gradients: what is left of the residual, and how many steps.
-CG_TOL, CG_STEPS = 1e-3, 60
+# Of conjugate gradients: what may be left of the residual, near the optimum and far, and steps.
+CG_TOL, CG_STEPS = (1e-3, 0.1), 60
 
 
 class Design(NamedTuple):
@@ -186,11 +186,10 @@ class Table:
         change -= rho[1:] * change.sum(axis=0)
         return self.design.project(self.total * change) + self.smooth(v)
 
-    def blocks(self, rho: Array) -> Array:
-        """Blocks of the Hessian within each group, (K − 1, D, D)."""
+    def gram(self, h: Array) -> Array:
+        """Σ h·φφᵀ, (…, D, D), of h at the nodes, with the penalty's strength on the diagonal."""
         design, p = self.design, self.design.crossed
         (g, i), j = design.score.shape, design.target.shape[1]
-        h = self.total * rho[1:] * (1.0 - rho[1:])
         by_node = (h @ design.pairs).reshape(-1, g, p, j)
         inner = design.squares @ by_node[..., :p].reshape(-1, g, p * p)
         inner = inner.reshape(-1, i, i, p, p).transpose(0, 1, 3, 2, 4).reshape(-1, i * p, i * p)
@@ -201,7 +200,7 @@ class Table:
             alone = (alone.T * h.sum(axis=1)[:, None, :]) @ alone
             inner = np.block([[inner, mixed], [mixed.transpose(0, 2, 1), alone]])
         d = np.arange(design.n_terms)
-        inner[:, d, d] += self.strength * (self._free / (self._free + 1.0))
+        inner[:, d, d] += self.strength
         return inner
 
     def information(self, weights: Array) -> Array:
@@ -212,21 +211,27 @@ class Table:
 
 
 def newton_step(table: Table, rho: Array, score: Array) -> Array:
-    """H⁻¹·score by conjugate gradients, from the blocks of H within groups.
+    """H⁻¹·score: at once for two groups, by conjugate gradients for more.
 
-    Two groups have one block, which is H: one step. More have what they share left over.
+    With A_k = Σ ρ_k φφᵀ + penalty of each group, A_k⁻¹r_k + A_0⁻¹Σr is the answer where ρ is the
+    same at all nodes, as at a fair score, and a start for the others.
     """
-    factors = [_factor(block) for block in table.blocks(rho)]
+    if len(score) == 1:
+        # The penalty of a difference from the mean of two is half that of the one that moves.
+        table = Table(table.masses, table.design, 0.5 * table.strength)
+        (block,) = table.gram(table.total * rho[1:] * rho[0])
+        return dpotrs(_factor(block), score[0])[0][None]
+    factors = [_factor(block) for block in table.gram(table.total * rho)]
 
     def precondition(r: Array) -> Array:
-        return np.stack([dpotrs(f, one)[0] for f, one in zip(factors, r, strict=True)])
+        shared = dpotrs(factors[0], r.sum(axis=0))[0]
+        return np.stack([dpotrs(f, one)[0] + shared for f, one in zip(factors[1:], r, strict=True)])
 
     residual, step = score, np.zeros_like(score)
     z = precondition(residual)
-    if len(score) == 1:
-        return z
     p, size = z, float((residual * z).sum())
-    goal = CG_TOL**2 * size
+    share_left = np.clip(30.0 * np.sqrt(size / float(table.total.sum())), *CG_TOL)
+    goal = share_left**2 * size
     for _ in range(CG_STEPS):
         image = table.curve(rho, p)
         share = size / float((p * image).sum())
