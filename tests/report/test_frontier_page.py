@@ -2,8 +2,9 @@ import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
+from evenhand.auditing.path_audits import audits_of
 from evenhand.measures.measures import RULE
-from evenhand.report.frontier_page import audits_of, path_page
+from evenhand.report.frontier_page import path_page
 from evenhand.report.page import audit_page
 
 

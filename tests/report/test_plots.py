@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand.auditing.changes import gains
 from evenhand.report import plots
 
 mpl.use("Agg")
@@ -60,13 +61,13 @@ def test_plot_densities(audit, hostile_audit):
 def test_gains_are_shares_and_quantiles():
     before = np.zeros(100)
     after = np.concatenate([np.full(30, 1.0), np.full(20, -1.0), np.zeros(50)])
-    table = plots.gains(before, after, np.repeat(["a", "b"], 50))
+    table = gains(before, after, np.repeat(["a", "b"], 50))
     assert table["group"] == ["a", "b"]
     assert table["gain"] == pytest.approx([0.6, 0])
     assert table["loss"] == pytest.approx([0.4, 0])
     assert table["mean"] == pytest.approx([0.2, 0])
     weight = np.r_[np.full(30, 2.0), np.full(70, 1.0)]
-    assert plots.gains(before, after, np.repeat(["a", "b"], 50), weight)["gain"][0] == 0.75
+    assert gains(before, after, np.repeat(["a", "b"], 50), weight)["gain"][0] == 0.75
 
 
 def test_plot_gains_draws_every_group(hostile):
@@ -77,7 +78,7 @@ def test_plot_gains_draws_every_group(hostile):
 
 def test_plot_features(regression):
     X, _, a = regression
-    table = plots.feature_information(X, sensitive_features=a)
+    table = eh.report.feature_information(X, sensitive_features=a)
     assert table["feature"] == [f"x{j}" for j in range(6)]
     # The first two columns differ by group, the others do not.
     assert min(table["information"][:2]) > 5 * max(table["information"][2:])
@@ -95,7 +96,7 @@ def test_feature_information_of_a_constant_is_zero_and_takes_frames(regression):
 
     X, _, a = regression
     frame = pd.DataFrame({"same": np.ones(len(a)), "first": X[:, 0]})
-    table = plots.feature_information(frame, sensitive_features=a)
+    table = eh.report.feature_information(frame, sensitive_features=a)
     assert table["feature"] == ["same", "first"]
     assert table["information"][0] == 0
 

@@ -8,13 +8,9 @@ import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
-from evenhand.report.frontier_page import (
-    audits_of,
-    criterion_changes,
-    path_page,
-    residual_changes,
-    worse_words,
-)
+from evenhand.auditing.changes import criterion_changes, residual_changes
+from evenhand.auditing.path_audits import audits_of
+from evenhand.report.frontier_page import path_page, worse_words
 from evenhand.report.page import NOT_STATED, About, audit_page
 from evenhand.report.price_views import has_percent
 from evenhand.report.price_views import money_sentences as gap_sentences

@@ -12,7 +12,7 @@ import typer
 
 from .._core.files import TableError
 from ..data.criteria import CRITERIA
-from ..report.curves import number, short_names
+from ..report.formats import number, short_names
 from ..report.verdict_views import (
     apart_note,
     impact_cells,
@@ -186,7 +186,7 @@ def run_compare(
 
 def show_compare(found: AuditSet, favorable: str | None = None) -> None:
     """Measures side by side, then who gains and who loses."""
-    from ..report.sections import gains_of
+    from ..auditing.changes import gains_of
 
     first = next(iter(found))
     show_set(found)

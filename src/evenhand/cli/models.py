@@ -213,7 +213,7 @@ def write_path(
 
 
 def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, list[Any]]:
-    from ..report.plots import feature_information
+    from ..auditing.changes import feature_information
 
     assert path._handle is not None
     assert path._data is not None
@@ -252,7 +252,7 @@ def _about(path: FairnessPath, rows: TableRows) -> dict[str, Any]:
 
 def verdict_on(path: FairnessPath, tolerance: Any) -> dict[str, Any]:
     """The verdict on the chosen model, by the name "" as that of an audit; empty without one."""
-    from ..report.frontier_chart import audits_of
+    from ..auditing.path_audits import audits_of
 
     if tolerance is None or path.selected is None:
         return {}

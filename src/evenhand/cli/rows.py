@@ -18,7 +18,7 @@ from ..data.continuous import Continuous
 from ..data.encoding import Column, encode, fit_columns
 from ..data.frequency import repeat_rows
 from ..data.groups import Proxy
-from ..report.curves import clean, short_names
+from ..report.formats import clean, short_names
 from ..tables.readers import Source, TableError, open_table, read_table
 from .columns import Edges, check_levels, cut, numbers, plain_text
 from .terminal import note

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ..data.criteria import get_criterion
 from ..report.control_views import conditional_parts
-from ..report.curves import clean, number, short_names, with_margin
+from ..report.formats import clean, number, short_names, with_margin
 from ..report.text import (
     PARTS,
     accuracy,

@@ -12,12 +12,12 @@ from importlib import import_module as _import_module
 from typing import Any as _Any
 
 _HOME = {
-    "About": "page",
-    "feature_information": "plots",
-    "plot_audit": "plots",
-    "plot_densities": "plots",
-    "plot_features": "plots",
-    "plot_gains": "plots",
+    "About": ".page",
+    "feature_information": "..auditing.changes",
+    "plot_audit": ".plots",
+    "plot_densities": ".plots",
+    "plot_features": ".plots",
+    "plot_gains": ".plots",
 }
 
 __all__ = [*_HOME]
@@ -25,7 +25,7 @@ __all__ = [*_HOME]
 
 def __getattr__(name: str) -> _Any:
     if name in _HOME:
-        return getattr(_import_module(f"{__name__}.{_HOME[name]}"), name)
+        return getattr(_import_module(_HOME[name], __name__), name)
     raise AttributeError(f"module 'evenhand.report' has no attribute {name!r}")
 
 

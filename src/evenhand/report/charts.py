@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .curves import DASHES, number, short_names, ticks
+from .formats import DASHES, number, short_names, ticks
 from .markup import Html, element, join
 
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 46

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .charts import Bar, bar_chart
-from .curves import clean, number, short_names
+from .formats import clean, number, short_names
 from .markup import Html, csv_link, element, join, label, table
 from .text import _p_with_sign, _table, fixed, imputation_words, p_text, verdict
 

@@ -10,7 +10,7 @@ import numpy as np
 from .._core.files import write_text
 from .._core.provenance import stamp
 from .charts import Bar, bar_chart
-from .curves import number, short_names
+from .formats import number, short_names
 from .markup import Html, csv_link, element, json_block, label, page, table
 from .plots import _pyplot
 from .sections import footer

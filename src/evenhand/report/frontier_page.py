@@ -10,11 +10,13 @@ import numpy as np
 
 from .._core.frames import json_safe
 from .._core.provenance import stamp
-from ..auditing.group_tables import AuditedRows
+from ..auditing.changes import criterion_changes, residual_changes
+from ..auditing.curves import DrawnRows, drawn_rows, grid_over
+from ..auditing.path_audits import audits_of, weight_name
 from ..data.criteria import get_criterion
 from .charts import legend
-from .curves import Sample, grid_over, number, sample_of, short_names, with_margin
-from .frontier_chart import audits_of, frontier_section, weight_name
+from .formats import number, short_names, with_margin
+from .frontier_chart import frontier_section
 from .markup import Html, asset, csv_link, element, json_block, label, page, table
 from .notes import limits, method
 from .page import NOT_STATED, About, about_section, signature_block
@@ -41,57 +43,6 @@ if TYPE_CHECKING:
 
 # ------------------------------------------------------------------------------------------------
 # What a selected model does to every criterion and every group, beside the model it replaces.
-
-
-WORSE, OVERLAP = "worse", "worse; the intervals overlap"
-# Changes that would not show in the tables are none.
-_LEAST = 5e-4
-
-
-def criterion_changes(before: Audit, after: Audit) -> dict[str, list[Any]]:
-    """Every criterion before and after, with a remark where it is worse."""
-    columns: dict[str, list[Any]] = {
-        name: []
-        for name in ("criterion", "before", "before_low", "before_high", "after", "after_low",
-                     "after_high", "remark")
-    }  # fmt: skip
-    for name, old in before.measures.items():
-        new = after.measures[name]
-        overlap = old.interval[0] <= new.interval[1] and new.interval[0] <= old.interval[1]
-        worse = new.shown - old.shown > _LEAST
-        values = [name, old.shown, *old.interval, new.shown, *new.interval]
-        values.append((OVERLAP if overlap else WORSE) if worse else "")
-        for key, value in zip(columns, values, strict=True):
-            columns[key].append(value)
-    return columns
-
-
-def residual_changes(before: Audit, after: Audit) -> dict[str, list[Any]]:
-    """Outcome minus score of each group before and after; further from 0 is worse.
-
-    The change is that of the mean score of the same people, whose error is far smaller than that of
-    either residual: a remark is made where it is more than chance.
-    """
-    old, new = before._groups.columns, after._groups.columns
-    columns: dict[str, list[Any]] = {"group": list(old["group"])}
-    for when, source in (("before", old), ("after", new)):
-        for end in ("", "_low", "_high"):
-            columns[f"{when}{end}"] = list(source[f"mean_residual{end}"])
-    error = _change_errors(before, after)
-    columns["remark"] = [
-        WORSE if abs(x) < abs(y) and not abs(y - x) <= 1.96 * e else ""
-        for x, y, e in zip(columns["before"], columns["after"], error, strict=True)
-    ]
-    return columns
-
-
-def _change_errors(before: Audit, after: Audit) -> list[float]:
-    """Standard error of the mean change of score of each group."""
-    first, second = before._rows, after._rows
-    assert isinstance(first, AuditedRows)
-    assert isinstance(second, AuditedRows)
-    moments = first.change(second).moments((), "high")
-    return np.sqrt(np.einsum("kk->k", moments.covariance[0, :, 0, :])).tolist()
 
 
 def worse_words(criteria: dict[str, list[Any]], residuals: dict[str, list[Any]]) -> str:
@@ -237,7 +188,7 @@ def path_page(
     if tolerance is not None:
         favorable = favorable or tolerance.favorable
         verdict = audits[chosen].verdict(tolerance) if path.selected is not None else None
-    samples = [sample_of(audit) for audit in audits]
+    samples = [drawn_rows(audit) for audit in audits]
     names = samples[0].names
     grid = grid_over(samples[0].s, samples[-1].s)
     omitted = len(path.labels) - len(names)
@@ -384,7 +335,7 @@ def _certificate(path: FairnessPath) -> str:
 
 
 def _panel(
-    path: FairnessPath, k: int, audit: Audit, sample: Sample, grid: Any, shown: bool
+    path: FairnessPath, k: int, audit: Audit, sample: DrawnRows, grid: Any, shown: bool
 ) -> Html:
     point = path.points[k]
     columns = audit._groups.columns
@@ -489,7 +440,11 @@ def _gains(audits: Sequence[Audit], chosen: int, favorable: str | None) -> Html:
 
 
 def _pictures(
-    path: FairnessPath, audits: Sequence[Audit], samples: Sequence[Sample], grid: Any, chosen: int
+    path: FairnessPath,
+    audits: Sequence[Audit],
+    samples: Sequence[DrawnRows],
+    grid: Any,
+    chosen: int,
 ) -> Html:
     pairs = (("Before: no fairness term", 0), ("After: the selected model", chosen))
     parts = [

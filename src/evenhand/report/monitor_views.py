@@ -12,7 +12,7 @@ import numpy as np
 from .._core.files import write_text
 from .._core.provenance import stamp
 from .charts import Chart
-from .curves import short_names
+from .formats import short_names
 from .markup import Html, csv_link, element, json_block, label, page, table
 from .plots import _pyplot
 from .sections import footer

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.files import write_text
 from .._core.provenance import stamp
+from ..auditing.curves import drawn_rows, grid_over
 from .charts import legend
 from .control_views import imputation_section
-from .curves import grid_over, number, sample_of, short_names
 from .driver_views import drivers_section
+from .formats import number, short_names
 from .markup import Html, csv_link, element, join, json_block, label, page, table
 from .notes import GRADES, limits, method
 from .price_views import money_sections
@@ -410,7 +411,7 @@ def comparison_table(audits: AuditSet) -> Html:
 
 
 def _before_after(audits: AuditSet) -> Html:
-    samples = {name: sample_of(audit) for name, audit in audits.items()}
+    samples = {name: drawn_rows(audit) for name, audit in audits.items()}
     grid = grid_over(*(sample.s for sample in samples.values()))
     parts = []
     for name, sample in samples.items():

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .curves import DASHES, PALETTE, Sample, calibration, density, grid_over, sample_of, short_names
+from ..auditing.curves import DrawnRows, calibration, density, drawn_rows, grid_over
+from .formats import DASHES, PALETTE, short_names
 from .text import fixed, part_word
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def plot_audit(audit: Audit) -> Any:
     matplotlib Figure
     """
     plt = _pyplot()
-    sample = sample_of(audit)
+    sample = drawn_rows(audit)
     panels = 2 if sample.y is None else 3
     fig, axes = plt.subplots(1, panels, figsize=(4.4 * panels, 4.2), layout="constrained")
     _draw_densities(axes[0], sample)
@@ -77,7 +78,7 @@ def plot_densities(before: Audit, after: Audit, *, names: tuple[str, str] | None
             f"{list(before.labels)[:5]} and {list(after.labels)[:5]}."
         )
     plt = _pyplot()
-    pair = (sample_of(before), sample_of(after))
+    pair = (drawn_rows(before), drawn_rows(after))
     grid = grid_over(pair[0].s, pair[1].s)
     titles = names or (before.name or "before", after.name or "after")
     fig, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), sharex=True, layout="constrained")
@@ -117,6 +118,8 @@ def plot_gains(
     -------
     matplotlib Figure
     """
+    from ..auditing.changes import gains
+
     plt = _pyplot()
     table = gains(before, after, sensitive_features, sample_weight)
     labels = short_names(table["group"], 28)
@@ -140,88 +143,6 @@ def plot_gains(
     return fig
 
 
-def gains(
-    before: Any, after: Any, sensitive_features: Any, sample_weight: Any = None
-) -> dict[str, list[Any]]:
-    """Columns group, n, mean, q05, q25, q50, q75, q95 of the change, and shares up and down."""
-    from .._core.validation import check_column, check_index
-    from ..data.groups import resolve_groups
-
-    check_index(
-        before=before, after=after, sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-    )  # fmt: skip
-    first = check_column(before, "before")
-    change = check_column(after, "after", len(first)) - first
-    groups = resolve_groups(
-        sensitive_features, n_rows=len(first), sample_weight=sample_weight, require_two=False
-    )
-    change = groups.take_known(change)
-    weight = groups.membership()
-    if groups.weight is not None:
-        weight = weight * groups.weight[:, None]
-    order = np.argsort(change, kind="stable")
-    # Changes far below the spread of the scores are rounding, not gains.
-    tiny = 1e-9 * max(float(np.abs(first).max()), float(np.abs(change).max()), 1e-300)
-    out: dict[str, list[Any]] = {"group": list(groups.label_names), "n": groups.counts.tolist()}
-    for k in range(groups.n_groups):
-        w = weight[:, k] / weight[:, k].sum()
-        place = np.cumsum(w[order]) - 0.5 * w[order]
-        q = np.interp([0.05, 0.25, 0.5, 0.75, 0.95], place, change[order])
-        found = dict(zip(("q05", "q25", "q50", "q75", "q95"), q.tolist(), strict=True))
-        found |= {"mean": float(w @ change), "gain": float(w @ (change > tiny))}
-        found["loss"] = float(w @ (change < -tiny))
-        for key, value in found.items():
-            out.setdefault(key, []).append(value)
-    return out
-
-
-def feature_information(
-    X: Any, *, sensitive_features: Any, sample_weight: Any = None, names: Any = None
-) -> dict[str, list[Any]]:
-    """Ĩ(Xⱼ;A) of each feature alone: the share of uncertainty about the group that it removes.
-
-    Parameters
-    ----------
-    X : (n, d) array or frame
-        Features.
-    sensitive_features : array, series, frame or Proxy
-        Group of each row.
-    sample_weight : (n,) array, optional
-        Nonnegative weights.
-    names : sequence of str, optional
-        Column names of a frame are used when left out.
-
-    Returns
-    -------
-    dict
-        Columns "feature" and "information".
-    """
-    import narwhals.stable.v2 as nw
-
-    from .._core.validation import check_index, read_native
-    from ..measures.functions import independence
-
-    check_index(X=X, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    frame = read_native(X, "X")
-    if isinstance(frame, nw.DataFrame):
-        names = frame.columns if names is None else names
-        X = frame.to_numpy()
-    X = np.asarray(X, dtype=np.float64)
-    names = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(v) for v in names]
-    values = []
-    for column in X.T:
-        if np.ptp(column) == 0:
-            values.append(0.0)
-            continue
-        value = independence(
-            None, column, sensitive_features=sensitive_features, sample_weight=sample_weight,
-            estimator="logistic",
-        )  # fmt: skip
-        values.append(max(float(value), 0.0))
-    return {"feature": list(names), "information": values}
-
-
 def plot_features(
     features: Sequence[str],
     information: Sequence[float],
@@ -238,7 +159,7 @@ def plot_features(
     features : sequence of str
         Their names.
     information : sequence of float
-        As from :func:`feature_information`.
+        As from :func:`evenhand.report.feature_information`.
     before, after : sequence of float
         Coefficients of two linear models. Multiply by each feature's spread to compare them.
     names : (str, str)
@@ -302,7 +223,7 @@ def safe(text: str) -> str:
 _GLYPHS: dict[str, frozenset[int]] = {}
 
 
-def _draw_densities(ax: Any, sample: Sample, grid: Any = None) -> None:
+def _draw_densities(ax: Any, sample: DrawnRows, grid: Any = None) -> None:
     grid = grid_over(sample.s) if grid is None else grid
     for k in range(len(sample.names)):
         curve = density(sample.s, sample.membership[:, k], grid)
@@ -316,7 +237,7 @@ def _draw_densities(ax: Any, sample: Sample, grid: Any = None) -> None:
     _tidy(ax)
 
 
-def _draw_calibration(ax: Any, sample: Sample) -> None:
+def _draw_calibration(ax: Any, sample: DrawnRows) -> None:
     assert sample.y is not None
     codes = sample.codes
     rows = np.unique(np.linspace(0, len(codes) - 1, 1500).astype(int))

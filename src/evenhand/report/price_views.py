@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..auditing.curves import DRAWN_GROUPS
 from .charts import Chart, legend
 from .control_views import conditional_section
-from .curves import MAX_GROUPS, PALETTE, number, short_names
+from .formats import PALETTE, number, short_names
 from .markup import Html, csv_link, element, join, label, table
 from .text import negative_scores
 from .verdict_views import WIDTH, fit_table
@@ -210,7 +211,7 @@ def pricing_section(found: Pricing, level: str = "h2", prefix: str = "") -> Html
 def _drawn(found: Pricing) -> list[int]:
     """The largest groups by exposure, in their order."""
     size = np.asarray(found._groups["exposure"], dtype=float)
-    return sorted(np.argsort(-size, kind="stable")[:MAX_GROUPS].tolist())
+    return sorted(np.argsort(-size, kind="stable")[:DRAWN_GROUPS].tolist())
 
 
 def _curves(found: Pricing) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:

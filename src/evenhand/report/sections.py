@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._core.provenance import now
+from ..auditing.changes import gains_of
+from ..auditing.curves import DrawnRows, calibration, density, drawn_rows, grid_over
 from ..data.criteria import get_criterion
 from ..measures.measures import measure_columns
 from .charts import Chart, legend
-from .curves import Sample, calibration, density, grid_over, number, sample_of, ticks, with_margin
+from .formats import number, ticks, with_margin
 from .markup import Html, csv_link, element, escape, join, label, table
 from .notes import GRADES, PHRASES
 from .text import (
@@ -134,7 +136,7 @@ def gauge(
 
 def figures(audit: Audit) -> Html:
     """Scores by group, and the outcome against the score."""
-    sample = sample_of(audit)
+    sample = drawn_rows(audit)
     part = part_word(audit)
     parts = [_figure(f"Scores by {part}", density_chart(sample))]
     if sample.y is not None:
@@ -153,7 +155,10 @@ def _figure(caption: str, chart: Chart) -> Html:
 
 
 def density_chart(
-    sample: Sample, grid: Any = None, height: int = 300, title: str = "Density of scores by group"
+    sample: DrawnRows,
+    grid: Any = None,
+    height: int = 300,
+    title: str = "Density of scores by group",
 ) -> Chart:
     """Densities of the score, one curve a group."""
     grid = grid_over(sample.s) if grid is None else grid
@@ -171,7 +176,7 @@ def density_chart(
     return chart
 
 
-def calibration_chart(sample: Sample) -> Chart:
+def calibration_chart(sample: DrawnRows) -> Chart:
     """The mean target in bins of the score, one line a group, over a cloud of rows."""
     assert sample.y is not None
     wide, tall = grid_over(sample.s), grid_over(sample.y)
@@ -305,29 +310,6 @@ GAINS = {
     "high": ("Gain (score rises)", "Lose (score falls)"),
     "low": ("Gain (score falls)", "Lose (score rises)"),
 }
-
-
-def gains_of(before: Audit, after: Audit, favorable: str | None = None) -> dict[str, list[Any]]:
-    """Change of each person's score between two audits of the same rows, by group.
-
-    "gain" is the share of those whose score rises, or falls if a low one is favorable.
-    """
-    from ..data.groups import Proxy
-    from .plots import gains
-
-    pair = (before._sample, after._sample)
-    if pair[0]["membership"] is None:
-        # Numbers, not labels: two groups may print alike, and an empty label reads as missing. As
-        # text of one length, which sorts like numbers and may be many.
-        groups: Any = np.char.zfill(pair[0]["codes"].astype(str), 4)
-    else:
-        groups = Proxy(pair[0]["membership"])
-    found = gains(pair[0]["s"], pair[1]["s"], groups, pair[0]["weight"])
-    found["group"] = [before.labels[int(k)] for k in found["group"]]
-    found["n"] = list(before._groups.columns["n"])
-    if favorable == "low":
-        found["gain"], found["loss"] = found["loss"], found["gain"]
-    return found
 
 
 def gains_table(before: Audit, after: Audit, filename: str, favorable: str | None = None) -> Html:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.criteria import get_criterion
 from ..measures.measures import OPEN
-from .curves import clean, number, short_names
+from .formats import clean, number, short_names
 
 if TYPE_CHECKING:
     from ..auditing.imputed import Imputation

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..auditing.impact import STATISTICS
 from ..auditing.tolerance import range_text
 from ..measures.measures import HOLDS, OPEN, RULE_WITH_TOLERANCE, VIOLATED
-from .curves import number, short_names
+from .formats import number, short_names
 from .markup import Html, csv_link, element, join, label, table
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@ import pytest
 from scipy.integrate import trapezoid
 from scipy.stats import gaussian_kde, norm
 
-from evenhand.report import curves
+import evenhand as eh
+from evenhand.auditing import curves
 
 
 def test_density_is_one_and_near_the_truth():
@@ -52,47 +53,23 @@ def test_calibration_bins_are_weighted_means():
     assert len(curves.calibration(s[:30], y[:30], np.ones(30))[0]) == 1
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [(0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]), (-3, 7, [-2, 0, 2, 4, 6]), (2, 2, [])],
-)
-def test_ticks_are_round(low, high, expected):
-    assert curves.ticks(low, high) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [(None, "n/a"), (float("nan"), "n/a"), (-0.0, "0"), (1234567.0, "1,234,567"), (3, "3"),
-     (0.123456, "0.1235"), (1e12, "1e+12")],
-)  # fmt: skip
-def test_number(value, expected):
-    assert curves.number(value) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "margin", "expected"),
-    [(1.23456, 0.0567, "1.235 ± 0.057"), (12345.6, 12.3, "12,346 ± 12"), (1.0, 0.0, "1"),
-     (0.5, float("nan"), "0.5"), (123456.0, 7890.0, "123,456 ± 7,890")],
-)  # fmt: skip
-def test_with_margin(value, margin, expected):
-    assert curves.with_margin(value, margin) == expected
-
-
-def test_short_names_are_short_and_distinct():
-    names = curves.short_names(["a" * 50, "a" * 60, "", "b\nc\x1b[0m", "a" * 70])
-    assert names == ("a" * 23 + "…", "a" * 23 + "… (2)", "(empty)", "b c�[0m", "a" * 23 + "… (3)")
+@pytest.fixture
+def audit():
+    rng = np.random.default_rng(0)
+    a = np.repeat(["north", "south", "west"], [300, 200, 100])
+    return eh.audit(None, rng.normal(size=600), sensitive_features=a, estimator="logistic")
 
 
 def test_sample_keeps_the_largest_groups(audit):
-    sample = curves.sample_of(audit, 2)
+    sample = curves.drawn_rows(audit, 2)
     shares = audit._groups.columns["share"]
     assert set(sample.index) == set(np.argsort(shares)[::-1][:2]) or len(set(shares)) < 3
     assert (sample.codes >= -1).all()
     assert (sample.codes == -1).any()
 
 
-def test_sample_of_an_empty_audit_is_refused(audit):
+def test_drawn_rows_an_empty_audit_is_refused(audit):
     from dataclasses import replace
 
     with pytest.raises(ValueError, match="must come from evenhand"):
-        curves.sample_of(replace(audit, _sample={}))
+        curves.drawn_rows(replace(audit, _sample={}))
