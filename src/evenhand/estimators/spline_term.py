@@ -38,6 +38,7 @@ LIMIT = 1.5
 N_SPLINES, N_CROSSED = 12, 3
 # Cells of the score and of the target. Twice as many of either changed no result.
 CELLS, TARGET_CELLS = 64, 24
+TARGET_MIDDLES = 2.0 * LIMIT * (np.arange(TARGET_CELLS) + 0.5) / TARGET_CELLS - LIMIT
 # λ. From 0.1 to 10 held-out frontiers are alike. Leave-one-out at the plain model asks for more,
 # and what the fair one hides is then out of sight (Communities, independence at most 0.005: R² .327
 # with it, .335 without).
@@ -139,8 +140,7 @@ def make_design(two: bool) -> Design:
     score, rough = smooth_functions(step * np.arange(-1, CELLS + 2) - LIMIT)
     if not two:
         return Design(score, np.ones((1, 1)), 1, rough, _products(score), np.ones((1, 1)))
-    middles = 2.0 * LIMIT * (np.arange(TARGET_CELLS) + 0.5) / TARGET_CELLS - LIMIT
-    target, rough_target = smooth_functions(middles)
+    target, rough_target = smooth_functions(TARGET_MIDDLES)
     # Products are as rough as the spline of as high a degree.
     degree = np.add.outer(np.arange(N_SPLINES), np.arange(N_CROSSED))
     products = rough[np.minimum(degree, N_SPLINES - 1)]
@@ -228,19 +228,19 @@ def newton_step(table: Table, rho: Array, score: Array) -> Array:
         return np.stack([dpotrs(f, one)[0] + shared for f, one in zip(factors[1:], r, strict=True)])
 
     residual, step = score, np.zeros_like(score)
-    z = precondition(residual)
-    p, size = z, float((residual * z).sum())
-    share_left = np.clip(30.0 * np.sqrt(size / float(table.total.sum())), *CG_TOL)
-    goal = share_left**2 * size
+    z = p = precondition(residual)
+    size = float((residual * z).sum())
+    left = np.clip(30.0 * np.sqrt(max(size, 0.0) / float(table.total.sum())), *CG_TOL)
+    goal = left**2 * size
     for _ in range(CG_STEPS):
+        if not size > goal:
+            break
         image = table.curve(rho, p)
         share = size / float((p * image).sum())
         step = step + share * p
         residual = residual - share * image
         z = precondition(residual)
         before, size = size, float((residual * z).sum())
-        if not size > goal:
-            break
         p = z + (size / before) * p
     return step
 
@@ -348,7 +348,7 @@ class SplineTerm:
 
     def cross(self, rows: Rows, weights: Array) -> Array:
         """d(residual_k·φ_j)/dt of each row, (D(K − 1), n), in the order of the Hessian."""
-        cell = self._cell(rows)
+        cell = self.cell_of(rows)
         x = (rows.s + LIMIT) * (CELLS / (2.0 * LIMIT))
         j = np.clip(x.astype(int), 0, CELLS - 1)
         u = x - j
@@ -376,7 +376,7 @@ class SplineTerm:
         weights[:, 0] = np.log(rows.shares[1:] / rows.shares[0])
         return fit_table(table, weights, table.evaluate(weights), last_step)
 
-    def _cell(self, rows: Rows) -> Index:
+    def cell_of(self, rows: Rows) -> Index:
         """Cell of the target of each row."""
         if len(self.basis.target) == 1:
             return np.zeros(len(rows.s), dtype=np.intp)
@@ -390,7 +390,7 @@ class SplineTerm:
             return rows.codes
         kept = self._lines
         if kept is None or kept[0] is not rows.y or kept[1] is not rows.codes:
-            line, k = self._cell(rows), 1
+            line, k = self.cell_of(rows), 1
             if len(rows.codes):
                 k = rows.n_groups
                 line = line * k + rows.codes

@@ -77,20 +77,9 @@ LEAGUES = {
     "blind": (
         Candidate("linear", "one linear score for all", _ridge()),
         Candidate(
-            "linear, degree 3",
-            "one linear score for all, fair to a third degree",
-            _ridge(basis="degree3"),
-        ),
-        Candidate(
             "posterior",
             "a linear score that may differ by the probability of each group given the features",
             _ridge(group_features="posterior"),
-        ),
-        Candidate(
-            "posterior, degree 3",
-            "a linear score that may differ by the probability of each group given the features, "
-            "fair to a third degree",
-            _ridge(group_features="posterior", basis="degree3"),
         ),
         Candidate(
             "posterior, transport",
@@ -104,11 +93,6 @@ LEAGUES = {
             "attribute",
             "a linear score that may differ by group",
             _ridge(group_features="attribute"),
-        ),
-        Candidate(
-            "attribute, degree 3",
-            "a linear score that may differ by group, fair to a third degree",
-            _ridge(group_features="attribute", basis="degree3"),
         ),
         # Maps are fitted to out-of-fold scores, which helps where the ridge overfits.
         Candidate(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from .._core import shards
 from .._core.arrays import Array
 from ..estimators.logistic import every, every_from
+from ..estimators.spline_term import TARGET_MIDDLES, SplineTerm
 from ..kernels import Rows
 from .bound import BoundRegularizer, Scores
 from .curvature import diagonal_bound, own_parts, taken_by_moments, weights_root
@@ -63,7 +64,10 @@ class RowBound:
         n_scores, n_targets = BINS if rows.n_groups <= MANY_GROUPS else FEWER_BINS
         self._place = rows.codes.astype(np.int32)
         self._targets = np.zeros(0)
-        if len(bound.criterion.joint) > 1:
+        if len(bound.criterion.joint) > 1 and isinstance(bound.joint_term, SplineTerm):
+            self._targets = TARGET_MIDDLES
+            self._place += rows.n_groups * bound.joint_term.cell_of(rows).astype(np.int32)
+        elif len(bound.criterion.joint) > 1:
             stride = max(bound.groups.n_total // SAMPLE_ROWS, 1)
             some = rows.y[-shards.first_row(len(rows.y)) % stride :: stride]
             some = np.concatenate(shards.gather_objects(some))
