@@ -21,8 +21,10 @@ extensions = [
     "sphinx.ext.viewcode",
     "numpydoc",
     "myst_parser",
+    "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
     "executed",
+    "freshness",
     "reference",
 ]
 exclude_patterns = ["_build", "_ext", "_templates", "**/README.*", "**sg_execution_times.rst"]
@@ -56,13 +58,12 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "notebook_images": False,
 }
-# Pages of numbers need the width: a list of headings to their right and nothing to their left. The
-# reference has pages enough to be listed, and few headings.
-WIDE = (*sorted(page.stem for page in Path(__file__).parent.glob("*.md")), "gallery/*")
-html_sidebars = {name: [] for name in WIDE}
+# The home page stands alone; all others have the side bar of their tab.
+html_sidebars = {"index": []}
 
 html_theme = "pydata_sphinx_theme"
 html_title = "evenhand"
+html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
@@ -70,8 +71,12 @@ html_copy_source = False
 html_theme_options = {
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
-    "header_links_before_dropdown": 9,
-    "secondary_sidebar_items": {name: ["page-toc"] for name in WIDE},
+    "header_links_before_dropdown": 5,
+    "logo": {
+        "text": "evenhand",
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo.svg",
+    },
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_nav_level": 1,

@@ -1,37 +1,28 @@
-"""What all experiments share: data, folds, measures, resumable units of work, CSV files, style.
+"""What studies share: how they are called, data, folds, measures, units of work, timing, pictures.
 
-Every unit of work (one fit at one strength, one measure) is a function of its parameters alone. Its
-result is kept in `cache/`, one file each, written whole or not at all, so a run that is stopped
-goes on where it was; `--fresh` forgets what was kept.
+A unit of work (one fit at one strength, one case of a simulation) is a function of its parameters
+alone. Its result is kept in `cache/`, one file each, written whole or not at all, so that a run
+that is stopped goes on where it was. Units kept by other code than today's are not used: the folder
+of the cache is named after the last change of the package.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
-import json
 import os
-import platform
 import re
-import shutil
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Any
-
-# Before NumPy is loaded: workers are processes, and each takes one core.
-for _name in ("OMP", "OPENBLAS", "MKL", "EVENHAND"):
-    os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,61 +30,52 @@ from numpy.typing import NDArray
 from evenhand.data.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, TARGET
 from evenhand.data.groups import resolve_groups
 from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.measures import measure as measure_criterion
 
-HERE = Path(__file__).parent
-# The command of a study that measures in a process of its own.
-RUN = str(HERE / "run.py")
-# Quick runs that only show that a script works write elsewhere.
-RESULTS = Path(os.environ.get("EVENHAND_RESULTS") or HERE / "results")
 SEED = 0
 N_FOLDS = 5
 ALPHA = 1e-3
 LSAC_ROWS = 5_000
 CRITERIA = {"independence": INDEPENDENCE, "separation": SEPARATION, "sufficiency": SUFFICIENCY}
-PACKAGES = ("evenhand", "numpy", "scipy", "scikit-learn", "numba", "fairlearn", "matplotlib")
 Vector = NDArray[np.float64]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a script was called.
+    """How a study was called.
 
     Attributes
     ----------
     quick : bool
-        Few rows, few strengths, fast estimators only.
+        Few rows, few cases: only shows that the study works.
     jobs : int
         Worker processes.
     results, cache : Path
-        Where the CSV and PNG go, and where units of work are kept.
+        Where tables and pictures go, and where units of work are kept.
+    only : tuple of str
+        Parts to run; all when empty. The rows of other parts stay as they are.
+    facts : dict
+        What holds for all rows of the table; a study adds to it, and it is written beside them.
     """
 
     quick: bool
     jobs: int
     results: Path
     cache: Path
+    only: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
 
+    def choose(self, full: T, quick: T) -> T:
+        """Return the first, or in a quick run the second."""
+        return quick if self.quick else full
 
-def read_arguments(description: str | None, arguments: Sequence[str] | None = None) -> Setting:
-    """The command line that every experiment understands."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="small, for a test that all runs")
-    parser.add_argument("--fresh", action="store_true", help="forget what earlier runs kept")
-    parser.add_argument("--jobs", type=int, help="worker processes; by default all cores")
-    parser.add_argument("--out", type=Path, default=None, help="folder of the CSV and PNG")
-    chosen = parser.parse_args(arguments)
-    results = chosen.out
-    if results is None:
-        results = HERE / "cache" / "quick-results" if chosen.quick else HERE / "results"
-    cache = (results if chosen.out else HERE) / "cache" / ("quick" if chosen.quick else "full")
-    if chosen.fresh:
-        shutil.rmtree(cache, ignore_errors=True)
-    results.mkdir(parents=True, exist_ok=True)
-    # Starting workers takes longer than all of a quick run.
-    jobs = chosen.jobs or (1 if chosen.quick else len(os.sched_getaffinity(0)))
-    return Setting(chosen.quick, jobs, results, cache)
+    def wants(self, part: str) -> bool:
+        return not self.only or part in self.only
+
+    def alone(self) -> Setting:
+        """Return the setting with one process, for what is timed."""
+        return replace(self, jobs=1)
 
 
 # Data ---------------------------------------------------------------------------------------------
@@ -180,6 +162,21 @@ def measure(
     return {name: found.normalized(criterion) for name, criterion in CRITERIA.items()}
 
 
+def estimate(y: Any, s: Any, a: Any, estimator: str, cluster: Any = None) -> NDArray[np.float64]:
+    """Value, standard error and both ends of the 95 % interval of each criterion, (3, 4)."""
+    groups = resolve_groups(a, n_rows=len(s), cluster=cluster)
+    found = estimate_entropies(
+        CRITERIA.values(), {"s": s, "y": y}, groups, get_estimator(estimator)
+    )
+    out = [measure_criterion(c, found, 0.95, float("nan"), estimator) for c in CRITERIA.values()]
+    return np.array([(m.value, m.stderr, *m.interval) for m in out])
+
+
+def covers(found: NDArray[np.float64], truth: Any) -> Any:
+    """Return whether intervals, the last two columns of `estimate`, hold the truth."""
+    return (found[..., 2] <= truth) & (truth <= found[..., 3])
+
+
 def target_entropy(dataset: str, quick: bool, estimator: str) -> dict[str, Any]:
     """H(A|Y) of a data set by one estimator."""
     data = load(dataset, quick)
@@ -245,6 +242,21 @@ def _workers(jobs: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
 
 
+def run_apart(function: Callable[..., T], *arguments: Any, env: dict[str, str] | None = None) -> T:
+    """Return `function(*arguments)` of a fresh process, for time and memory of its own."""
+    before = {name: os.environ.get(name) for name in env or {}}
+    os.environ.update(env or {})
+    try:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            return pool.submit(function, *arguments).result()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name)
+            else:
+                os.environ[name] = value
+
+
 @contextmanager
 def progress(what: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
     """A progress bar on a terminal; one line at the end elsewhere."""
@@ -263,71 +275,7 @@ def progress(what: str, total: int, done: int = 0) -> Iterator[Callable[[], None
         print(f"{what}: {total} units, {done} kept from before, {seconds:.0f} s", flush=True)
 
 
-# Results ------------------------------------------------------------------------------------------
-
-
-def versions() -> dict[str, str]:
-    """Of Python and the packages that were there."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def write_csv(
-    setting: Setting, name: str, rows: Iterable[dict[str, Any]], seconds: float, **about: Any
-) -> Path:
-    """`name.csv`, and `name.json` with the seed, the versions and the time it took."""
-    rows = list(rows)
-    columns: list[str] = []
-    for row in rows:
-        columns += [key for key in row if key not in columns]
-    path = setting.results / f"{name}.csv"
-    temporary = path.with_suffix(".csv.tmp")
-    with temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({key: _short(value) for key, value in row.items()} for row in rows)
-    note = {
-        "seed": SEED,
-        "quick": setting.quick,
-        "compute_seconds": round(float(seconds), 1),
-        "cores": len(os.sched_getaffinity(0)),
-        "versions": versions(),
-        **about,
-    }
-    beside = path.with_suffix(".json.tmp")
-    beside.write_text(json.dumps(note, indent=1) + "\n")
-    temporary.replace(path)
-    beside.replace(path.with_suffix(".json"))
-    return path
-
-
-def read_csv(path: Path) -> list[dict[str, Any]]:
-    """Rows of a CSV, numbers as floats; an empty field is NaN."""
-    with path.open(newline="") as file:
-        return [{key: _number(value) for key, value in row.items()} for row in csv.DictReader(file)]
-
-
-def _short(value: Any) -> Any:
-    if isinstance(value, float | np.floating):
-        return f"{value:.6g}"
-    return value
-
-
-def _number(text: str) -> Any:
-    if text == "":
-        return float("nan")
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-# Timing ----
+# Timing -------------------------------------------------------------------------------------------
 
 
 def timed(function: Callable[[], Any], repeats: int = 5) -> tuple[float, float, Any]:
@@ -354,24 +302,15 @@ def growth(sizes: Iterable[float], times: Iterable[float]) -> float:
     return float(np.polyfit(np.log(list(sizes)), np.log(list(times)), 1)[0])
 
 
-def write(name: str, rows: list[dict[str, Any]], packages: Iterable[str] = ()) -> Path:
-    """Write rows to results/<name>.csv at once, with versions in every row."""
-    names = ("evenhand", "numpy", "scikit-learn", "numba", *packages)
-    setting = "; ".join(f"{p} {version(p)}" for p in names)
-    setting += f"; Python {platform.python_version()}; {len(os.sched_getaffinity(0))} cores"
-    columns: list[str] = []
-    for row in rows:
-        columns += [key for key in row if key not in columns]
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.csv"
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*columns, "setting"])
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({**{k: _short(v) for k, v in row.items()}, "setting": setting})
-    temporary.replace(path)
-    return path
+def cpu_seconds(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Median CPU seconds of each function, taken in turns."""
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(repeats):
+        for name, function in functions.items():
+            began = time.process_time()
+            function()
+            times[name].append(time.process_time() - began)
+    return {name: median(taken) for name, taken in times.items()}
 
 
 def standardized(X: np.ndarray) -> np.ndarray:

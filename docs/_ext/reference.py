@@ -17,7 +17,7 @@ from sphinx.util.nodes import make_refnode
 
 MODULES = {
     "report": "Figures",
-    "engines": "Tables where they are",
+    "tables": "Tables where they are",
     "datasets": "Data sets",
     "boosting": "Objectives of boosting libraries",
     "distributed": "Training on a cluster",

@@ -1,7 +1,5 @@
 """The atlas: all methods in both leagues on a dozen data sets, chosen inside, reported outside.
 
-    python research/run.py atlas [--quick] [--fresh] [--jobs N]
-
 *Outer folds* (five, drawn again in each repeat) hold out the rows that are reported on. A method
 of several variants chooses one for each outer fold and each level of unfairness on *inner folds*
 of the training rows alone, and `FairRegressor` does so by itself. The scores of the five folds
@@ -12,14 +10,14 @@ measured unfairness, and none is allowed to choose after having seen the rows it
 Bounds are a half, a fifth and a tenth of what plain ridge has. Standard errors are over rows, from
 each row's influence on R² less that on unfairness times the slope of the curve, and over repeats.
 
-Writes results/atlas.csv (a line for each data set, criterion, bound and method), atlas_curves.csv
-(the places), .json and pictures.
+`table` has a row for each data set, criterion, bound and method, `places` the places of all curves,
+`choices` what was chosen inside.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,14 +26,22 @@ import numpy as np
 
 import evenhand as eh
 import studies.atlas_methods as am
-from common import SEED, Setting, cached, r_squared, read_arguments, run_all, write_csv
+from common import SEED, Setting, cached, r_squared, run_all
 from evenhand.data.criteria import get_criterion
 from evenhand.data.groups import resolve_groups
 from evenhand.measures.entropies import estimate_entropies, get_estimator
 from evenhand.measures.losses import R2
-from studies.atlas_data import DATASETS, MOST_ROWS, REFERENCE_ROWS, load_atlas
-from studies.atlas_methods import METHODS, RECOMMENDED, VARIANTS
+from studies.atlas_methods import (
+    DATASETS,
+    METHODS,
+    MOST_ROWS,
+    RECOMMENDED,
+    REFERENCE_ROWS,
+    VARIANTS,
+    load_atlas,
+)
 
+Row = dict[str, Any]
 N_OUTER, N_INNER = 5, 3
 # Chance in the folds weighs most where rows are few, and there a repeat costs least.
 SMALL_ROWS, REPEATS_SMALL, REPEATS = 1_500, 2, 1
@@ -298,7 +304,7 @@ def repeats_of(dataset: str, quick: bool) -> int:
     return 1 if quick else REPEATS_SMALL if few else REPEATS
 
 
-def run(setting: Setting, datasets: Sequence[str]) -> dict[tuple[Any, ...], Any]:
+def trace_curves(setting: Setting, datasets: Sequence[str]) -> dict[tuple[Any, ...], Any]:
     """All curves: (dataset, repeat, method, criterion) → places."""
     quick, cache = setting.quick, setting.cache
     bases = [(d, quick, c, league) for d in datasets for c in CRITERIA for league in RECOMMENDED]
@@ -344,11 +350,11 @@ def run(setting: Setting, datasets: Sequence[str]) -> dict[tuple[Any, ...], Any]
     return curves
 
 
-def table(
+def rank_methods(
     setting: Setting, datasets: Sequence[str], curves: dict[tuple[Any, ...], Any]
-) -> list[dict[str, Any]]:
-    """One line for each data set, criterion, bound and method."""
-    lines, quick = [], setting.quick
+) -> Iterator[Row]:
+    """One row for each data set, criterion, bound and method."""
+    quick = setting.quick
     for dataset in datasets:
         data, repeats = load_atlas(dataset, quick), repeats_of(dataset, quick)
         for criterion in CRITERIA:
@@ -370,11 +376,10 @@ def table(
                                 for r in range(repeats)
                             ]
                             met[method] = None if None in found else found
-                    lines += _ranked(
+                    yield from _ranked(
                         dataset, criterion, share, base, league, len(data.y), data.what, met,
                         curves, repeats,
                     )  # fmt: skip
-    return lines
 
 
 def _ranked(
@@ -424,37 +429,43 @@ def _ranked(
     return lines
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    setting = read_arguments(__doc__, arguments)
-    datasets = ("stand-in",) if setting.quick else DATASETS
-    curves = run(setting, datasets)
-    places = [
-        {
-            "dataset": d, "repeat": r, "method": m, "criterion": c, "place": i,
-            "unfairness": float(u), "r2": float(v),
-        }
-        for (d, r, m, c), curve in curves.items()
-        for i, (u, v) in enumerate(zip(curve["u"], curve["r2"], strict=True))
-    ]  # fmt: skip
-    seconds = spent(setting, curves)
-    about = {
-        "outer_folds": N_OUTER,
-        "inner_folds": N_INNER,
-        "most_rows": MOST_ROWS,
-        "reference_rows": REFERENCE_ROWS,
-    }
-    write_csv(setting, "atlas_curves", places, seconds, **about)
-    write_csv(setting, "atlas", table(setting, datasets, curves), seconds, **about)
-    chosen = [
-        {"dataset": d, "repeat": r, "method": m, "criterion": c, "chosen": name, "times": int(k)}
-        for (d, r, m, c), curve in curves.items()
-        if curve["chosen"].size
-        for name, k in zip(*np.unique(curve["chosen"], return_counts=True), strict=True)
-    ]
-    write_csv(setting, "atlas_choices", chosen, seconds, **about)
+def start(setting: Setting) -> tuple[Sequence[str], dict[tuple[Any, ...], Any]]:
+    """Data sets and curves, with what the page says of how they were made."""
+    datasets = setting.choose(DATASETS, ("stand-in",))
+    curves = trace_curves(setting, datasets)
+    setting.facts.update({
+        "compute_seconds": round(sum_seconds(setting), 1), "outer_folds": N_OUTER,
+        "inner_folds": N_INNER, "most_rows": MOST_ROWS, "reference_rows": REFERENCE_ROWS,
+    })  # fmt: skip
+    return datasets, curves
 
 
-def spent(setting: Setting, curves: dict[tuple[Any, ...], Any]) -> float:
+def table(setting: Setting) -> Iterator[Row]:
+    rows = list(rank_methods(setting, *start(setting)))
+    yield from rows
+    if not setting.quick:
+        from pages.atlas import draw
+
+        draw(setting, rows)
+
+
+def places(setting: Setting) -> Iterator[Row]:
+    _, curves = start(setting)
+    for (d, r, m, c), curve in curves.items():
+        for i, (u, r2) in enumerate(zip(curve["u"], curve["r2"], strict=True)):
+            yield {"dataset": d, "repeat": r, "method": m, "criterion": c, "place": i,
+                   "unfairness": float(u), "r2": float(r2)}  # fmt: skip
+
+
+def choices(setting: Setting) -> Iterator[Row]:
+    _, curves = start(setting)
+    for (d, r, m, c), curve in curves.items():
+        for name, k in zip(*np.unique(curve["chosen"], return_counts=True), strict=True):
+            yield {"dataset": d, "repeat": r, "method": m, "criterion": c, "chosen": name,
+                   "times": int(k)}  # fmt: skip
+
+
+def sum_seconds(setting: Setting) -> float:
     """CPU seconds of all fits that were kept."""
     total = 0.0
     for function in (outer_scores, inner_curve, recommended_scores):
@@ -462,7 +473,3 @@ def spent(setting: Setting, curves: dict[tuple[Any, ...], Any]) -> float:
             with np.load(path) as kept:
                 total += float(kept["seconds"])
     return total
-
-
-if __name__ == "__main__":
-    main()

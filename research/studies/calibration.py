@@ -1,39 +1,28 @@
 """How often the tests of exact fairness reject, at level 5 %, when they should not and should.
 
-Study "size": the criterion holds exactly while the group depends on what is conditioned on, often
+Part "size": the criterion holds exactly while the group depends on what is conditioned on, often
 steeply and never linearly. Each rate is over 2,000 replications, so its own standard error is 0.5
-percentage points; 4 to 6 % is the aim. Study "weights": the same with sampling weights. Study
+percentage points; 4 to 6 % is the aim. Part "weights": the same with sampling weights. Part
 "tied weights": rows thinned with a probability of group and tested variable, and weighted by its
-inverse. Study "clusters": rows that share a cluster's own level of both variables; n is clusters.
-Study "power": the criterion fails in one smooth way. Study "rough": it fails in ways that no few
+inverse. Part "clusters": rows that share a cluster's own level of both variables; n is clusters.
+Part "power": the criterion fails in one smooth way. Part "rough": it fails in ways that no few
 smooth functions see, at 10 % of the information there is or more.
-
-Prints, and writes to results/calibration.csv, a row a setting; studies not run keep their rows.
-
-    python research/run.py calibration [--quick] [--study size weights ...]
 """
 
-import argparse
-import csv
-import os
-import sys
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from __future__ import annotations
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 from scipy.stats import rankdata
 
-from common import RESULTS, write
+from common import CRITERIA, Setting, run_all
 from distributions import null_scenario
-from evenhand.data.criteria import CRITERIA
 from evenhand.data.groups import resolve_groups
 from evenhand.measures.exact_tests import exact_fairness_p_value
-
-LEVEL = 0.05
-
 
 # --- pairs (z, t): t depends on z alone, and `logit` is how the group leans on z ----------------
 
@@ -252,137 +241,65 @@ def rough_sample(kind, criterion, n, share, rng):
     return *ROUGH[kind][0](rng, n), None
 
 
-# --- studies ------------------------------------------------------------------------------------
+# --- parts --------------------------------------------------------------------------------------
 
-
-def p_value(sample, setting, seed, replication):
-    rng = np.random.default_rng([seed, list(CRITERIA).index(setting["criterion"]), replication])
-    s, y, a, weight, *cluster = sample(rng=rng, **setting)
-    cluster = cluster[0] if cluster else None
-    groups = resolve_groups(a, sample_weight=weight, n_rows=len(a), cluster=cluster)
-    return exact_fairness_p_value(setting["criterion"], {"s": s, "y": y}, groups).p_value
-
-
-# What the command line leaves of a study: replications at most, and rows at most.
-LIMITS = {"replications": 10**9, "rows": 10**9}
-
-
-def up_to(sizes):
-    return [n for n in sizes if n <= LIMITS["rows"]]
-
-
-def rates(pool, sample, setting, replications, seed):
-    """Share of p-values below 5 % and 1 %."""
-    replications = min(replications, LIMITS["replications"])
-    one = partial(p_value, sample, setting, seed)
-    p = np.array(list(pool.map(one, range(replications), chunksize=50)))
-    return {
-        "replications": replications,
-        "rejected_5": float(np.mean(p < LEVEL)),
-        "rejected_1": float(np.mean(p < 0.01)),
-    }
-
-
-def study_size(pool, quick, families=FAMILIES):
-    for criterion in CRITERIA:
-        for family in families:
-            for n in (500,) if quick else up_to((500, 2000, 10_000)):
-                for share in (0.05, 0.3):
-                    setting = {"family": family, "criterion": criterion, "n": n, "share": share}
-                    found = rates(pool, null_sample, setting, 200 if quick else 2000, seed=1)
-                    yield {"study": "size", **setting, **found}
-
-
-def study_weights(pool, quick):
-    yield from ({**row, "study": "weights"} for row in study_size(pool, quick, WEIGHTED))
-
-
-def study_tied(pool, quick):
-    for criterion in CRITERIA:
-        for family in TIED:
-            for n in (500, 2000) if quick else up_to((500, 2000, 10_000)):
-                for share in (0.05, 0.3):
-                    setting = {"family": family, "criterion": criterion, "n": n, "share": share}
-                    found = rates(pool, tied_sample, setting, 200 if quick else 2000, seed=3)
-                    yield {"study": "tied weights", **setting, **found}
-
-
-def study_clusters(pool, quick):
-    for criterion in CRITERIA:
-        for family in CLUSTERED if criterion != "independence" else CLUSTERED[:2]:
-            for n in (50,) if quick else (50, 500):
-                for share in (0.2, 0.4):
-                    setting = {"family": family, "criterion": criterion, "n": n, "share": share}
-                    found = rates(pool, clustered_sample, setting, 200 if quick else 2000, seed=4)
-                    yield {"study": "clusters", **setting, **found}
-
-
-def study_rough(pool, quick):
-    for kind, (_, criteria) in ROUGH.items():
-        for criterion in criteria:
-            setting = {"kind": kind, "criterion": criterion, "n": 2000, "share": 0.5}
-            found = rates(pool, rough_sample, setting, 50 if quick else 500, seed=5)
-            yield {"study": "rough", "family": setting.pop("kind"), **setting, **found}
-
-
-def study_power(pool, quick):
-    for criterion in CRITERIA:
-        kinds = ("shift", "spread", "spread x 3")
-        for kind in kinds if criterion == "independence" else (*kinds, "interaction"):
-            for n in (500,) if quick else (500, 2000):
-                for share in (0.05, 0.3):
-                    setting = {"kind": kind, "criterion": criterion, "n": n, "share": share}
-                    found = rates(pool, failing_sample, setting, 100 if quick else 500, seed=2)
-                    yield {"study": "power", "family": setting.pop("kind"), **setting, **found}
-
-
-STUDIES = {
-    "size": study_size,
-    "weights": study_weights,
-    "tied weights": study_tied,
-    "clusters": study_clusters,
-    "power": study_power,
-    "rough": study_rough,
+# Part: how a sample is drawn, the first number of its seeds.
+SAMPLES = {
+    "size": (null_sample, 1),
+    "weights": (null_sample, 1),
+    "tied weights": (tied_sample, 3),
+    "clusters": (clustered_sample, 4),
+    "power": (failing_sample, 2),
+    "rough": (rough_sample, 5),
 }
-SIZES = ("size", "weights", "tied weights", "clusters")
+KINDS = ("shift", "spread", "spread x 3", "interaction")
 
 
-def earlier_rows(studies):
-    """Rows of the studies that are not run again."""
-    path = RESULTS / "calibration.csv"
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row.pop("setting")]
-    return [row for row in rows if row["study"] not in studies]
+def p_values(
+    part: str, family: str, criterion: str, n: int, share: float, replications: int
+) -> dict[str, Any]:
+    """p-values of the test over samples of one case."""
+    sample, seed = SAMPLES[part]
+    out = []
+    for replication in range(replications):
+        rng = np.random.default_rng([seed, list(CRITERIA).index(criterion), replication])
+        s, y, a, weight, *cluster = sample(family, criterion, n, share, rng)
+        groups = resolve_groups(
+            a, sample_weight=weight, n_rows=len(a), cluster=cluster[0] if cluster else None
+        )
+        out.append(exact_fairness_p_value(criterion, {"s": s, "y": y}, groups).p_value)
+    return {"p": np.array(out)}
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few replications; writes no file")
-    parser.add_argument("--study", nargs="+", choices=STUDIES, default=list(STUDIES))
-    parser.add_argument("--replications", type=int, default=10**9, help="at most, a setting")
-    parser.add_argument("--rows", type=int, default=10**9, help="at most, of a sample")
-    options = parser.parse_args(arguments)
-    LIMITS.update(replications=options.replications, rows=options.rows)
-    rows = []
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for name in options.study:
-            for row in STUDIES[name](pool, options.quick):
-                rows.append(row)
-                print(
-                    f"{row['study']:13}{row['criterion']:14}{row['family']:19}{row['n']:>6}"
-                    f"{row['share']:6.2f}  5 %: {row['rejected_5']:.3f}"
-                    f"  1 %: {row['rejected_1']:.3f}",
-                    flush=True,
-                )
-    size = [row["rejected_5"] for row in rows if row["study"] in SIZES]
-    if size:
-        inside = np.mean([0.04 <= rate <= 0.06 for rate in size])
-        print(f"size: mean {np.mean(size):.4f}, {inside:.0%} of {len(size)} rates in 4 to 6 %")
-    if not options.quick:
-        print(write("calibration", [*earlier_rows(options.study), *rows]))
+def cases(part: str) -> Iterator[tuple[str, str, int, float, int]]:
+    """Family, criterion, rows, share of the smaller group and replications."""
+    if part == "rough":
+        for kind, (_, criteria) in ROUGH.items():
+            yield from ((kind, criterion, 2000, 0.5, 500) for criterion in criteria)
+        return
+    for criterion in CRITERIA:
+        alone = criterion == "independence"
+        families, sizes, shares = {
+            "size": (FAMILIES, (500, 2000, 10_000), (0.05, 0.3)),
+            "weights": (WEIGHTED, (500, 2000, 10_000), (0.05, 0.3)),
+            "tied weights": (TIED, (500, 2000, 10_000), (0.05, 0.3)),
+            "clusters": (CLUSTERED[:2] if alone else CLUSTERED, (50, 500), (0.2, 0.4)),
+            "power": (KINDS[:3] if alone else KINDS, (500, 2000), (0.05, 0.3)),
+        }[part]
+        for family, n, share in product(families, sizes, shares):
+            yield family, criterion, n, share, 500 if part == "power" else 2000
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def run(setting: Setting) -> Iterator[dict[str, Any]]:
+    """Shares of p-values below 5 % and 1 %."""
+    units = []
+    for part in filter(setting.wants, SAMPLES):
+        for family, criterion, n, share, count in list(cases(part))[: setting.choose(None, 2)]:
+            units.append((part, family, criterion, n, share, setting.choose(count, 10)))
+    results = run_all(setting, p_values, units, "tests of exact fairness")
+    for (part, family, criterion, n, share, count), found in zip(units, results, strict=True):
+        yield {
+            "study": part, "family": family, "criterion": criterion, "n": n, "share": share,
+            "replications": count, "rejected_5": float(np.mean(found["p"] < 0.05)),
+            "rejected_1": float(np.mean(found["p"] < 0.01)),
+        }  # fmt: skip

@@ -2,25 +2,22 @@
 
 For each family and size: the largest difference of a measure between `audit(cells)` and the audit
 of the rows, in standard errors; beside it how far the audit of the rows moves when they come in
-another order. The last line merges 1,000 parts. Writes results/cells.csv.
-
-    python research/run.py cells --n 10000 100000 1000000
+another order. The last line merges 1,000 parts.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 import evenhand as eh
-from common import write
-from distributions import FAMILIES, ROUGH_FAMILIES, random_scenario, rough_scenario
+from common import Setting
+from distributions import FAMILIES, random_scenario, rough_scenario
 
-SMOOTH = tuple(FAMILIES)
 ROUGH = ("sign", "ring", "band_2", "near_copy_size", "ties_both", "smooth_and_rough")
 
 
@@ -101,28 +98,9 @@ def merged(parts: int = 1000, n: int = 1_000_000) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--n", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--families", nargs="+", default=[*SMOOTH, *ROUGH])
-    parser.add_argument("--estimators", nargs="+", default=["auto", "logistic", "lspc"])
-    parser.add_argument("--bins", type=int)
-    parser.add_argument("--keep", action="store_true", help="do not write the table")
-    args = parser.parse_args()
-    unknown = set(args.families) - {*FAMILIES, *ROUGH_FAMILIES}
-    if unknown:
-        parser.error(f"no such families: {', '.join(sorted(unknown))}")
-    lines = []
-    for n in args.n:
-        for family in args.families:
-            for estimator in args.estimators if family in FAMILIES else ["auto"]:
-                lines.append(compare(family, n, estimator, args.bins))
-                print(*lines[-1].values(), flush=True)
-    lines.append(merged())
-    print(lines[-1])
-    if not args.keep:
-        write("cells", lines)
-
-
-if __name__ == "__main__":
-    main()
+def run(setting: Setting) -> Iterator[dict[str, Any]]:
+    for n in setting.choose((10_000, 100_000, 1_000_000), (2_000,)):
+        for family in (*FAMILIES, *ROUGH)[: setting.choose(None, 2)]:
+            for estimator in ("auto", "logistic", "lspc") if family in FAMILIES else ("auto",):
+                yield compare(family, n, estimator)
+    yield merged(*setting.choose((1000, 1_000_000), (20, 20_000)))

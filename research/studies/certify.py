@@ -1,31 +1,25 @@
 """How often a certified choice breaks its promise on fresh data.
 
-    python research/run.py certify [--quick]
-
 Each repeat draws training rows, fits a path, selects by ``max_unfairness`` with and without
 ``certify=True``, and measures the refitted model on a large fresh sample of the same population.
-A violation is a fresh value above the limit. Writes results/certify.csv next to this file: one
-line per scenario with both violation rates, how often no point could be certified, and the mean
-fresh R² of both choices.
+A violation is a fresh value above the limit. One row per scenario: both violation rates, how often
+no point could be certified, and the mean fresh R² of both choices.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
-import platform
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import sklearn
 
 import evenhand as eh
-from common import RESULTS
+from common import Setting, run_all
 from evenhand.training.path import Unreachable
 
-REPEATS, QUICK_REPEATS = 200, 10
 FRESH = 20_000
 
 
@@ -53,7 +47,7 @@ SCENARIOS = [
     Scenario("posterior features", 1000, 10, 2, "independence", 0.05, "posterior"),
     Scenario("attribute features", 1000, 10, 2, "independence", 0.05, "attribute"),
 ]
-# Too slow for the table, run by name: the default estimator, and a longer path.
+# Slow, and run by name alone: the default estimator, and a longer path.
 SLOW = [
     Scenario("adaptive measure", 1000, 5, 2, "independence", 0.05, None, 10, "auto"),
     Scenario("twenty points", 1000, 5, 2, "independence", 0.05, None, 20),
@@ -100,58 +94,35 @@ def repeat(scenario: Scenario, seed: int, fresh) -> dict[str, float]:
     return out
 
 
-def run(repeats: int, names: list[str]) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for scenario in [*SCENARIOS, *SLOW]:
-        if scenario.name not in names and (names or scenario in SLOW):
-            continue
-        began = time.perf_counter()
-        fresh = draw(scenario, FRESH, 10**6)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = [repeat(scenario, seed, fresh) for seed in range(repeats)]
-        columns = {key: np.array([f[key] for f in found]) for key in found[0]}
-        line: dict[str, object] = {
-            "scenario": scenario.name, "n": scenario.n, "features": scenario.features,
+BY_NAME = {scenario.name: scenario for scenario in [*SCENARIOS, *SLOW]}
+
+
+def choices(name: str, repeats: int) -> dict[str, Any]:
+    """Fresh unfairness and R² of both choices, repeat by repeat."""
+    scenario = BY_NAME[name]
+    fresh = draw(scenario, FRESH, 10**6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        began = time.process_time()
+        found = [repeat(scenario, seed, fresh) for seed in range(repeats)]
+    columns = {key: np.array([f[key] for f in found]) for key in found[0]}
+    return {**columns, "seconds": time.process_time() - began}
+
+
+def run(setting: Setting) -> Iterator[dict[str, Any]]:
+    names = setting.only or [scenario.name for scenario in SCENARIOS[: setting.choose(None, 1)]]
+    repeats = setting.choose(200, 3)
+    results = run_all(setting, choices, [(name, repeats) for name in names], "certified choices")
+    for name, found in zip(names, results, strict=True):
+        scenario = BY_NAME[name]
+        row = {
+            "scenario": name, "n": scenario.n, "features": scenario.features,
             "groups": scenario.groups, "criterion": scenario.criterion, "limit": scenario.limit,
             "n_points": scenario.n_points, "measure": scenario.measure_with, "repeats": repeats,
-            "unfairness_at_0": f"{columns['start'].mean():.3f}",
+            "unfairness_at_0": float(found["start"].mean()),
         }  # fmt: skip
         for label in ("plain", "certified"):
-            value = columns[label]
-            line[f"{label}_violations"] = f"{np.mean(value > scenario.limit):.3f}"
-            line[f"{label}_unreachable"] = f"{np.mean(np.isnan(value)):.3f}"
-            line[f"{label}_r2"] = f"{np.nanmean(columns[f'{label}_r2']):.4f}"
-        line["seconds"] = f"{time.perf_counter() - began:.0f}"
-        rows.append(line)
-        print(", ".join(f"{k} {v}" for k, v in line.items()), flush=True)
-    return rows
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_REPEATS} repeats, no file")
-    parser.add_argument("--scenario", action="append", default=[], help="only this one")
-    parser.add_argument("--repeats", type=int, default=None)
-    options = parser.parse_args()
-    repeats = options.repeats or (QUICK_REPEATS if options.quick else REPEATS)
-    rows = run(repeats, options.scenario)
-    if options.quick or options.scenario:
-        return
-    out = RESULTS / "certify.csv"
-    out.parent.mkdir(exist_ok=True)
-    part = out.with_suffix(".part")
-    with part.open("w", newline="") as file:
-        file.write(
-            f"# numpy {np.__version__}, scikit-learn {sklearn.__version__}, "
-            f"Python {platform.python_version()}, seeds 0 to {repeats - 1}\n"
-        )
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-    part.replace(out)
-    print(f"wrote {out.relative_to(RESULTS.parent)}")
-
-
-if __name__ == "__main__":
-    main()
+            row[f"{label}_violations"] = float(np.mean(found[label] > scenario.limit))
+            row[f"{label}_unreachable"] = float(np.mean(np.isnan(found[label])))
+            row[f"{label}_r2"] = float(np.nanmean(found[f"{label}_r2"]))
+        yield {**row, "seconds": float(found["seconds"])}

@@ -1,18 +1,20 @@
-"""The penalty of the classifier inside the fairness term: what of the frontier it decides.
+"""The classifier inside the fairness term: what its penalty decides, and how many minima there are.
 
-    python research/run.py penalty [--quick] [--fresh] [--jobs N]
+`paths` and `bounds`: LSPC as published and at penalties κ on standardized variables, and the
+logistic term on raw and on bounded scores; on Communities LSPC also with continuation along the
+path, where each weight starts from the solution at the one before instead of from ridge. Each is
+trained for independence and for separation and measured by auto, held out. `bounds` has R² under
+each bound, interpolated along the path, `paths` the points.
 
-LSPC as published and at penalties κ on standardized variables, and the logistic term on raw and on
-bounded scores; on Communities LSPC also with continuation along the path, where every weight starts
-from the solution at the one before instead of from ridge. Each is trained for independence and for
-separation and measured by auto, held out. Writes results/penalty.csv (R² under each bound,
-interpolated along the path), penalty_path.csv (the points), .json and penalty.png.
+`minima`: fits from many starts, by penalty and classifier, on all rows of Communities and Crime.
+Starts are the ridge solution, the ridge solution shrunk, and random ones of the size of the ridge
+solution in the coordinates of the search.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,19 +28,21 @@ from common import (
     ORANGE,
     PINK,
     RED,
+    SEED,
     SKY,
+    Setting,
     load,
     measure,
     new_figure,
     r_squared,
-    read_arguments,
     run_all,
     save_figure,
-    write_csv,
 )
 from evenhand import FairRidge
-from studies.frontier import THRESHOLDS, crossing
+from evenhand.training.solver import solve
+from studies.frontiers import THRESHOLDS, crossing
 
+Row = dict[str, Any]
 CRITERIA = ("independence", "separation")
 # Finer than the other sweeps where the bounds lie, as nothing is refined here.
 WEIGHTS = (0.0, *(float(f"{v:.4g}") for v in np.geomspace(0.2, 100, 13)))
@@ -85,42 +89,59 @@ def penalty_path(
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    setting = read_arguments(__doc__, arguments)
-    datasets = ("communities",) if setting.quick else ("communities", "lsac")
-    names = list(SETTINGS)[5:] if setting.quick else list(SETTINGS)
+def follow_paths(setting: Setting) -> tuple[list[tuple[Any, ...]], list[Row]]:
+    """What was run, and its results."""
+    datasets = setting.choose(("communities", "lsac"), ("communities",))
     units = [
         (dataset, setting.quick, name, criterion, continued)
         for dataset in datasets
-        for name in names
+        for name in list(SETTINGS)[setting.choose(0, 5) :]
         for criterion in CRITERIA
         for continued in (False, True)
         if not continued or (dataset == "communities" and name.startswith("LSPC"))
     ]
-    results = run_all(setting, penalty_path, units, "paths at several penalties")
-    rows: list[dict[str, Any]] = []
-    bounds: list[dict[str, Any]] = []
-    for (dataset, _, name, criterion, continued), found in zip(units, results, strict=True):
-        about = {
-            "dataset": dataset,
-            "criterion": criterion,
-            "setting": name,
-            "continued": int(continued),
-        }
-        mine = [
-            {**about, "strength": float(w), "r2": float(r2), "value": float(value)}
-            for w, r2, value in zip(found["weight"], found["r2"], found["value"], strict=True)
-        ]
-        rows += mine
+    return units, run_all(setting, penalty_path, units, "paths at several penalties")
+
+
+def describe(unit: tuple[Any, ...]) -> Row:
+    dataset, _, name, criterion, continued = unit
+    return {"dataset": dataset, "criterion": criterion, "setting": name,
+            "continued": int(continued)}  # fmt: skip
+
+
+def list_points(unit: tuple[Any, ...], found: Row) -> list[Row]:
+    return [
+        {**describe(unit), "strength": float(w), "r2": float(r2), "value": float(value)}
+        for w, r2, value in zip(found["weight"], found["r2"], found["value"], strict=True)
+    ]
+
+
+def bounds(setting: Setting) -> Iterator[Row]:
+    """R² under each bound."""
+    units, results = follow_paths(setting)
+    for unit, found in zip(units, results, strict=True):
         for threshold in THRESHOLDS:
-            r2 = crossing(mine, "value", threshold)
-            bounds.append({**about, "threshold": threshold, "r2": "" if r2 is None else r2})
-    seconds = sum(float(found["seconds"]) for found in results)
+            r2 = crossing(list_points(unit, found), "value", threshold)
+            yield {**describe(unit), "threshold": threshold, "r2": "" if r2 is None else r2}
     spread = {unit[0]: float(found["spread"]) for unit, found in zip(units, results, strict=True)}
-    write_csv(setting, "penalty", bounds, seconds, estimator="auto", score_spread=spread)
-    write_csv(setting, "penalty_path", rows, 0.0, estimator="auto")
-    figure, axes = new_figure(len(datasets), 2, 11.0, 3.6 * len(datasets) + 0.3)
+    seconds = sum(float(found["seconds"]) for found in results)
+    setting.facts.update({"compute_seconds": round(seconds, 1), "estimator": "auto"})
+    setting.facts["score_spread"] = spread
+
+
+def paths(setting: Setting) -> Iterator[Row]:
+    """The points of all paths, and their picture."""
+    rows = [row for pair in zip(*follow_paths(setting), strict=True) for row in list_points(*pair)]
+    yield from rows
+    setting.facts["estimator"] = "auto"
+    draw_paths(setting, rows)
+
+
+def draw_paths(setting: Setting, rows: list[Row]) -> None:
+    """R² against the criterion it is trained for, by penalty."""
     titles = {"communities": "Communities and Crime", "lsac": "LSAC"}
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    figure, axes = new_figure(len(datasets), 2, 11.0, 3.6 * len(datasets) + 0.3)
     for line, dataset in zip(axes, datasets, strict=True):
         for axis, criterion in zip(line, CRITERIA, strict=True):
             for name, (*_, color) in SETTINGS.items():
@@ -151,5 +172,87 @@ def main(arguments: Sequence[str] | None = None) -> None:
     save_figure(setting, figure, "penalty")
 
 
-if __name__ == "__main__":
-    main()
+# Several minima -----------------------------------------------------------------------------------
+
+START_WEIGHTS = (0.3, 1.0, 3.0, 10.0, 100.0)
+SHRUNK = (1.0, 0.2, 0.05)
+N_RANDOM = 9
+# Name → classifier, κ, color, marker, shift in the picture.
+STARTED: dict[str, tuple[str, Any, str, str, float]] = {
+    "LSPC, published": ("lspc", "published", RED, "^", -0.18),
+    "LSPC, penalty 0.001": ("lspc", 1e-3, GRAY, "v", -0.06),
+    "LSPC, auto": ("lspc", "auto", ORANGE, "s", 0.06),
+    "logistic": ("logistic", "auto", BLACK, "o", 0.18),
+}
+
+
+def fits_from_starts(
+    quick: bool, name: str, criterion: str, weight: float, n_random: int
+) -> dict[str, Any]:
+    """Objective and fairness term at the end of the search from every start."""
+    classifier, kappa, *_ = STARTED[name]
+    data = load("communities", quick)
+    X = (data.X - data.X.mean(axis=0)) / np.where(data.X.std(axis=0) > 0, data.X.std(axis=0), 1.0)
+    model = FairRidge(criterion, weight, ALPHA, classifier=classifier, kappa=kappa)
+    prepared = model._start(X, data.y, data.a, None)
+    problem, bound = prepared.problem, prepared.bound
+    assert bound is not None
+    rng = np.random.default_rng(SEED)
+    starts = [problem.shrunk(factor) for factor in SHRUNK]
+    size = float(np.linalg.norm(problem.shrunk(0.0)))
+    for _ in range(n_random):
+        direction = rng.standard_normal(len(problem.origin))
+        starts.append(problem.shrunk(0.0) + size * direction / np.linalg.norm(direction))
+    began = time.perf_counter()
+    found = [solve(problem, bound, weight, 1000, 1e-6, start=start) for start in starts]
+    base = problem.objective(problem.theta)
+    fit = np.array([base + float(f.v @ f.v) for f in found])
+    term = np.array([f.term / weight for f in found])
+    seconds = time.perf_counter() - began
+    return {"objective": fit + weight * term, "unfairness": term, "seconds": seconds}
+
+
+def minima(setting: Setting) -> Iterator[Row]:
+    """One row per fit."""
+    n_random, weights = setting.choose((N_RANDOM, START_WEIGHTS), (1, START_WEIGHTS[1:2]))
+    units = [
+        (setting.quick, name, criterion, weight, n_random)
+        for name in STARTED
+        for criterion in CRITERIA
+        for weight in weights
+    ]
+    results = run_all(setting, fits_from_starts, units, "fits from many starts")
+    rows: list[Row] = []
+    for (_, name, criterion, weight, _), found in zip(units, results, strict=True):
+        ends = zip(found["objective"], found["unfairness"], strict=True)
+        for i, (objective, unfairness) in enumerate(ends):
+            start = f"ridge x {SHRUNK[i]:g}" if i < len(SHRUNK) else f"random {i - len(SHRUNK)}"
+            rows.append({
+                "classifier": name, "criterion": criterion, "fairness_weight": weight,
+                "start": start, "objective": float(objective), "unfairness": float(unfairness),
+            })  # fmt: skip
+    yield from rows
+    setting.facts["compute_seconds"] = round(sum(float(f["seconds"]) for f in results), 1)
+    draw_minima(setting, rows)
+
+
+def draw_minima(setting: Setting, rows: list[Row]) -> None:
+    """The fairness term at the end of searches from many starts."""
+    figure, axes = new_figure(1, 2, 11.0, 4.2, sharey=True)
+    for axis, criterion in zip(axes[0], ("independence", "separation"), strict=True):
+        for name, (*_, color, marker, shift) in STARTED.items():
+            mine = [r for r in rows if r["classifier"] == name and r["criterion"] == criterion]
+            axis.scatter(
+                [r["fairness_weight"] * np.exp(shift) for r in mine],
+                [r["unfairness"] for r in mine],
+                color=color,
+                marker=marker,
+                s=22,
+                facecolors="none",
+                label=f"{name} ({len({r['start'] for r in mine})} starts)",
+            )
+        axis.axhline(0.0, color="0.4", linewidth=0.8)
+        axis.set(xscale="log", xlabel="fairness weight", title=criterion)
+    axes[0, 0].set_ylabel("fairness term at the end of the search")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
+    save_figure(setting, figure, "local_minima")

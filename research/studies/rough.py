@@ -1,230 +1,177 @@
-"""Estimates and 95 % intervals on laws that are not smooth, against their exact information.
+"""Estimates and 95 % intervals on distributions that are not smooth, against their truth.
 
-python research/run.py rough [--study sizes|doubling|all] [--families ...] [--n ...] [--quick]
-    [--estimators auto knn fourier] [--replications 20] [--peer-replications 5] [--workers 2]
-
-`sizes`, for every family, number of rows and estimator: mean, bias, root mean squared error,
+`sizes`, for each family, number of rows and estimator: mean, bias, root mean squared error,
 coverage of the interval, CPU seconds. `doubling`: prefixes of one sample, n = 1,000, 2,000, …, and
-every estimate that falls by more than its interval allows when rows are added. Rows go to
-results/rough.csv and results/rough_doubling.csv after each case. A case that is there already with
-as many replications is not run again (--again runs it); other rows stay.
+each estimate that falls by more than its interval allows when rows are added.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
-import os
 import time
-from concurrent.futures import ProcessPoolExecutor
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("NUMBA_NUM_THREADS", "1")
-
 import numpy as np
 
-import distributions
-from common import RESULTS, write
-from evenhand.data.criteria import CRITERIA
-from evenhand.data.groups import resolve_groups
-from evenhand.measures.entropies import estimate_entropies, get_estimator
-from evenhand.measures.measures import measure
+from common import CRITERIA, Setting, covers, estimate, new_figure, run_all, save_figure
+from distributions import ROUGH_FAMILIES, rough_scenario
 
-SIZES = {2_000: 200, 20_000: 100, 200_000: 20, 1_000_000: 5}
+Row = dict[str, Any]
+# Rows: replications of `auto`, and of the others.
+SIZES = {2_000: (100, 5), 20_000: (50, 5), 200_000: (5, 2), 1_000_000: (2, 2)}
 DOUBLING = [1_000 * 2**k for k in range(10)] + [1_000_000]
 # Rows up to which an estimator is tried: beyond, one estimate takes minutes.
-AFFORDABLE = {"auto": 10**9, "logistic": 10**9, "lspc": 10**9, "knn": 200_000, "fourier": 20_000}
+AFFORDABLE = {"auto": 10**9, "knn": 200_000, "fourier": 20_000}
+SEED = 5000
+STYLES = {
+    "auto": ("#1b6ca8", "o", "auto"),
+    "knn": ("#d1713f", "s", "knn"),
+    "fourier": ("#5a9a57", "^", "fourier"),
+}
+COLUMNS = 6
 
 
 @cache
 def scenario(family: str) -> Any:
-    return distributions.rough_scenario(family)
+    return rough_scenario(family)
 
 
-def measures(estimator: str, y, s, a) -> tuple[list[tuple[float, ...]], float]:
-    """(value, standard error, lower, upper) of each criterion, and CPU seconds."""
-    began = time.process_time()
-    groups = resolve_groups(a, n_rows=len(y))
-    entropies = estimate_entropies(
-        CRITERIA.values(), {"s": s, "y": y}, groups, get_estimator(estimator)
+def rough_estimates(estimator: str, family: str, n: int, replications: int) -> dict[str, Any]:
+    """(replications, criteria, 4) estimates, and CPU seconds of each."""
+    found, seconds = [], []
+    for r in range(replications):
+        rows = scenario(family).sample(n, SEED + r)
+        began = time.process_time()
+        found.append(estimate(*rows, estimator))
+        seconds.append(time.process_time() - began)
+    return {"found": np.array(found), "seconds": np.array(seconds)}
+
+
+def sizes(setting: Setting) -> Iterator[Row]:
+    """Bias and coverage by family, size and estimator."""
+    families = list(ROUGH_FAMILIES)[: setting.choose(None, 2)]
+    units = [
+        (estimator, family, n, setting.choose(counts[estimator != "auto"], 2))
+        for n, counts in list(SIZES.items())[: setting.choose(None, 1)]
+        for estimator, most in AFFORDABLE.items()
+        for family in families
+        if n <= most
+    ]
+    results = run_all(setting, rough_estimates, units, "rough families")
+    rows = []
+    for (estimator, family, n, replications), result in zip(units, results, strict=True):
+        for k, name in enumerate(CRITERIA):
+            truth, found = scenario(family).truth.value(name), result["found"][:, k]
+            bias = float(found[:, 0].mean() - truth)
+            rows.append({
+                "estimator": estimator, "family": family, "n": n, "criterion": name,
+                "truth": truth, "mean": float(found[:, 0].mean()), "bias": bias,
+                # Relative to next to nothing it would mean nothing.
+                "relative_bias": bias / truth if truth > 0.01 else "",
+                "rmse": float(np.sqrt(((found[:, 0] - truth) ** 2).mean())),
+                "spread": float(found[:, 0].std(ddof=1)),
+                "mean_stderr": float(found[:, 1].mean()),
+                "coverage": float(covers(found, truth).mean()),
+                "seconds": float(np.median(result["seconds"])), "replications": replications,
+            })  # fmt: skip
+    yield from rows
+    draw(setting, rows)
+
+
+def split_panels(rows: list[Row], criterion: str) -> dict[str, dict[str, list[Row]]]:
+    """Rows by panel and estimator, ascending in n."""
+    rows = sorted(rows, key=lambda row: row["n"])
+    truths = {(row["family"], row["criterion"]): row["truth"] for row in rows}
+    panels: dict[str, dict[str, list[Row]]] = {}
+    for family in (name for name in ROUGH_FAMILIES if (name, criterion) in truths):
+        shown = criterion if truths[family, criterion] > 0.001 else "sufficiency"
+        title = family.replace("_", " ") + (f" ({shown})" if shown != criterion else "")
+        panel = panels.setdefault(title, defaultdict(list))
+        for row in rows:
+            if row["family"] == family and row["criterion"] == shown:
+                panel[row["estimator"]].append(row)
+    return panels
+
+
+def draw(setting: Setting, rows: list[Row], criterion: str = "separation") -> None:
+    """Estimate against number of rows, a panel for each family.
+
+    Sufficiency stands in for the criterion where that is next to nothing in truth.
+    """
+    panels = split_panels(rows, criterion)
+    lines = -(-len(panels) // COLUMNS)
+    figure, axes = new_figure(lines, COLUMNS, 2.0 * COLUMNS, 1.7 * lines + 0.6, sharex=True)
+    for axis, (title, found) in zip(axes.flat, panels.items(), strict=False):
+        truth = float(next(iter(found.values()))[0]["truth"])
+        axis.axhline(truth, color="black", linewidth=1.0, label="truth")
+        for estimator, (color, marker, label) in STYLES.items():
+            points = found.get(estimator, [])
+            if not points:
+                continue
+            n = [int(row["n"]) for row in points]
+            mean = [float(row["mean"]) for row in points]
+            # The middle 95 % of single estimates.
+            reach = [1.96 * float(row["spread"] or 0) for row in points]
+            axis.errorbar(
+                n, mean, reach, color=color, marker=marker, markersize=3, linewidth=1.2,
+                elinewidth=0.8, capsize=1.5, label=label,
+            )  # fmt: skip
+        axis.set_xscale("log")
+        axis.set_xlim(1e3, 2e6)
+        axis.set_xticks([1e3, 1e4, 1e5, 1e6])
+        axis.minorticks_off()
+        axis.set_title(title, fontsize=8, pad=3)
+        top = max(1.25 * truth, 0.06)
+        axis.set_ylim(-0.08 * top, top)
+        axis.tick_params(labelsize=6, labelbottom=True)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    labels: dict[str, object] = {}
+    for axis in axes.flat:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            labels.setdefault(label, handle)
+    figure.legend(labels.values(), labels.keys(), loc="outside lower right", ncols=4, fontsize=8)
+    figure.suptitle(
+        f"Normalized {criterion} against number of rows: mean of the estimates, bars hold 95 % of "
+        "them (values beyond a frame are cut off)",
+        fontsize=9,
     )
-    found = [measure(c, entropies, 0.95, float("nan"), estimator) for c in CRITERIA.values()]
-    seconds = time.process_time() - began
-    return [(m.value, m.stderr, *m.interval) for m in found], seconds
+    save_figure(setting, figure, "rough")
 
 
-def one_sample(job) -> tuple[list[tuple[float, ...]], float]:
-    estimator, family, n, seed = job
-    return measures(estimator, *scenario(family).sample(n, seed))
+def chain_estimates(family: str, steps: tuple[int, ...], seed: int) -> dict[str, Any]:
+    """(steps, criteria, 4) estimates by `auto` from prefixes of one sample, and CPU seconds."""
+    y, s, a = scenario(family).sample(max(steps), seed)
+    found, seconds = [], []
+    for n in steps:
+        began = time.process_time()
+        found.append(estimate(y[:n], s[:n], a[:n], "auto"))
+        seconds.append(time.process_time() - began)
+    return {"found": np.array(found), "seconds": np.array(seconds)}
 
 
-def one_chain(job) -> list[tuple[int, list[tuple[float, ...]], float]]:
-    estimator, family, sizes, seed = job
-    y, s, a = scenario(family).sample(max(sizes), seed)
-    return [(n, *measures(estimator, y[:n], s[:n], a[:n])) for n in sizes]
-
-
-def known(name: str) -> list[dict[str, Any]]:
-    path = RESULTS / f"{name}.csv"
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        rows = [dict(row) for row in csv.DictReader(file)]
-    for row in rows:
-        row.pop("setting", None)
-    return rows
-
-
-def replace(rows: list[dict[str, Any]], new: list[dict[str, Any]], keys: tuple[str, ...]) -> None:
-    """Put the new rows in place of those with the same keys."""
-    fresh = {tuple(str(row[k]) for k in keys) for row in new}
-    rows[:] = [row for row in rows if tuple(str(row[k]) for k in keys) not in fresh]
-    rows += new
-
-
-def sizes_study(options, pool) -> None:
-    rows = known("rough")
-    keys = ("estimator", "family", "n")
-    done = {tuple(row[k] for k in keys): int(row["replications"]) for row in rows}
-    cases = [
-        (estimator, family, n)
-        for n in options.n
-        for estimator in options.estimators
-        for family in options.families
-        if n <= AFFORDABLE[estimator]
-    ]
-    for estimator, family, n in cases:
-        replications = options.replications or SIZES.get(n, 20)
-        if estimator != "auto":
-            replications = min(replications, options.peer_replications)
-        if not options.again and done.get((estimator, family, str(n)), 0) >= replications:
-            continue
-        jobs = [(estimator, family, n, options.seed + r) for r in range(replications)]
-        results = list(pool.map(one_sample, jobs, chunksize=max(1, replications // 16)))
-        found = np.array([values for values, _ in results])
-        seconds = float(np.median([t for _, t in results]))
-        new = []
+def doubling(setting: Setting) -> Iterator[Row]:
+    """Whether more rows lose what fewer had seen."""
+    steps = tuple(setting.choose(DOUBLING, DOUBLING[:3]))
+    families = list(ROUGH_FAMILIES)[: setting.choose(None, 2)]
+    units = [(family, steps, SEED) for family in families]
+    results = run_all(setting, chain_estimates, units, "doubling")
+    for (family, _, seed), result in zip(units, results, strict=True):
         for k, name in enumerate(CRITERIA):
             truth = scenario(family).truth.value(name)
-            value, stderr, low, high = found[:, k].T
-            bias = float(value.mean() - truth)
-            new.append(
-                {
-                    "estimator": estimator,
-                    "family": family,
-                    "n": n,
-                    "criterion": name,
-                    "truth": truth,
-                    "mean": float(value.mean()),
-                    "bias": bias,
-                    # Relative to next to nothing it would mean nothing.
-                    "relative_bias": bias / truth if truth > 0.01 else "",
-                    "rmse": float(np.sqrt(((value - truth) ** 2).mean())),
-                    "spread": float(value.std(ddof=1)) if replications > 1 else "",
-                    "mean_stderr": float(stderr.mean()),
-                    "coverage": float(((low <= truth) & (truth <= high)).mean()),
-                    "seconds": seconds,
-                    "replications": replications,
-                }
-            )
-        show(new)
-        replace(rows, new, keys)
-        write("rough", rows)
-
-
-def show(new: list[dict[str, Any]]) -> None:
-    for row in new:
-        print(
-            f"{row['estimator']:8s} {row['family']:20s} {row['n']:8d} {row['criterion']:12s} "
-            f"truth {row['truth']:7.4f} mean {row['mean']:7.4f} bias {row['bias']:+.4f} "
-            f"rmse {row['rmse']:.4f} coverage {row['coverage']:.2f} {row['seconds']:.2f} s",
-            flush=True,
-        )
-
-
-def doubling_study(options, pool) -> None:
-    rows = known("rough_doubling")
-    keys = ("estimator", "family", "seed")
-    done = {tuple(row[k] for k in keys) for row in rows if int(row["n"]) == options.chain[-1]}
-    jobs = [
-        ("auto", family, options.chain, options.seed + r)
-        for r in range(options.chains)
-        for family in options.families
-        if options.again or ("auto", family, str(options.seed + r)) not in done
-    ]
-    for job, chain in zip(jobs, pool.map(one_chain, jobs), strict=True):
-        estimator, family, _, seed = job
-        new = []
-        for k, name in enumerate(CRITERIA):
-            truth = scenario(family).truth.value(name)
-            before = None
-            for n, found, seconds in chain:
-                value, stderr, low, high = found[k]
+            for step, n in enumerate(steps):
+                value, stderr, low, high = result["found"][step, k]
+                before = result["found"][step - 1, k] if step else None
                 # By chance alone, with exact intervals and half of the rows in common, this
                 # happens in 0.3 % of the steps.
-                fell = before is not None and max(value, 0.0) < before[1]
-                new.append(
-                    {
-                        "estimator": estimator,
-                        "family": family,
-                        "seed": seed,
-                        "criterion": name,
-                        "n": n,
-                        "truth": truth,
-                        "value": value,
-                        "stderr": stderr,
-                        "low": low,
-                        "high": high,
-                        "falls": int(fell),
-                        # A fall toward the truth corrects what chance had raised.
-                        "away": int(fell and abs(value - truth) > abs(before[0] - truth)),
-                        "seconds": seconds,
-                    }
-                )
-                if fell:
-                    print(
-                        f"FALLS {family} {name}: {before[0]:.4f} ({before[1]:.4f} to "
-                        f"{before[2]:.4f}) at {before[3]} rows, {value:.4f} ({low:.4f} to "
-                        f"{high:.4f}) at {n}; truth {truth:.4f}"
-                        f"{', away from it' if new[-1]['away'] else ''}",
-                        flush=True,
-                    )
-                before = (value, low, high, n)
-        replace(rows, new, keys)
-        write("rough_doubling", rows)
-        falls, away = (sum(row[key] for row in new) for key in ("falls", "away"))
-        print(f"{family} seed {seed}: {falls} falls, {away} away from the truth", flush=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--study", choices=["sizes", "doubling", "all"], default="all")
-    families = list(distributions.ROUGH_FAMILIES)
-    parser.add_argument("--families", nargs="+", default=families, choices=families)
-    parser.add_argument("--n", nargs="+", type=int, default=list(SIZES))
-    parser.add_argument("--estimators", nargs="+", default=["auto", "knn", "fourier"])
-    parser.add_argument("--replications", type=int, help="default: 200 / 100 / 20 / 5 by rows")
-    parser.add_argument("--peer-replications", type=int, default=5)
-    parser.add_argument("--chains", type=int, default=1, help="samples a family in `doubling`")
-    parser.add_argument("--seed", type=int, default=5000)
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--again", action="store_true", help="run cases that are there already")
-    parser.add_argument("--quick", action="store_true", help="20 replications, n ≤ 20,000")
-    options = parser.parse_args()
-    options.chain = DOUBLING
-    if options.quick:
-        options.n = [n for n in options.n if n <= 20_000] or options.n[:1]
-        options.replications = options.replications or 20
-        options.peer_replications = min(options.peer_replications, 3)
-        options.chain = [n for n in DOUBLING if n <= 64_000]
-    with ProcessPoolExecutor(options.workers) as pool:
-        if options.study in ("sizes", "all"):
-            sizes_study(options, pool)
-        if options.study in ("doubling", "all"):
-            doubling_study(options, pool)
-
-
-if __name__ == "__main__":
-    main()
+                fell = before is not None and max(value, 0.0) < before[2]
+                yield {
+                    "estimator": "auto", "family": family, "seed": seed, "criterion": name, "n": n,
+                    "truth": truth, "value": value, "stderr": stderr, "low": low, "high": high,
+                    "falls": int(fell),
+                    # A fall toward the truth corrects what chance had raised.
+                    "away": int(fell and abs(value - truth) > abs(before[0] - truth)),
+                    "seconds": float(result["seconds"][step]),
+                }  # fmt: skip

@@ -3,39 +3,32 @@
 Rows of Parquet in a temporary folder. Each engine runs in a process of its own: its mean and
 variance by group, the light queries, the scan that counts cells, and the peak of its memory with
 the audit that follows. Beside them audits against exact ones, a frame in memory, and cells of 1,000
-parts merged. Times are processor seconds. Writes results/scale.csv.
-
-    python research/run.py scale --rows 10000000 --engines duckdb polars
-    python research/run.py scale --rows 10000000 --engines spark --add
-    python research/run.py scale --rows 100000000 --engines duckdb --add
+parts merged. Times are CPU seconds. Parts are the engines, "duckdb, large" with 10⁸ rows, "frame"
+and "merge".
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
-import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import evenhand as eh
-from common import RESULTS, RUN, write
+from common import Setting, run_apart
 from evenhand.measures.cell_files import write_cells
 from evenhand.tables.audit_table import _check_facts, _edges, cells_of, columns_of
 from evenhand.tables.duckdb_engine import Sql
 from evenhand.tables.openers import open_table
 
+Row = dict[str, Any]
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
 BLOCK = 1_000_000
-PARTS, PART_ROWS = 1_000, 10_000
 
 
 def block(number: int, n: int) -> dict[str, np.ndarray]:
@@ -75,7 +68,7 @@ def peak(child: int | None = None) -> float:
     return total
 
 
-def engine_line(engine: str, folder: str) -> dict[str, Any]:
+def engine_line(part: str, engine: str, folder: str) -> Row:
     """Costs of one engine, in this process."""
     child = None
     if engine == "spark":
@@ -113,8 +106,9 @@ def engine_line(engine: str, folder: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as where:
         size = write_cells(cells, Path(where) / "x.cells").stat().st_size
     return {
-        "what": "engine", "engine": engine, "rows": int(facts["n"]), "usual_cpu_s": usual_s,
-        "facts_cpu_s": facts_s, "sample_cpu_s": edges_s, "cells_cpu_s": scan_s,
+        "what": "engine", "part": part, "engine": engine, "rows": int(facts["n"]),
+        "usual_cpu_s": usual_s, "facts_cpu_s": facts_s, "sample_cpu_s": edges_s,
+        "cells_cpu_s": scan_s,
         "ratio": scan_s / usual_s, "scan_peak_mb": scan_mb, "audit_cpu_s": audit_s,
         "peak_mb": audit_mb, "cells": cells.n_cells, "entries": len(cells.count), "bytes": size,
         "grid": cells.edges.kind,
@@ -133,7 +127,7 @@ def _start_spark() -> int:
     return int(session.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
 
 
-def exact_line(rows: int) -> dict[str, Any]:
+def exact_line(rows: int) -> Row:
     """A frame in memory against `eh.audit` of the same rows."""
     import pandas as pd
 
@@ -154,20 +148,20 @@ def exact_line(rows: int) -> dict[str, Any]:
         for audit in (found, engine)
     ]
     return {
-        "what": "frame", "engine": "numpy", "rows": rows, "usual_cpu_s": rows_s,
+        "what": "frame", "part": "frame", "engine": "numpy", "rows": rows, "usual_cpu_s": rows_s,
         "cells_cpu_s": table_s, "ratio": table_s / rows_s, "error_se": max(errors),
     }  # fmt: skip
 
 
-def merge_line() -> dict[str, Any]:
+def merge_line(n_parts: int, n_rows: int) -> Row:
     """Cells of many parts, made one after the other, added up at once."""
-    table = block(0, PARTS * PART_ROWS // 10)
+    table = block(0, n_parts * n_rows // 10)
     edges = cells_of(table, **ROLES).edges
     parts = []
     size = 0
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(PARTS):
-            part = cells_of(block(number, PART_ROWS), **ROLES, edges=edges)
+        for number in range(n_parts):
+            part = cells_of(block(number, n_rows), **ROLES, edges=edges)
             parts.append(part)
             if number < 5:
                 path = write_cells(part, Path(folder) / f"{number}.cells")
@@ -176,57 +170,30 @@ def merge_line() -> dict[str, Any]:
         whole = eh.Cells.merge(parts)
         merge_s = cpu() - begin
     return {
-        "what": "merge", "engine": "numpy", "rows": whole.n, "parts": PARTS,
+        "what": "merge", "part": "merge", "engine": "numpy", "rows": whole.n, "parts": n_parts,
         "cells_cpu_s": merge_s, "cells": whole.n_cells, "entries": len(whole.count),
         "bytes": size // 5,
     }  # fmt: skip
 
 
-FIELDS = (
-    "what", "engine", "rows", "parts", "usual_cpu_s", "facts_cpu_s", "sample_cpu_s", "cells_cpu_s",
-    "ratio", "scan_peak_mb", "audit_cpu_s", "peak_mb", "cells", "entries", "bytes", "row_bytes",
-    "error_se", "grid",
-)  # fmt: skip
+# Part: engine and rows.
+ENGINES = {
+    "duckdb": ("duckdb", 10_000_000),
+    "polars": ("polars", 10_000_000),
+    "spark": ("spark", 10_000_000),
+    "duckdb, large": ("duckdb", 100_000_000),
+}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--engines", nargs="*", default=["duckdb", "polars", "spark"])
-    parser.add_argument("--exact-rows", type=int, default=1_000_000)
-    parser.add_argument("--add", action="store_true", help="engines only, beside other lines")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
-        print("RESULT " + json.dumps(engine_line(*given.child)))
-        return
-    lines: list[dict[str, Any]] = []
-    if given.add:
-        with (RESULTS / "scale.csv").open() as file:
-            old = list(csv.DictReader(file))
-        again = {(engine, str(given.rows)) for engine in given.engines}
-        lines = [row for row in old if (row["engine"], row["rows"]) not in again]
-    with tempfile.TemporaryDirectory() as folder:
-        make(Path(folder), given.rows)
-        size = sum(p.stat().st_size for p in Path(folder).iterdir()) / given.rows
-        for engine in given.engines:
-            done = subprocess.run(
-                [sys.executable, RUN, "scale", "--child", engine, folder], capture_output=True,
-                text=True,
-            )  # fmt: skip
-            found = [v for v in done.stdout.splitlines() if v.startswith("RESULT ")]
-            if not found:
-                sys.exit(done.stderr[-3000:])
-            line = {**json.loads(found[0][7:]), "row_bytes": size}
-            print(line, flush=True)
-            lines.append(line)
-    if not given.add:
-        for run in (lambda: exact_line(given.exact_rows), merge_line):
-            lines.append(run())
-            print(lines[-1], flush=True)
-    wanted = [{name: line.get(name, "") for name in FIELDS} for line in lines]
-    write("scale", wanted, ("duckdb", "polars", "pyspark", "pyarrow"))
-
-
-if __name__ == "__main__":
-    main()
+def run(setting: Setting) -> Iterator[Row]:
+    for part, (engine, full) in list(ENGINES.items())[: setting.choose(None, 2)]:
+        if setting.wants(part):
+            rows = setting.choose(full, 50_000)
+            with tempfile.TemporaryDirectory() as folder:
+                make(Path(folder), rows)
+                size = sum(p.stat().st_size for p in Path(folder).iterdir()) / rows
+                yield {**run_apart(engine_line, part, engine, folder), "row_bytes": size}
+    if setting.wants("frame"):
+        yield exact_line(setting.choose(1_000_000, 30_000))
+    if setting.wants("merge"):
+        yield merge_line(*setting.choose((1_000, 10_000), (10, 1_000)))

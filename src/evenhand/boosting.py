@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from ._core import shards
-from .training.row_bound import RowBound
+from .training.curvature import RowBound
 
 __all__ = ["FairnessMetric", "FairnessObjective", "metric", "objective"]
 

@@ -13,7 +13,8 @@ from scipy.special import ndtri
 import evenhand as eh
 from evenhand.auditing.group_tables import AuditedRows
 from evenhand.auditing.impact import STATISTICS, holm, impact_table, simultaneous_quantile
-from evenhand.data.groups import GroupWarning, resolve_groups
+from evenhand.data.groups import GroupWarning
+from evenhand.data.sample import Sample
 
 NAMES = np.array(["white", "black", "asian"])
 
@@ -28,9 +29,8 @@ def people(n=1500, seed=0):
 
 def table(y, s, a, weight=None, cluster=None, **options):
     """The table alone, without the time of an audit."""
-    groups = resolve_groups(a, n_rows=len(s), sample_weight=weight, cluster=cluster)
-    known = groups.take_known
-    return impact_table(AuditedRows(None if y is None else known(y), known(s), groups), **options)
+    rows = Sample.read(y, s, sensitive_features=a, sample_weight=weight, cluster=cluster).known()
+    return impact_table(AuditedRows(rows), **options)
 
 
 def test_difference_of_two_groups_is_welch():

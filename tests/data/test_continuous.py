@@ -8,8 +8,8 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 import evenhand as eh
-from evenhand.data.frequency import take_rows
 from evenhand.data.groups import resolve_groups
+from evenhand.data.sample import take_rows
 
 rng = np.random.default_rng(0)
 AGE = rng.integers(18, 90, 500)

@@ -10,8 +10,8 @@ from scipy import sparse
 from sklearn.linear_model import LinearRegression
 
 import evenhand as eh
-from evenhand.data import frequency as module
-from evenhand.data.frequency import check_frequency, repeat_rows
+from evenhand.data import sample as module
+from evenhand.data.sample import check_frequency, repeat_rows
 from evenhand.measures.effective import EffectiveSizeWarning
 
 MEASURES = (eh.independence, eh.separation, eh.sufficiency)

@@ -13,7 +13,8 @@ import pytest
 
 import evenhand as eh
 from evenhand import Proxy
-from evenhand.data.groups import GroupWarning, count_rows, resolve_groups
+from evenhand.data.groups import GroupWarning, resolve_groups
+from evenhand.data.sample import count_rows
 from evenhand.data.weights import check_weight
 
 TEXT = ["f", "m", "f", "m", "m"] * 3
@@ -280,17 +281,6 @@ def test_proxy_is_an_array_of_its_probabilities():
     found = np.asarray(Proxy(table))
     np.testing.assert_array_equal(found, table)
     assert np.asarray(Proxy(table), dtype=np.float32).dtype == np.float32
-
-
-def test_pickles_of_proxies_from_before_they_had_a_file_of_their_own():
-    proxy = Proxy([[0.25, 0.75], [1.0, 0.0]], classes=["a", "b"])
-    new = pickle.dumps(proxy, protocol=0)  # which names modules in plain text
-    old = new.replace(b"evenhand.data.groups\n", b"evenhand.data.groups\n")
-    assert old != new
-    again = pickle.loads(old)
-    assert type(again) is Proxy
-    assert np.asarray(again).tolist() == np.asarray(proxy).tolist()
-    assert again.classes == ["a", "b"]
 
 
 def test_proxy_is_indexed_copied_and_pickled():

@@ -152,10 +152,10 @@ def test_grid_along_a_line():
     assert found.edges.slope == pytest.approx(2.0, abs=1e-4)
     assert found.edges.kind == "512 × 512 bins of the score's residual and the target"
     made = people(found)
-    gap = [np.mean((made.s - 2 * made.y)[made.groups.codes == k]) for k in (0, 1)]
+    gap = [np.mean((made.scores - 2 * made.target)[made.groups.codes == k]) for k in (0, 1)]
     assert gap[1] - gap[0] == pytest.approx(0.01, rel=0.1)
     same = people(eh.Cells.from_rows(y, y, sensitive_features=a))
-    np.testing.assert_array_equal(same.s, same.y)
+    np.testing.assert_array_equal(same.scores, same.target)
     curved = eh.Cells.from_rows(y, np.exp(y / 5.0), sensitive_features=a)
     assert (curved.edges.bins, curved.edges.slope) == (2**15, 0.0)
 
@@ -170,9 +170,9 @@ def test_people_keep_counts_weights_extremes_and_means(cells):
     w = cells.sums
     expected = w[:, 0].sum() ** 2 / w[:, 1].sum()
     assert made.groups.n_effective == pytest.approx(expected, rel=1e-6)
-    assert made.s.min() == cells.least[:, 0].min()
-    assert made.s.max() == cells.largest[:, 0].max()
-    mean = np.average(made.y, weights=made.groups.weight)
+    assert made.scores.min() == cells.least[:, 0].min()
+    assert made.scores.max() == cells.largest[:, 0].max()
+    mean = np.average(made.target, weights=made.groups.weight)
     exact = cells.edges.target.shift + w[:, 3].sum() / w[:, 0].sum()
     assert mean == pytest.approx(exact, abs=2e-3)
 
@@ -185,11 +185,11 @@ def test_point_masses_and_heaps_stay():
     s = np.round(y + rng.normal(size=n), 1)
     made = people(eh.Cells.from_rows(y, s, sensitive_features=a))
     values, counts = np.unique(s, return_counts=True)
-    found, counted = np.unique(made.s, return_counts=True)
+    found, counted = np.unique(made.scores, return_counts=True)
     np.testing.assert_array_equal(found, values)
     np.testing.assert_array_equal(counted, counts)
     for k in (0, 1):
-        at_zero = (made.y[made.groups.codes == k] == 0).sum()
+        at_zero = (made.target[made.groups.codes == k] == 0).sum()
         assert at_zero == pytest.approx(((a == k) & (y == 0)).sum(), rel=0.01)
 
 
@@ -224,7 +224,7 @@ def test_measures_of_more_people_than_rows_may_be_repeated(monkeypatch):
     f = rng.integers(1, 5, 3000)
     given = {"sensitive_features": a, "frequency": f}
     expected = eh.audit(y, s, estimator="logistic", **given)
-    monkeypatch.setattr("evenhand.data.frequency.MAX_PEOPLE", 100)
+    monkeypatch.setattr("evenhand.data.sample.MAX_PEOPLE", 100)
     found = eh.audit(y, s, estimator="logistic", **given)
     several = eh.audit(y, {"one": s, "two": y}, estimator="logistic", **given)
     assert several["one"].separation == found.separation
@@ -352,7 +352,7 @@ def test_a_rare_group_is_not_kept_off_the_ends_of_bins():
     a = (rng.random(100_000) < 0.05).astype(int)
     found = eh.Cells.from_rows(*rng.normal(size=(2, 100_000)), sensitive_features=a, edges=32)
     made = people(found)
-    for values, axis in ((made.s, found.edges.score), (made.y, found.edges.target)):
+    for values, axis in ((made.scores, found.edges.score), (made.target, found.edges.target)):
         x = values - axis.shift
         at = (x / (axis.scale + np.abs(x)) - axis.low) * axis.rate
         off = np.abs(at % 1.0 - 0.5)
@@ -366,7 +366,7 @@ def test_a_rare_group_is_not_kept_off_the_ends_of_bins():
 def test_constant_scores_and_single_rows():
     a = np.array(["x", "y"] * 50)
     found = eh.Cells.from_rows(np.arange(100.0), np.full(100, 2.0), sensitive_features=a)
-    assert (people(found).s == 2.0).all()
+    assert (people(found).scores == 2.0).all()
     one = eh.Cells.from_rows([1.0], [2.0], sensitive_features=["x"])
     assert (one.n, one.n_cells) == (1, 1)
     nobody = eh.Cells.from_rows([1.0, 2.0], [2.0, 1.0], sensitive_features=[None, None])

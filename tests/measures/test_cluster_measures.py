@@ -19,6 +19,7 @@ from evenhand.data.clusters import cluster_folds, degrees_of_freedom
 from evenhand.data.criteria import CRITERIA
 from evenhand.data.folds import make_folds
 from evenhand.data.groups import Proxy, resolve_groups
+from evenhand.data.sample import Sample
 from evenhand.estimators.neighbors import _one_of_each
 from evenhand.measures.effective import EffectiveSizeWarning, SharedValuesWarning, independent_rows
 from evenhand.measures.measures import _bootstrap_error, critical_value, standard_error
@@ -238,7 +239,7 @@ def test_proxies_in_clusters():
 def test_group_table_counts_clusters():
     y, s, a, cluster = _clustered(n_clusters=300)
     groups = resolve_groups(a, n_rows=len(y), cluster=cluster)
-    columns = summarize_groups(y, s, groups, 0.95)[0].columns
+    columns = summarize_groups(Sample(groups, s, y), 0.95)[0].columns
     for k in range(2):
         rows = a == k
         _, part = np.unique(cluster[rows], return_inverse=True)

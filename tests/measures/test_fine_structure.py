@@ -68,19 +68,18 @@ def test_contrasts_have_the_variance_of_permutations():
     fourth = spread * (1 - 6 * share * (1 - share))
     # Two groups at once, each the mirror image of the other.
     soft, shares = np.column_stack([a, 1.0 - a]), np.column_stack([share, 1.0 - share])
-    moments = [np.column_stack([v, v]) for v in (spread, fourth)]
+    moments = np.stack([shares, *(np.column_stack([v, v]) for v in (spread, fourth))])
     rows = np.arange(len(a)), start, bins
-    grid = shares, *moments, block, depth, height
-    none = np.empty(0, dtype=np.intp)
-    found, mirrored = scan_levels(*rows, none, 0, soft, *grid, np.full(2, 1e9), 1.0)
+    grid = moments, block, depth, height
+    found, mirrored = scan_levels(*rows, soft, *grid, np.full(2, 1e9), 1.0)
     np.testing.assert_allclose(mirrored, found, rtol=1e-10)
     for j in range(1, depth + 1):
         for k in range(height + 1):
             expected = by_loop(cell, bins, a, block, depth, j, k, height)
             np.testing.assert_allclose(found[j - 1, k, :3], expected, rtol=1e-10)
     # Levels of more rectangles than allowed are left out, and no others.
-    codes = 3 - a.astype(np.intp)
-    few, many = scan_levels(*rows, codes, 2, np.empty((0, 0)), *grid, np.array([4.0, 1e9]), 1.0)
+    codes = 1 - a.astype(np.intp)
+    few, many = scan_levels(*rows, codes, *grid, np.array([4.0, 1e9]), 1.0)
     allowed = np.array([[2 ** (j + k) <= 4 for k in range(3)] for j in range(4)])
     np.testing.assert_allclose(few[allowed], found[allowed], rtol=1e-12)
     assert not few[~allowed].any()

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import entr
 
+from distributions import drawn as laws
 from evenhand.data.criteria import BOTH, NOTHING, SCORE, TARGET
+from pages.accuracy import list_worst, worst
 from studies import adversary
-from studies import random_laws as laws
 
 
 def numbers_of(kind):
@@ -95,8 +96,8 @@ def test_the_worst_come_first_and_errors_before_them():
         {**base, "id": "0-3", "excess": np.inf, "error": "ValueError: no"},
         {**base, **numbers, "id": "0-4", "excess": 0.3},
     ]
-    listed = adversary.worst(rows, 2)
+    listed = worst(rows, 2)
     assert [row["id"] for row in listed] == ["0-3", "0-4"]
-    text = adversary.markdown(adversary.worst(rows, 100))
-    assert text.count("\n") == 5
+    text = list_worst(worst(rows, 100))
+    assert text.count("\n") == 4
     assert "| ValueError: no |" in text

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
+import warnings
+from collections.abc import Iterable
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any
@@ -14,6 +17,14 @@ from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from . import shards
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line outside this package that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("evenhand."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def read_native(values: Any, name: str) -> Any:
@@ -44,6 +55,31 @@ def quote(name: Any) -> str:
     # Line ends would break a message in two; spaces around a name are what is wrong with it.
     text = re.sub(r"\s", " ", str(name))
     return repr(text if len(text) <= 60 else text[:59] + "…")
+
+
+def is_number(value: Any, least: float = -np.inf) -> bool:
+    """Whether a value is a finite real number of at least `least`; True and False are none."""
+    good = isinstance(value, Real) and not isinstance(value, bool)
+    return good and least <= float(value) < np.inf
+
+
+def check_nonnegative(name: str, value: Any, hint: str = "", auto: bool = False) -> None:
+    """Refuse anything but a finite number of at least 0, or "auto" where it is allowed."""
+    if not (is_number(value, 0.0) or (auto and isinstance(value, str) and value == "auto")):
+        kind = "'auto' or a nonnegative number" if auto else "a nonnegative number"
+        raise ValueError(f"`{name}` must be {kind}, got {value!r}.{hint and f' Hint: {hint}'}")
+
+
+def check_positive_integer(name: str, value: Any) -> None:
+    """Refuse anything but a whole number of at least 1."""
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Refuse what is not one of the names that an argument may be."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"`{name}` must be one of {', '.join(choices)}, got {value!r}.")
 
 
 def check_confidence_level(confidence_level: Any) -> float:

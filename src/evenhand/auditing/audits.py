@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from .._core.arrays import Vector
 from .._core.validation import (
     check_column,
     check_confidence_level,
@@ -25,17 +24,15 @@ from .._core.validation import (
     read_native,
 )
 from ..data.continuous import Continuous
-from ..data.controls import Controls, read_controls
 from ..data.criteria import complete, measurable
-from ..data.frequency import repeat_rows, too_many
-from ..data.groups import Groups, Proxy, resolve_groups
-from ..data.weights import check_weight, weighted_rows
+from ..data.groups import Proxy
+from ..data.sample import Sample, repeat_rows, too_many
 from ..estimators.estimation import EntropyEstimator
 from ..estimators.ranks import EXACT_RANK_ROWS, rank_all
 from ..kernels.threads import n_threads
-from ..measures.cell_rows import People, refuse_beside_cells
+from ..measures.cell_rows import refuse_beside_cells
 from ..measures.cells import Cells
-from ..measures.effective import check_effective_size, take_weighted, warn_shared_values
+from ..measures.effective import check_effective_size, warn_shared_values
 from ..measures.entropies import Entropies, estimate_entropies, get_estimator
 from ..measures.exact_tests import exact_fairness_p_values
 from ..measures.losses import Loss
@@ -45,7 +42,7 @@ from .from_cells import audit_cells
 from .group_tables import AuditedRows, summarize_groups
 from .imputed import imputation
 from .one_against_rest import worst_against_rest
-from .pricing import exposed, price, read_exposure, read_loss
+from .pricing import exposed, price, read_loss
 from .result import Audit, AuditSet
 
 # ------------------------------------------------------------------------------------------------
@@ -90,16 +87,16 @@ def attributes_of(sensitive_features: Any) -> dict[str, Any] | None:
 # What an audit keeps of its rows: R², and enough of them for the figures.
 
 
-def r2_of(y: Vector | None, s: Vector, groups: Groups, exposure: Vector | None = None) -> float:
+def r2_of(rows: Sample) -> float:
     """1 − mean ω(y − s)²/Var(y); NaN without a target, or one that does not vary.
 
     With an exposure e that of totals, Σ ω(e·y − e·s)², against the best constant rate.
     """
+    y, s, weight = rows.target, rows.scores, rows.groups.weight
     if y is None:
         return float("nan")
-    weight = groups.weight
-    if exposure is not None:
-        weight = exposure**2 if weight is None else weight * exposure**2
+    if rows.exposure is not None:
+        weight = rows.exposure**2 if weight is None else weight * rows.exposure**2
     with np.errstate(over="ignore", invalid="ignore"):  # squares beyond the largest float
         mean = np.average(y, weights=weight)
         spread = np.average((y - mean) ** 2, weights=weight)
@@ -108,20 +105,21 @@ def r2_of(y: Vector | None, s: Vector, groups: Groups, exposure: Vector | None =
         return float(1.0 - error / spread) if defined else float("nan")
 
 
-def negative_scores(y: Vector | None, s: Vector) -> int:
-    """Scores below zero of a target that is never so, and not always zero."""
+def count_negative(rows: Sample) -> int:
+    """Counts negative scores when the target is never negative, and not always zero."""
+    y = rows.target
     if y is None or y.min() < 0 or y.max() <= 0:
         return 0
-    return int(np.count_nonzero(s < 0))
+    return int(np.count_nonzero(rows.scores < 0))
 
 
-def sample_rows(y: Vector | None, s: Vector, groups: Groups, limit: int = 6000) -> dict[str, Any]:
+def sample_rows(rows: Sample, limit: int = 6000) -> dict[str, Any]:
     """Rows for the figures, evenly spaced within each group so that small groups keep theirs."""
-    n = len(s)
-    if n <= limit:
-        rows = np.arange(n)
+    groups = rows.groups
+    if groups.n_known <= limit:
+        taken = np.arange(groups.n_known)
     elif groups.codes is None or groups.n_groups > limit // 50:
-        rows = np.linspace(0, n - 1, limit).astype(int)
+        taken = np.linspace(0, groups.n_known - 1, limit).astype(int)
     else:
         from ..kernels.groups import pick_rows
 
@@ -131,12 +129,43 @@ def sample_rows(y: Vector | None, s: Vector, groups: Groups, limit: int = 6000) 
             for count in groups.counts.astype(int).tolist()
         ]
         ends = np.cumsum([len(places) for places in wanted])
-        rows = pick_rows(groups.codes, np.concatenate(wanted), np.append(0, ends))
-    sample: dict[str, Any] = {"y": None if y is None else y[rows], "s": s[rows]}
-    sample["weight"] = None if groups.weight is None else groups.weight[rows]
-    sample["codes"] = None if groups.codes is None else groups.codes[rows]
-    sample["membership"] = None if groups.probabilities is None else groups.probabilities[rows]
-    return sample
+        taken = pick_rows(groups.codes, np.concatenate(wanted), np.append(0, ends))
+    columns = {
+        "y": rows.target, "s": rows.scores, "weight": groups.weight, "codes": groups.codes,
+        "membership": groups.probabilities,
+    }  # fmt: skip
+    return {name: None if c is None else c[taken] for name, c in columns.items()}
+
+
+def _read_attributes(sensitive_features: Any, per_attribute: bool) -> dict[str, Any]:
+    """Attributes by name where there are several."""
+    attributes = attributes_of(sensitive_features)
+    if per_attribute and attributes is None:
+        raise ValueError(
+            "`per_attribute` must be used with several attributes: `sensitive_features` has one. "
+            "Hint: pass a frame or a dict of columns."
+        )
+    return attributes if attributes is not None and len(attributes) > 1 else {}
+
+
+def _read_models(y_true: Any, y_pred: Any, columns: dict[str, Any]) -> dict[str, Sample]:
+    """The rows with the scores of each model, by its name."""
+    if isinstance(columns["sensitive_features"], Continuous) and columns["controls"] is not None:
+        raise ValueError(
+            "`controls` must be None with a Continuous attribute: comparisons given controls are "
+            "of groups. Hint: cut the attribute with evenhand.bands."
+        )
+    check_index(y_true=y_true, y_pred=y_pred, **columns)
+    models = {
+        f"y_pred[{name!r}]" if name else "y_pred": (name, column)
+        for name, column in models_of(y_pred).items()
+    }
+    called = next(iter(models))
+    first = Sample.read(y_true, models[called][1], names={"y_pred": called}, **columns)
+    return {
+        name: replace(first, scores=check_column(column, called, first.n_rows))
+        for called, (name, column) in models.items()
+    }
 
 
 def audit(
@@ -228,109 +257,48 @@ def audit(
     >>> 0 <= result.separation.interval[0] <= result.separation.interval[1] <= 1
     True
     """
-    confidence_level = check_confidence_level(confidence_level)
-    n_boot = check_n_boot(n_boot)
     seed = check_seed(random_state)
-    others = {
-        "y_pred": y_pred, "sensitive_features": sensitive_features,
-        "sample_weight": sample_weight, "frequency": frequency, "cluster": cluster,
-        "controls": controls, "exposure": exposure, "loss": loss,
-    }  # fmt: skip
-    if isinstance(y_true, Cells):
-        refuse_beside_cells(estimator, n_boot=n_boot or None, **others)
-        run = _Run(get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, 0)
-        return _audit_cells(y_true, run, per_attribute)
-    if too_many(frequency):
-        refuse_beside_cells(
-            estimator, n_boot=n_boot or None, cluster=cluster, controls=controls,
-            exposure=exposure, loss=loss,
-        )  # fmt: skip
-        run = _Run(get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, 0)
-        for name in ("y_pred", "cluster", "controls", "exposure", "loss"):
-            del others[name]
-        found = {
-            name: _audit_cells(Cells.from_rows(y_true, s, **others), run, per_attribute, name)
-            for name, s in models_of(y_pred).items()
-        }
-        if isinstance(y_pred, dict) or len(found) > 1:
-            return AuditSet({k: v for k, v in found.items() if isinstance(v, Audit)}, "model")
-        return next(iter(found.values()))
-    y_true, y_pred, sensitive_features, sample_weight, cluster, controls, exposure = repeat_rows(
-        frequency, y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
-        sample_weight=sample_weight, cluster=cluster, controls=controls, exposure=exposure,
-    )  # fmt: skip
-    check_index(
-        y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
-        sample_weight=sample_weight, cluster=cluster, controls=controls, exposure=exposure,
-    )  # fmt: skip
-    if isinstance(sensitive_features, Continuous) and controls is not None:
-        raise ValueError(
-            "`controls` must be None with a Continuous attribute: comparisons given controls are "
-            "of groups. Hint: cut the attribute with evenhand.bands."
-        )
-    models = models_of(y_pred)
-    attributes = attributes_of(sensitive_features)
-    if per_attribute and attributes is None:
-        raise ValueError(
-            "`per_attribute` must be used with several attributes: `sensitive_features` has one. "
-            "Hint: pass a frame or a dict of columns."
-        )
-    attributes = attributes or {}
-    if len(models) > 1 and per_attribute and len(attributes) > 1:
-        raise ValueError(
-            "`per_attribute` must not be combined with several models: audit one model at a time."
-        )
-    scores: dict[str, Vector] = {}
-    n: int | None = None
-    for name, column in models.items():
-        scores[name] = check_column(column, f"y_pred[{name!r}]" if name else "y_pred", n)
-        n = len(scores[name])
-    assert n is not None
-    y = None if y_true is None else check_column(y_true, "y_true", n)
-    given = None if controls is None else read_controls(controls, n)
-    priced_by = read_loss(loss, power, y)
-    size = read_exposure(exposure, n, y)
-    if y is not None and size is not None:
-        y = y / size
-    weight = check_weight(sample_weight, n)
-    rows = weighted_rows(weight)
-    if rows is not None:
-        given = None if given is None else given.take(rows)
-        scores = {name: column[rows] for name, column in scores.items()}
-        y = None if y is None else y[rows]
-        size = None if size is None else size[rows]
-
-    def read_groups(labels: Any, aside: bool) -> Groups:
-        """`aside`: beside a crossing that has been warned of already."""
-        groups = resolve_groups(
-            labels, n_rows=n, sample_weight=weight, cluster=cluster, warn=not aside,
-            require_two=not aside,
-        )  # fmt: skip
-        return take_weighted(groups, rows)
-
-    groups = read_groups(sensitive_features, aside=False)
-    check_effective_size(groups)
-    alone = {}
-    if len(attributes) > 1:
-        alone = {name: read_groups(a, aside=not per_attribute) for name, a in attributes.items()}
     run = _Run(
-        get_estimator(estimator, seed), _name_of(estimator), confidence_level, seed, n_boot,
-        given, reference, size, priced_by,
+        get_estimator(estimator, seed), _name_of(estimator),
+        check_confidence_level(confidence_level), seed, check_n_boot(n_boot), reference,
     )  # fmt: skip
-    results: dict[str, Audit] = {}
-    for name, s in scores.items():
-        parts = {
-            part: run.audit(y, s, of, name, warn=per_attribute)
-            for part, of in alone.items()
-            if of.n_groups > 1
-        }
-        results[name] = run.audit(y, s, groups, name, parts, tuple(alone))
-    if per_attribute and len(alone) > 1:
-        (crossed,) = results.values()
-        return AuditSet({**crossed.attributes, " × ".join(alone): crossed}, "attribute")
-    if isinstance(y_pred, dict) or len(models) > 1:
-        return AuditSet(results, "model")
-    return next(iter(results.values()))
+    columns = {
+        "sensitive_features": sensitive_features, "sample_weight": sample_weight,
+        "cluster": cluster, "controls": controls, "exposure": exposure,
+    }  # fmt: skip
+    need_rows = {"n_boot": run.n_boot or None, "loss": loss}
+    if isinstance(y_true, Cells):
+        refuse_beside_cells(estimator, y_pred=y_pred, frequency=frequency, **columns, **need_rows)
+        return _audit_cells(y_true, run, per_attribute)
+    models = models_of(y_pred)
+    if too_many(frequency):
+        del columns["sensitive_features"], columns["sample_weight"]
+        refuse_beside_cells(estimator, **columns, **need_rows)
+        counted = {
+            name: Cells.from_rows(
+                y_true, s, sensitive_features=sensitive_features, sample_weight=sample_weight,
+                frequency=frequency,
+            )
+            for name, s in models.items()
+        }  # fmt: skip
+        audits = {name: _audit_cells(c, run, per_attribute, name) for name, c in counted.items()}
+    else:
+        y_true, y_pred, *rest = repeat_rows(frequency, y_true=y_true, y_pred=y_pred, **columns)
+        columns = dict(zip(columns, rest, strict=True))
+        attributes = _read_attributes(columns["sensitive_features"], per_attribute)
+        if len(models) > 1 and per_attribute and attributes:
+            raise ValueError(
+                "`per_attribute` must not be combined with several models: audit one model at a "
+                "time."
+            )
+        samples = _read_models(y_true, y_pred, columns)
+        run = replace(run, loss=read_loss(loss, power, next(iter(samples.values())).target))
+        audits = run.audit_models(samples, attributes, per_attribute)
+        if per_attribute and attributes:
+            (crossed,) = audits.values()
+            return AuditSet({**crossed.attributes, " × ".join(attributes): crossed}, "attribute")
+    several = isinstance(y_pred, dict) or len(models) > 1
+    return AuditSet(audits, "model") if several else next(iter(audits.values()))
 
 
 @dataclass(frozen=True)
@@ -342,122 +310,136 @@ class _Run:
     confidence_level: float
     seed: int
     n_boot: int
-    controls: Controls | None = None
     reference: Any = "largest"
-    exposure: Vector | None = None
     loss: Loss | None = None
 
+    @property
+    def how(self) -> dict[str, Any]:
+        """What :func:`measure` takes by name."""
+        return {
+            "confidence_level": self.confidence_level,
+            "estimator": self.estimator_name,
+            "n_boot": self.n_boot,
+            "seed": self.seed,
+        }
+
+    def audit_models(
+        self, samples: dict[str, Sample], attributes: dict[str, Any], per_attribute: bool
+    ) -> dict[str, Audit]:
+        """Audits by model; several attributes are audited crossed and each by itself."""
+        first = next(iter(samples.values()))
+        check_effective_size(first.weighted().groups)
+        parts = {
+            name: first.regroup(labels, warn=per_attribute, require_two=per_attribute).groups
+            for name, labels in attributes.items()
+        }
+        audits = {}
+        for name, sample in samples.items():
+            sample = sample.per_unit()
+            alone = {
+                part: self.audit(
+                    replace(sample, groups=groups).weighted(), name, warn=per_attribute
+                )
+                for part, groups in parts.items()
+                if groups.n_groups > 1
+            }
+            audits[name] = self.audit(sample.weighted(), name, alone, tuple(parts))
+        return audits
+
     def audit(
-        self, y: Vector | None, s: Vector, groups: Groups, name: str,
-        attributes: dict[str, Audit] | None = None, crossed: tuple[str, ...] = (),
-        warn: bool = True, estimated: People | None = None,
+        self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,
+        crossed: tuple[str, ...] = (), warn: bool = True, estimated: Sample | None = None,
     ) -> Audit:  # fmt: skip
         """One audit; that of a crossing is given those of its attributes, and their names.
 
         `estimated` are other rows, which stand for several people each, for the measures.
         """
-        columns = {"s": s} if y is None else {"s": s, "y": y}
-        criteria = measurable(columns)
-        variables = complete(criteria, {k: groups.take_known(v) for k, v in columns.items()})
-        known_y = variables.get("y")
+        rows = sample.known()
+        groups, frequency = rows.groups, None if estimated is None else estimated.frequency
+        criteria = measurable(rows.variables)
+        variables = complete(criteria, rows.variables)
+        units = replace(rows, groups=exposed(groups, rows.exposure))
+        whole = estimated or rows
 
         def estimate() -> Entropies:
             return estimate_entropies(
                 criteria, whole.variables, whole.groups, self.estimator, frequency
             )
 
-        def tests_and_tables():
+        def test_and_tabulate() -> Any:
             ranks = rank_all(variables)
             tests = exact_fairness_p_values(
                 criteria, variables, groups, random_state=self.seed, ranks=ranks
             )
-            return tests, *summarize_groups(
-                known_y, variables["s"], units, self.confidence_level, ranks["s"]
-            )
+            return tests, *summarize_groups(units, self.confidence_level, ranks["s"])
 
-        exposure, units = None, exposed(groups, self.exposure)
-        if self.exposure is not None:
-            exposure = groups.take_known(self.exposure)
-        frequency = None if estimated is None else estimated.frequency
-        whole = People(s, y, groups, None) if estimated is None else estimated
         if groups.n_known > EXACT_RANK_ROWS and n_threads() > 1:
             # The long loops release the interpreter lock.
             with ThreadPoolExecutor(1) as pool:
-                other = pool.submit(tests_and_tables)
+                other = pool.submit(test_and_tabulate)
                 entropies = estimate()
                 tests, table, gaps = other.result()
         else:
             entropies = estimate()
-            tests, table, gaps = tests_and_tables()
+            tests, table, gaps = test_and_tabulate()
         if warn:
-            left = {c[0]: value for c, value in entropies.mean.items() if len(c) == 1}
-            warn_shared_values(variables, left, groups, stacklevel=4)
-        how: dict[str, Any] = {
-            "confidence_level": self.confidence_level,
-            "estimator": self.estimator_name,
-            "n_boot": self.n_boot,
-            "seed": self.seed,
-        }
+            warn_shared_values(variables, entropies.alone, groups)
         measures = {
             c.name: measure(
-                c, entropies, p_value=tests[c.name].p_value, **how,
-                frequency=frequency,
+                c, entropies, p_value=tests[c.name].p_value, **self.how, frequency=frequency
             )
             for c in criteria
-        }  # fmt: skip
+        }
         worst = {}
         if crossed and groups.n_groups > 2:
-            worst = worst_against_rest(criteria, variables, groups, crossed, self.estimator, **how)
+            worst = worst_against_rest(
+                criteria, variables, groups, crossed, self.estimator, **self.how
+            )
         # A label of the crossing is none of its attributes'.
-        reference = "largest" if not warn else self.reference
+        reference = self.reference if warn else "largest"
         conditional = pricing = None
-        if known_y is not None and (self.loss is not None or exposure is not None):
-            pricing = price(
-                known_y, variables["s"], groups, exposure, self.loss, self.confidence_level,
-                reference,
-            )  # fmt: skip
-        if self.controls is not None:
+        if rows.target is not None and (self.loss is not None or rows.exposure is not None):
+            pricing = price(rows, self.loss, self.confidence_level, reference)
+        if rows.controls is not None:
             conditional = audit_given(
-                s, groups, self.controls, self.estimator, reference, warn=warn, **how
+                rows.scores, groups, rows.controls, self.estimator, reference, warn=warn, **self.how
             )
         return Audit(
             measures=measures,
             disparities=gaps,
             sensitive_name=groups.name,
             labels=groups.label_names,
-            n_rows=groups.n_rows,
-            n_unknown=groups.n_unknown,
+            n_rows=sample.n_rows,
+            n_unknown=sample.n_rows - rows.n_rows,
             confidence_level=self.confidence_level,
             name=name,
-            r2=r2_of(known_y, variables["s"], groups, exposure),
-            n_negative=negative_scores(known_y, variables["s"]),
+            r2=r2_of(rows),
+            n_negative=count_negative(rows),
             pricing=pricing,
             attributes=attributes or {},
             one_against_rest=worst,
-            imputation=imputation(variables["s"], groups, self.confidence_level),
+            imputation=imputation(rows.scores, groups, self.confidence_level),
             conditional=conditional,
             _groups=table,
-            _sample=sample_rows(known_y, variables["s"], units),
-            _rows=AuditedRows(known_y, variables["s"], units),
+            _sample=sample_rows(units),
+            _rows=AuditedRows(units),
         )
 
 
-def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -> Audit | AuditSet:
-    def one(
-        rows: People, tested: People, attributes: dict[str, Audit], names: tuple[str, ...],
+def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -> Any:
+    def audit_one(
+        rows: Sample, tested: Sample, attributes: dict[str, Audit], names: tuple[str, ...],
         warn: bool,
     ) -> Audit:  # fmt: skip
         estimated = None if rows.frequency is None else rows
-        return run.audit(
-            tested.y, tested.s, tested.groups, name, attributes, names, warn, estimated
-        )
+        return run.audit(tested, name, attributes, names, warn, estimated)
 
-    found = audit_cells(cells, one)
+    whole = audit_cells(cells, audit_one)
     if not per_attribute:
-        return found
-    if not found.attributes:
+        return whole
+    if not whole.attributes:
         raise ValueError("`per_attribute` must be used with several attributes: `cells` have one.")
-    return AuditSet({**found.attributes, found.sensitive_name: found}, "attribute")
+    return AuditSet({**whole.attributes, whole.sensitive_name: whole}, "attribute")
 
 
 def _name_of(estimator: Any) -> str:

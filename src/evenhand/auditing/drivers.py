@@ -38,8 +38,8 @@ from ..data.clusters import check_cluster, cluster_sums
 from ..data.criteria import INDEPENDENCE, Criterion, get_criterion
 from ..data.encoding import TableEncoder
 from ..data.folds import make_folds
-from ..data.frequency import take_rows
 from ..data.groups import Groups, resolve_groups
+from ..data.sample import take_rows
 from ..data.weights import check_weight
 from ..estimators.estimation import EntropyEstimator
 from ..measures.entropies import Entropies, estimate_entropies, get_estimator

@@ -18,7 +18,8 @@ from .._core.arrays import Vector
 from ..data.controls import CONSTANT, Control, Controls, refuse_none
 from ..data.controls import _pool as pool
 from ..data.groups import MAX_GROUPS
-from ..measures.cell_rows import People, people, sample
+from ..data.sample import Sample
+from ..measures.cell_rows import people, sample
 from ..measures.cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
 from ..measures.effective import check_effective_size
 from ..measures.entropies import get_estimator
@@ -37,13 +38,13 @@ def audit_cells(cells: Cells, run: Callable[..., Audit]) -> Audit:
     ----------
     cells : Cells
     run : callable
-        ``(rows, tested, attributes, names, warn) → Audit`` of :class:`People` that stand for
+        ``(rows, tested, attributes, names, warn) → Audit`` of :class:`Sample` that stand for
         everybody and of those that are tested.
     """
     cells = _present(cells)
     rows, tested = people(cells), sample(cells)
     if rows.frequency is None:
-        check_effective_size(rows.groups, stacklevel=4)
+        check_effective_size(rows.groups)
     parts = {}
     if len(cells.names) > 1:
         for j, name in enumerate(cells.names):
@@ -94,9 +95,8 @@ def given_controls(
     refuse_none(controls)
     name = estimator if isinstance(estimator, str) else type(estimator).__name__
     return audit_given(
-        rows.s, groups, controls, get_estimator(estimator, random_state), reference,
+        rows.scores, groups, controls, get_estimator(estimator, random_state), reference,
         seed=random_state, confidence_level=confidence_level, estimator=name, n_boot=0,
-        stacklevel=5,
     )  # fmt: skip
 
 
@@ -119,11 +119,11 @@ def _present(cells: Cells, most: int = MAX_GROUPS) -> Cells:
     return replace(cells, labels=labels, group=number[cells.group])
 
 
-def _regroup(rows: People, levels: tuple[Any, ...], at: NDArray[np.intp], name: str) -> People:
+def _regroup(rows: Sample, levels: tuple[Any, ...], at: NDArray[np.intp], name: str) -> Sample:
     """The same rows by one of several crossed attributes."""
     assert rows.groups.codes is not None
     groups = replace(rows.groups, labels=levels, codes=at[rows.groups.codes], name=name)
-    return rows._replace(groups=groups)
+    return replace(rows, groups=groups)
 
 
 def _exact(found: Audit, cells: Cells, at: NDArray[np.intp], n_groups: int) -> Audit:

@@ -18,6 +18,7 @@ from scipy.special import ndtri, stdtrit
 from .._core.arrays import Matrix, Vector
 from ..data.clusters import cluster_groups
 from ..data.groups import Groups
+from ..data.sample import Sample
 from ..estimators.ranks import Ranks
 from ..kernels import make_rows
 from ..measures.effective import group_sizes
@@ -64,7 +65,6 @@ class _Sums:
 
     def __init__(self, y: Vector | None, s: Vector, groups: Groups):
         from ..kernels import groups as kernels
-        from ..kernels.threads import run_chunks
 
         self._kernels = kernels
         rows = make_rows(groups, None)
@@ -72,15 +72,11 @@ class _Sums:
         # Some row weighs no less than the average one; half of that allows for rounding.
         count = groups.counts if groups.codes is not None else groups.n_known
         least = 0.5 * groups.shares * groups.n_known / np.maximum(count, 1.0)
-        first = np.empty(groups.n_groups, dtype=np.intp)
         members = (rows.codes, rows.probabilities, rows.weight)
-        kernels.first_rows(*members, least, first)
+        first = kernels.first_rows(*members, least)
         r = target[first] - s[first]
         self._shift = np.column_stack([s[first], target[first], r, np.abs(r), r * r])
-        width = groups.n_groups * kernels.N_SUMS
-        arguments = (s, target, *members, self._shift, groups.n_groups)
-        sums = run_chunks(kernels.group_sums_chunk, len(s), width, arguments)
-        self._sums = sums.reshape(groups.n_groups, kernels.N_SUMS).T
+        self._sums = kernels.group_sums(s, target, *members, self._shift)
         self.total = self._sums[kernels.MASS]
         self.n_effective = self.total**2 / self._sums[kernels.MASS2]
 
@@ -143,21 +139,22 @@ class _ClusterSums:
 
 
 def summarize_groups(
-    y: Vector | None, s: Vector, groups: Groups, confidence_level: float, ranks: Ranks | None = None
+    rows: Sample, confidence_level: float, ranks: Ranks | None = None
 ) -> tuple[GroupTable, Disparities]:
-    """Per-group table and gaps, over rows with a known group (`y`, `s` already restricted).
+    """Per-group table and gaps, over rows with a known group.
 
     Columns ``*_low`` and ``*_high`` are normal intervals at the confidence level from effective
     sample sizes or, with clusters, Student's t with sums of squares over clusters. `ranks` are
-    those of `s`, where they are known already.
+    those of the scores, where they are known already.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # scores beyond 1e154 have no variance
-        return _summarize(y, s, groups, confidence_level, Ranks(s) if ranks is None else ranks)
+        return _summarize(rows, confidence_level, ranks or Ranks(rows.scores))
 
 
 def _summarize(
-    y: Vector | None, s: Vector, groups: Groups, confidence_level: float, ranks: Ranks
+    rows: Sample, confidence_level: float, ranks: Ranks
 ) -> tuple[GroupTable, Disparities]:
+    y, s, groups = rows.target, rows.scores, rows.groups
     sums = _Sums(y, s, groups)
     size = sums.n_effective
     clusters = None
@@ -353,23 +350,24 @@ class AuditedRows:
 
     Parameters
     ----------
-    y, s : (m,) arrays over the rows with a known group; `y` may be None
-    groups : Groups
+    rows : Sample
+        Those with a known group.
     times : float
         People that each row stands for, as one of a sample does; errors count people.
     """
 
-    def __init__(self, y: Vector | None, s: Vector, groups: Groups, times: float = 1.0):
-        self._y, self._s, self._groups, self._times = y, s, groups, times
+    def __init__(self, rows: Sample, times: float = 1.0):
+        self._rows = Sample(rows.groups, rows.scores, rows.target)
+        self._times = times
 
     @property
     def has_target(self) -> bool:
-        return self._y is not None
+        return self._rows.target is not None
 
     def moments(self, cutoffs: Sequence[Cutoff], side: str | None) -> GroupMoments:
         """Means by group with these cutoffs; a side of None is both."""
         sides = SIDES if side is None else (side,)
-        found = group_moments(self._y, self._s, self._groups, cutoffs, sides)
+        found = group_moments(self._rows, cutoffs, sides)
         times = self._times
         if times == 1.0:
             return found
@@ -380,29 +378,29 @@ class AuditedRows:
 
     def standing_for(self, people: int) -> AuditedRows:
         """The same rows as a sample of so many people."""
-        return AuditedRows(self._y, self._s, self._groups, people / len(self._s))
+        return AuditedRows(self._rows, people / self._rows.n_rows)
 
     def change(self, other: AuditedRows) -> AuditedRows:
         """How far each row's score moves from these to other scores of the same rows."""
-        return AuditedRows(None, other._s - self._s, self._groups, self._times)
+        moved = other._rows.scores - self._rows.scores
+        return AuditedRows(Sample(self._rows.groups, moved), self._times)
 
     def small(self) -> GroupMoments | None:
         """What goes into a file."""
-        width = (2 + self.has_target + 2 * len(KEPT_AT)) * self._groups.n_groups
+        width = (2 + self.has_target + 2 * len(KEPT_AT)) * self._rows.groups.n_groups
         if width * width > KEPT_NUMBERS:
             return None
         return self.moments([Cutoff(q) for q in KEPT_AT], None)
 
 
-def group_moments(
-    y: Vector | None, s: Vector, groups: Groups, cutoffs: Sequence[Cutoff], sides: Sequence[str]
-) -> GroupMoments:
+def group_moments(rows: Sample, cutoffs: Sequence[Cutoff], sides: Sequence[str]) -> GroupMoments:
     """The means and their covariance, with n_k/(n_k − 1) for the mean of each group.
 
     A cutoff at a quantile is itself an estimate, ĉ − c ≈ −(mean 1[s ≤ c] − q)/f(c): it moves the
     rate of group k by its density there, of which only the ratio to that of all rows is needed,
     f_k/f = P(k | s = c)/P(k), and read off the rows next to the cutoff.
     """
+    y, s, groups = rows.target, rows.scores, rows.groups
     weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
     unit = _Units(groups, weight)
     shift = float(np.average(s, weights=weight))

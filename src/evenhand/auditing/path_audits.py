@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..data.criteria import get_criterion
-from ..data.groups import Groups, resolve_groups
-from ..data.weights import weighted_rows
+from ..data.sample import Sample
 from ..measures.exact_tests import exact_fairness_p_values
-from .audits import negative_scores, sample_rows
+from .audits import count_negative, sample_rows
 from .group_tables import AuditedRows, summarize_groups
 from .pricing import exposed
 from .result import Audit
@@ -27,59 +26,49 @@ def audits_of(path: FairnessPath, points: Sequence[PathPoint] | None = None) -> 
     """
     data = path._data
     assert data is not None
-    groups = resolve_groups(
-        data.sensitive_features,
-        n_rows=len(data.y),
-        sample_weight=data.sample_weight,
-        cluster=data.cluster,
-        warn=False,
-    )
     # A score is a rate where there is an exposure, and so is what it is compared with.
-    exposure = data.more.get("exposure")
-    target = data.y if exposure is None else data.y / exposure
-    y, units = groups.take_known(target), exposed(groups, exposure)
-    out = []
-    for point in path.points if points is None else points:
-        s = groups.take_known(point.scores)
-        rows, gaps = summarize_groups(y, s, units, path.confidence_level)
-        selected = point is path.selected
-        out.append(
-            Audit(
-                measures=_tested(point, data, groups, target) if selected else point.measures,
-                disparities=gaps,
-                sensitive_name=groups.name,
-                labels=groups.label_names,
-                n_rows=groups.n_rows,
-                n_unknown=groups.n_unknown,
-                confidence_level=path.confidence_level,
-                name=weight_name(point.fairness_weight),
-                r2=point.accuracy if path.accuracy.key == "r2" else float("nan"),
-                _groups=rows,
-                n_negative=negative_scores(y, s),
-                _sample=sample_rows(y, s, units),
-                _rows=AuditedRows(y, s, units),
-            )
-        )
-    return out
+    sample = Sample(
+        None, None, data.y, data.sample_weight, None, data.cluster, data.more.get("exposure"),
+        others={"c": data.summary, "given": data.more.get("given")},
+    ).regroup(data.sensitive_features, warn=False).per_unit()  # fmt: skip
+    return [
+        _audit_point(path, point, replace(sample, scores=point.scores))
+        for point in (path.points if points is None else points)
+    ]
 
 
-def _tested(point: PathPoint, data: Any, groups: Groups, target: Any) -> dict[str, Measure]:
+def _audit_point(path: FairnessPath, point: PathPoint, sample: Sample) -> Audit:
+    rows = sample.known()
+    units = replace(rows, groups=exposed(rows.groups, rows.exposure))
+    table, gaps = summarize_groups(units, path.confidence_level)
+    return Audit(
+        measures=_tested(point, sample) if point is path.selected else point.measures,
+        disparities=gaps,
+        sensitive_name=rows.groups.name,
+        labels=rows.groups.label_names,
+        n_rows=sample.n_rows,
+        n_unknown=sample.n_rows - rows.n_rows,
+        confidence_level=path.confidence_level,
+        name=weight_name(point.fairness_weight),
+        r2=point.accuracy if path.accuracy.key == "r2" else float("nan"),
+        n_negative=count_negative(rows),
+        _groups=table,
+        _sample=sample_rows(units),
+        _rows=AuditedRows(units),
+    )
+
+
+def _tested(point: PathPoint, sample: Sample) -> dict[str, Measure]:
     """The measures with p-values, so that "violated" means what it means in an audit."""
-    rows = weighted_rows(data.sample_weight)
-    used = groups if rows is None else groups.take(rows)
-
-    def take(values: Any) -> Any:
-        return used.take_known(values if rows is None else values[rows])
-
-    columns = {"s": point.scores, "y": target, "c": data.summary}
-    variables = {name: take(values) for name, values in columns.items() if values is not None}
-    tests = exact_fairness_p_values(point.measures, variables, used, random_state=0)
-    given = data.more.get("given")
+    rows = sample.weighted().known()
+    summary, given = rows.others["c"], rows.others["given"]
+    variables = rows.variables if summary is None else {**rows.variables, "c": summary}
+    tests = exact_fairness_p_values(point.measures, variables, rows.groups, random_state=0)
     if given is not None:
         # Measured given it, and tested so.
         other = [name for name in point.measures if get_criterion(name).given == ("y",)]
-        variables["y"] = take(given)
-        tests |= exact_fairness_p_values(other, variables, used, random_state=0)
+        variables["y"] = given
+        tests |= exact_fairness_p_values(other, variables, rows.groups, random_state=0)
     return {name: replace(m, p_value=tests[name].p_value) for name, m in point.measures.items()}
 
 

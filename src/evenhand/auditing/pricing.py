@@ -20,9 +20,9 @@ from scipy.special import stdtrit
 
 from .._core.arrays import Vector
 from .._core.frames import json_safe, to_frame
-from .._core.validation import check_column
 from .._core.views import view
 from ..data.groups import Groups
+from ..data.sample import Sample
 from ..data.weights import mean_one
 from ..measures.losses import Loss, get_loss
 from ..measures.measures import critical_value, standard_error
@@ -113,24 +113,6 @@ def read_loss(loss: Any, power: Any, y: Any) -> Loss | None:
     return found
 
 
-def read_exposure(exposure: Any, n_rows: int, y: Any) -> Vector | None:
-    """A positive column, or None."""
-    if exposure is None:
-        return None
-    if y is None:
-        raise ValueError(
-            "`exposure` must be None without `y_true`: it is what the amounts are totals over."
-        )
-    exposure = check_column(exposure, "exposure", n_rows)
-    if not (exposure > 0).all():
-        row = int((exposure <= 0).argmax())
-        raise ValueError(
-            f"`exposure` must be positive, got {exposure[row]:g} in row {row}. Hint: leave out "
-            "rows that were never at risk."
-        )
-    return exposure
-
-
 def exposed(groups: Groups, exposure: Vector | None) -> Groups:
     """The same groups with units of exposure for rows; `exposure` is over all rows."""
     if exposure is None:
@@ -141,22 +123,20 @@ def exposed(groups: Groups, exposure: Vector | None) -> Groups:
 
 
 def price(
-    rate: Vector, s: Vector, groups: Groups, exposure: Vector | None, loss: Loss | None,
-    confidence_level: float, reference: Any = "largest",
-) -> Pricing:  # fmt: skip
+    rows: Sample, loss: Loss | None, confidence_level: float, reference: Any = "largest"
+) -> Pricing:
     """The numbers of :class:`Pricing`.
 
     Parameters
     ----------
-    rate, s : (m,) arrays over the rows with a known group
-        Target per unit of exposure, and the score.
-    groups : Groups
-        With the weights of people.
-    exposure : (m,) array or None
+    rows : Sample
+        Those with a known group, the weights of people, and targets per unit of exposure.
     loss : Loss or None
     confidence_level : float
     reference : label or "largest"
     """
+    rate, s, groups, exposure = rows.target, rows.scores, rows.groups, rows.exposure
+    assert rate is not None
     weight = np.ones(len(s)) if groups.weight is None else groups.weight
     size = np.ones(len(s)) if exposure is None else exposure
     actual, expected = rate * size, s * size
@@ -308,7 +288,7 @@ def _tables(
     by_group = _cells(groups, weight, one, 1, actual, expected)
     ends = _with_ends(by_group, level, exact)
     spent = _sums(groups, one, 1, weight * size)[:, 0]
-    moments = AuditedRows(rate, s, units).moments((), "high")
+    moments = AuditedRows(Sample(units, s, rate)).moments((), "high")
     gaps = {"score": moments, "target": _swapped(moments)}
     impacts = {
         name: impact_table(m, reference=reference, at=(), confidence_level=level)

@@ -16,8 +16,8 @@ from .._core.provenance import file_facts, last_changed, stamp
 from ..data.bands import Bands
 from ..data.continuous import Continuous
 from ..data.encoding import Column, encode, fit_columns
-from ..data.frequency import repeat_rows
 from ..data.groups import Proxy
+from ..data.sample import repeat_rows
 from ..report.formats import clean, short_names
 from ..tables.readers import Source, TableError, open_table, read_table
 from .columns import Edges, check_levels, cut, numbers, plain_text

@@ -287,7 +287,7 @@ def register_criterion(criterion: Criterion) -> Criterion:
     Whether errors look the same in every group:
 
     >>> import evenhand as eh
-    >>> from evenhand.information.criteria import unregister_criterion
+    >>> from evenhand.data.criteria import unregister_criterion
     >>> error = eh.Variable("r", "error", of=("s", "y"), value=lambda s, y: y - s)
     >>> _ = eh.register_criterion(eh.Criterion("errors", (), ("r",), variables=(error,)))
     >>> data = eh.datasets.make_bivariate_normal(2000, random_state=0)

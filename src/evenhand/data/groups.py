@@ -5,7 +5,6 @@ Every other module sees group membership only as a :class:`Groups`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._core import shards
-from .._core.validation import as_floats, read_native
+from .._core.validation import as_floats, read_native, warn_user
 from .clusters import check_cluster, renumber
 from .continuous import Continuous
 from .labels import Coded, cross, encode, share_labels, split_columns
@@ -351,13 +350,6 @@ def resolve_groups(
     return groups
 
 
-def count_rows(sensitive_features: Any) -> int:
-    """Number of rows of any accepted form of `sensitive_features`."""
-    if isinstance(sensitive_features, dict):
-        return len(next(iter(sensitive_features.values()), ()))
-    return 0 if sensitive_features is None else len(sensitive_features)
-
-
 def _check_length(found: int, n_rows: int) -> None:
     if found != n_rows:
         raise ValueError(
@@ -429,9 +421,7 @@ def _from_codes(
     keep = total > 0
     if not keep.all():
         if warn:
-            _warn_empty(
-                [label for label, k in zip(labels, keep, strict=True) if not k], stacklevel=5
-            )
+            _warn_empty([label for label, k in zip(labels, keep, strict=True) if not k])
         present = keep[codes]
         if not present.all():  # rows of a group whose weights are all zero
             index = np.flatnonzero(known)
@@ -455,12 +445,11 @@ def _from_codes(
     )
 
 
-def _warn_empty(labels: list[Any], stacklevel: int = 4) -> None:
-    warnings.warn(
+def _warn_empty(labels: list[Any]) -> None:
+    warn_user(
         f"`sensitive_features`: {', '.join(map(repr, labels))} has no rows with positive weight "
         "and is left out.",
         GroupWarning,
-        stacklevel=stacklevel,
     )
 
 
@@ -469,9 +458,8 @@ def _warn_small(groups: Groups) -> None:
         return
     single = [groups.label_names[k] for k in np.flatnonzero(groups.counts == 1)]
     if single:
-        warnings.warn(
+        warn_user(
             f"`sensitive_features`: {', '.join(map(repr, single))} has a single row, from which "
             "no distribution can be told. Hint: merge it with another group, or set it to missing.",
             GroupWarning,
-            stacklevel=3,
         )

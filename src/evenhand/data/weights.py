@@ -1,12 +1,17 @@
-"""Sample weights: what is accepted, which rows count, and their scale."""
+"""Sample weights and exposures: what is accepted, which rows count, and their scale."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._core import shards
-from .._core.validation import as_floats, refuse_masked
+from .._core.validation import as_floats, check_column, refuse_masked
+
+# From fewer effective rows nothing can be said.
+LEAST = 5.0
 
 
 def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64] | None:
@@ -68,3 +73,25 @@ def mean_one(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
     weight = weight / largest
     count, total = shards.add(float(len(weight)), float(weight.sum()))
     return weight * (count / total)
+
+
+def refuse_few_weighted(kept: int, n_rows: int) -> None:
+    """Refuse fewer than 5 rows of positive weight: what a weight of 0 leaves out nobody sees."""
+    if kept < LEAST:
+        raise ValueError(
+            f"`sample_weight` must be positive in at least {LEAST:g} rows with a known group, got "
+            f"{kept} of {n_rows:,}: from so few nothing can be said. Hint: a row of weight 0 "
+            "counts as absent; look for weights that are zero and should not be."
+        )
+
+
+def check_exposure(exposure: Any, n_rows: int) -> NDArray[np.float64]:
+    """A positive column."""
+    exposure = check_column(exposure, "exposure", n_rows)
+    if not (exposure > 0).all():
+        row = int((exposure <= 0).argmax())
+        raise ValueError(
+            f"`exposure` must be positive, got {exposure[row]:g} in row {row}. Hint: leave out "
+            "rows that were never at risk."
+        )
+    return exposure

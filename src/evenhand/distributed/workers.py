@@ -34,7 +34,7 @@ class WorkerLostError(RuntimeError):
 
 
 class Ring:
-    """The workers of a job, from inside one of them; see :class:`evenhand._kernels.shards.Workers`.
+    """The workers of a job, from inside one of them; see :class:`evenhand._core.shards.Workers`.
 
     Attributes
     ----------

@@ -109,7 +109,7 @@ class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
         conditions: Sequence[Condition],
         groups: Groups,
     ) -> dict[Condition, RowLosses]:
-        """−log ρ(aᵢ|zᵢ) per row for every condition; see `evenhand.information.estimation`."""
+        """−log ρ(aᵢ|zᵢ) per row for every condition; see `evenhand.estimators.estimation`."""
         if self.losses not in LOSSES:
             raise ValueError(f"`losses` must be one of {', '.join(LOSSES)}, got {self.losses!r}.")
         refuse_many_variables(conditions, type(self).__name__)

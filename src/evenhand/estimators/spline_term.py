@@ -48,7 +48,7 @@ ROUGHNESS = 3.0
 LAST_STEP, ROUGH_LAST_STEP = 1e-8, 1e-5
 MAX_STEPS, MAX_HALVINGS = 100, 30
 # Of conjugate gradients: what may be left of the residual, near the optimum and far, and steps.
-CG_TOL, CG_STEPS = (1e-3, 0.1), 60
+CG_TOL, CG_STEPS = (1e-4, 0.1), 60
 
 
 class Design(NamedTuple):
@@ -230,7 +230,7 @@ def newton_step(table: Table, rho: Array, score: Array) -> Array:
     residual, step = score, np.zeros_like(score)
     z = p = precondition(residual)
     size = float((residual * z).sum())
-    left = np.clip(30.0 * np.sqrt(max(size, 0.0) / float(table.total.sum())), *CG_TOL)
+    left = np.clip(10.0 * np.sqrt(max(size, 0.0) / float(table.total.sum())), *CG_TOL)
     goal = left**2 * size
     for _ in range(CG_STEPS):
         if not size > goal:

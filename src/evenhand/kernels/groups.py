@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .mathfun import jit, piece
+from .threads import run_chunks
 
 # Mass and squared mass, then first and second moments of score, target, residual, its size and its
 # square, and the product of score and target; values less one of the group's rows, except in the
@@ -11,26 +13,30 @@ from numba import njit
 MASS, MASS2, SCORE, TARGET, RESIDUAL, SIZE, SQUARE, PRODUCT, N_SUMS = 0, 1, 2, 4, 6, 8, 10, 12, 13
 
 
-@njit(cache=True, nogil=True)
-def first_rows(codes, probabilities, weight, least, out):
-    """The first row of each group that weighs at least `least`; 0 for a group without any."""
-    out[:] = -1
-    left = len(out)
-    for i in range(max(len(codes), len(probabilities))):
-        w = weight[i] if len(weight) else 1.0
-        for j in range(1 if len(codes) else len(out)):
-            k = codes[i] if len(codes) else j
-            p = 1.0 if len(codes) else probabilities[i, k]
-            if out[k] < 0 and w * p >= least[k]:
-                out[k] = i
-                left -= 1
-        if left == 0:
+# Rows looked at together for the first of each group.
+_BATCH = 4096
+
+
+def first_rows(codes, probabilities, weight, least):
+    """The first row of each group that weighs at least `least`; 0 for a group without any, (K,)."""
+    n, out = max(len(codes), len(probabilities)), np.full(len(least), -1)
+    for start in range(0, n, _BATCH):
+        part = slice(start, min(start + _BATCH, n))
+        amount = weight[part] if len(weight) else np.ones(part.stop - start)
+        if len(codes):
+            rows = np.flatnonzero(amount >= least[codes[part]])
+            group = codes[part][rows]
+        else:
+            rows, group = np.nonzero(amount[:, None] * probabilities[part] >= least)
+        first = np.full(len(out), -1)
+        first[group[::-1]] = start + rows[::-1]  # of several rows of a group the first is last here
+        out = np.where(out < 0, first, out)
+        if (out >= 0).all():
             break
-    for k in range(len(out)):
-        out[k] = max(out[k], 0)
+    return np.maximum(out, 0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@piece
 def _add(out, k, w, s, y, shift):
     at = k * N_SUMS
     r = y - s
@@ -53,47 +59,63 @@ def _add(out, k, w, s, y, shift):
     out[at + PRODUCT] += w * ds * dy
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def group_sums_chunk(start, stop, s, y, codes, probabilities, weight, shift, n_groups, out):
-    """The sums named above for every group, one group after the other."""
-    # Two loops: with the choice inside, each row takes twice as long.
-    if len(codes):
-        for i in range(start, stop):
-            w = weight[i] if len(weight) else 1.0
-            _add(out, codes[i], w, s[i], y[i], shift)
-    else:
-        for i in range(start, stop):
-            w = weight[i] if len(weight) else 1.0
-            for k in range(n_groups):
-                _add(out, k, w * probabilities[i, k], s[i], y[i], shift)
+def group_sums(s, y, codes, probabilities, weight, shift):
+    """The sums named above for each group, (N_SUMS, K)."""
+    kernel, members = (
+        (_coded_sums_chunk, codes) if len(codes) else (_soft_sums_chunk, probabilities)
+    )
+    width = len(shift) * N_SUMS
+    sums = run_chunks(kernel, len(s), width, (s, y, members, weight, shift))
+    return sums.reshape(len(shift), N_SUMS).T
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def mass_by_cell(cell, codes, probabilities, weight, first, out):
-    """Σω in each cell of the groups from `first` on, into `out` (cells, some groups)."""
-    some = out.shape[1]
-    for i in range(len(cell)):
+@jit
+def _coded_sums_chunk(start, stop, s, y, codes, weight, shift, out):
+    for i in range(start, stop):
         w = weight[i] if len(weight) else 1.0
-        if len(codes):
-            k = codes[i] - first
-            if 0 <= k < some:
-                out[cell[i], k] += w
-        else:
-            for k in range(some):
-                out[cell[i], k] += w * probabilities[i, first + k]
+        _add(out, np.int64(codes[i]), w, s[i], y[i], shift)
 
 
-@njit(cache=True, nogil=True)
+@jit
+def _soft_sums_chunk(start, stop, s, y, probabilities, weight, shift, out):
+    for i in range(start, stop):
+        w = weight[i] if len(weight) else 1.0
+        for k in range(len(shift)):
+            _add(out, k, w * probabilities[i, k], s[i], y[i], shift)
+
+
+def mass_by_cell(cell, codes, probabilities, weight, first, out):
+    """Add Σω in each cell of the groups from `first` on to `out` (cells, some groups)."""
+    if len(codes):
+        _add_mass(cell, codes, weight, first, out)
+        return
+    for k in range(out.shape[1]):
+        own = probabilities[:, first + k]
+        out[:, k] += np.bincount(cell, own * weight if len(weight) else own, len(out))
+
+
+@jit
+def _add_mass(cell, codes, weight, first, out):
+    for i in range(len(cell)):
+        k = np.int64(codes[i]) - first
+        if 0 <= k < out.shape[1]:
+            out[cell[i], k] += weight[i] if len(weight) else 1.0
+
+
 def pick_rows(codes, wanted, ends):
     """Rows, ascending, that are the wanted[j]-th of their group k, ends[k] ≤ j < ends[k + 1]."""
-    seen, at = np.zeros(len(ends) - 1, np.int64), ends[:-1].copy()
-    out = np.empty(len(wanted), np.int64)
-    found = 0
+    seen, out = np.zeros(len(ends) - 1, np.int64), np.empty(len(wanted), np.int64)
+    return out[: _fill_rows(codes, wanted, ends, seen, ends.copy(), out)]
+
+
+@jit
+def _fill_rows(codes, wanted, ends, seen, at, out):
+    count = 0
     for i in range(len(codes)):
         k = codes[i]
         if at[k] < ends[k + 1] and wanted[at[k]] == seen[k]:
-            out[found] = i
-            found += 1
+            out[count] = i
+            count += 1
             at[k] += 1
         seen[k] += 1
-    return out[:found]
+    return count

@@ -14,6 +14,17 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+# A kernel is loops over arrays that come in: no arrays of its own, no `min` and `max`, no calls of
+# NumPy. Each of those is compiled along with it, and takes longer than the loops do.
+_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+jit = njit(cache=True, **_OPTIONS)
+# Sums may be reordered and fused within a block (that is what vectorizes them), always in the
+# same way; nothing else may, or the rounding tricks below would be optimized away.
+jit_sum = njit(cache=True, fastmath={"reassoc", "contract"}, **_OPTIONS)
+# A piece of a kernel: compiled with the kernels that call it, and called by nothing else.
+piece = njit(no_cpython_wrapper=True, **_OPTIONS)
+piece_sum = njit(no_cpython_wrapper=True, fastmath={"reassoc", "contract"}, **_OPTIONS)
+
 _LOG2E = 1.4426950408889634
 _LN2_HI = 6.93147180369123816490e-01
 _LN2_LO = 1.90821492927058770002e-10
@@ -60,7 +71,7 @@ def muladd(typing_context, a, b, c):
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-@njit(error_model="numpy")
+@piece
 def _exp(x):
     t = x * _LOG2E + _ROUND
     k = t - _ROUND
@@ -76,22 +87,22 @@ def _exp(x):
     return muladd(q, r2, 1.0 + r) * scale
 
 
-@njit(error_model="numpy")
+@piece
 def exp_nonpositive(x):
     """e^x for x ≤ 0; below −700 it stays at e^−700.
 
     That keeps logarithms and reciprocals finite, also after a division by the β of a softplus.
     """
-    return _exp(max(x, -700.0))
+    return _exp(x if x > -700.0 else -700.0)
 
 
-@njit(error_model="numpy")
+@piece
 def exp_bounded(x):
     """e^x, which stays at e^±700 beyond ±700: hundreds of them add up to a float."""
-    return _exp(min(max(x, -700.0), 700.0))
+    return _exp((x if x < 700.0 else 700.0) if x > -700.0 else -700.0)
 
 
-@njit(error_model="numpy")
+@piece
 def log_positive(q):
     """log q for normal q > 0."""
     bits = _bits(q)
@@ -115,7 +126,7 @@ def log_positive(q):
     return e * _LN2_HI - ((h - (s * (h + r) + e * _LN2_LO)) - f)
 
 
-@njit(error_model="numpy")
+@piece
 def log1p_unit(x, inverse):
     """log(1 + x) = 2 artanh(x/(2 + x)) for 0 ≤ x ≤ 1, with full relative accuracy for small x.
 
@@ -134,7 +145,7 @@ def log1p_unit(x, inverse):
     return s * muladd(high, z4, muladd(b, z2, a))
 
 
-@njit(error_model="numpy")
+@piece
 def split_positive(q):
     """Mantissa in [1, 2) and exponent of a normal q > 0; logs of many rows then cost one log."""
     bits = _bits(q)

@@ -7,6 +7,7 @@ be reordered (that is what vectorizes them), always in the same way; nothing els
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, overload
@@ -121,6 +122,17 @@ def accumulate(typing_context, sums, r, columns):
 # first half of the columns with that half, then of the others but the last with all.
 LANES = 8
 PRODUCTS = LANES * LANES // 4 + (LANES // 2 - 1) * LANES
+# Where the products of each column begin.
+PRODUCT_ROWS = np.array([0, 4, 8, 12, 16, 24, 32])
+
+
+def aligned_zeros(*shape):
+    """Zeros whose rows of LANES numbers are cache lines: read across two of them, a vector takes
+    twice as long."""
+    size = int(np.prod(shape))
+    room = np.zeros(size + LANES)
+    start = -room.ctypes.data % (8 * LANES) // 8
+    return room[start : start + size].reshape(shape)
 
 
 def _vector_at(context, builder, array, value, row, width, shift=0, lanes=LANES):

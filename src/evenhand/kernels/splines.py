@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from .mathfun import exp_nonpositive, log1p_unit
+from .mathfun import exp_nonpositive, jit, log1p_unit, piece, piece_sum
 
 
-@njit(cache=True, nogil=True)
 def mid_rank_levels(values, order, weight, target, atom):
     """Cut sorted values into levels of at least `target` mass; ties are never split.
 
@@ -18,13 +16,20 @@ def mid_rank_levels(values, order, weight, target, atom):
     mid-rank (share of mass below plus half its own) and mass of every level, whether a level is a
     single value, and the number of distinct values.
     """
-    n = values.size
-    codes = np.empty(n, np.int64)
-    mass = np.empty(n)
-    single = np.empty(n, np.bool_)
+    n = len(values)
+    codes, mass, single = np.empty(n, np.int64), np.empty(n), np.empty(n, np.bool_)
+    count, distinct = _fill_levels(values, order, weight, target, atom, codes, mass, single)
+    mass, single = mass[:count].copy(), single[:count].copy()
+    above = np.cumsum(mass)
+    return codes, (above - 0.5 * mass) / above[-1], mass, single, distinct
+
+
+@jit
+def _fill_levels(values, order, weight, target, atom, codes, mass, single):
+    n = len(values)
     level = -1
     distinct = 0
-    open_level = False
+    is_open = False
     start = 0
     while start < n:
         value = values[order[start]]
@@ -34,80 +39,88 @@ def mid_rank_levels(values, order, weight, target, atom):
             tied += weight[order[stop]]
             stop += 1
         distinct += 1
-        if not open_level or tied >= atom:
+        if is_open and tied < atom:
+            single[level] = False
+        else:
             level += 1
             mass[level] = 0.0
             single[level] = True
-        else:
-            single[level] = False
         mass[level] += tied
-        open_level = tied < atom and mass[level] < target
+        is_open = tied < atom and mass[level] < target
         for i in range(start, stop):
             codes[order[i]] = level
         start = stop
-    count = level + 1
-    total = 0.0
-    for j in range(count):
-        total += mass[j]
-    rank = np.empty(count)
-    below = 0.0
-    for j in range(count):
-        rank[j] = (below + 0.5 * mass[j]) / total
-        below += mass[j]
-    return codes, rank, mass[:count].copy(), single[:count].copy(), distinct
+    return level + 1, distinct
 
 
-@njit(cache=True, nogil=True)
 def table_rows(u, low, step, table):
     """Basis functions tabulated on an even grid, interpolated linearly at each u."""
-    n, width = u.size, table.shape[1]
-    last = table.shape[0] - 1
-    out = np.empty((n, width))
-    for i in range(n):
-        x = min(max((u[i] - low) / step, 0.0), float(last))
-        j = min(int(x), last - 1)
-        f = x - j
-        for d in range(width):
-            out[i, d] = (1.0 - f) * table[j, d] + f * table[j + 1, d]
+    out = np.empty((len(u), table.shape[1]))
+    _fill_table_rows(u, low, step, table, out)
     return out
 
 
-@njit(cache=True, nogil=True)
+@jit
+def _fill_table_rows(u, low, step, table, out):
+    last = float(table.shape[0] - 1)
+    for i in range(out.shape[0]):
+        x = (u[i] - low) / step
+        x = x if x > 0.0 else 0.0
+        x = x if x < last else last
+        j = np.int64(x if x < last - 1.0 else last - 1.0)
+        f = x - j
+        for d in range(out.shape[1]):
+            out[i, d] = (1.0 - f) * table[j, d] + f * table[j + 1, d]
+
+
 def products(first, second, left, right):
     """Columns first[:, left[d]] · second[:, right[d]]."""
-    n, width = first.shape[0], left.size
-    out = np.empty((n, width))
-    for i in range(n):
-        for d in range(width):
-            out[i, d] = first[i, left[d]] * second[i, right[d]]
+    out = np.empty((len(first), len(left)))
+    _fill_products(first, second, left, right, out)
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit
+def _fill_products(first, second, left, right, out):
+    for i in range(out.shape[0]):
+        for d in range(out.shape[1]):
+            out[i, d] = first[i, left[d]] * second[i, right[d]]
+
+
 def softmax_loss(eta, counts, total, prob, residual):
     """−Σ counts · log p with group 0 as reference (η₀ = 0).
 
     Fills p, (C, K), and total·p − counts of the other groups, (C, K − 1).
     """
-    n, q = eta.shape
+    loss = _two_group_loss if eta.shape[1] == 1 else _many_group_loss
+    return loss(eta, counts, total, prob, residual)
+
+
+@jit
+def _two_group_loss(eta, counts, total, prob, residual):
     loss = 0.0
-    if q == 1:
-        for i in range(n):
-            x = eta[i, 0]
-            e = exp_nonpositive(-abs(x))
-            inverse = 1.0 / (1.0 + e)
-            up, down = inverse, e * inverse
-            prob[i, 0] = down if x >= 0.0 else up
-            prob[i, 1] = up if x >= 0.0 else down
-            residual[i, 0] = total[i] * prob[i, 1] - counts[i, 1]
-            long = max(x, 0.0) + log1p_unit(e, 1.0 / (2.0 + e))
-            loss += total[i] * long - counts[i, 1] * x
-        return loss
+    for i in range(eta.shape[0]):
+        x = eta[i, 0]
+        e = exp_nonpositive(-abs(x))
+        inverse = 1.0 / (1.0 + e)
+        up, down = inverse, e * inverse
+        prob[i, 0] = down if x >= 0.0 else up
+        prob[i, 1] = up if x >= 0.0 else down
+        residual[i, 0] = total[i] * prob[i, 1] - counts[i, 1]
+        long = (x if x > 0.0 else 0.0) + log1p_unit(e, 1.0 / (2.0 + e))
+        loss += total[i] * long - counts[i, 1] * x
+    return loss
+
+
+@jit
+def _many_group_loss(eta, counts, total, prob, residual):
+    loss = 0.0
+    n, q = eta.shape
     for i in range(n):
         row, p, count, r = eta[i], prob[i], counts[i], residual[i]
         top = 0.0
         for k in range(q):
-            top = max(top, row[k])
+            top = row[k] if row[k] > top else top
         for k in range(q):
             p[k + 1] = exp_nonpositive(row[k] - top)
         p[0] = exp_nonpositive(-top)
@@ -121,50 +134,47 @@ def softmax_loss(eta, counts, total, prob, residual):
             p[k + 1] *= share
             linear += count[k + 1] * row[k]
             r[k] = total[i] * p[k + 1] - count[k + 1]
-        loss += total[i] * (top + np.log(mass)) - linear
+        loss += total[i] * (top + math.log(mass)) - linear
     return loss
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def scale_rows(columns, prob, total, i, j, out):
     """columns·√(total·p_i·p_j) for groups i ≠ j, and with 1 − p_i in place of p_j for i = j."""
     for c in range(len(total)):
         p = prob[c, i]
         root = out.dtype.type(math.sqrt(total[c] * p * ((1.0 - p) if i == j else prob[c, j])))
-        row, to = columns[c], out[c]
         for d in range(columns.shape[1]):
-            to[d] = row[d] * root
+            out[c, d] = columns[c, d] * root
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def pair_weights(prob, total, out):
     """total·p_i(1[i = j] − p_j) for all pairs i ≤ j of the groups but the first, (C, pairs)."""
     for c in range(len(total)):
-        p, row = prob[c, 1:], out[c]
         at = 0
-        for i in range(len(p)):
-            own = total[c] * p[i]
-            for j in range(i, len(p)):
-                row[at + j - i] = -own * p[j]
-            row[at] += own
-            at += len(p) - i
+        for i in range(1, prob.shape[1]):
+            own = total[c] * prob[c, i]
+            for j in range(i, prob.shape[1]):
+                out[c, at + j - i] = -own * prob[c, j]
+            out[c, at] += own
+            at += prob.shape[1] - i
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def pair_products(columns, out):
     """Products of all pairs i ≤ j of the columns, (C, pairs)."""
     n, d = columns.shape
     for c in range(n):
-        row, to = columns[c], out[c]
         at = 0
         for i in range(d):
-            own = row[i]
+            own = columns[c, i]
             for j in range(i, d):
-                to[at + j - i] = own * row[j]
+                out[c, at + j - i] = own * columns[c, j]
             at += d - i
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@jit
 def row_forms(mapped, columns, out):
     """out[i, p] = mapped[i, p]·columns[i]: quadratic forms of each row, from their images."""
     n, forms, d = mapped.shape
@@ -173,7 +183,7 @@ def row_forms(mapped, columns, out):
             out[i, p] = _dot(mapped[i, p], columns[i], d)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+@piece_sum
 def _dot(a, b, n):
     total = a[0] * b[0]
     for j in range(1, n):
@@ -187,9 +197,10 @@ _FIRST_ORDER, _PARABOLA = 1e-3, 5e-3
 # Up to here, and beyond so many groups, a series is cheaper than a factorization; it ends after at
 # most so many terms, or where one changes the scores by less than the last number.
 _SERIES, _SERIES_GROUPS, _SERIES_TERMS, _SERIES_END = 0.6, 6, 60, 1e-9
+# Largest move of a linear predictor.
+_MOST = 25.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
 def entry_losses(eta, prob, leverage, cell, target, single, spread):
     """In-sample and leave-one-out loss of every entry (a row, or all like rows of a cell).
 
@@ -198,33 +209,55 @@ def entry_losses(eta, prob, leverage, cell, target, single, spread):
     An entry of rows with different memberships of mean t has `spread` λ > 0: its leave-one-out loss
     is the mean over rows with memberships t + λ(e_j − t), in shares t_j.
     """
+    entries, q = len(target), eta.shape[1]
+    losses = np.empty((2, entries))
+    if q == 1:
+        _two_group_entries(eta, prob, leverage, cell, target, single, spread, losses)
+    else:
+        scratch, pivots = np.empty((q + 6, q + 1)), np.empty(q, np.int64)
+        _many_group_entries(
+            eta, prob, leverage, cell, target, single, spread, scratch, pivots, losses
+        )
+    return losses[0], losses[1]
+
+
+@jit
+def _two_group_entries(eta, prob, leverage, cell, target, single, spread, losses):
+    for i in range(len(target)):
+        c = cell[i]
+        x, h = eta[c, 0], single[i] * leverage[c, 0, 0]
+        p, t = prob[c, 1], target[i, 1]
+        losses[0, i] = _soft_plus(x) - t * x
+        slack = 1.0 - h * p * prob[c, 0]
+        h /= slack if abs(slack) >= 1e-3 else 1e-3
+        if spread[i] == 0.0:
+            z = x + _clip(h * (p - t))
+            losses[1, i] = _soft_plus(z) - t * z
+            continue
+        losses[1, i] = 0.0
+        for j in range(2):
+            member = (1.0 - spread[i]) * t + spread[i] * j
+            z = x + _clip(h * (p - member))
+            losses[1, i] += target[i, j] * (_soft_plus(z) - member * z)
+
+
+@piece
+def _clip(x):
+    x = x if x > -_MOST else -_MOST
+    return x if x < _MOST else _MOST
+
+
+@jit
+def _many_group_entries(eta, prob, leverage, cell, target, single, spread, scratch, pivots, losses):
     entries, groups = target.shape
     q = groups - 1
-    inside = np.empty(entries)
-    outside = np.empty(entries)
-    if q == 1:
-        for i in range(entries):
-            x, h = eta[cell[i], 0], single[i] * leverage[cell[i], 0, 0]
-            p, t = prob[cell[i], 1], target[i, 1]
-            inside[i] = _soft_plus(x) - t * x
-            slack = 1.0 - h * p * prob[cell[i], 0]
-            h /= slack if abs(slack) >= 1e-3 else 1e-3
-            if spread[i] == 0.0:
-                z = x + min(max(h * (p - t), -25.0), 25.0)
-                outside[i] = _soft_plus(z) - t * z
-                continue
-            outside[i] = 0.0
-            for j in range(2):
-                member = (1.0 - spread[i]) * t + spread[i] * j
-                z = x + min(max(h * (p - member), -25.0), 25.0)
-                outside[i] += target[i, j] * (_soft_plus(z) - member * z)
-        return inside, outside
-    a = np.empty((q, q))
-    b = np.empty(q)
-    scratch = np.empty((3, q))
-    mean = np.empty(q)
-    pivots = np.empty(q, np.int64)
-    member = np.empty(groups)
+    a, b, mean, member, series = (
+        scratch[:q],
+        scratch[q],
+        scratch[q + 1],
+        scratch[q + 2],
+        scratch[q + 3 :],
+    )
     last_cell = -1
     last_omega = -1.0
     norm = 0.0
@@ -235,7 +268,7 @@ def entry_losses(eta, prob, leverage, cell, target, single, spread):
         omega = single[i]
         p = prob[c, 1:]
         if c != last_cell:
-            log_total = _log_total(eta[c], scratch[0], q)
+            log_total = _log_total(eta[c], series[0], q)
         if c != last_cell or omega != last_omega:
             # Entries come cell by cell, so with many groups one factorization serves them all.
             last_cell = c
@@ -248,18 +281,19 @@ def entry_losses(eta, prob, leverage, cell, target, single, spread):
                 for j in range(q):
                     row += abs(leverage[c, k, j] - mean[k]) * p[j]
                 # No eigenvalue of ω M V is larger than this.
-                norm = max(norm, omega * row)
+                row *= omega
+                norm = row if row > norm else norm
         label = -1
         for k in range(groups):
             member[k] = target[i, k]
             if member[k] == 1.0:
                 label = k
         if label < 0:
-            inside[i] = log_total - _dot(member[1:], eta[c], q)
+            losses[0, i] = log_total - _dot(member[1:], eta[c], q)
         else:
-            inside[i] = log_total - (eta[c, label - 1] if label > 0 else 0.0)
+            losses[0, i] = log_total - (eta[c, label - 1] if label > 0 else 0.0)
         points = groups if spread[i] > 0.0 else 1
-        outside[i] = 0.0
+        losses[1, i] = 0.0
         for j in range(points):
             share = 1.0
             if points > 1:
@@ -270,9 +304,8 @@ def entry_losses(eta, prob, leverage, cell, target, single, spread):
                     member[k] = (1.0 - spread[i]) * target[i, k]
                 member[j] += spread[i]
             if label > 0:
-                own = leverage[c, label - 1]
                 for k in range(q):
-                    b[k] = omega * (mean[k] - own[k])
+                    b[k] = omega * (mean[k] - leverage[c, label - 1, k])
             else:
                 for k in range(q):
                     b[k] = omega * mean[k]
@@ -281,7 +314,7 @@ def entry_losses(eta, prob, leverage, cell, target, single, spread):
             if norm > _FIRST_ORDER:
                 done = False
                 if q > _SERIES_GROUPS and norm <= _SERIES and not factored:
-                    done = _sum_series(leverage[c], p, omega, b, scratch, q)
+                    done = _sum_series(leverage[c], p, omega, b, series, q)
                 if not done:
                     if not factored:
                         for k in range(q):
@@ -293,43 +326,43 @@ def entry_losses(eta, prob, leverage, cell, target, single, spread):
                     _solve(a, b, pivots, q)
             largest = 0.0
             for k in range(q):
-                largest = max(largest, abs(b[k]))
+                size = abs(b[k])
+                largest = size if size > largest else largest
             if largest <= _PARABOLA:
                 first, second, along = 0.0, 0.0, 0.0
                 for k in range(q):
                     first += p[k] * b[k]
                     second += p[k] * b[k] * b[k]
                     along += member[k + 1] * (eta[c, k] + b[k])
-                outside[i] += share * (log_total + first + 0.5 * (second - first * first) - along)
+                losses[1, i] += share * (log_total + first + 0.5 * (second - first * first) - along)
                 continue
             for k in range(q):
-                b[k] = eta[c, k] + min(max(b[k], -25.0), 25.0)
-            outside[i] += share * (_log_total(b, scratch[0], q) - _dot(member[1:], b, q))
-    return inside, outside
+                b[k] = eta[c, k] + _clip(b[k])
+            losses[1, i] += share * (_log_total(b, series[0], q) - _dot(member[1:], b, q))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@piece
 def _soft_plus(x):
     """log(1 + e^x)."""
     e = exp_nonpositive(-abs(x))
-    return max(x, 0.0) + log1p_unit(e, 1.0 / (2.0 + e))
+    return (x if x > 0.0 else 0.0) + log1p_unit(e, 1.0 / (2.0 + e))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@piece
 def _log_total(scores, scratch, q):
     """log(1 + Σ e^score)."""
     top = 0.0
     for k in range(q):
-        top = max(top, scores[k])
+        top = scores[k] if scores[k] > top else top
     for k in range(q):
         scratch[k] = exp_nonpositive(scores[k] - top)
     total = exp_nonpositive(-top)
     for k in range(q):
         total += scratch[k]
-    return top + np.log(total)
+    return top + math.log(total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@piece
 def _sum_series(m, p, omega, b, scratch, q):
     """b ← Σⱼ (ω M V)ʲ b; False, and b as it was, where that does not converge soon."""
     term, z, total = scratch[0], scratch[1], scratch[2]
@@ -344,7 +377,8 @@ def _sum_series(m, p, omega, b, scratch, q):
         for k in range(q):
             term[k] = omega * _dot(m[k], z, q)
             total[k] += term[k]
-            largest = max(largest, abs(term[k]))
+            size = abs(term[k])
+            largest = size if size > largest else largest
         if largest <= _SERIES_END:
             for k in range(q):
                 b[k] = total[k]
@@ -352,7 +386,7 @@ def _sum_series(m, p, omega, b, scratch, q):
     return False
 
 
-@njit(cache=True, nogil=True)
+@piece
 def _factor(a, pivots, q):
     """LU with partial pivoting, in place; pivots are kept away from zero."""
     for k in range(q):
@@ -363,7 +397,9 @@ def _factor(a, pivots, q):
         pivots[k] = pivot
         if pivot != k:
             for j in range(q):
-                a[k, j], a[pivot, j] = a[pivot, j], a[k, j]
+                held = a[k, j]
+                a[k, j] = a[pivot, j]
+                a[pivot, j] = held
         if abs(a[k, k]) < 1e-3:
             a[k, k] = 1e-3
         for i in range(k + 1, q):
@@ -372,12 +408,14 @@ def _factor(a, pivots, q):
                 a[i, j] -= a[i, k] * a[k, j]
 
 
-@njit(cache=True, nogil=True)
+@piece
 def _solve(a, b, pivots, q):
     """Solve in place with the factors of :func:`_factor`."""
     for k in range(q):
         if pivots[k] != k:
-            b[k], b[pivots[k]] = b[pivots[k]], b[k]
+            held = b[k]
+            b[k] = b[pivots[k]]
+            b[pivots[k]] = held
     for k in range(q):
         for j in range(k):
             b[k] -= a[k, j] * b[j]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Vector
 from ..data.groups import Groups
+from ..data.sample import Sample
 from ..data.weights import mean_one
 from .cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
 
@@ -38,19 +39,6 @@ _FEW = 8.0
 _HEAP_PEOPLE, _HEAP_MEAN, _HEAP_SHAPE = 16, 0.3, 0.4
 # Most of the variance of weights that is taken by lowering the lighter half.
 _LIGHTEST = 0.95
-
-
-class People(NamedTuple):
-    """Rows made of cells; `frequency` (people a row stands for) is None where that is one."""
-
-    s: Vector
-    y: Vector | None
-    groups: Groups
-    frequency: Vector | None
-
-    @property
-    def variables(self) -> dict[str, Vector]:
-        return {"s": self.s} if self.y is None else {"s": self.s, "y": self.y}
 
 
 def refuse_beside_cells(estimator: Any, **given: Any) -> None:
@@ -77,7 +65,7 @@ def refuse_beside_cells(estimator: Any, **given: Any) -> None:
             raise ValueError(f"`{argument}` must be left out for cells: {why}.")
 
 
-def people(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> People:
+def people(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> Sample:
     """Rows that stand for all people, each with its share of the weight.
 
     Parameters
@@ -95,7 +83,7 @@ def people(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> Peop
     return _place(cells, rows, frequency)
 
 
-def sample(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> People:
+def sample(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> Sample:
     """Some of the people, evenly spread over the cells, each with equal chances; all if so few."""
     if cells.n <= most:
         return people(cells, most)
@@ -103,7 +91,7 @@ def sample(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> Peop
     return _place(cells, np.diff(ends, prepend=0), None)
 
 
-def _place(cells: Cells, rows: NDArray[np.int64], frequency: Vector | None) -> People:
+def _place(cells: Cells, rows: NDArray[np.int64], frequency: Vector | None) -> Sample:
     """So many rows of each entry."""
     new = np.append(True, np.diff(cells._place) != 0)
     first = np.flatnonzero(new)
@@ -145,7 +133,7 @@ def _place(cells: Cells, rows: NDArray[np.int64], frequency: Vector | None) -> P
         weight = mean_one(_weights(cells, rows, entry))
     codes = cells.group[entry].astype(np.intp)
     groups = Groups(cells.labels, codes, None, weight, None, len(codes), cells.sensitive_name)
-    return People(s, y, groups, frequency)
+    return Sample(groups, s, y, frequency=frequency)
 
 
 def _numbers(rows: NDArray[np.int64], entry: Any) -> NDArray[np.int64]:

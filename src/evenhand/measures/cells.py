@@ -25,8 +25,8 @@ from .._core.arrays import Vector
 from .._core.files import TableError
 from .._core.validation import check_column, check_index
 from ..data.continuous import Continuous
-from ..data.frequency import check_frequency
 from ..data.groups import Proxy, resolve_groups
+from ..data.sample import check_frequency
 from ..data.weights import check_weight
 from .cell_files import FORMAT, KEY, VERSION, read_table, write_cells
 from .edges import Edges

@@ -5,21 +5,22 @@ n_eff = (ΣW)² / ΣW² over the weights W of units: clusters where rows are clu
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Array
+from .._core.validation import warn_user
 from ..data.clusters import cluster_groups
 from ..data.criteria import Condition, Criterion, word_for
 from ..data.groups import Groups, GroupWarning
+from ..data.weights import LEAST
 from ..kernels import standardizer
 from ..kernels.basis import get_basis
 
-# Below the first nothing can be said, below the second not much, below the others not of a group.
-LEAST, FEW, FEW_IN_GROUP, NEXT_TO_NOTHING = 5.0, 100.0, 10.0, 3.0
+# Fewer than `LEAST` effective rows: refuse. Fewer than `FEW`: warn. The others are of one group.
+FEW, FEW_IN_GROUP, NEXT_TO_NOTHING = 100.0, 10.0, 3.0
 
 
 class EffectiveSizeWarning(GroupWarning):
@@ -48,11 +49,11 @@ def group_sizes(groups: Groups) -> NDArray[np.float64]:
     return np.divide(mass.sum(axis=0) ** 2, squares, out=np.zeros_like(squares), where=squares > 0)
 
 
-def check_effective_size(groups: Groups, stacklevel: int = 3) -> None:
+def check_effective_size(groups: Groups) -> None:
     """Refuse fewer than 5 effective units; warn of fewer than 100, or than 10 in a group.
 
     Only where clusters, or weights that halve the number of rows, have made them few: how many
-    rows there are anybody can see. `stacklevel` is that of the user's call.
+    rows there are anybody can see.
     """
     if groups.weight is None and groups.cluster is None:
         return
@@ -62,11 +63,10 @@ def check_effective_size(groups: Groups, stacklevel: int = 3) -> None:
     if fewer and size < LEAST:
         raise ValueError(_refusal(groups, size))
     if fewer and size < FEW:
-        warnings.warn(
+        warn_user(
             f"{n:,} rows count for {size:.3g} {unit}{_why(groups)}: values are rough and intervals "
             f"wide. Hint: {_advice(groups)}.",
             EffectiveSizeWarning,
-            stacklevel=stacklevel,
         )
     sizes = group_sizes(groups)
     # Where all is rough, a group is named only if it rests on next to nothing.
@@ -75,34 +75,11 @@ def check_effective_size(groups: Groups, stacklevel: int = 3) -> None:
     if len(few):
         names = ", ".join(f"{groups.label_names[k]!r} ({sizes[k]:.2g})" for k in few[:5])
         more = f" and {len(few) - 5} more" if len(few) > 5 else ""
-        warnings.warn(
+        warn_user(
             f"`sensitive_features`: fewer than {least:g} effective {unit} in {names}{more}: "
             "nothing can be said about such a group by itself. Hint: merge it with another, or "
             "set it to missing.",
             EffectiveSizeWarning,
-            stacklevel=stacklevel,
-        )
-
-
-def take_weighted(groups: Groups, rows: NDArray[np.intp] | None) -> Groups:
-    """The groups of the `rows` of positive weight, or as they are where `rows` is None.
-
-    Fewer than 5 are refused: what is left out by a weight of zero nobody sees.
-    """
-    if rows is None:
-        return groups
-    kept = groups.take(rows)
-    refuse_few_weighted(kept.n_known, groups.n_rows)
-    return kept
-
-
-def refuse_few_weighted(kept: int, n_rows: int) -> None:
-    """Refuse fewer than 5 rows of positive weight among others without."""
-    if kept < LEAST:
-        raise ValueError(
-            f"`sample_weight` must be positive in at least {LEAST:g} rows with a known group, got "
-            f"{kept} of {n_rows:,}: from so few nothing can be said. Hint: a row of weight 0 "
-            "counts as absent; look for weights that are zero and should not be."
         )
 
 
@@ -114,7 +91,6 @@ def warn_shared_values(
     variables: Mapping[str, NDArray[np.float64]],
     left: Mapping[str, float],
     groups: Groups,
-    stacklevel: int = 3,
 ) -> None:
     """Warn where a variable gives the group away because each of its values is of one group.
 
@@ -140,13 +116,12 @@ def warn_shared_values(
         table = np.pad(table, (0, len(distinct) * groups.n_groups - len(table)))
         pure = table.reshape(-1, groups.n_groups).max(axis=1).sum() / len(values)
         if pure > 0.99:
-            warnings.warn(
+            warn_user(
                 f"The {word_for(name)} has {len(distinct):,} values in {len(values):,} rows, and "
                 "nearly all rows of a value are of one group, so the value gives the group away. "
                 "Hint: if rows of a value belong together (a person, a ZIP code), pass what they "
                 "have in common as `cluster`.",
                 SharedValuesWarning,
-                stacklevel=stacklevel,
             )
 
 

@@ -132,6 +132,11 @@ class Entropies:
         n = max(self.groups.n_effective, 2.0)
         return self.mean[criterion.given] <= min(float(np.log(n)) / n, 0.25 * self.groups.entropy)
 
+    @property
+    def alone(self) -> dict[str, float]:
+        """H(A | variable) for each variable that is conditioned on by itself."""
+        return {c[0]: value for c, value in self.mean.items() if len(c) == 1}
+
     def influence(self, criterion: Criterion) -> NDArray[np.float64]:
         """Influence of each row on the normalized value v = 1 − H_joint/H_given.
 

@@ -23,6 +23,7 @@ from scipy.stats import chi2
 from ..data.clusters import renumber
 from ..data.criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
 from ..data.groups import Groups
+from ..data.weights import refuse_few_weighted
 from ..estimators.ranks import (
     EXACT_RANK_ROWS,
     RankedRows,
@@ -49,7 +50,6 @@ from .covariances import (
     weight_units,
     weights_tied,
 )
-from .effective import refuse_few_weighted
 from .fine_structure import difference, level_rank, scan_p_value, scan_rows
 from .measurement_test import TestResult
 

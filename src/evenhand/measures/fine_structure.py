@@ -8,7 +8,7 @@ on which they trade places, whatever it is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,6 @@ GROUPS_AT_A_TIME = 8
 MAX_SLOPE = 0.05
 # A function that is level in fewer of the rows is not used.
 LEAST_LEVEL = 0.5
-_NO_CODES, _NO_COLUMNS = np.empty(0, dtype=np.intp), np.empty((0, 0))
 
 
 def scan_rows(n: int, n_groups: int) -> NDArray[np.intp] | slice:
@@ -123,15 +122,15 @@ def scan_p_value(
         np.minimum(bins, 2**depth - 1, out=bins)
         allowed = np.bincount(cell, used, len(size)) > 0.5 * size
         scale = (allowed * size / np.maximum(size - 1.0, 1.0))[:, None]
-        for own in shares:
+        for own, (share, variance, fourth) in shares:
+            moments = np.stack([share, scale * variance, scale * fourth])
             # A contrast of two equal halves has a quarter of the variance of its rows.
-            most = 0.25 * (size @ (scale * own.variance)) / LEAST_VARIANCE
+            most = 0.25 * (size @ moments[1]) / LEAST_VARIANCE
             found += _p_values(
                 scan_levels(
-                    order, first, bins, *own[:3], own.share, scale * own.variance,
-                    scale * own.fourth, block, depth, height, most, LEAST_VARIANCE,
+                    order, first, bins, own, moments, block, depth, height, most, LEAST_VARIANCE
                 )
-            )  # fmt: skip
+            )
     p = np.concatenate(found) if found else np.empty(0)
     if not len(p):
         return float("nan")
@@ -150,17 +149,6 @@ def _p_values(levels: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
         yield np.maximum(np.concatenate([sums, largest]), 1e-300)
 
 
-class _Shares(NamedTuple):
-    """Some groups: membership by row, and its mean, variance and fourth cumulant by cell."""
-
-    codes: NDArray[np.intp]
-    low: int
-    soft: NDArray[np.float64]
-    share: NDArray[np.float64]
-    variance: NDArray[np.float64]
-    fourth: NDArray[np.float64]
-
-
 def _few_groups(n_groups: int) -> Iterator[range]:
     """Groups a few at a time; of two only one, as the other mirrors it."""
     wanted = n_groups if n_groups > 2 else 1
@@ -170,17 +158,19 @@ def _few_groups(n_groups: int) -> Iterator[range]:
 
 def _shares(
     cell: NDArray[np.int32], members: Members, size: NDArray[np.float64], groups: range
-) -> _Shares:
+) -> tuple[NDArray[Any], tuple[NDArray[np.float64], ...]]:
+    """Membership of some groups by row (numbers from 0 on, or columns), and its mean, variance and
+    fourth cumulant by cell."""
     held = np.maximum(size, 1.0)[:, None]  # a sample may miss a cell
     columns = [_column(members, k) for k in groups]
     share = np.stack([np.bincount(cell, a, len(size)) for a in columns], axis=1) / held
     spread = share * (1.0 - share)
     fourth = spread * (1.0 - 6.0 * spread)
     if members.codes is not None:
-        return _Shares(members.codes, groups[0], _NO_COLUMNS, share, spread, fourth)
+        return members.codes - groups[0], (share, spread, fourth)
     squares = [np.square(a - m[cell]) for a, m in zip(columns, share.T, strict=True)]
     variance = np.stack([np.bincount(cell, v, len(size)) for v in squares], axis=1) / held
-    return _Shares(_NO_CODES, 0, np.stack(columns, axis=1), share, variance, fourth)
+    return np.stack(columns, axis=1), (share, variance, fourth)
 
 
 def _column(members: Members, k: int) -> NDArray[np.float64]:

@@ -7,71 +7,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core.validation import check_column, check_index
 from ..data.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, Criterion
-from ..data.frequency import repeat_rows, too_many
-from ..data.groups import resolve_groups
-from ..data.weights import check_weight, weighted_rows
-from .effective import check_effective_size, take_weighted, warn_shared_values
+from ..data.sample import Sample, too_many
+from .cell_rows import people as rows_of
+from .cell_rows import refuse_beside_cells
+from .cells import Cells
+from .effective import check_effective_size, warn_shared_values
 from .entropies import estimate_entropies, get_estimator
 
 
 def _measure(
-    criterion: Criterion,
-    y_true: Any,
-    y_pred: Any,
-    sensitive_features: Any,
-    sample_weight: Any,
-    frequency: Any,
-    cluster: Any,
-    estimator: Any,
-    normalize: bool,
+    criterion: Criterion, y_true: Any, y_pred: Any, estimator: Any, normalize: bool, **columns: Any
 ) -> float:
     if "y" not in criterion.needs:
         y_true = None
-    if too_many(frequency):
-        from .cell_rows import people, refuse_beside_cells
-        from .cells import Cells
-
-        refuse_beside_cells(estimator, cluster=cluster)
-        made = people(
-            Cells.from_rows(
-                y_true, y_pred, sensitive_features=sensitive_features,
-                sample_weight=sample_weight, frequency=frequency,
-            )
-        )  # fmt: skip
-        found = estimate_entropies(
-            [criterion], made.variables, made.groups, get_estimator(estimator), made.frequency
-        )
-        return found.normalized(criterion) if normalize else found.nats(criterion)
-    y_true, y_pred, sensitive_features, sample_weight, cluster = repeat_rows(
-        frequency, y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
-        sample_weight=sample_weight, cluster=cluster,
-    )  # fmt: skip
-    used = {"y_true": y_true} if "y" in criterion.needs else {}
-    check_index(
-        **used, y_pred=y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight,
-        cluster=cluster,
-    )  # fmt: skip
-    s = check_column(y_pred, "y_pred")
-    y = None
-    if "y" in criterion.needs:
-        y = check_column(y_true, "y_true", len(s))
-    weight = check_weight(sample_weight, len(s))
-    groups = resolve_groups(
-        sensitive_features, n_rows=len(s), sample_weight=weight, cluster=cluster
+    elif y_true is None:
+        raise ValueError("`y_true` must be given, got None.")
+    if too_many(columns["frequency"]):
+        refuse_beside_cells(estimator, cluster=columns.pop("cluster"))
+        sample = rows_of(Cells.from_rows(y_true, y_pred, **columns))
+    else:
+        if y_pred is None:
+            raise ValueError("`y_pred` must be given, got None.")
+        sample = Sample.read(y_true, y_pred, **columns).weighted()
+        check_effective_size(sample.groups)
+    entropies = estimate_entropies(
+        [criterion], sample.variables, sample.groups, get_estimator(estimator), sample.frequency
     )
-    rows = weighted_rows(weight)
-    if rows is not None:
-        s, y = s[rows], None if y is None else y[rows]
-    groups = take_weighted(groups, rows)
-    check_effective_size(groups, stacklevel=4)
-    columns = {"s": s} if y is None else {"s": s, "y": y}
-    found = estimate_entropies([criterion], columns, groups, get_estimator(estimator))
-    variables = {name: groups.take_known(column) for name, column in columns.items()}
-    left = {c[0]: value for c, value in found.mean.items() if len(c) == 1}
-    warn_shared_values(variables, left, groups, stacklevel=4)
-    return found.normalized(criterion) if normalize else found.nats(criterion)
+    if sample.frequency is None:
+        rows = sample.known()
+        warn_shared_values(rows.variables, entropies.alone, rows.groups)
+    return entropies.normalized(criterion) if normalize else entropies.nats(criterion)
 
 
 def independence(
@@ -117,16 +83,9 @@ def independence(
         zero can come out slightly negative: that is sampling error and means "none was found".
     """
     return _measure(
-        INDEPENDENCE,
-        y_true,
-        y_pred,
-        sensitive_features,
-        sample_weight,
-        frequency,
-        cluster,
-        estimator,
-        normalize,
-    )
+        INDEPENDENCE, y_true, y_pred, estimator, normalize, sensitive_features=sensitive_features,
+        sample_weight=sample_weight, frequency=frequency, cluster=cluster,
+    )  # fmt: skip
 
 
 def separation(
@@ -156,16 +115,9 @@ def separation(
     float
     """
     return _measure(
-        SEPARATION,
-        y_true,
-        y_pred,
-        sensitive_features,
-        sample_weight,
-        frequency,
-        cluster,
-        estimator,
-        normalize,
-    )
+        SEPARATION, y_true, y_pred, estimator, normalize, sensitive_features=sensitive_features,
+        sample_weight=sample_weight, frequency=frequency, cluster=cluster,
+    )  # fmt: skip
 
 
 def sufficiency(
@@ -195,13 +147,6 @@ def sufficiency(
     float
     """
     return _measure(
-        SUFFICIENCY,
-        y_true,
-        y_pred,
-        sensitive_features,
-        sample_weight,
-        frequency,
-        cluster,
-        estimator,
-        normalize,
-    )
+        SUFFICIENCY, y_true, y_pred, estimator, normalize, sensitive_features=sensitive_features,
+        sample_weight=sample_weight, frequency=frequency, cluster=cluster,
+    )  # fmt: skip

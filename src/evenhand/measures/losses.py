@@ -156,7 +156,7 @@ LINKS: dict[str, Link] = {
 
 
 class Explains(Protocol):
-    """What an accuracy asks of a loss; see :class:`evenhand.models.losses.Loss`."""
+    """What an accuracy asks of a loss; see :class:`evenhand.measures.losses.Loss`."""
 
     def deviance(self, y: Vector, mean: Vector) -> Vector: ...
 

@@ -271,7 +271,7 @@ def _check_groups(groups: Mapping[str, Any], width: int) -> None:
 
 @dataclass(frozen=True)
 class GroupPart:
-    """Group features of a linear model; see :mod:`evenhand.models.group_features`.
+    """Group features of a linear model; see :mod:`evenhand.training.group_features`.
 
     Attributes
     ----------
@@ -516,7 +516,7 @@ def from_linear(
     model : FairRidge or FairGLM
         Fitted on the encoded columns.
     columns : list of Column
-        As from :func:`evenhand.files.encoding.fit_columns`.
+        As from :func:`evenhand.data.encoding.fit_columns`.
     target : str
         The target's name.
     sensitive : list of str

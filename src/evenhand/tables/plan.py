@@ -3,7 +3,7 @@
     facts    n, rows that are not finite, least and largest of each column, levels of each group
     sample   s and y of some rows, each with the same chance, the same ones every time
     ends     least and largest residual, where the grid has a slope
-    cells    people, sums and extremes by bin and group; `information.edges` has the bins
+    cells    people, sums and extremes by bin and group; `measures.edges` has the bins
 
 An engine supplies :class:`Operations` on expressions with Python's operators (Polars, Ibis, and
 text of SQL), so that each formula stands here once.

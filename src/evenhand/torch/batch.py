@@ -19,7 +19,7 @@ from torch import Tensor
 
 # Sum of a small float64 tensor over the processes.
 Reduce = Callable[[Tensor], Tensor]
-# As in `_kernels.standardizer`: a spread at the level of rounding in the mean is no spread.
+# As in `kernels.standardizer`: a spread at the level of rounding in the mean is no spread.
 _ROUNDING = {torch.float64: 1e-13, torch.float32: 1e-6}
 
 

@@ -32,7 +32,7 @@ from .newton import NoDescent, Settled
 CLASSIFIERS = ("batch", "running")
 SCORE_MAPS = ("auto", "tanh", "raw")
 BACKENDS = ("auto", "kernels", "triton", "eager")
-# As in `penalty.regularizer`, which is loaded only where its kernels are used.
+# As in `training.penalty`, which is loaded only where its kernels are used.
 LIMIT = 1.5
 LEAST_UNCERTAINTY = 1e-3
 

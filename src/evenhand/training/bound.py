@@ -10,13 +10,12 @@ or a function of it and the target, whose derivative the gradient is multiplied 
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.validation import check_column
+from .._core.validation import check_column, is_number
 from ..data.criteria import Criterion, Variable
 from ..data.groups import Groups
 from ..estimators.logistic import LogisticTerm
@@ -77,8 +76,7 @@ class Scores(NamedTuple):
 
 def check_normalizer(normalizer: Any) -> float:
     """A positive number of nats."""
-    good = isinstance(normalizer, Real) and not isinstance(normalizer, bool)
-    if not good or not 0 < float(normalizer) < np.inf:
+    if not is_number(normalizer, 0.0) or normalizer == 0:
         raise ValueError(
             f"`normalizer` must be a positive number of nats, got {normalizer!r}. Hint: the "
             "`normalizer` of a term bound to all rows."
@@ -114,8 +112,7 @@ def check_kappa(kappa: Any, classifier: str) -> Any:
                 "classifier='lspc'."
             )
         return kappa
-    good = isinstance(kappa, Real) and not isinstance(kappa, bool) and 0 <= float(kappa) < np.inf
-    if not good:
+    if not is_number(kappa, 0.0):
         raise ValueError(
             f"`kappa` must be a nonnegative number, 'auto' or 'published', got {kappa!r}."
         )
@@ -158,54 +155,29 @@ class BoundRegularizer:
         target_name: str = "y_true",
     ):
         self.criterion: Criterion = regularizer.criterion
-        self.groups = groups
+        self.groups, self.classifier = groups, regularizer.classifier
         self.kappa = regularizer.penalty(groups.n_total) if kappa is None else kappa
         self._regularizer, self._y = regularizer, y
         self._fixed, self._target_name = normalizer, target_name
-        self.classifier = regularizer.classifier
         self._moving = check_trainable(self.criterion)
         self._standardized = regularizer.kappa != "published"
         # In units of the data the size of the scores counts; otherwise Ĩ does not see it.
         self.scale_free = self._standardized and not self._moving.of
-
-        splines = regularizer.chosen_basis == SPLINE
-        # Of some rows the penalty is in proportion to theirs.
-        share = self.kappa / regularizer.penalty(groups.n_total) if splines else 1.0
-
-        def term(n_variables: int) -> Any:
-            if splines:
-                return SplineTerm(n_variables, self.kappa, share * ROUGHNESS)
-            basis = get_basis(regularizer.chosen_basis, n_variables)
-            if regularizer.classifier == "lspc":
-                return LSPCTerm(basis, self.kappa, free=regularizer.kappa == "auto")
-            return LogisticTerm(basis, self.kappa)
-
-        known_y = None if y is None else np.ascontiguousarray(groups.take_known(y))
-        self._plain_y = known_y
-        for variable in map(self.criterion.variable, self.criterion.joint):
-            if variable.value is not None and not variable.moves:
-                known_y = np.ascontiguousarray(variable.value(known_y), dtype=np.float64)
-        alone, both = make_rows(groups), make_rows(groups, known_y)
-        if not self._standardized:
-            both = both._replace(center=alone.center)
-        elif known_y is not None and regularizer.is_bounded and both.center[3] != 0.0:
-            known_y = get_kernels().bound_scores(known_y, *both.center[2:], LIMIT)
-            both = both._replace(y=known_y, center=alone.center)
-        self._rows = {1: alone, 2: both}
+        self._plain_y = None if y is None else np.ascontiguousarray(groups.take_known(y))
+        self._rows = self._fix_rows()
         # Signed terms: + L(joint) and, where `given` moves with the score, − L(given).
         signed = [(1.0, self.criterion.joint)]
-        self._offset = groups.entropy
-        self.normalizer = groups.entropy
+        self._offset = self.normalizer = groups.entropy
         if self.criterion.moves(self.criterion.given):
             signed.append((-1.0, self.criterion.given))
             self._offset = 0.0
         elif self.criterion.given:
-            assert known_y is not None
+            alone, both = self._rows[1], self._rows[2]
             center = np.r_[both.center[2:], 0.0, 1.0]
-            if splines:
-                self._offset = -term(2).value_given(both)
+            if regularizer.chosen_basis == SPLINE:
+                self._offset = -self._make_term(2).value_given(both)
             else:
-                self._offset = -term(1).value(alone._replace(s=known_y, center=center))
+                self._offset = -self._make_term(1).value(alone._replace(s=both.y, center=center))
             self.normalizer = self._offset
         if normalizer is not None:
             self.normalizer = normalizer
@@ -215,7 +187,35 @@ class BoundRegularizer:
                 f"{self.criterion.name} is not defined. Hint: drop the leaking target or use "
                 "criterion='independence'."
             )
-        self._terms = [(sign, condition, term(len(condition))) for sign, condition in signed]
+        self._terms = [
+            (sign, condition, self._make_term(len(condition))) for sign, condition in signed
+        ]
+
+    def _make_term(self, n_variables: int) -> Any:
+        """A classifier of the group given so many variables."""
+        chosen = self._regularizer.chosen_basis
+        if chosen == SPLINE:
+            # Of some rows the penalty is in proportion to theirs.
+            share = self.kappa / self._regularizer.penalty(self.groups.n_total)
+            return SplineTerm(n_variables, self.kappa, share * ROUGHNESS)
+        basis = get_basis(chosen, n_variables)
+        if self.classifier == "lspc":
+            return LSPCTerm(basis, self.kappa, free=self._regularizer.kappa == "auto")
+        return LogisticTerm(basis, self.kappa)
+
+    def _fix_rows(self) -> dict[int, Rows]:
+        """All that classifiers of one and of two variables read, but for the scores."""
+        y = self._plain_y
+        for variable in map(self.criterion.variable, self.criterion.joint):
+            if variable.value is not None and not variable.moves:
+                y = np.ascontiguousarray(variable.value(y), dtype=np.float64)
+        alone, both = make_rows(self.groups), make_rows(self.groups, y)
+        if not self._standardized:
+            both = both._replace(center=alone.center)
+        elif y is not None and self._regularizer.is_bounded and both.center[3] != 0.0:
+            y = get_kernels().bound_scores(y, *both.center[2:], LIMIT)
+            both = both._replace(y=y, center=alone.center)
+        return {1: alone, 2: both}
 
     def take(self, rows: NDArray[np.intp]) -> BoundRegularizer:
         """The same term over some of the rows, with its penalty in proportion."""
@@ -225,13 +225,18 @@ class BoundRegularizer:
         if self._standardized:
             kappa *= groups.n_total / self.groups.n_total
         return BoundRegularizer(
-            self._regularizer,
-            y,
-            groups,
-            kappa,
-            normalizer=self._fixed,
-            target_name=self._target_name,
-        )
+            self._regularizer, y, groups, kappa,
+            normalizer=self._fixed, target_name=self._target_name,
+        )  # fmt: skip
+
+    @property
+    def is_tabular(self) -> bool:
+        """Whether the curvature of a row is a function of its score, target and group alone.
+
+        Not for probabilities of groups, scores in their own units and functions of score and
+        target; nor where rows stand for several people.
+        """
+        return self.scale_free and self.groups.codes is not None
 
     def warm_start(self, other: BoundRegularizer) -> None:
         """Begin the next evaluation from another term's classifiers."""

@@ -15,8 +15,8 @@ from ..data.clusters import check_cluster
 from ..data.controls import read_controls
 from ..data.criteria import CONDITIONAL
 from ..data.folds import make_folds
-from ..data.frequency import repeat_rows
 from ..data.groups import resolve_groups
+from ..data.sample import repeat_rows
 from ..data.weights import check_weight
 from ..measures.effective import check_effective_size
 from ..measures.nuisance import summarize_controls

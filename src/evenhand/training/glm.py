@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .._core import shards
 from .._core.arrays import Vector
 from .._core.validation import check_column
-from ..data.weights import check_weight
+from ..data.weights import check_exposure, check_weight
 from ..measures.losses import Accuracy, Loss, get_loss
 from .design import FeatureMatrix
 from .glm_problem import GLMProblem, prepare_glm, shrink_slopes
@@ -72,7 +72,7 @@ class FairGLM(FairLinear):
     ----------
     family : str or Loss
         "normal", "poisson", "gamma", "inverse_gaussian", "tweedie", "binomial" (proportions) or
-        "quantile", or a :class:`evenhand.models.losses.Loss` of your own.
+        "quantile", or a :class:`evenhand.measures.losses.Loss` of your own.
     criterion : {"independence", "separation", "sufficiency"}
         What the score must not reveal.
     fairness_weight : float
@@ -88,7 +88,7 @@ class FairGLM(FairLinear):
         Of the variance of "tweedie": from 1 (Poisson) to 2 (gamma) for pure premiums.
     quantile : float
         Of "quantile", whose corner is rounded in training: see
-        :class:`evenhand.models.losses.QuantileLoss`.
+        :class:`evenhand.measures.losses.QuantileLoss`.
     score : {"mean", "link"}
         What must not reveal the group: the mean μ, which people pay, or the linear predictor.
         Both tell the same; the fairness term sees them through different classifiers.
@@ -318,7 +318,7 @@ class FairGLM(FairLinear):
             return mean
         if self.loss_.link.name != "log":
             self.loss_.per_unit(mean, None, mean)  # which says why not
-        return (mean * _check_exposure(exposure, len(eta))).astype(kind, copy=False)
+        return (mean * check_exposure(exposure, len(eta))).astype(kind, copy=False)
 
     def _mean(self, eta: NDArray[Any]) -> NDArray[Any]:
         if self.loss_.link.positive:
@@ -349,7 +349,7 @@ class FairGLM(FairLinear):
         y = check_column(y, "y", len(mean))
         weight = check_weight(sample_weight, len(y))
         if exposure is not None:
-            y, weight = self.loss_.per_unit(y, weight, _check_exposure(exposure, len(y)))
+            y, weight = self.loss_.per_unit(y, weight, check_exposure(exposure, len(y)))
         return self.accuracy.value(y, mean.astype(np.float64), weight)
 
     score = _ScoreMethod(_score)
@@ -383,7 +383,7 @@ class FairGLM(FairLinear):
         if given is None and separates:
             _warn_if_mostly_zero(y, weight)
         if exposure is not None:
-            y, weight = self.loss_.per_unit(y, weight, _check_exposure(exposure, n))
+            y, weight = self.loss_.per_unit(y, weight, check_exposure(exposure, n))
             weight = weight * (shards.total(n) / shards.add(float(weight.sum())))
         if offset is not None:
             offset = check_column(offset, "offset", n)
@@ -422,17 +422,6 @@ class FairGLM(FairLinear):
         if self.loss_.link.positive:
             least = problem.scores(theta).min(initial=np.inf)
             self._least_eta = shards.least(float(least))
-
-
-def _check_exposure(exposure: Any, n_rows: int) -> Vector:
-    exposure = check_column(exposure, "exposure", n_rows)
-    if not (exposure > 0).all():
-        row = int((exposure <= 0).argmax())
-        raise ValueError(
-            f"`exposure` must be positive, got {exposure[row]:g} in row {row}. Hint: leave out "
-            "rows that were never at risk."
-        )
-    return exposure
 
 
 def _warn_if_mostly_zero(y: Vector, weight: Vector | None) -> None:

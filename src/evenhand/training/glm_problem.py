@@ -496,7 +496,7 @@ def prepare_glm(
 def shrink_slopes(
     problem: GLMProblem, slopes: Slopes, group_alpha: float | str, max_iter: int, tol: float
 ) -> tuple[GLMProblem, float]:
-    """The problem with its slopes penalized, and γ; see :mod:`evenhand.models.slopes`.
+    """The problem with its slopes penalized, and γ; see :mod:`evenhand.training.ridge_problem`.
 
     "auto" leaves rows out of the least squares problem that a Newton step at the solution solves.
     """

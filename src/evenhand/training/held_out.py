@@ -21,10 +21,9 @@ from .._core.validation import check_column
 from ..data.clusters import cluster_sums, renumber
 from ..data.controls import Controls
 from ..data.criteria import CONDITIONAL, Criterion, get_criterion, measurable
-from ..data.frequency import take_rows
 from ..data.groups import Groups
-from ..data.weights import weighted_rows
-from ..measures.effective import take_weighted
+from ..data.sample import take_rows
+from ..data.weights import refuse_few_weighted, weighted_rows
 from ..measures.entropies import Entropies, estimate_entropies, get_estimator
 from ..measures.losses import R2, Accuracy, accuracy_of
 from ..measures.measures import Measure, critical_value, measure, standard_error
@@ -374,7 +373,8 @@ class Gauge:
         loss_weight = weight if loss_weight is None else loss_weight
         self.n_rows, self.rows = len(y), weighted_rows(weight)
         if self.rows is not None and weight is not None:
-            y, weight, groups = y[self.rows], weight[self.rows], take_weighted(groups, self.rows)
+            y, weight, groups = y[self.rows], weight[self.rows], groups.take(self.rows)
+            refuse_few_weighted(groups.n_known, self.n_rows)
             cluster = None if cluster is None else renumber(cluster[self.rows])
             loss_weight = None if loss_weight is None else loss_weight[self.rows]
             given = None if given is None else given[self.rows]

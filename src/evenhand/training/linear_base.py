@@ -29,8 +29,8 @@ from .._core.progress import shown
 from .._core.validation import check_index, refuse_unreal
 from ..data.controls import read_controls
 from ..data.criteria import CONDITIONAL
-from ..data.frequency import repeat_rows
 from ..data.groups import Groups, resolve_groups
+from ..data.sample import repeat_rows
 from ..data.weights import check_weight
 from .bound import BoundRegularizer
 from .checkpoint import Checkpoint

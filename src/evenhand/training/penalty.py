@@ -12,22 +12,18 @@ H(A) to stand in for it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.validation import check_column, check_index
+from .._core.validation import check_choice, check_column, check_index
 from ..data.criteria import TARGET, Criterion, get_criterion
-from ..data.frequency import check_frequency, people_of, repeat_rows
-from ..data.groups import Groups, count_rows, resolve_groups
+from ..data.groups import Groups, resolve_groups
+from ..data.sample import check_frequency, count_rows, people_of, repeat_rows
 from ..estimators.logistic import KAPPA
 from ..kernels.basis import DEGREES
 from .bound import SPLINE, BoundRegularizer, check_kappa, check_normalizer, check_trainable
-
-if TYPE_CHECKING:
-    from .bound import BoundRegularizer
-
 
 # ------------------------------------------------------------------------------------------------
 # The fairness term of an aggregated table: one score a row, each row for several people.
@@ -47,6 +43,8 @@ class RepeatedRegularizer:
     n_rows : int
         Rows of the table, those of frequency 0 included.
     """
+
+    is_tabular = False
 
     def __init__(self, inner: BoundRegularizer, rows: NDArray[np.intp], n_rows: int) -> None:
         self._inner, self._rows, self.n_rows = inner, rows, n_rows
@@ -174,19 +172,11 @@ class FairnessRegularizer:
     ):
         self.criterion = get_criterion(criterion)
         check_trainable(self.criterion)
-        if not isinstance(classifier, str) or classifier not in CLASSIFIERS:
-            raise ValueError(
-                f"`classifier` must be one of {', '.join(CLASSIFIERS)}, got {classifier!r}."
-            )
-        self.classifier = classifier
-        self.basis = basis
-        if not isinstance(basis, str) or basis not in BASES:
-            raise ValueError(f"`basis` must be one of {', '.join(BASES)}, got {basis!r}.")
+        check_choice("classifier", classifier, CLASSIFIERS)
+        check_choice("basis", basis, BASES)
+        self.classifier, self.basis = classifier, basis
         self.kappa = check_kappa(kappa, classifier)
-        if not isinstance(score_map, str) or score_map not in SCORE_MAPS:
-            raise ValueError(
-                f"`score_map` must be one of {', '.join(SCORE_MAPS)}, got {score_map!r}."
-            )
+        check_choice("score_map", score_map, SCORE_MAPS)
         if kappa == "published" and score_map == "tanh":
             raise ValueError(
                 "`score_map` must be 'raw' with kappa='published', which leaves the score as it "
@@ -206,8 +196,8 @@ class FairnessRegularizer:
             if getattr(self, name) != "auto"
         )
         return (
-            f"FairnessRegularizer({self.criterion.name!r}, {self.classifier!r}, {self.basis!r}"
-            f"{named})"
+            f"FairnessRegularizer({self.criterion.name!r}, {self.classifier!r}, "
+            f"{self.chosen_basis!r}{named})"
         )
 
     @property
@@ -274,46 +264,44 @@ class FairnessRegularizer:
             )
         if normalizer is not None:
             normalizer = check_normalizer(normalizer)
+        columns = {
+            "y_true": y_true, "sensitive_features": sensitive_features,
+            "sample_weight": sample_weight, "given": given,
+        }  # fmt: skip
         if frequency is not None:
             table = y_true if y_true is not None else given
             n = count_rows(sensitive_features) if table is None else len(table)
             rows = people_of(check_frequency(frequency, n))
-            y_true, sensitive_features, sample_weight, given = repeat_rows(
-                frequency, y_true=y_true, sensitive_features=sensitive_features,
-                sample_weight=sample_weight, given=given,
-            )  # fmt: skip
-            inner = self.bind(
-                y_true, sensitive_features=sensitive_features, sample_weight=sample_weight,
-                given=given, normalizer=normalizer,
-            )  # fmt: skip
+            people = dict(zip(columns, repeat_rows(frequency, **columns), strict=True))
+            inner = self.bind(**people, normalizer=normalizer)
             return cast(BoundRegularizer, RepeatedRegularizer(inner, rows, n))
-        if isinstance(sensitive_features, Groups):
-            if sample_weight is not None:
-                raise ValueError(
-                    "`sample_weight` must be None with Groups, which hold their own weights."
-                )
-            groups = sensitive_features
-        else:
-            check_index(
-                y_true=y_true,
-                given=given,
-                sensitive_features=sensitive_features,
-                sample_weight=sample_weight,
-            )
-            if y_true is None:
-                n = count_rows(sensitive_features if given is None else given)
-            else:
-                n = len(check_column(y_true, "y_true"))
-            groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=sample_weight)
+        groups = _read_groups(**columns)
+        name = "y_true" if given is None else "given"
         y = None
-        if given is not None:
-            y = check_column(given, "given", groups.n_rows)
-        elif self.criterion.needs not in ((), TARGET):
+        if given is None and self.criterion.needs not in ((), TARGET):
             raise ValueError(
                 f"`given` must hold the column {self.criterion.needs[0]!r} with "
                 f"criterion={self.criterion.name!r}, got None."
             )
-        elif self.criterion.needs:
-            y = check_column(y_true, "y_true", groups.n_rows)
-        name = "y_true" if given is None else "given"
+        if self.criterion.needs:
+            y = check_column(columns[name], name, groups.n_rows)
         return BoundRegularizer(self, y, groups, normalizer=normalizer, target_name=name)
+
+
+def _read_groups(y_true: Any, sensitive_features: Any, sample_weight: Any, given: Any) -> Groups:
+    """Groups with the weights of their rows, as many as there are targets."""
+    if isinstance(sensitive_features, Groups):
+        if sample_weight is not None:
+            raise ValueError(
+                "`sample_weight` must be None with Groups, which hold their own weights."
+            )
+        return sensitive_features
+    check_index(
+        y_true=y_true, given=given, sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+    )  # fmt: skip
+    if y_true is None:
+        n = count_rows(sensitive_features if given is None else given)
+    else:
+        n = len(check_column(y_true, "y_true"))
+    return resolve_groups(sensitive_features, n_rows=n, sample_weight=sample_weight)

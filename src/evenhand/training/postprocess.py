@@ -24,8 +24,8 @@ from ..data.clusters import check_cluster
 from ..data.criteria import get_criterion
 from ..data.encoding import needs_encoding
 from ..data.folds import make_folds
-from ..data.frequency import repeat_rows
 from ..data.groups import Groups, resolve_groups
+from ..data.sample import repeat_rows
 from ..data.weights import check_weight
 from .group_features import (
     Membership,

@@ -26,8 +26,8 @@ from .._core.validation import check_column, check_index, refuse_unreal
 from ..data.clusters import check_cluster, renumber
 from ..data.criteria import Criterion, get_criterion
 from ..data.folds import make_folds
-from ..data.frequency import repeat_rows
 from ..data.groups import Groups, resolve_groups
+from ..data.sample import repeat_rows
 from ..data.weights import check_weight
 from ..measures.effective import check_effective_size
 from ..measures.entropies import get_estimator

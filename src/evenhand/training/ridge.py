@@ -26,7 +26,7 @@ class FairRidge(FairLinear):
     Parameters
     ----------
     criterion : {"independence", "separation", "sufficiency", "conditional"}
-        What the score must not reveal; see `evenhand.information.criteria`. "conditional" is
+        What the score must not reveal; see `evenhand.data.criteria`. "conditional" is
         independence among people with the same `controls`, which `fit` then needs.
     fairness_weight : float
         1 means that one point of R² is worth one point of normalized information.

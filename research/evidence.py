@@ -1,0 +1,160 @@
+"""Tables of results: one writer that stamps each row, one reader, and how old a table is.
+
+Every row carries the commit, the date, the load of the machine and the versions it was made with,
+so that a table of which some parts were measured again says so row by row.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+RESULTS = HERE / "results"
+STAMP = ("commit", "date", "load", "versions")
+PACKAGES = ("evenhand", "numpy", "scipy", "scikit-learn", "numba")
+Row = dict[str, Any]
+
+
+def git(*words: str) -> str:
+    """Return what a git command prints about this repository."""
+    command = ["git", "-C", str(ROOT), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def make_stamp(packages: Sequence[str] = ()) -> dict[str, str]:
+    """Return commit, date, load and versions of this moment.
+
+    A plus after the commit says that code was changed since. The load is that of the last minute,
+    in busy cores: times measured at a load near the number of cores are too long.
+    """
+    changed = git("status", "--porcelain", "--", "src", "research", ":!research/results")
+    names = [f"{p} {v}" for p in (*PACKAGES, *packages) if (v := _version(p))]
+    names += [f"Python {platform.python_version()}", f"{len(os.sched_getaffinity(0))} cores"]
+    return {
+        "commit": git("rev-parse", "--short=10", "HEAD") + ("+" if changed else ""),
+        "date": datetime.now(UTC).date().isoformat(),
+        "load": f"{os.getloadavg()[0]:.1f}",
+        "versions": "; ".join(names),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def write_table(
+    path: Path, rows: Iterable[Row], stamp: dict[str, str], facts: Row | None = None
+) -> Path:
+    """Write rows to a CSV file, whole or not at all; facts about all rows go to a JSON beside it.
+
+    A row that has a stamp already, since it was kept from an earlier run, keeps it.
+    """
+    rows = [{**stamp, **row} for row in rows]
+    columns = list(dict.fromkeys(key for row in rows for key in row if key not in STAMP))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".csv.tmp")
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [*columns, *STAMP], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: _short(value) for key, value in row.items()} for row in rows)
+    if facts:
+        beside = path.with_suffix(".json.tmp")
+        beside.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        beside.replace(path.with_suffix(".json"))
+    temporary.replace(path)
+    return path
+
+
+def _short(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, Real) and not isinstance(value, Integral) else value
+
+
+def read_table(name: str, folder: Path = RESULTS, stamped: bool = False) -> list[dict[str, str]]:
+    """Read the rows of a table as text; without their stamps unless asked for.
+
+    A table that was never made has no rows.
+    """
+    path = folder / f"{name}.csv"
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    if not stamped:
+        rows = [{key: row[key] for key in row if key not in STAMP} for row in rows]
+    return rows
+
+
+def read_numbers(name: str, folder: Path = RESULTS) -> list[Row]:
+    """Read the rows of a table with numbers as floats; an empty field is NaN."""
+    return [{key: _number(value) for key, value in row.items()} for row in read_table(name, folder)]
+
+
+def _number(text: str) -> Any:
+    if text == "":
+        return float("nan")
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def read_facts(name: str, folder: Path = RESULTS) -> Row:
+    """Read what the JSON beside a table says."""
+    return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def read_stamps(name: str, folder: Path = RESULTS) -> list[dict[str, str]]:
+    """Return the different stamps of the rows of a table, oldest first."""
+    stamps = {tuple(row[key] for key in STAMP) for row in read_table(name, folder, stamped=True)}
+    found = [dict(zip(STAMP, stamp, strict=True)) for stamp in stamps]
+    return sorted(found, key=lambda stamp: (stamp["date"], stamp["commit"]))
+
+
+@cache
+def last_change(paths: tuple[str, ...], since: str | None = None) -> tuple[str, str, str] | None:
+    """Return commit, date and file of the last change of some paths, if any `since` a commit."""
+    span = [f"{since}..HEAD"] if since else []
+    found = git("log", "-1", "--format=%h %cs", "--name-only", *span, "--", *paths)
+    if not found:
+        return None
+    head, *files = found.split("\n")
+    commit, date = head.split()
+    return commit, date, next((f for f in files if f), "")
+
+
+def find_stale(name: str, sources: tuple[str, ...]) -> list[tuple[dict[str, str], str]]:
+    """Return the stamps of a table, each with what it is older than; "" where it is not.
+
+    Without the history, as in a shallow copy of the repository, nothing is known of its age.
+    """
+    out = []
+    for stamp in read_stamps(name):
+        commit = stamp["commit"].rstrip("+")
+        try:
+            changed = last_change(sources, commit)
+        except (OSError, subprocess.CalledProcessError):
+            out.append((stamp, f"measured at {commit}, which this copy does not know"))
+            continue
+        words = ""
+        if changed:
+            words = (
+                f"measured at {commit} ({stamp['date']}), before the last change of {changed[2]} "
+                f"({changed[0]}, {changed[1]})"
+            )
+        out.append((stamp, words))
+    return out or [(dict.fromkeys(STAMP, ""), "never measured")]

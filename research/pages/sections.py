@@ -1,0 +1,171 @@
+"""Sections of other pages that are written from tables, between marks that name them."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from evidence import read_table
+from pages.markdown import table
+
+NAMES = {
+    "native": "its own",
+    "plain function": "squared error as a Python function",
+    "ours": "ours",
+}
+
+
+def boosting_gap() -> str:
+    """Training fairness of boosted models, and what of it holds on other rows."""
+    head = ["criterion", "λ", "rounds", "training, as trained", "training, audited",
+            "held out, audited", "R² in training", "R² held out"]  # fmt: skip
+    columns = ("training", "training_audit", "held_out_audit", "training_r2", "held_out_r2")
+    rows = [
+        [r["criterion"], f"{float(r['fairness_weight']):g}", r["rounds"],
+         *(f"{float(r[name]):.3f}" for name in columns)]
+        for r in read_table("boosting")
+        if r["what"] == "gap"
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+def boosting_speed() -> str:
+    """CPU seconds of trainings with each kind of objective."""
+    head = ["library", "criterion", "objective", "seconds", "times its own", "inside the function"]
+    rows = [
+        [r["library"], r["criterion"], NAMES[r["objective"]], f"{float(r['seconds']):.2f}",
+         f"{float(r['times_native']):.2f}",
+         f"{float(r['inside_share']):.0%}" if float(r["inside"]) else ""]
+        for r in read_table("boosting")
+        if r["what"] == "speed"
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+def stack() -> str:
+    """R² by method (rows) and by data set, criterion and bound (columns), means over repeats.
+
+    A bound that is missed in some of the repeats is marked by how many meet it.
+    """
+    lines = read_table("stack")
+    found: dict[tuple[str, ...], list[str]] = {}
+    for line in lines:
+        key = (line["method"], line["dataset"], line["criterion"], line["bound"])
+        found.setdefault(key, []).append(line["r2"])
+    methods = list(dict.fromkeys(line["method"] for line in lines))
+    places = list(dict.fromkeys((line["dataset"], line["criterion"]) for line in lines))
+    plain = {
+        d: {x["repeat"]: x["booster_r2"] for x in lines if x["dataset"] == d} for d, _ in places
+    }
+    head = ["R² held out at no bound / ≤ .10 / ≤ .05 / ≤ .01", *(f"{d}, {c}" for d, c in places)]
+    rows = []
+    booster_r2 = [_mean([*plain[name].values()]) for name, _ in places]
+    rows.append(["plain booster, which has no bound", *booster_r2])
+    bounds = list(dict.fromkeys(line["bound"] for line in lines))
+    for method in methods:
+        cells = [" / ".join(_mean(found[(method, *p, b)]) for b in bounds) for p in places]
+        rows.append([method, *cells])
+    return table(head, rows)
+
+
+def _mean(values: list[str]) -> str:
+    met = [float(v) for v in values if v != ""]
+    if not met:
+        return "–"
+    part = f" ({len(met)} of {len(values)})" if len(met) < len(values) else ""
+    return f"{fmean(met):.3f}".lstrip("0") + part
+
+
+def count(share: str, total: str) -> str:
+    """Return a share of repeats as a count, such as "3 of 200"."""
+    return f"{round(float(share) * int(total))} of {total}"
+
+
+def certify() -> str:
+    """How often a limit is exceeded on fresh data, with and without certificate."""
+    head = ["case", "rows", "features", "groups", "limit", "exceeded", "certified: exceeded",
+            "certified: no model", "R²", "certified: R²"]  # fmt: skip
+    rows = [
+        [r["scenario"], r["n"], r["features"], r["groups"], f"{r['criterion']} ≤ {r['limit']}",
+         count(r["plain_violations"], r["repeats"]), count(r["certified_violations"], r["repeats"]),
+         count(r["certified_unreachable"], r["repeats"]), f"{float(r['plain_r2']):.3f}",
+         f"{float(r['certified_r2']):.3f}"]
+        for r in read_table("certify")
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+def verdicts_edge() -> str:
+    """Wrong verdicts at the edge of the tolerance."""
+    head = ["clause", "rows or clusters", "groups", "design", "wrong pass", "wrong fail"]
+    rows = [
+        [r["number"], r["units"], r["groups"], r["design"],
+         count(r["wrong_pass"], r["replications"]), count(r["wrong_fail"], r["replications"])]
+        for r in read_table("verdicts")
+        if r["part"] == "edge"
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+def controls() -> str:
+    """Bias, coverage and size of tests of what is adjusted for controls."""
+    head = ["design", "number", "truth", "mean", "95 % intervals that cover", "rejected at 5 %"]
+    rows = []
+    for r in read_table("controls"):
+        shown = [f"{float(r[name]):.3f}" if r[name] else "" for name in ("truth", "mean")]
+        counts = [
+            count(r[name], r["replications"]) if r[name] else ""
+            for name in ("coverage", "rejected")
+        ]
+        rows.append([r["design"], r["what"].replace("|", "\\|"), *shown, *counts])
+    return table(head, rows)
+
+
+def illinois() -> str:
+    """Premiums in minority ZIP codes of the same risk, by company."""
+    head = ["company", "quotes", "gap, dollars", "of it by risk", "adjusted", "adjusted, %",
+            "95 % interval", "regression, %"]  # fmt: skip
+    rows = [
+        [r["company"], r["quotes"], f"{float(r['raw_dollars']):.0f}",
+         f"{float(r['explained_dollars']):.0f}",
+         f"{float(r['adjusted_dollars']):.0f} ± {1.96 * float(r['adjusted_stderr']):.0f}",
+         f"{float(r['above_percent']):.1f}", f"{float(r['low']):.1f} to {float(r['high']):.1f}",
+         f"{float(r['regression_percent']):.1f}"]
+        for r in read_table("illinois")
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+def glm() -> str:
+    """Iterations and time of fair GLMs."""
+    head = ["data", "family", "rows", "criterion", "weight", "Newton steps, plain", "iterations",
+            "plain, s", "fair, s", "glum, s"]  # fmt: skip
+    rows = [
+        [r["data"], r["family"], f"{int(r['n']):,}", r["criterion"],
+         f"{float(r['fairness_weight']):g}", r["newton_steps"], r["iterations"],
+         f"{float(r['plain_seconds']):.2f}", f"{float(r['fair_seconds']):.2f}",
+         f"{float(r['peer_seconds']):.2f}" if r["peer_seconds"] else ""]
+        for r in read_table("glm")
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+# Page: the sections on it by the name in their marks.
+SECTIONS = {
+    "boosting": {"boosting_gap": boosting_gap, "boosting_speed": boosting_speed},
+    "stack": {"stack": stack},
+    "how-it-works": {"certify": certify},
+    "verdicts": {"verdicts_edge": verdicts_edge},
+    "controls": {"controls": controls, "illinois": illinois},
+    "glm": {"glm": glm},
+}
+
+
+def fill(page: str, text: str) -> str:
+    """Return a page with its sections between `<!-- NAME -->` and `<!-- end of NAME -->`."""
+    for name, write in SECTIONS[page].items():
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        if text.count(begin) != 1 or text.count(end) != 1:
+            raise ValueError(f"docs/{page}.md must have {begin} and {end} once each.")
+        before, rest = text.split(begin)
+        text = f"{before}{begin}\n\n{write()}\n\n{end}{rest.split(end)[1]}"
+    return text

@@ -1,0 +1,341 @@
+"""The rows of a table, read once: scores, targets, groups, weights, clusters, exposure, controls.
+
+Everything inside the package takes a :class:`Sample`; what users hand in is checked here.
+
+A row of frequency f equals f rows. That is not a weight of f: a weight says how much one person
+counts, and leaves the number of people as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from narwhals.dependencies import is_pandas_like_dataframe, is_pandas_like_series
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
+
+from .._core.arrays import Vector
+from .._core.validation import as_floats, check_column, check_index, read_native, refuse_masked
+from .clusters import check_cluster, renumber
+from .continuous import Continuous
+from .controls import Controls, read_controls
+from .groups import Groups, Proxy, resolve_groups
+from .weights import check_exposure, check_weight, refuse_few_weighted, weighted_rows
+
+Rows = NDArray[np.intp]
+
+# People that rows may be repeated for. Beyond that the copies take more memory than most machines
+# have to spare for them.
+MAX_PEOPLE = 5_000_000
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Columns of n rows, checked and of one length; None where there is no such column.
+
+    Attributes
+    ----------
+    groups : Groups or None
+        Who belongs to which group, with weights of mean 1 and clusters over the rows of known
+        group.
+    scores, target : (n,) arrays or None
+    weight : (n,) array or None
+        As handed in, for losses; the scale counts.
+    frequency : (n,) array or None
+        People that each row stands for, where these are rows made of counts. Frequencies that
+        users hand in repeat rows instead.
+    cluster : (n,) intp array or None
+        Number of the cluster of each row, 0 … G − 1.
+    exposure : (n,) array or None
+    controls : Controls or None
+    others : mapping
+        Further columns and tables by their argument's name, such as features: as they were handed
+        in, but for rows that were repeated or taken.
+    """
+
+    groups: Any = None
+    scores: Any = None
+    target: Vector | None = None
+    weight: Vector | None = None
+    frequency: Vector | None = None
+    cluster: Rows | None = None
+    exposure: Vector | None = None
+    controls: Controls | None = None
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(
+        cls, y_true: Any = None, y_pred: Any = None, *, sensitive_features: Any = None,
+        sample_weight: Any = None, frequency: Any = None, cluster: Any = None,
+        exposure: Any = None, controls: Any = None, names: Mapping[str, str] | None = None,
+        groups_optional: bool = False, require_two: bool = True, **others: Any,
+    ) -> Sample:  # fmt: skip
+        """Check what a user handed in: kinds, lengths, finite numbers, and pandas indices.
+
+        Parameters
+        ----------
+        y_true, y_pred, sensitive_features, sample_weight, frequency, cluster, exposure, controls
+            As for :func:`evenhand.audit`; rows are repeated by `frequency`.
+        names : mapping, optional
+            What the user calls "y_true" and "y_pred", for messages: {"y_true": "y"}.
+        groups_optional : bool
+            Take None for `sensitive_features`: the sample then has no groups.
+        require_two : bool
+            Refuse a single group.
+        **others : Any
+            Columns or tables whose rows belong to the others'; kept in `others`.
+        """
+        called = {"y_true": "y_true", "y_pred": "y_pred", **(names or {})}
+        handed = {
+            **others, called["y_true"]: y_true, called["y_pred"]: y_pred,
+            "sensitive_features": sensitive_features, "sample_weight": sample_weight,
+            "cluster": cluster, "controls": controls, "exposure": exposure,
+        }  # fmt: skip
+        handed = dict(zip(handed, repeat_rows(frequency, **handed), strict=True))
+        check_index(**handed)
+        columns: dict[str, Vector] = {}
+        n = None
+        for role in ("y_pred", "y_true"):
+            values = handed[called[role]]
+            if values is not None:
+                columns[role] = check_column(values, called[role], n)
+                n = len(columns[role])
+        if n is None:
+            n = next((count_rows(v) for v in handed.values() if v is not None), 0)
+        controls, exposure = handed["controls"], handed["exposure"]
+        if exposure is not None and "y_true" not in columns:
+            raise ValueError(
+                f"`exposure` must be None without `{called['y_true']}`: it is what the amounts are "
+                "totals over."
+            )
+        read = None if controls is None else read_controls(controls, n)
+        size = None if exposure is None else check_exposure(exposure, n)
+        weight = check_weight(handed["sample_weight"], n)
+        clusters = check_cluster(handed["cluster"], n)
+        groups, labels = None, handed["sensitive_features"]
+        if labels is not None or not groups_optional:
+            groups = resolve_groups(
+                labels, n_rows=n, sample_weight=weight, cluster=clusters, require_two=require_two
+            )
+        return cls(
+            groups, columns.get("y_pred"), columns.get("y_true"), weight, None, clusters, size,
+            read, {name: handed[name] for name in others},
+        )  # fmt: skip
+
+    @property
+    def n_rows(self) -> int:
+        columns = (self.scores, self.target, self.weight, self.cluster)
+        first = next((c for c in columns if c is not None), None)
+        if first is not None:
+            return len(first)
+        assert self.groups is not None
+        return self.groups.n_rows
+
+    @property
+    def variables(self) -> dict[str, Vector]:
+        """Score and target by the names they have in criteria, without what is not there."""
+        columns = {"s": self.scores, "y": self.target}
+        return {name: column for name, column in columns.items() if column is not None}
+
+    def regroup(self, sensitive_features: Any, **how: Any) -> Sample:
+        """The same rows in other groups; `how` is that of :func:`resolve_groups`."""
+        groups = resolve_groups(
+            sensitive_features, n_rows=self.n_rows, sample_weight=self.weight,
+            cluster=self.cluster, **how,
+        )  # fmt: skip
+        return replace(self, groups=groups)
+
+    def take(self, rows: NDArray[Any]) -> Sample:
+        """Some of the rows, by number or by a mask; a group may end up empty."""
+        if rows.dtype == bool:
+            rows = np.flatnonzero(rows)
+        taken = {
+            name: None if column is None else column[rows]
+            for name in ("scores", "target", "weight", "frequency", "exposure")
+            for column in [getattr(self, name)]
+        }
+        return replace(
+            self,
+            **taken,
+            groups=None if self.groups is None else self.groups.take(rows),
+            cluster=None if self.cluster is None else renumber(self.cluster[rows]),
+            controls=None if self.controls is None else self.controls.take(rows),
+            others={name: take_rows(values, rows) for name, values in self.others.items()},
+        )
+
+    def weighted(self) -> Sample:
+        """Without rows of weight 0, which count as absent; fewer than 5 others are refused."""
+        rows = weighted_rows(self.weight)
+        if rows is None:
+            return self
+        kept = self.take(rows)
+        if kept.groups is not None:
+            refuse_few_weighted(kept.groups.n_known, self.n_rows)
+        return kept
+
+    def known(self) -> Sample:
+        """The rows whose group is known."""
+        groups = self.groups
+        assert groups is not None
+        if groups.known is None:
+            return self
+        rows = replace(self, groups=None).take(groups.known)
+        return replace(rows, groups=replace(groups, known=None, n_rows=groups.n_known))
+
+    def per_unit(self) -> Sample:
+        """Targets per unit of exposure, where they are totals over one."""
+        if self.target is None or self.exposure is None:
+            return self
+        return replace(self, target=self.target / self.exposure)
+
+
+# ------------------------------------------------------------------------------------------------
+# Rows of anything that users hand in: how many, and some of them.
+
+
+def count_rows(values: Any) -> int:
+    """Number of rows of a column, a table or any form of `sensitive_features`; 0 of None."""
+    if values is None:
+        return 0
+    if isinstance(values, dict):
+        return count_rows(next(iter(values.values()))) if values else 0
+    if isinstance(values, Groups):
+        return values.n_rows
+    if isinstance(values, Proxy | Continuous):
+        return len(values)
+    return int(_num_samples(values))
+
+
+def take_rows(values: Any, rows: Rows, keep_index: bool = True) -> Any:
+    """Rows of a column, a table, a sparse matrix or any form of `sensitive_features`.
+
+    `keep_index` is for pandas: labels that are repeated say nothing about where a row belongs.
+    """
+    if values is None:
+        return None
+    if isinstance(values, dict):
+        return {name: take_rows(column, rows, keep_index) for name, column in values.items()}
+    if isinstance(values, Groups | Controls):
+        return values.take(rows)
+    if isinstance(values, Proxy | Continuous):
+        return values[rows]
+    if type(values).__module__.startswith("pyarrow"):
+        return values.take(rows)
+    native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(native, nw.DataFrame | nw.Series):
+        taken = native[rows].to_native()
+        if keep_index or not (is_pandas_like_series(taken) or is_pandas_like_dataframe(taken)):
+            return taken
+        return taken.reset_index(drop=True)
+    return _safe_indexing(values, rows)
+
+
+# ------------------------------------------------------------------------------------------------
+# Frequencies: how many people a row of an aggregated table stands for.
+
+
+def check_frequency(frequency: Any, n_rows: int) -> NDArray[np.int64]:
+    """Validate frequencies: whole numbers, none below 0, not all of them 0.
+
+    Parameters
+    ----------
+    frequency : (n,) array, series or one-column frame
+    n_rows : int
+        The length it must have.
+    """
+    native = read_native(frequency, "frequency")
+    if isinstance(native, nw.DataFrame | nw.Series):
+        frequency = native.to_numpy()
+    refuse_masked(frequency, "frequency")
+    counts = np.asarray(frequency)
+    if counts.ndim == 2 and counts.shape[1] == 1:
+        counts = counts[:, 0]
+    if counts.ndim != 1:
+        raise ValueError(
+            f"`frequency` must be 1-D, one whole number per row, got shape {counts.shape}."
+        )
+    if len(counts) != n_rows:
+        raise ValueError(
+            f"`frequency` must have one entry per row: got {len(counts)} for {n_rows} rows."
+        )
+    if counts.dtype.kind not in "iufb":
+        try:
+            counts = as_floats(counts)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"`frequency` must be whole numbers, got dtype {counts.dtype}. Hint: the number of "
+                "people that each row stands for."
+            ) from None
+    if not np.isfinite(counts).all():
+        raise ValueError("`frequency` must be finite: it holds NaN or infinity.")
+    if (counts < 0).any():
+        raise ValueError(f"`frequency` must be nonnegative, got {counts.min()}.")
+    whole = np.rint(counts)
+    if (whole != counts).any():
+        bad = counts[np.flatnonzero(whole != counts)[0]]
+        raise ValueError(
+            f"`frequency` must be whole numbers, got {bad}. Hint: numbers of people go here; what "
+            "a person counts for, such as a sampling weight, is `sample_weight`."
+        )
+    if not whole.any():
+        raise ValueError("`frequency` must not be zero in every row.")
+    if whole.sum(dtype=np.float64) >= 2.0**53:
+        raise ValueError(
+            f"`frequency` must add up to fewer than 2^53 people, got {whole.sum():.3g}."
+        )
+    return whole.astype(np.int64)
+
+
+def people_of(counts: NDArray[np.int64]) -> Rows:
+    """The row of each person, row by row; refused beyond `MAX_PEOPLE`."""
+    total = int(counts.sum())
+    if total > MAX_PEOPLE:
+        raise ValueError(
+            f"`frequency` must add up to at most {MAX_PEOPLE:,} people here, where each becomes a "
+            f"row of its own, got {total:,}. Hint: evenhand.audit(evenhand.Cells.from_rows(...)) "
+            "measures any number of people; a fit can be made on a sample, with frequencies drawn "
+            "by numpy.random.Generator.binomial."
+        )
+    return np.repeat(np.arange(len(counts), dtype=np.intp), counts)
+
+
+def too_many(frequency: Any) -> bool:
+    """Whether there are more people than rows may be repeated for."""
+    if frequency is None:
+        return False
+    return int(check_frequency(frequency, count_rows(frequency)).sum()) > MAX_PEOPLE
+
+
+def repeat_rows(frequency: Any, **columns: Any) -> tuple[Any, ...]:
+    """Every column with each row repeated as often as its frequency says; as they are for None.
+
+    Parameters
+    ----------
+    frequency : (n,) array or None
+    **columns : Any
+        By the names of the arguments, for messages. None and single numbers stay as they are.
+    """
+    if frequency is None:
+        return tuple(columns.values())
+    check_index(frequency=frequency, **columns)
+    used = {k: v for k, v in columns.items() if v is not None and not _is_single(v)}
+    lengths = {name: count_rows(values) for name, values in used.items()}
+    counts = check_frequency(frequency, next(iter(lengths.values())))
+    for name, length in lengths.items():
+        if length != len(counts):
+            raise ValueError(
+                f"`{name}` must have one entry per row: got {length} for {len(counts)}."
+            )
+    rows = people_of(counts)
+    return tuple(
+        take_rows(v, rows, keep_index=False) if name in used else v for name, v in columns.items()
+    )
+
+
+def _is_single(values: Any) -> bool:
+    return isinstance(values, int | float) or (isinstance(values, np.ndarray) and not values.ndim)

@@ -1,0 +1,213 @@
+"""Evidence: every study is registered, stamped and shown, and pages are those of their tables."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from importlib import import_module
+
+import pytest
+
+import evidence
+import run
+from evidence import RESULTS, ROOT, STAMP, read_facts, read_stamps, read_table, write_table
+from pages import DOCS, build_pages
+from registry import STUDIES
+
+PAPER = [s.name for s in STUDIES.values() if s.page.startswith("reproduction")]
+STAMPED = dict(zip(STAMP, ("abc", "2026-01-02", "0.5", "numpy 2"), strict=True))
+
+
+@pytest.fixture(scope="module")
+def built():
+    return build_pages()
+
+
+def test_pages_are_those_of_their_tables(built):
+    for path, text in built.items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run research/run.py --pages"
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
+def test_a_study_is_whole(study):
+    module, function = study.run.split(":")
+    assert f"def {function}(setting: Setting)" in (
+        ROOT / "research" / "studies" / f"{module}.py"
+    ).read_text(encoding="utf-8")
+    for path in study.sources:
+        assert (ROOT / path).exists(), path
+    for stamp in read_stamps(study.name):
+        assert re.fullmatch(r"[0-9a-f]{10}\+?", stamp["commit"])
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", stamp["date"])
+    rows = read_table(study.name)
+    assert rows
+    assert not study.part or study.part in rows[0]
+
+
+@pytest.mark.parametrize(
+    "study", [s for s in STUDIES.values() if s.page], ids=lambda study: study.name
+)
+def test_a_study_is_on_its_page(study):
+    name, _, section = study.page.partition(": ")
+    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    assert f"{{evidence}} {name}" in page
+    if section:
+        assert f"## {section}" in page
+
+
+def test_every_module_of_studies_is_in_the_registry_or_serves_one_that_is():
+    made = {path.stem for path in (ROOT / "research" / "studies").glob("*.py")} - {"__init__"}
+    assert made - {s.run.split(":")[0] for s in STUDIES.values()} == {"methods", "atlas_methods"}
+
+
+def test_every_table_belongs_to_a_study():
+    assert {path.stem for path in RESULTS.glob("*.csv")} == STUDIES.keys()
+    assert {path.stem for path in RESULTS.glob("*.json")} <= STUDIES.keys()
+
+
+def test_tables_are_replaced_whole_and_rows_keep_their_stamps(tmp_path):
+    path = write_table(tmp_path / "some.csv", [{"a": 1.0 / 3.0, "b": "x"}], STAMPED, {"seed": 0})
+    assert path.read_text() == (
+        "a,b,commit,date,load,versions\n0.333333,x,abc,2026-01-02,0.5,numpy 2\n"
+    )
+    with pytest.raises(ValueError, match="broken"):
+        write_table(path, broken(), STAMPED)
+    assert evidence.read_numbers("some", tmp_path) == [{"a": 0.333333, "b": "x"}]
+    assert read_facts("some", tmp_path) == {"seed": 0}
+    kept = read_table("some", tmp_path, stamped=True)
+    write_table(path, [*kept, {"a": 2, "c": ""}], {**STAMPED, "commit": "def"})
+    assert [row["commit"] for row in read_table("some", tmp_path, stamped=True)] == ["abc", "def"]
+    assert [stamp["commit"] for stamp in read_stamps("some", tmp_path)] == ["abc", "def"]
+    assert not list(tmp_path.glob("*tmp*"))
+
+
+def broken():
+    yield {"a": 2.0}
+    raise ValueError("broken")
+
+
+def test_a_stamp_names_commit_load_and_versions():
+    stamp = evidence.make_stamp(["pytest", "no-such-package"])
+    assert tuple(stamp) == STAMP
+    assert stamp["commit"].rstrip("+") == evidence.git("rev-parse", "--short=10", "HEAD")
+    assert float(stamp["load"]) >= 0
+    for word in ("evenhand ", "numpy ", "pytest ", "Python 3.", " cores"):
+        assert word in stamp["versions"]
+    assert "no-such-package" not in stamp["versions"]
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository of two files, and how to change one of them."""
+    monkeypatch.setattr(evidence, "ROOT", tmp_path)
+    monkeypatch.setattr(evidence, "RESULTS", tmp_path)
+    evidence.last_change.cache_clear()
+
+    def commit(name: str) -> str:
+        with (tmp_path / name).open("a") as file:
+            file.write("x")
+        words = ["-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "-m", name]
+        for command in (["add", name], words):
+            subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+        return evidence.git("rev-parse", "--short=10", "HEAD")
+
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    yield tmp_path, commit
+    evidence.last_change.cache_clear()
+
+
+def test_a_table_is_stale_once_what_it_measures_has_changed(repository, monkeypatch):
+    folder, commit = repository
+    monkeypatch.setattr(evidence, "read_stamps", lambda name: read_stamps(name, folder))
+    sources = ("measured.py",)
+    commit("measured.py")
+    write_table(folder / "t.csv", [{"a": 1}], {**STAMPED, "commit": commit("measured.py")})
+    commit("other.py")
+    assert [stale for _, stale in evidence.find_stale("t", sources)] == [""]
+    changed = commit("measured.py")
+    evidence.last_change.cache_clear()
+    ((_, stale),) = evidence.find_stale("t", sources)
+    assert "before the last change of measured.py" in stale
+    assert changed[:7] in stale
+    write_table(folder / "t.csv", [{"a": 1}], {**STAMPED, "commit": "0123456789"})
+    ((_, stale),) = evidence.find_stale("t", sources)
+    assert stale == "measured at 0123456789, which this copy does not know"
+    assert evidence.find_stale("never", sources)[0][1] == "never measured"
+
+
+def test_the_site_says_what_is_stale(monkeypatch):
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    freshness = import_module("freshness")
+    lines = freshness.list_ages("accuracy")
+    assert len(lines) >= 8
+    assert all(re.match(r"\w+: measured at [0-9a-f]{10}", line) for line in lines)
+
+
+def test_quick_run_of_all_that_the_paper_shows(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run, "THREADS", ())
+    for name in PAPER:
+        run.main([name, "--quick", "--out", str(tmp_path)])
+    made = {path.name for path in tmp_path.iterdir() if path.is_file()}
+    assert not [name for name in made if "tmp" in name]
+    assert {name.removesuffix(".csv") for name in made if name.endswith(".csv")} == {*PAPER}
+    for name in PAPER:
+        # The points behind a table took the time that is noted with the table.
+        assert name == "penalty_path" or read_facts(name, tmp_path)["compute_seconds"] > 0
+        (stamp,) = read_stamps(name, tmp_path)
+        assert "numpy" in stamp["versions"]
+    rows = read_table("thresholds", tmp_path)
+    assert {row["league"] for row in rows} == {"attribute not needed", "attribute needed"}
+    met = [row for row in rows if row["r2"]]
+    assert met
+    assert all(float(row["value"]) <= float(row["threshold"]) for row in met)
+    pictures = [tmp_path / name for name in made if name.endswith(".png")]
+    assert len(pictures) == 15
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+
+
+def test_parts_are_run_alone_and_other_rows_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "THREADS", ())
+    old = [{"study": "size", "n": 1}, {"study": "rough", "n": 2}]
+    write_table(tmp_path / "calibration.csv", old, {**STAMPED, "commit": "old"})
+    run.main(["calibration", "--quick", "--only", "rough", "--out", str(tmp_path)])
+    rows = read_table("calibration", tmp_path, stamped=True)
+    assert {(row["study"], row["commit"] == "old") for row in rows} == {
+        ("size", True),
+        ("rough", False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["no_such"], "no study no_such; there are frontier_communities, "),
+        (["cells", "rough", "--only", "x"], "`--only` must come with one study"),
+    ],
+)
+def test_bad_commands_are_refused(words, message, capsys):
+    with pytest.raises(SystemExit):
+        run.main(words)
+    assert message in capsys.readouterr().err
+
+
+def test_the_list_names_all_studies(capsys):
+    run.main(["--list"])
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == [*STUDIES]
+
+
+def test_the_stack_is_not_behind_the_booster_without_fairness():
+    rows = [r for r in read_table("stack") if r["method"] == "stack, posterior"]
+    rows = [r for r in rows if r["bound"] == "none"]
+    assert len(rows) == 8
+    assert min(float(r["r2"]) - float(r["booster_r2"]) for r in rows) > -0.002
+
+
+def test_the_atlas_has_cells_in_both_leagues():
+    from pages import atlas
+
+    cells = atlas.cells(evidence.read_numbers("atlas"))
+    for league in atlas.LEAGUES:
+        _, total, good = atlas.against(cells, league)
+        assert 0 < good <= total
