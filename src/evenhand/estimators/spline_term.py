@@ -323,7 +323,7 @@ class SplineTerm:
         self._weights, objective, log_rho = fit
         gradient, kernels, scale = np.zeros(len(rows.s)), get_kernels(), scale / rows.n
         line = self._line(rows)
-        if len(rows.codes):
+        if _has_codes(rows):
             table = np.ascontiguousarray(log_rho.transpose(2, 0, 1)).reshape(-1, log_rho.shape[1])
             kernels.add_slopes(rows.s, line, rows.weight, LIMIT, table, scale, gradient)
         else:
@@ -337,7 +337,7 @@ class SplineTerm:
         width, cells = len(self.basis.score), len(self.basis.target)
         k, kernels, line = rows.n_groups, get_kernels(), self._line(rows)
         t = rows.s if rows.center[1] else np.zeros(len(rows.s))
-        if len(rows.codes):
+        if _has_codes(rows):
             out = kernels.deposit(t, line, rows.weight, LIMIT, cells * k, width)
             out = out.reshape(cells, k, width).transpose(1, 2, 0)
         else:
@@ -386,12 +386,12 @@ class SplineTerm:
 
     def _line(self, rows: Rows) -> NDArray[np.integer]:
         """Line of the table of each row: its cell of the target and its group, where known."""
-        if len(self.basis.target) == 1 and len(rows.codes):
+        if len(self.basis.target) == 1 and _has_codes(rows):
             return rows.codes
         kept = self._lines
         if kept is None or kept[0] is not rows.y or kept[1] is not rows.codes:
             line, k = self.cell_of(rows), 1
-            if len(rows.codes):
+            if _has_codes(rows):
                 k = rows.n_groups
                 line = line * k + rows.codes
             small = TARGET_CELLS * k <= 256
@@ -402,6 +402,11 @@ class SplineTerm:
 
 def _at_zero(rows: Rows) -> Array:
     return np.r_[0.0, 1.0, rows.center[2:]]
+
+
+def _has_codes(rows: Rows) -> bool:
+    """Whether groups are known, rather than their probabilities; a shard may have no rows."""
+    return rows.probabilities.shape[1] == 0
 
 
 def _membership(rows: Rows, group: int) -> Array:

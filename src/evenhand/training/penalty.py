@@ -106,7 +106,6 @@ class RepeatedRegularizer:
 
 
 CLASSIFIERS = ("logistic", "lspc")
-BASES = ("auto", SPLINE, *DEGREES)
 SCORE_MAPS = ("auto", "tanh", "raw")
 # κ per row of "lspc" under "auto".
 LSPC_SHARE = 0.3
@@ -173,7 +172,7 @@ class FairnessRegularizer:
         self.criterion = get_criterion(criterion)
         check_trainable(self.criterion)
         check_choice("classifier", classifier, CLASSIFIERS)
-        check_choice("basis", basis, BASES)
+        check_choice("basis", basis, ("auto", SPLINE, *DEGREES))
         self.classifier, self.basis = classifier, basis
         self.kappa = check_kappa(kappa, classifier)
         check_choice("score_map", score_map, SCORE_MAPS)
