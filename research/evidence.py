@@ -7,6 +7,7 @@ so that a table of which some parts were measured again says so row by row.
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import os
 import platform
@@ -60,9 +61,10 @@ def _version(package: str) -> str:
 def write_table(
     path: Path, rows: Iterable[Row], stamp: dict[str, str], facts: Row | None = None
 ) -> Path:
-    """Write rows to a CSV file, whole or not at all; facts about all rows go to a JSON beside it.
+    """Write rows to a CSV file, whole or not at all, and facts about all of them to a JSON file.
 
-    A row that has a stamp already, since it was kept from an earlier run, keeps it.
+    A row that has a stamp already, since it was kept from an earlier run, keeps it. The facts hold
+    the checksum of the table, so that a number edited by hand does not go unnoticed.
     """
     rows = [{**stamp, **row} for row in rows]
     columns = list(dict.fromkeys(key for row in rows for key in row if key not in STAMP))
@@ -72,12 +74,16 @@ def write_table(
         writer = csv.DictWriter(file, [*columns, *STAMP], lineterminator="\n")
         writer.writeheader()
         writer.writerows({key: _short(value) for key, value in row.items()} for row in rows)
-    if facts:
-        beside = path.with_suffix(".json.tmp")
-        beside.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-        beside.replace(path.with_suffix(".json"))
+    facts = {**(facts or {}), "sha256": hash_file(temporary)}
+    noted = path.with_suffix(".json.tmp")
+    noted.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     temporary.replace(path)
+    noted.replace(path.with_suffix(".json"))
     return path
+
+
+def hash_file(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _short(value: Any) -> Any:
@@ -121,40 +127,38 @@ def read_facts(name: str, folder: Path = RESULTS) -> Row:
 def read_stamps(name: str, folder: Path = RESULTS) -> list[dict[str, str]]:
     """Return the different stamps of the rows of a table, oldest first."""
     stamps = {tuple(row[key] for key in STAMP) for row in read_table(name, folder, stamped=True)}
-    found = [dict(zip(STAMP, stamp, strict=True)) for stamp in stamps]
-    return sorted(found, key=lambda stamp: (stamp["date"], stamp["commit"]))
+    result = [dict(zip(STAMP, stamp, strict=True)) for stamp in stamps]
+    return sorted(result, key=lambda stamp: (stamp["date"], stamp["commit"]))
 
 
 @cache
 def last_change(paths: tuple[str, ...], since: str | None = None) -> tuple[str, str, str] | None:
     """Return commit, date and file of the last change of some paths, if any `since` a commit."""
     span = [f"{since}..HEAD"] if since else []
-    found = git("log", "-1", "--format=%h %cs", "--name-only", *span, "--", *paths)
-    if not found:
+    result = git("log", "-1", "--no-merges", "--format=%h %cs", "--name-only", *span, "--", *paths)
+    if not result:
         return None
-    head, *files = found.split("\n")
+    head, *files = result.split("\n")
     commit, date = head.split()
     return commit, date, next((f for f in files if f), "")
 
 
-def find_stale(name: str, sources: tuple[str, ...]) -> list[tuple[dict[str, str], str]]:
-    """Return the stamps of a table, each with what it is older than; "" where it is not.
+def find_stale(name: str, sources: tuple[str, ...]) -> list[tuple[str, str, str]]:
+    """Return commits and dates of a table, each with what it is older than; "" where it is not.
 
     Without the history, as in a shallow copy of the repository, nothing is known of its age.
     """
     out = []
-    for stamp in read_stamps(name):
-        commit = stamp["commit"].rstrip("+")
-        try:
-            changed = last_change(sources, commit)
-        except (OSError, subprocess.CalledProcessError):
-            out.append((stamp, f"measured at {commit}, which this copy does not know"))
-            continue
+    for commit, date in dict.fromkeys((s["commit"], s["date"]) for s in read_stamps(name)):
         words = ""
+        try:
+            changed = last_change(sources, commit.rstrip("+"))
+        except (OSError, subprocess.CalledProcessError):
+            words, changed = f"measured at {commit}, which this copy does not know", None
         if changed:
             words = (
-                f"measured at {commit} ({stamp['date']}), before the last change of {changed[2]} "
+                f"measured at {commit} ({date}), before the last change of {changed[2]} "
                 f"({changed[0]}, {changed[1]})"
             )
-        out.append((stamp, words))
-    return out or [(dict.fromkeys(STAMP, ""), "never measured")]
+        out.append((commit, date, words))
+    return out or [("", "", "never measured")]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evidence import find_stale
+
 MEASURES = tuple(f"src/evenhand/{room}" for room in ("data", "kernels", "estimators", "measures"))
 AUDITS = (*MEASURES, "src/evenhand/auditing")
 TRAINING = (*MEASURES, "src/evenhand/training")
@@ -104,11 +106,11 @@ _ALL = [
           "error of the estimators over the oracle's, seven families", (*MEASURES, *DISTRIBUTIONS)),
     Study("accuracy_fresh", "estimates:fresh", "accuracy: `auto` on fresh scenarios",
           "the same for auto on scenarios drawn later", (*MEASURES, *DISTRIBUTIONS)),
-    Study("rough", "rough:sizes", "accuracy: Laws without smoothness",
+    Study("rough", "rough:sizes", "accuracy: Distributions without smoothness",
           "bias and coverage where nothing is smooth", (*MEASURES, *DISTRIBUTIONS)),
-    Study("rough_doubling", "rough:doubling", "accuracy: Laws without smoothness",
+    Study("rough_doubling", "rough:doubling", "accuracy: Distributions without smoothness",
           "whether more rows lose what fewer saw", (*MEASURES, *DISTRIBUTIONS)),
-    Study("adversary", "adversary:run", "accuracy: Random laws",
+    Study("adversary", "adversary:run", "accuracy: Random distributions",
           "random distributions, looking for trouble", (*MEASURES, *DISTRIBUTIONS)),
     Study("intervals", "estimates:intervals", "accuracy: Intervals",
           "coverage of 95 % intervals", (*MEASURES, *DISTRIBUTIONS)),
@@ -192,3 +194,13 @@ _ALL = [
           threads=None, routine=False),
 ]  # fmt: skip
 STUDIES = {study.name: study for study in _ALL}
+
+
+def list_ages(page: str) -> list[str]:
+    """One line for each table of a page, and more where its rows were not measured at once."""
+    out = []
+    for study in STUDIES.values():
+        if study.page.split(":")[0] == page:
+            for commit, date, stale in find_stale(study.name, study.sources):
+                out.append(f"{study.name}: {stale or f'measured at {commit} ({date})'}.")
+    return out

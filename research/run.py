@@ -38,7 +38,9 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
     parser.add_argument("--jobs", type=int, help="worker processes; by default all cores")
     parser.add_argument("--out", type=Path, help="folder of tables and pictures")
     parser.add_argument("--list", action="store_true", help="all studies, and their pages")
-    parser.add_argument("--stale", action="store_true", help="tables older than what they measure")
+    parser.add_argument(
+        "--stale", action="store_true", help="tables older than what they measure; fails if any"
+    )
     parser.add_argument("--pages", action="store_true", help="write the pages from the tables")
     chosen = parser.parse_args(arguments)
     unknown = [name for name in chosen.names if name not in (*STUDIES, "all")]
@@ -100,10 +102,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for study in STUDIES.values():
             print(f"{study.name:24} {study.page:34} {study.what}")
     if chosen.stale:
-        for study in STUDIES.values():
-            for _, stale in find_stale(study.name, study.sources):
-                if stale:
-                    print(f"{study.name}: {stale}")
+        lines = [
+            f"{study.name}: {stale}"
+            for study in STUDIES.values()
+            for *_, stale in find_stale(study.name, study.sources)
+            if stale and study.page
+        ]
+        print("\n".join(lines) or "no table is stale")
+        sys.exit(bool(lines))
     names = chosen.names
     if "all" in names:
         names = [s.name for s in STUDIES.values() if s.routine and (s.quick or not chosen.quick)]

@@ -11,19 +11,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from evidence import find_stale
-from registry import STUDIES
-
-
-def list_ages(page: str) -> list[str]:
-    """One line for each table of a page, and more where its rows were not measured at once."""
-    out = []
-    for study in STUDIES.values():
-        if study.page.split(":")[0] == page:
-            for stamp, stale in find_stale(study.name, study.sources):
-                words = f"measured at {stamp['commit']} ({stamp['date']})"
-                out.append(f"{study.name}: {stale or words}.")
-    return out
+from registry import list_ages
 
 
 class Evidence(SphinxDirective):

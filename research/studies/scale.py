@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 
 import evenhand as eh
 from common import Setting, run_apart
-from evenhand.measures.cell_files import write_cells
+from evenhand.measures.cells import write_cells
 from evenhand.tables.audit_table import _check_facts, _edges, cells_of, columns_of
-from evenhand.tables.duckdb_engine import Sql
-from evenhand.tables.openers import open_table
+from evenhand.tables.engines import open_table
 
 Row = dict[str, Any]
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
@@ -77,22 +77,18 @@ def engine_line(part: str, engine: str, folder: str) -> Row:
     opened = open_table(folder, columns, engine)
 
     def timed(run: Any, times: int = 1) -> tuple[float, Any]:
-        best, found = np.inf, None
+        best, result = np.inf, None
         for _ in range(times):
             begin = cpu(child)
-            found = run()
+            result = run()
             best = min(best, cpu(child) - begin)
-        return float(best), found
+        return float(best), result
 
-    ops = opened.ops
-    s, y = ops.number("s"), ops.number("y")
-    plain = {"n": ops.count()}
+    plain = {"n": nw.len()}
     for name in "sy":
-        column = ops.made(name)
-        sql = engine != "polars"
-        plain[f"mean_{name}"] = Sql(f"AVG({column})") if sql else column.mean()
-        plain[f"variance_{name}"] = Sql(f"VAR_SAMP({column})") if sql else column.var()
-    usual = opened.group({"s": s, "y": y, "label_0": ops.label("a")}, None, ["label_0"], plain)
+        column = nw.col(name).cast(nw.Float64)
+        plain |= {f"mean_{name}": column.mean(), f"variance_{name}": column.var()}
+    usual = opened.rows.group_by("a").agg(**plain)
     usual_s, _ = timed(lambda: opened.run(usual), 3)
     facts_s, facts = timed(lambda: opened.facts(columns))
     _check_facts(facts, columns)
@@ -140,12 +136,12 @@ def exact_line(rows: int) -> Row:
     exact = eh.audit(frame["y"], frame["s"], sensitive_features=frame[["a"]])
     rows_s = cpu() - begin
     begin = cpu()
-    found = eh.audit_table(frame, **ROLES)
+    result = eh.audit_table(frame, **ROLES)
     table_s = cpu() - begin
     engine = eh.audit_table(frame, **ROLES, engine="duckdb")
     errors = [
         max(abs(audit.measures[k].value - m.value) / m.stderr for k, m in exact.measures.items())
-        for audit in (found, engine)
+        for audit in (result, engine)
     ]
     return {
         "what": "frame", "part": "frame", "engine": "numpy", "rows": rows, "usual_cpu_s": rows_s,

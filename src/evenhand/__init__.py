@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Cells": "measures.cells",
     "audit_table": "tables.audit_table",
-    "Continuous": "data.continuous",
+    "Continuous": "data.bands",
     "FairRegressor": "training.recommended",
     "FairGLM": "training.glm",
     "FairRidge": "training.ridge",
@@ -29,7 +29,7 @@ _HOME = {
     "SeparationWarning": "training.glm",
     "Proxy": "data.groups",
     "TableEncoder": "data.encoding",
-    "Tolerance": "auditing.tolerance",
+    "Tolerance": "auditing.verdict",
     "Adaptive": "estimators.adaptive",
     "Audit": "auditing.result",
     "audit": "auditing.audits",
@@ -39,11 +39,11 @@ _HOME = {
     "drivers": "auditing.drivers",
     "monitor": "tables.monitor",
     "fairness_path": "training.frontier",
-    "independence": "measures.functions",
+    "independence": "measures.measures",
     "register_criterion": "data.criteria",
-    "rows_needed": "auditing.tolerance",
-    "separation": "measures.functions",
-    "sufficiency": "measures.functions",
+    "rows_needed": "auditing.verdict",
+    "separation": "measures.measures",
+    "sufficiency": "measures.measures",
 }
 _MODULES = ("boosting", "datasets", "distributed", "report", "tables")
 

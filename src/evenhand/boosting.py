@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from ._core import shards
+from .data.weights import weighted_mean, weighted_sum
 from .training.curvature import RowBound
 
 __all__ = ["FairnessMetric", "FairnessObjective", "metric", "objective"]
@@ -209,9 +210,7 @@ def _all_equal(margin: Floats) -> bool:
 def _half_null_deviance(loss: BoostingLoss, y: Floats, weight: Floats | None) -> float:
     """½ Σω·deviance of the best constant: what the libraries' losses of it add up to."""
     y = y.astype(np.float64)
-    mean = shards.average(y, weight)
-    deviances = loss.deviances(y, mean)
-    return 0.5 * float(shards.add(float(deviances.sum() if weight is None else weight @ deviances)))
+    return 0.5 * weighted_sum(loss.deviances(y, weighted_mean(y, weight)), weight)
 
 
 def metric(

@@ -95,8 +95,8 @@ def test_more_people_than_rows_are_made_of(monkeypatch, weighted):
     )
     each = eh.audit(cells, estimator="logistic")
     monkeypatch.setattr(cell_people, "MOST_ROWS", 15_000)
-    monkeypatch.setattr(cell_people.people, "__defaults__", (15_000, 15_000))
-    monkeypatch.setattr(cell_people.sample, "__defaults__", (15_000, 15_000))
+    monkeypatch.setattr(cell_people.expand_cells, "__defaults__", (15_000, 15_000))
+    monkeypatch.setattr(cell_people.sample_cells, "__defaults__", (15_000, 15_000))
     fewer = eh.audit(cells, estimator="logistic")
     for name, m in each.measures.items():
         own = fewer.measures[name]
@@ -155,8 +155,8 @@ def test_a_line_of_the_benchmark():
 @pytest.mark.parametrize("most", [2_000_000, 4000])
 def test_groups_are_compared_as_the_rows_are(most, monkeypatch):
     """Also where rows are a sample of the people: numbers, errors and sizes count all of them."""
-    monkeypatch.setattr(cell_people.people, "__defaults__", (most, most))
-    monkeypatch.setattr(cell_people.sample, "__defaults__", (most, most))
+    monkeypatch.setattr(cell_people.expand_cells, "__defaults__", (most, most))
+    monkeypatch.setattr(cell_people.sample_cells, "__defaults__", (most, most))
     y, s, a, _ = _rows()
     found, rows = (
         audit.impact("x", at=("median", 0.8))

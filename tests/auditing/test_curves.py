@@ -4,7 +4,7 @@ from scipy.integrate import trapezoid
 from scipy.stats import gaussian_kde, norm
 
 import evenhand as eh
-from evenhand.auditing import curves
+from evenhand.auditing import figures as curves
 
 
 def test_density_is_one_and_near_the_truth():

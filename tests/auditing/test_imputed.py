@@ -104,11 +104,11 @@ def test_strata_hold_rows_enough_and_equal_probabilities_stay_together():
 def test_text_page_and_tables_say_it(tmp_path):
     found = audit(*draw(800, 5, 0.5)[:2])
     text = " ".join(str(found).split())
-    assert "whatever is so (95% confidence)" in text
+    assert "without any assumption (95% confidence)" in text
     assert max(map(len, str(found).split("\n")[-8:])) <= 80
     page = found.to_html(tmp_path / "a.html").read_text()
-    assert "What imputed groups leave open" in page
-    assert "Whatever is so (95%)" in page
+    assert "What inferred groups leave uncertain" in page
+    assert "Range without any assumption (95%)" in page
     assert "remove" in page.split("Limits of the evidence")[1]
     assert found.to_dict()["imputation"]["gaps"][0]["group"] == "g1"
     assert list(found.imputation.to_frame()["group"]) == ["g1", "g2"]

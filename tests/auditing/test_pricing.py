@@ -176,7 +176,7 @@ def test_negative_predictions_are_named():
     found = audit(y, s, a, loss="poisson")
     n = int((s < 0).sum())
     assert found.n_negative == n > 0
-    assert f"{n:,} scores ({100 * n / 300:.2g}%) are negative, and the target never is" in str(
+    assert f"{n:,} scores ({100 * n / 300:.2g}%) are negative, but the target never is" in str(
         found
     )
     assert np.isnan(found.pricing.d2)
@@ -200,7 +200,7 @@ def test_text_picture_and_pickle(priced):
     found, _ = priced
     text = str(found.pricing)
     assert "Poisson deviance" in text
-    assert "Predictions for f are" in text
+    assert "Predictions for group 'f' are" in text
     assert max(map(len, text.splitlines())) <= 80
     assert text in str(found)
     figure = found.pricing.plot()

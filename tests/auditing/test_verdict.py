@@ -155,7 +155,7 @@ def test_small_groups_are_not_judged(fair):
     found = audit.verdict(eh.Tolerance(smd=(-0.5, 0.5)))
     assert found.unjudged == ("few",)
     assert "few" not in {c.group for c in found.clauses}
-    assert "Not judged by themselves, under 2% of the rows: few" in str(found)
+    assert "Not judged on their own, under 2% of the rows: few" in str(found)
     assert fair.verdict(eh.Tolerance(independence=0.1)).unjudged == ()
     only = eh.audit(None, s[:1000], sensitive_features=np.repeat(["p", "q"], [985, 15]),
                     estimator="lspc")  # fmt: skip
@@ -196,7 +196,7 @@ def test_an_interval_beyond_by_itself_is_explained():
         if any(c.beyond_alone for c in found.clauses):
             break
     text = " ".join(str(found).split())
-    assert "no proof by itself where 5 were looked at" in text
+    assert "With 5 comparisons, one interval outside its limit can be chance." in text
     (clause,) = [c for c in found.clauses if c.beyond_alone][:1]
     assert not clause.within
     assert clause.needed > 900
@@ -282,13 +282,14 @@ def test_results_in_every_form(unfair):
     found = unfair.verdict(TOLERANCE)
     assert isinstance(found, Verdict)
     frame = found.to_frame()
-    assert len(frame) == len(found.clauses) == 7
+    # One more than numbers: one group against the rest, since there are three.
+    assert len(frame) == len(found.clauses) == 8
     held = found.to_dict()
     assert held["outcome"] == "fail"
     assert held["tolerance"]["digest"] == TOLERANCE.digest
     lines = str(found).splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0].startswith("✕ Fail: ")
+    assert lines[0].startswith("Verdict: ✕ Fail")
     assert TOLERANCE.digest in str(found)
 
 

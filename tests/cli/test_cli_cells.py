@@ -128,9 +128,9 @@ from evenhand._core import progress
 assert progress.PROGRESS_AFTER == 2.0
 progress.PROGRESS_AFTER = float(sys.argv.pop(1))
 import time
-from evenhand.tables.query_engine import Queried
-run = Queried.run
-Queried.run = lambda self, query: (time.sleep(0.3), run(self, query))[1]
+from evenhand.tables.plan import Engine
+run = Engine.run
+Engine.run = lambda self, query: (time.sleep(0.3), run(self, query))[1]
 from evenhand.cli.app import main
 main()
 """

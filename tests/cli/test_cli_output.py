@@ -90,7 +90,7 @@ def test_groups_with_many_numbers_go_on_below(tmp_path, narrow):
     arrow_csv.write_csv(table.set_column(4, "race", long), tmp_path / "long.csv")
     result = run("audit", tmp_path / "long.csv", *BASIC)
     assert max(map(len, tables(result.stdout))) <= 80
-    for words in ("rows", "mean score", "mean target", "target − score", "RMSE"):
+    for words in ("rows", "mean score", "mean outcome", "outcome minus score", "RMSE"):
         assert words in result.stdout
 
 

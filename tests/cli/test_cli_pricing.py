@@ -40,7 +40,7 @@ def test_the_command_is_the_function(policies, tmp_path):
     assert found["d2"] == pytest.approx(same.d2)
     assert found["bands"]["actual"] == pytest.approx(same._bands["actual"])
     page = html.read_text(encoding="utf-8")
-    assert "Charged and happened" in page
+    assert "Expected and actual" in page
     assert "Actual over expected by band of the score" in page
     assert "the target is a total over it, the score a rate" in page
 
@@ -110,7 +110,7 @@ def test_comparing_prices(policies, tmp_path):
     assert result.exit_code == 0, result.output
     assert result.stdout.count("Poisson deviance") == 2
     assert result.stdout.count("region") >= 2
-    assert "Charged and happened" in html.read_text(encoding="utf-8")
+    assert "Expected and actual" in html.read_text(encoding="utf-8")
     found = json.loads(run("compare", file, *options, "--json").stdout)
     same = eh.audit(
         c["claims"], {"rate": c["rate"], "flat": c["flat"]}, sensitive_features=c["sex"],

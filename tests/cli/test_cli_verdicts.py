@@ -78,7 +78,7 @@ def test_impact_table(folder, tmp_path):
     assert "worse off" in found.stdout
     text = page.read_text()
     assert text.index("<h2>Verdict</h2>") < text.index("<h2>In short</h2>")
-    assert text.index("<h2>In short</h2>") < text.index("<h2>Impact by group</h2>")
+    assert text.index("<h2>In short</h2>") < text.index("<h2>Impact by race</h2>")
     assert "impact.csv" in text
     assert "verdict.csv" in text
     assert '"outcome":"pass"' in text

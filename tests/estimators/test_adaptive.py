@@ -22,8 +22,7 @@ from evenhand.estimators._pooling import _pool, blend, lean_of
 from evenhand.estimators._spline_basis import smooth, spline_table
 from evenhand.estimators.adaptive import Adaptive
 from evenhand.estimators.estimation import EntropyEstimator
-from evenhand.measures.entropies import estimate_entropies
-from evenhand.measures.measures import measure
+from evenhand.measures.measures import estimate_entropies, measure
 
 ALL = (SCORE, TARGET, BOTH)
 
@@ -506,7 +505,8 @@ def test_a_score_shared_by_several_rows_is_one_person_whatever_the_target():
     s, a = np.repeat(rng.normal(size=300), 5), np.repeat(rng.integers(0, 2, 300), 5)
     y = rng.normal(size=1500)
     found = eh.audit(y, s, sensitive_features=a)
-    assert found.independence.value == eh.independence(y, s, sensitive_features=a)
+    alone = eh.independence(y, s, sensitive_features=a)
+    assert found.independence.value == pytest.approx(alone, abs=1e-12)
     assert max(m.value for m in found.measures.values()) < 0.03
 
 

@@ -23,8 +23,7 @@ from evenhand.estimators._multinomial import fit
 from evenhand.estimators._residual import residuals
 from evenhand.estimators.adaptive import Adaptive
 from evenhand.kernels import dyadic as kernels
-from evenhand.measures.entropies import estimate_entropies
-from evenhand.measures.measures import measure
+from evenhand.measures.measures import estimate_entropies, measure
 
 ALPHA = np.array([0.5, 0.5])
 

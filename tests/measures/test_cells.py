@@ -11,7 +11,7 @@ import pytest
 import evenhand as eh
 from evenhand.data.groups import resolve_groups
 from evenhand.measures import cell_rows as cell_people
-from evenhand.measures.cell_rows import people, sample
+from evenhand.measures.cell_rows import expand_cells, sample_cells
 from evenhand.measures.cells import KEY
 from evenhand.measures.edges import WIDE, Axis, Edges
 
@@ -151,17 +151,17 @@ def test_grid_along_a_line():
     found = eh.Cells.from_rows(y, s, sensitive_features=a)
     assert found.edges.slope == pytest.approx(2.0, abs=1e-4)
     assert found.edges.kind == "512 × 512 bins of the score's residual and the target"
-    made = people(found)
+    made = expand_cells(found)
     gap = [np.mean((made.scores - 2 * made.target)[made.groups.codes == k]) for k in (0, 1)]
     assert gap[1] - gap[0] == pytest.approx(0.01, rel=0.1)
-    same = people(eh.Cells.from_rows(y, y, sensitive_features=a))
+    same = expand_cells(eh.Cells.from_rows(y, y, sensitive_features=a))
     np.testing.assert_array_equal(same.scores, same.target)
     curved = eh.Cells.from_rows(y, np.exp(y / 5.0), sensitive_features=a)
     assert (curved.edges.bins, curved.edges.slope) == (2**15, 0.0)
 
 
 def test_people_keep_counts_weights_extremes_and_means(cells):
-    made = people(cells)
+    made = expand_cells(cells)
     assert made.frequency is None
     counts = np.bincount(cells.group, cells.count)
     np.testing.assert_array_equal(made.groups.counts, counts)
@@ -183,7 +183,7 @@ def test_point_masses_and_heaps_stay():
     a = rng.integers(0, 2, n)
     y = np.where(rng.random(n) < 0.4 + 0.1 * a, 0.0, rng.exponential(size=n))
     s = np.round(y + rng.normal(size=n), 1)
-    made = people(eh.Cells.from_rows(y, s, sensitive_features=a))
+    made = expand_cells(eh.Cells.from_rows(y, s, sensitive_features=a))
     values, counts = np.unique(s, return_counts=True)
     found, counted = np.unique(made.scores, return_counts=True)
     np.testing.assert_array_equal(found, values)
@@ -206,7 +206,7 @@ def test_places_do_not_give_the_group_away():
 
 
 def test_more_people_than_rows(cells):
-    made, drawn = people(cells, 2000, 2000), sample(cells, 2000, 2000)
+    made, drawn = expand_cells(cells, 2000, 2000), sample_cells(cells, 2000, 2000)
     assert made.frequency.sum() == pytest.approx(cells.n)
     by_group = np.bincount(cells.group, cells.sums[:, 0])
     np.testing.assert_allclose(made.groups.shares, by_group / by_group.sum(), rtol=1e-9)
@@ -351,7 +351,7 @@ def test_a_rare_group_is_not_kept_off_the_ends_of_bins():
     rng = np.random.default_rng(0)
     a = (rng.random(100_000) < 0.05).astype(int)
     found = eh.Cells.from_rows(*rng.normal(size=(2, 100_000)), sensitive_features=a, edges=32)
-    made = people(found)
+    made = expand_cells(found)
     for values, axis in ((made.scores, found.edges.score), (made.target, found.edges.target)):
         x = values - axis.shift
         at = (x / (axis.scale + np.abs(x)) - axis.low) * axis.rate
@@ -366,7 +366,7 @@ def test_a_rare_group_is_not_kept_off_the_ends_of_bins():
 def test_constant_scores_and_single_rows():
     a = np.array(["x", "y"] * 50)
     found = eh.Cells.from_rows(np.arange(100.0), np.full(100, 2.0), sensitive_features=a)
-    assert (people(found).scores == 2.0).all()
+    assert (expand_cells(found).scores == 2.0).all()
     one = eh.Cells.from_rows([1.0], [2.0], sensitive_features=["x"])
     assert (one.n, one.n_cells) == (1, 1)
     nobody = eh.Cells.from_rows([1.0, 2.0], [2.0, 1.0], sensitive_features=[None, None])
@@ -376,7 +376,7 @@ def test_constant_scores_and_single_rows():
 
 def test_groups_of_people_are_those_of_the_rows():
     rows = _rows()
-    made = people(eh.Cells.from_rows(**rows))
+    made = expand_cells(eh.Cells.from_rows(**rows))
     groups = resolve_groups(rows["sensitive_features"], n_rows=5000)
     assert made.groups.labels == groups.labels
     assert made.groups.entropy == groups.entropy

@@ -7,11 +7,10 @@ from scipy.special import expit
 from evenhand.data.groups import resolve_groups
 from evenhand.estimators.ranks import Ranks
 from evenhand.kernels.scan import scan_levels
+from evenhand.measures import covariances as _fine_structure
 from evenhand.measures import exact_tests as significance
-from evenhand.measures import fine_structure as _fine_structure
-from evenhand.measures.covariances import Members
+from evenhand.measures.covariances import Members, level_rank, scan_p_value
 from evenhand.measures.exact_tests import exact_fairness_p_value
-from evenhand.measures.fine_structure import level_rank, scan_p_value
 
 BOTH = ("separation", "sufficiency")
 

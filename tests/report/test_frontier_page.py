@@ -2,10 +2,10 @@ import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
-from evenhand.auditing.path_audits import audits_of
+from evenhand.auditing.figures import audits_of
 from evenhand.measures.measures import RULE
-from evenhand.report.frontier_page import path_page
-from evenhand.report.page import audit_page
+from evenhand.report.audit_views import audit_page
+from evenhand.report.path_views import path_page
 
 
 def test_every_point_has_a_panel_and_one_is_open(path, tmp_path):

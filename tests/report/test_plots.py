@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.auditing.changes import gains
+from evenhand.auditing.figures import gains
 from evenhand.report import plots
 
 mpl.use("Agg")

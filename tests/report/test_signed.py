@@ -8,13 +8,12 @@ import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
-from evenhand.auditing.changes import criterion_changes, residual_changes
-from evenhand.auditing.path_audits import audits_of
-from evenhand.report.frontier_page import path_page, worse_words
-from evenhand.report.page import NOT_STATED, About, audit_page
-from evenhand.report.price_views import has_percent
-from evenhand.report.price_views import money_sentences as gap_sentences
-from evenhand.report.sections import gauge
+from evenhand.auditing.figures import audits_of, criterion_changes, residual_changes
+from evenhand.report.audit_views import audit_page, gauge
+from evenhand.report.gap_views import has_percent
+from evenhand.report.gap_views import money_sentences as gap_sentences
+from evenhand.report.page import NOT_STATED, About
+from evenhand.report.path_views import path_page, worse_words
 
 
 def headings(text):
@@ -60,7 +59,7 @@ def test_an_audit_is_in_the_order_of_a_decision(audit, tmp_path):
     text = audit.to_html(tmp_path / "a.html", tolerance=limits).read_text(encoding="utf-8")
     assert headings(text) == [
         "What is asked, and by whom", "Verdict", "The gap in units of the score", "In short",
-        "Impact by group", "In pictures", "Numbers", "Method", "Data and software",
+        "Impact by region", "In pictures", "Numbers", "Method", "Data and software",
         "Limits of the evidence", "Signatures",
     ]  # fmt: skip
     for line in ("Name", "Role", "Date", "Signature"):
@@ -80,7 +79,7 @@ def test_a_frontier_is_in_the_order_of_a_decision(path, tmp_path):
         "Data and software", "Limits of the evidence", "Signatures",
     ]  # fmt: skip
     assert "Gain (score falls)" in text
-    assert "Which direction is a gain was not stated" in path_page(path)
+    assert "You did not say whether a high score is good" in path_page(path)
     assert "Gain (score rises)" in path_page(path, favorable="high")
 
 
@@ -118,8 +117,8 @@ def test_what_gets_worse_is_said():
         "remark": ["worse", ""],
     }  # fmt: skip
     assert worse_words(criteria, residuals) == (
-        "What gets worse: separation (from 0.001 to 0.021); black is scored further above its "
-        "outcomes (outcome minus score from -0.26 to -0.35)."
+        "What gets worse: separation (0.001 → 0.021); group 'black' is scored even more too high "
+        "(outcome minus score -0.26 → -0.35)."
     )
     residuals["remark"] = criteria["remark"] = ["", ""]
     assert worse_words(criteria, residuals).startswith("No criterion gets worse")
@@ -139,7 +138,7 @@ def test_the_selection_is_told_as_applied(path):
     missed = copy(path)
     with pytest.warns(UserWarning, match="No point"):
         missed.select(max_unfairness=1e-9, on_unreachable="best")
-    assert "no: it is the closest that was found" in path_page(missed)
+    assert "no: it is the closest model" in path_page(missed)
     none = path_page(replace(path, selected=None, request=None))
     assert "nothing; no model was chosen" in none
     assert "What the selected model changes" not in none
@@ -153,12 +152,14 @@ def test_gaps_are_in_units_percent_and_direction():
     gap = s[a == "b"].mean() - s[a == "a"].mean()
     (text,) = gap_sentences(found, "low")
     percent = 100 * gap / s[a == "a"].mean()
-    assert text.startswith(f"Scores of b are {gap:.3g} ({percent:.3g}%) higher than those of a")
+    assert text.startswith(
+        f"Scores of group 'b' are {gap:.3g} ({percent:.3g}%) higher than those of group 'a'"
+    )
     assert text.endswith(", to their disadvantage.")
     assert gap_sentences(found, "high")[0].endswith(", to their advantage.")
     assert gap_sentences(found)[0].endswith(").")
     even = eh.audit(None, rng.normal(size=500), sensitive_features=a, estimator="logistic")
-    assert gap_sentences(even)[0].endswith("which chance alone could produce.")
+    assert gap_sentences(even)[0].endswith("Chance alone could produce this.")
     # A mean of about zero is nothing to be a percentage of.
     assert not has_percent(even.impact(at=()), "b")
     assert has_percent(found.impact(at=()), "b")
@@ -170,7 +171,7 @@ def test_negative_scores_and_prices_are_on_the_page():
     y, s = rng.gamma(2.0, 1.0, 300), rng.normal(1.0, 1.0, 300)
     text = audit_page(eh.audit(y, s, sensitive_features=a, loss="tweedie", estimator="logistic"))
     assert f"{(s < 0).sum()} scores" in text
-    assert "Charged and happened" in text
+    assert "Expected and actual" in text
     assert {"pricing.csv", "bands.csv"} <= set(downloads(text))
 
 

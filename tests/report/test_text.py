@@ -2,15 +2,15 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.report.text import accuracy, describe, describe_set, fixed, grade, p_text, verdict
+from evenhand.report.words import accuracy, fixed, grade, judge_measure, p_text
 
 
 @pytest.mark.parametrize(
     ("value", "interval", "p", "expected", "words"),
     [
-        (0.001, (0.0, 0.005), 0.4, "holds", "holds as far as these data can tell"),
-        (0.02, (0.0, 0.05), 0.4, "unclear", "chance alone could produce (p = 0.400)"),
-        (0.02, (0.0, 0.05), float("nan"), "unclear", "is left open, not enough data"),
+        (0.001, (0.0, 0.005), 0.4, "holds", "Independence: the audit found no difference. "),
+        (0.02, (0.0, 0.05), 0.4, "unclear", "Chance alone could produce this (p = 0.400)"),
+        (0.02, (0.0, 0.05), float("nan"), "unclear", "Independence: not enough data. "),
         (0.005, (0.002, 0.008), 0.01, "slight", "slightly violated"),
         (0.05, (0.04, 0.06), 0.0001, "clear", "clearly violated"),
         (0.3, (0.2, 0.4), 0.0001, "strong", "strongly violated"),
@@ -20,8 +20,8 @@ from evenhand.report.text import accuracy, describe, describe_set, fixed, grade,
 def test_verdicts(audit, value, interval, p, expected, words):
     m = replace(audit.independence, value=value, interval=interval, p_value=p)
     assert grade(m) == expected
-    assert words in verdict(m)
-    assert "n/a" not in verdict(m)
+    assert words in judge_measure(m)
+    assert "n/a" not in judge_measure(m)
 
 
 def test_p_text():
@@ -39,7 +39,7 @@ def test_accuracy_of_a_useless_score_is_said_so():
 
 
 def test_describe_is_readable_with_hostile_labels(hostile_audit):
-    text = describe(hostile_audit)
+    text = str(hostile_audit)
     assert "<script>alert(1)</script>" in text
     assert max(map(len, text.splitlines())) < 300
     assert "\x1b" not in text
@@ -50,6 +50,6 @@ def test_describe_is_readable_with_hostile_labels(hostile_audit):
 def test_describe_set_names_each(audit):
     from evenhand import AuditSet
 
-    text = describe_set(AuditSet({"one": audit, "x" * 99: audit}))
+    text = str(AuditSet({"one": audit, "x" * 99: audit}))
     assert "one" in text
     assert "x" * 39 + "…" in text

@@ -12,7 +12,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.tables.audit_table import cells_of
-from evenhand.tables.ibis_engine import without_password
+from evenhand.tables.engines import without_password
 
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
 N = 500

@@ -15,9 +15,8 @@ import pytest
 from pyarrow import parquet
 
 import evenhand as eh
-from evenhand.measures import cell_files
-from evenhand.measures.cell_files import read_cells, suppress, suppressed_in, write_cells
-from evenhand.measures.cells import KEY
+from evenhand.measures import cells as cell_files
+from evenhand.measures.cells import KEY, suppress, suppressed_in, write_cells
 from evenhand.tables.audit_table import cells_of
 
 N = 400
@@ -47,7 +46,7 @@ def test_files_that_are_cut_short(path):
     for end in [*range(16), *range(16, len(whole), 97), len(whole) - 1]:
         path.write_bytes(whole[:end])
         with pytest.raises(ValueError, match=r"part\.cells' is not a whole file of cells"):
-            read_cells(path)
+            eh.Cells.from_file(path)
 
 
 def test_bytes_that_are_changed(path, few):
@@ -59,7 +58,7 @@ def test_bytes_that_are_changed(path, few):
         changed[place] ^= (0x01, 0x80, 0xFF)[k % 3]
         path.write_bytes(changed)
         try:
-            assert (read_cells(path), suppressed_in(path)) == few
+            assert (eh.Cells.from_file(path), suppressed_in(path)) == few
             kept += 1  # statistics and other things of Parquet's own
         except ValueError as error:
             assert "part.cells" in str(error)  # noqa: PT017
@@ -114,7 +113,7 @@ def test_columns_that_are_forged(path, change, message):
     with pytest.raises(
         ValueError, match=rf"part\.cells' holds no cells that can be used.*{message}"
     ):
-        read_cells(path)
+        eh.Cells.from_file(path)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +132,7 @@ def test_columns_that_are_forged(path, change, message):
 def test_heads_that_are_forged(path, change, message):
     forge(path, head=lambda head: {**head, **change})
     with pytest.raises(ValueError, match=message):
-        read_cells(path)
+        eh.Cells.from_file(path)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +149,7 @@ def test_heads_that_are_forged(path, change, message):
 def test_edges_that_are_forged(path, change, message):
     forge(path, head=lambda head: {**head, "edges": {**head["edges"], **change}})
     with pytest.raises(ValueError, match=message):
-        read_cells(path)
+        eh.Cells.from_file(path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"min_count": 5}', '{"min_count": "5", "entries": 1, '
@@ -164,10 +163,10 @@ def test_what_was_left_out_is_forged(path, text):
 def test_files_of_other_things(path):
     parquet.write_table(parquet.read_table(path).replace_schema_metadata(None), path)
     with pytest.raises(ValueError, match=r"part\.cells' is no file of cells"):
-        read_cells(path)
+        eh.Cells.from_file(path)
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="is not a whole file of cells"):
-        read_cells(path)
+        eh.Cells.from_file(path)
 
 
 def test_cells_of_other_edges_are_not_added_up(few):

@@ -69,7 +69,7 @@ def test_weights_crossings_and_one_control(frame):
 
 def test_of_many_people_some_are_compared(frame, monkeypatch):
     """With errors of as many."""
-    monkeypatch.setattr("evenhand.auditing.from_cells.MOST_COMPARED", 1000)
+    monkeypatch.setattr("evenhand.auditing.audits.MOST_COMPARED", 1000)
     how = {"controls": "grade", "estimator": "lspc"}
     found = eh.audit_table(pa.Table.from_pandas(frame), **ROLES, **how, engine="duckdb").conditional
     own = eh.audit_table(frame, **ROLES, **how).conditional

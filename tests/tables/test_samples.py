@@ -11,7 +11,7 @@ import pytest
 
 from evenhand.measures.edges import SAMPLE
 from evenhand.tables.audit_table import cells_of, columns_of
-from evenhand.tables.openers import open_table
+from evenhand.tables.engines import open_table
 
 N = 450_000
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
@@ -136,6 +136,6 @@ def test_the_queries_of_the_sample_are_explained():
     from evenhand.tables.audit_table import explain_cells
 
     text = explain_cells(package.connect().from_arrow(made("continuous").to_arrow()), **ROLES)
-    assert "HASH(" in text
+    assert "floor(" in text
     assert "where many rows have the same score and target" in text
     assert "RANDOM" not in text.upper()

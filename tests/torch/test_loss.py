@@ -14,7 +14,7 @@ import torch
 import evenhand as eh
 from evenhand.data.criteria import Criterion
 from evenhand.torch import FairnessLoss, fused
-from evenhand.torch.inputs import check_inputs
+from evenhand.torch.loss import check_inputs
 
 CRITERIA = ("independence", "separation", "sufficiency")
 KINDS = ("plain", "weights", "proxy", "unknown")
@@ -33,7 +33,7 @@ def tensors(data, dtype=torch.float64, device="cpu"):
     sensitive = data.fairness["sensitive_features"]
     weight = data.fairness.get("sample_weight")
     if isinstance(sensitive, eh.Proxy):
-        groups = torch.tensor(sensitive._find()[0])
+        groups = torch.tensor(sensitive._table)
     else:
         groups = torch.tensor(np.where(np.isnan(sensitive), -1, sensitive).astype(np.int64))
     s = torch.tensor(data.s, dtype=dtype, device=device, requires_grad=True)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _num_samples
 import evenhand as eh
 from evenhand.data.groups import GroupWarning
 from evenhand.torch import FairMLPRegressor
-from evenhand.torch.training import Schedule
+from evenhand.torch.network import Schedule
 
 QUICK = {"epochs": 12, "batch_size": 128, "hidden": (16,), "random_state": 0}
 

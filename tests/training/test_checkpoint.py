@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from sklearn.exceptions import ConvergenceWarning
 
 import evenhand as eh
-from evenhand.training.checkpoint import Checkpoint
+from evenhand.training.solver import Checkpoint
 
 
 def rows(n=4_000, seed=0):
@@ -80,7 +81,7 @@ def test_goes_on_from_the_last_iterate(name, tmp_path, monkeypatch):
 
 def test_more_iterations_can_be_asked_for(tmp_path):
     path = tmp_path / "fit.json"
-    with pytest.warns(eh.models.base.ConvergenceWarning, match="raise `max_iter`"):
+    with pytest.warns(ConvergenceWarning, match="raise `max_iter`"):
         eh.FairRidge("separation", 3.0, max_iter=3).fit(
             X, Y, sensitive_features=A, checkpoint=path
         )  # fmt: skip
@@ -148,7 +149,7 @@ def test_a_path_that_cannot_be_written(tmp_path):
 KILLED = """
 import sys, time
 import evenhand as eh
-from evenhand.training.checkpoint import Checkpoint
+from evenhand.training.solver import Checkpoint
 original = Checkpoint._write
 def write(self, content):
     original(self, content)

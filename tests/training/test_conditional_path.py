@@ -94,7 +94,7 @@ def test_a_page_tests_separation_given_the_risk(data):
         **WEIGHTS,
     )  # fmt: skip
     path.select(max_unfairness=0.99)
-    from evenhand.auditing.path_audits import audits_of
+    from evenhand.auditing.figures import audits_of
 
     at = path.points.index(path.selected)
     found = audits_of(path)[at].measures["separation"].p_value

@@ -16,7 +16,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 import evenhand as eh
 from evenhand import FairRidge
 from evenhand.data.criteria import CRITERIA
-from evenhand.training.solver import Memory, minimize
+from evenhand.training.solver import Memory, Objective, minimize
 from loaders import load_communities, load_law_school
 
 
@@ -526,8 +526,8 @@ class TestSolver:
     def test_reaches_the_minimum_scipy_finds(self):
         evaluate, Z, shift, f = self.problem()
         found = minimize(
-            evaluate, lambda p: Z @ p, lambda r: Z.T @ r, lambda: shift, np.zeros(8),
-            max_iter=200, tol=1e-8, memory=Memory(), bowl=bowl_of_squares,
+            Objective(evaluate, lambda p: Z @ p, lambda r: Z.T @ r, bowl_of_squares),
+            lambda: shift, np.zeros(8), max_iter=200, tol=1e-8, memory=Memory(),
         )  # fmt: skip
         theirs = optimize.minimize(f, np.zeros(8), options={"gtol": 1e-9})
         assert found.converged
@@ -545,8 +545,8 @@ class TestSolver:
                 return loss, scale * value, scale * slope
 
             return minimize(
-                scaled, lambda p: Z @ p, lambda r: Z.T @ r, lambda: shift, np.zeros(8),
-                max_iter=200, tol=1e-6, memory=memory, bowl=bowl_of_squares,
+                Objective(scaled, lambda p: Z @ p, lambda r: Z.T @ r, bowl_of_squares),
+                lambda: shift, np.zeros(8), max_iter=200, tol=1e-6, memory=memory,
             )  # fmt: skip
 
         memory = Memory()
@@ -563,8 +563,8 @@ class TestSolver:
                 return float(value), 0.0, np.where(inside, 1 / (1 - s) - 40, np.nan)
 
         found = minimize(
-            evaluate, lambda p: p, lambda r: r, lambda: np.zeros(1), np.zeros(1),
-            max_iter=100, tol=1e-9, memory=Memory(), bowl=bowl_of_squares,
+            Objective(evaluate, lambda p: p, lambda r: r, bowl_of_squares),
+            lambda: np.zeros(1), np.zeros(1), max_iter=100, tol=1e-9, memory=Memory(),
         )  # fmt: skip
         theirs = optimize.minimize_scalar(
             lambda v: v * v - np.log(1 - v) - 40 * v, bounds=(0, 1 - 1e-12), method="bounded",
@@ -575,17 +575,21 @@ class TestSolver:
 
     def test_a_start_at_the_minimum_needs_one_evaluation(self):
         found = minimize(
-            lambda s: (0.0, 0.0, np.zeros(3)), lambda p: p, lambda r: r, lambda: np.zeros(3),
-            np.zeros(3), max_iter=10, tol=1e-6, memory=Memory(), bowl=bowl_of_squares,
+            Objective(
+                lambda s: (0.0, 0.0, np.zeros(3)), lambda p: p, lambda r: r, bowl_of_squares
+            ),
+            lambda: np.zeros(3), np.zeros(3), max_iter=10, tol=1e-6, memory=Memory(),
         )  # fmt: skip
         assert (found.converged, found.n_iter, found.n_evaluations) == (True, 0, 1)
 
     def test_a_wrong_gradient_ends_the_search(self):
         """Uphill is called downhill: no step improves, and the solver says so."""
         found = minimize(
-            lambda s: (0.0, float(s.sum()), -np.ones(3)), lambda p: p, lambda r: r,
+            Objective(
+                lambda s: (0.0, float(s.sum()), -np.ones(3)), lambda p: p, lambda r: r,
+                bowl_of_squares,
+            ),
             lambda: np.zeros(3), np.zeros(3), max_iter=50, tol=1e-6, memory=Memory(),
-            bowl=bowl_of_squares,
         )  # fmt: skip
         assert not found.converged
         assert found.v.tolist() == [0.0, 0.0, 0.0]

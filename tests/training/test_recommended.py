@@ -13,9 +13,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import evenhand as eh
 from evenhand.data.groups import resolve_groups
-from evenhand.training import candidates as _candidates
-from evenhand.training import recommended
-from evenhand.training.candidates import LEAGUES, WEIGHTS, Curve, Place
+from evenhand.training import held_out, recommended
+from evenhand.training.held_out import WEIGHTS, Curve, Place
+from evenhand.training.recommended import LEAGUES
 
 
 def make(n=900, groups=2, seed=0, shift=0.4):
@@ -100,7 +100,7 @@ def test_a_bound_that_holds_without_fairness_costs_nothing():
 
 def test_a_bound_out_of_reach_is_refused_or_the_fairest_kept(monkeypatch):
     # With strengths that end early no candidate gets far.
-    monkeypatch.setattr(_candidates, "WEIGHTS", WEIGHTS[: WEIGHTS.index(1.0) + 1])
+    monkeypatch.setattr(held_out, "WEIGHTS", WEIGHTS[: WEIGHTS.index(1.0) + 1])
     X, y, a = make(600)
     tight = model("independence", max_unfairness=1e-6)
     with pytest.raises(ValueError, match=r"No candidate has held-out independence ≤ 1e-06.*known"):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.training.score_maps import ScoreMaps, Transport
+from evenhand.training.group_features import ScoreMaps, Transport
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=60)

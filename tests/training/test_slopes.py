@@ -9,9 +9,10 @@ from scipy.linalg import eigh
 from sklearn.linear_model import LinearRegression, Ridge
 
 import evenhand as eh
-from evenhand.training import ridge_problem as _slopes
+from evenhand.training import group_features as _slopes
 from evenhand.training.design import FeatureMatrix
-from evenhand.training.ridge_problem import Slopes, prepare
+from evenhand.training.group_features import Slopes
+from evenhand.training.ridge import prepare
 from loaders import load_wage2
 
 ALPHA = 0.02

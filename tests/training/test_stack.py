@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import evenhand as eh
 from evenhand.training.design import FeatureMatrix
-from evenhand.training.ridge_problem import prepare
+from evenhand.training.ridge import prepare
 from evenhand.training.stack import GRID, FoldMean, StackPenalty, generalized_cross_validation
 
 BOOST = HistGradientBoostingRegressor(max_iter=40, random_state=0)

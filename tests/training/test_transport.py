@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from evenhand.training.score_maps import N_LEVELS, Transport, barycenter, distribution
+from evenhand.training.group_features import N_LEVELS, Transport, barycenter, distribution
 
 
 def normal_groups(n=20_000):

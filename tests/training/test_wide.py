@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.linear_model import Ridge
 
 import evenhand as eh
-from evenhand.training import ridge_problem as _ridge
+from evenhand.training import ridge as _ridge
 from evenhand.training.design import FeatureMatrix
 
 

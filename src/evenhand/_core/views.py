@@ -8,30 +8,32 @@ from typing import Any
 
 # A function of `report` -> the module that holds it.
 VIEWS = {
-    "describe_conditional": "control_views",
-    "describe_drivers": "driver_views",
-    "plot_drivers": "driver_views",
-    "write_drivers_page": "driver_views",
-    "path_page": "frontier_page",
-    "describe_monitor": "monitor_views",
-    "plot_monitor": "monitor_views",
-    "write_monitor_page": "monitor_views",
-    "audit_page": "page",
-    "audit_set_page": "page",
-    "compact": "page",
-    "compact_set": "page",
+    "write_drivers_page": "after_views",
+    "write_monitor_page": "after_views",
+    "audit_page": "audit_views",
+    "audit_set_page": "audit_views",
     "write_page": "page",
+    "path_page": "path_views",
     "plot_audit": "plots",
+    "plot_drivers": "plots",
+    "plot_monitor": "plots",
     "plot_path": "plots",
-    "describe_pricing": "price_views",
-    "plot_pricing": "price_views",
-    "describe": "text",
-    "describe_set": "text",
-    "describe_impact": "verdict_views",
-    "describe_verdict": "verdict_views",
+    "plot_pricing": "plots",
+    "show_notebook": "view",
+    "show_text": "view",
 }
 
 
 def view(name: str) -> Callable[..., Any]:
-    """Return a function of `report`, such as ``view("describe")``."""
+    """Return a function of `report`, such as ``view("audit_page")``."""
     return getattr(import_module(f"evenhand.report.{VIEWS[name]}"), name)
+
+
+class Shown:
+    """A result that shows itself: as text of 80 columns, and as a table in a notebook."""
+
+    def __str__(self) -> str:
+        return view("show_text")(self)
+
+    def _repr_html_(self) -> str:
+        return view("show_notebook")(self)

@@ -6,6 +6,7 @@ Not named `audit`: a submodule of that name would hide the function `evenhand.au
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from .._core.arrays import Rows, Vector
 from .._core.validation import (
     check_column,
     check_confidence_level,
@@ -23,26 +25,27 @@ from .._core.validation import (
     frame_columns,
     read_native,
 )
-from ..data.continuous import Continuous
+from ..data.bands import Continuous
+from ..data.controls import CONSTANT, Control, Controls, refuse_none
+from ..data.controls import _pool as pool
 from ..data.criteria import complete, measurable
-from ..data.groups import Proxy
+from ..data.groups import MAX_GROUPS, Proxy
 from ..data.sample import Sample, repeat_rows, too_many
+from ..estimators.base import BasisClassifier
 from ..estimators.estimation import EntropyEstimator
 from ..estimators.ranks import EXACT_RANK_ROWS, rank_all
 from ..kernels.threads import n_threads
-from ..measures.cell_rows import refuse_beside_cells
-from ..measures.cells import Cells
+from ..measures.cell_rows import expand_cells, refuse_beside_cells, sample_cells
+from ..measures.cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
 from ..measures.effective import check_effective_size, warn_shared_values
-from ..measures.entropies import Entropies, estimate_entropies, get_estimator
-from ..measures.exact_tests import exact_fairness_p_values
+from ..measures.exact_tests import TestResult, exact_fairness_p_values
 from ..measures.losses import Loss
-from ..measures.measures import measure
-from .conditional import audit_given
-from .from_cells import audit_cells
-from .group_tables import AuditedRows, summarize_groups
-from .imputed import imputation
+from ..measures.measures import Entropies, estimate_entropies, get_estimator, measure
+from .conditional import Conditional, audit_given
+from .group_tables import AuditedRows, Disparities, GroupTable, summarize_groups
+from .imputed import bound_gaps
 from .one_against_rest import worst_against_rest
-from .pricing import exposed, price, read_loss
+from .pricing import price, read_loss
 from .result import Audit, AuditSet
 
 # ------------------------------------------------------------------------------------------------
@@ -137,7 +140,7 @@ def sample_rows(rows: Sample, limit: int = 6000) -> dict[str, Any]:
     return {name: None if c is None else c[taken] for name, c in columns.items()}
 
 
-def _read_attributes(sensitive_features: Any, per_attribute: bool) -> dict[str, Any]:
+def _read_attributes(sensitive_features: Any, per_attribute: bool, n_models: int) -> dict[str, Any]:
     """Attributes by name where there are several."""
     attributes = attributes_of(sensitive_features)
     if per_attribute and attributes is None:
@@ -145,7 +148,13 @@ def _read_attributes(sensitive_features: Any, per_attribute: bool) -> dict[str, 
             "`per_attribute` must be used with several attributes: `sensitive_features` has one. "
             "Hint: pass a frame or a dict of columns."
         )
-    return attributes if attributes is not None and len(attributes) > 1 else {}
+    if attributes is None or len(attributes) < 2:
+        return {}
+    if per_attribute and n_models > 1:
+        raise ValueError(
+            "`per_attribute` must not be combined with several models: audit one model at a time."
+        )
+    return attributes
 
 
 def _read_models(y_true: Any, y_pred: Any, columns: dict[str, Any]) -> dict[str, Sample]:
@@ -165,6 +174,23 @@ def _read_models(y_true: Any, y_pred: Any, columns: dict[str, Any]) -> dict[str,
     return {
         name: replace(first, scores=check_column(column, called, first.n_rows))
         for called, (name, column) in models.items()
+    }
+
+
+def describe_rows(
+    sample: Sample, units: Sample, table: GroupTable, gaps: Disparities
+) -> dict[str, Any]:
+    """The fields of an Audit that say what its rows are; `units` are those of known group."""
+    return {
+        "disparities": gaps,
+        "sensitive_name": units.groups.name,
+        "labels": units.groups.label_names,
+        "n_rows": sample.n_rows,
+        "n_unknown": sample.n_rows - units.n_rows,
+        "n_negative": count_negative(units),
+        "_groups": table,
+        "_sample": sample_rows(units),
+        "_rows": AuditedRows(units),
     }
 
 
@@ -272,26 +298,19 @@ def audit(
         return _audit_cells(y_true, run, per_attribute)
     models = models_of(y_pred)
     if too_many(frequency):
-        del columns["sensitive_features"], columns["sample_weight"]
+        counted = {name: columns.pop(name) for name in ("sensitive_features", "sample_weight")}
         refuse_beside_cells(estimator, **columns, **need_rows)
-        counted = {
-            name: Cells.from_rows(
-                y_true, s, sensitive_features=sensitive_features, sample_weight=sample_weight,
-                frequency=frequency,
-            )
+        cells = {
+            name: Cells.from_rows(y_true, s, frequency=frequency, **counted)
             for name, s in models.items()
-        }  # fmt: skip
-        audits = {name: _audit_cells(c, run, per_attribute, name) for name, c in counted.items()}
+        }
+        audits = {name: _audit_cells(c, run, per_attribute, name) for name, c in cells.items()}
     else:
         y_true, y_pred, *rest = repeat_rows(frequency, y_true=y_true, y_pred=y_pred, **columns)
         columns = dict(zip(columns, rest, strict=True))
-        attributes = _read_attributes(columns["sensitive_features"], per_attribute)
-        if len(models) > 1 and per_attribute and attributes:
-            raise ValueError(
-                "`per_attribute` must not be combined with several models: audit one model at a "
-                "time."
-            )
+        attributes = _read_attributes(columns["sensitive_features"], per_attribute, len(models))
         samples = _read_models(y_true, y_pred, columns)
+        run = replace(run, people=frequency is not None and not _is_parametric(run.estimator))
         run = replace(run, loss=read_loss(loss, power, next(iter(samples.values())).target))
         audits = run.audit_models(samples, attributes, per_attribute)
         if per_attribute and attributes:
@@ -299,6 +318,11 @@ def audit(
             return AuditSet({**crossed.attributes, " × ".join(attributes): crossed}, "attribute")
     several = isinstance(y_pred, dict) or len(models) > 1
     return AuditSet(audits, "model") if several else next(iter(audits.values()))
+
+
+def _is_parametric(estimator: EntropyEstimator) -> bool:
+    """Whether an estimator cannot take exact values for a sign of the group."""
+    return isinstance(estimator, BasisClassifier)
 
 
 @dataclass(frozen=True)
@@ -312,6 +336,7 @@ class _Run:
     n_boot: int
     reference: Any = "largest"
     loss: Loss | None = None
+    people: bool = False  # rows were repeated by frequencies, for people who differ
 
     @property
     def how(self) -> dict[str, Any]:
@@ -337,14 +362,35 @@ class _Run:
         for name, sample in samples.items():
             sample = sample.per_unit()
             alone = {
-                part: self.audit(
-                    replace(sample, groups=groups).weighted(), name, warn=per_attribute
-                )
+                part: self.audit_once(replace(sample, groups=groups), name, warn=per_attribute)
                 for part, groups in parts.items()
                 if groups.n_groups > 1
             }
-            audits[name] = self.audit(sample.weighted(), name, alone, tuple(parts))
+            audits[name] = self.audit_once(sample, name, alone, tuple(parts))
         return audits
+
+    def audit_once(
+        self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,
+        crossed: tuple[str, ...] = (), warn: bool = True,
+    ) -> Audit:  # fmt: skip
+        """One audit of rows: those of weight zero are left out, and copies count once."""
+        weighted = sample.weighted()
+        kept, n_copies = weighted.distinct(self.people)
+        audit = self.audit(kept, name, attributes, crossed, warn)
+        weight = sample.weight
+        is_weighted = weight is not None and bool((weight != weight[0]).any())
+
+        def audit_plainly() -> Audit:
+            rows = replace(sample, weight=None, groups=sample.groups.reweigh(None))
+            parts = {
+                k: v._unweighted() if v._unweighted else v for k, v in audit.attributes.items()
+            }
+            return self.audit_once(rows, name, parts, crossed, False)
+
+        return replace(
+            audit, n_copies=n_copies, n_weightless=sample.n_rows - weighted.n_rows,
+            _unweighted=audit_plainly if is_weighted else None,
+        )  # fmt: skip
 
     def audit(
         self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,
@@ -358,30 +404,7 @@ class _Run:
         groups, frequency = rows.groups, None if estimated is None else estimated.frequency
         criteria = measurable(rows.variables)
         variables = complete(criteria, rows.variables)
-        units = replace(rows, groups=exposed(groups, rows.exposure))
-        whole = estimated or rows
-
-        def estimate() -> Entropies:
-            return estimate_entropies(
-                criteria, whole.variables, whole.groups, self.estimator, frequency
-            )
-
-        def test_and_tabulate() -> Any:
-            ranks = rank_all(variables)
-            tests = exact_fairness_p_values(
-                criteria, variables, groups, random_state=self.seed, ranks=ranks
-            )
-            return tests, *summarize_groups(units, self.confidence_level, ranks["s"])
-
-        if groups.n_known > EXACT_RANK_ROWS and n_threads() > 1:
-            # The long loops release the interpreter lock.
-            with ThreadPoolExecutor(1) as pool:
-                other = pool.submit(test_and_tabulate)
-                entropies = estimate()
-                tests, table, gaps = other.result()
-        else:
-            entropies = estimate()
-            tests, table, gaps = test_and_tabulate()
+        entropies, tests, table, gaps = self._measure_and_test(rows, variables, estimated or rows)
         if warn:
             warn_shared_values(variables, entropies.alone, groups)
         measures = {
@@ -391,39 +414,61 @@ class _Run:
             for c in criteria
         }
         worst = {}
-        if crossed and groups.n_groups > 2:
+        # Attributes of a crossing are judged there, level by level.
+        single = groups.codes is not None and groups.measured is None and (crossed or warn)
+        if single and groups.n_groups > 2:
             worst = worst_against_rest(
                 criteria, variables, groups, crossed, self.estimator, **self.how
             )
-        # A label of the crossing is none of its attributes'.
-        reference = self.reference if warn else "largest"
-        conditional = pricing = None
-        if rows.target is not None and (self.loss is not None or rows.exposure is not None):
-            pricing = price(rows, self.loss, self.confidence_level, reference)
-        if rows.controls is not None:
-            conditional = audit_given(
-                rows.scores, groups, rows.controls, self.estimator, reference, warn=warn, **self.how
-            )
         return Audit(
+            **describe_rows(sample, rows.by_exposure(), table, gaps),
             measures=measures,
-            disparities=gaps,
-            sensitive_name=groups.name,
-            labels=groups.label_names,
-            n_rows=sample.n_rows,
-            n_unknown=sample.n_rows - rows.n_rows,
             confidence_level=self.confidence_level,
             name=name,
             r2=r2_of(rows),
-            n_negative=count_negative(rows),
-            pricing=pricing,
             attributes=attributes or {},
             one_against_rest=worst,
-            imputation=imputation(rows.scores, groups, self.confidence_level),
-            conditional=conditional,
-            _groups=table,
-            _sample=sample_rows(units),
-            _rows=AuditedRows(units),
+            # A label of the crossing is none of its attributes'.
+            **self._extras(rows, self.reference if warn else "largest", warn),
         )
+
+    def _measure_and_test(
+        self, rows: Sample, variables: dict[str, Vector], estimated: Sample
+    ) -> tuple[Entropies, dict[str, TestResult], GroupTable, Disparities]:
+        criteria = measurable(estimated.variables)
+
+        def estimate() -> Entropies:
+            return estimate_entropies(
+                criteria, estimated.variables, estimated.groups, self.estimator, estimated.frequency
+            )
+
+        def test_and_tabulate() -> Any:
+            ranks = rank_all(variables)
+            tests = exact_fairness_p_values(
+                criteria, variables, rows.groups, random_state=self.seed, ranks=ranks
+            )
+            return tests, *summarize_groups(rows.by_exposure(), self.confidence_level, ranks["s"])
+
+        if rows.n_rows > EXACT_RANK_ROWS and n_threads() > 1:
+            # The long loops release the interpreter lock.
+            with ThreadPoolExecutor(1) as pool:
+                other = pool.submit(test_and_tabulate)
+                return estimate(), *other.result()
+        return estimate(), *test_and_tabulate()
+
+    def _extras(self, rows: Sample, reference: Any, warn: bool) -> dict[str, Any]:
+        """What proxies, prices and controls ask for besides."""
+        extras: dict[str, Any] = {}
+        if rows.groups.probabilities is not None:
+            extras["imputation"] = bound_gaps(rows, self.confidence_level)
+        if rows.target is not None and (self.loss is not None or rows.exposure is not None):
+            extras["pricing"] = price(rows, self.loss, self.confidence_level, reference)
+        if rows.controls is not None:
+            extras["conditional"] = audit_given(
+                rows.scores, rows.groups, rows.controls, self.estimator, reference, warn=warn,
+                **self.how,
+            )  # fmt: skip
+        return extras
 
 
 def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -> Any:
@@ -434,6 +479,12 @@ def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -
         estimated = None if rows.frequency is None else rows
         return run.audit(tested, name, attributes, names, warn, estimated)
 
+    if cells.copied and not _is_parametric(run.estimator):
+        raise ValueError(
+            "`cells` must count different people: nearly all who share a score and a target are of "
+            "one group, as copies of a row are. Hint: count each row once; if they are people, "
+            'estimator="logistic" measures them.'
+        )
     whole = audit_cells(cells, audit_one)
     if not per_attribute:
         return whole
@@ -444,3 +495,192 @@ def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -
 
 def _name_of(estimator: Any) -> str:
     return estimator if isinstance(estimator, str) else type(estimator).__name__
+
+
+# ------------------------------------------------------------------------------------------------
+# Cells → an Audit, without rows: estimates and tests on rows made of cells, tables on exact sums.
+#
+# R², means, spreads, root mean squared errors and calibration slopes of groups are those of all
+# people, from their sums. Measures, tests, mean absolute errors and distances of distributions see
+# each person somewhere within its cell.
+
+
+# People who are compared with others of the same controls.
+MOST_COMPARED = 200_000
+
+
+def audit_cells(cells: Cells, run: Callable[..., Audit]) -> Audit:
+    """The whole audit.
+
+    Parameters
+    ----------
+    cells : Cells
+    run : callable
+        ``(rows, tested, attributes, names, warn) → Audit`` of :class:`Sample` that stand for
+        everybody and of those that are tested.
+    """
+    cells = _present(cells)
+    rows, tested = expand_cells(cells), sample_cells(cells)
+    if rows.frequency is None:
+        check_effective_size(rows.groups)
+    parts = {}
+    if len(cells.names) > 1:
+        for j, name in enumerate(cells.names):
+            levels = tuple(dict.fromkeys(label[j] for label in cells.labels))
+            if len(levels) > 1:
+                at = np.array([levels.index(label[j]) for label in cells.labels])
+                few = [_regroup(v, levels, at, name) for v in (rows, tested)]
+                found = run(*few, {}, (), False)
+                parts[name] = _exact(found, cells, at, len(levels))
+    names = cells.names if len(cells.names) > 1 else ()
+    whole = run(rows, tested, parts, names, True)
+    return _exact(whole, cells, np.arange(len(cells.labels)), len(cells.labels))
+
+
+def given_controls(
+    cells: Cells, n_controls: int, estimator: Any = "auto", confidence_level: float = 0.95,
+    random_state: int = 0, reference: Any = "largest",
+) -> Conditional:  # fmt: skip
+    """Judge scores among people with the same controls, from cells of attributes and controls.
+
+    Beyond :data:`MOST_COMPARED` people as many of them are compared, evenly spread over the cells,
+    and errors are those of as many.
+
+    Parameters
+    ----------
+    cells : Cells
+        Of attributes crossed with controls, of which the levels are text.
+    n_controls : int
+        How many of the crossed columns, the last ones, are controls.
+    estimator, confidence_level, random_state, reference
+        As in :func:`evenhand.audit`.
+    """
+    cells = _present(cells, MAX_GROUPS**2)
+    rows = sample_cells(cells, MOST_COMPARED, MOST_COMPARED)
+    codes = rows.groups.codes
+    assert codes is not None
+    first = len(cells.names) - n_controls
+    own = [label[0] if first == 1 else label[:first] for label in cells.labels]
+    attributes = tuple(dict.fromkeys(own))
+    at = np.array([attributes.index(label) for label in own])
+    groups = _regroup(rows, attributes, at, " × ".join(cells.names[:first])).groups
+    columns = []
+    for j, name in enumerate(cells.names[first:], first):
+        texts, inverse = np.unique([label[j] for label in cells.labels], return_inverse=True)
+        columns.append(Control(name, None, *pool(inverse[codes], texts)))
+    gone = {column.name: CONSTANT for column in columns if column.is_constant}
+    controls = Controls(tuple(c for c in columns if c.name not in gone), gone)
+    refuse_none(controls)
+    name = estimator if isinstance(estimator, str) else type(estimator).__name__
+    return audit_given(
+        rows.scores, groups, controls, get_estimator(estimator, random_state), reference,
+        seed=random_state, confidence_level=confidence_level, estimator=name, n_boot=0,
+    )  # fmt: skip
+
+
+def _present(cells: Cells, most: int = MAX_GROUPS) -> Cells:
+    """Without groups that nobody is in; fewer than two that somebody is in are refused."""
+    present = np.bincount(cells.group, minlength=len(cells.labels)) > 0
+    labels = tuple(label for label, k in zip(cells.labels, present, strict=True) if k)
+    if len(labels) < 2:
+        found = f"only {labels[0]!r}" if labels else "no known group"
+        raise ValueError(
+            f"`cells` must hold at least two groups to compare, found {found} among {cells.n:,} "
+            "people. Hint: merge them with cells of others first."
+        )
+    if len(labels) > most:
+        raise ValueError(
+            f"`cells` must hold at most {most:,} groups, found {len(labels)}. Hint: merge rare "
+            "groups into larger ones before counting."
+        )
+    number = (np.cumsum(present) - 1).astype(np.int32)
+    return replace(cells, labels=labels, group=number[cells.group])
+
+
+def _regroup(rows: Sample, levels: tuple[Any, ...], at: Rows, name: str) -> Sample:
+    """The same rows by one of several crossed attributes."""
+    assert rows.groups.codes is not None
+    groups = replace(rows.groups, labels=levels, codes=at[rows.groups.codes], name=name)
+    return replace(rows, groups=groups)
+
+
+def _exact(found: Audit, cells: Cells, at: Rows, n_groups: int) -> Audit:
+    """Put in what the sums say exactly; `at` is the group of each label of the cells."""
+    own = at[cells.group]
+    sums = np.stack([np.bincount(own, c, n_groups) for c in cells.sums.T], axis=1).astype(
+        np.float64
+    )
+    count = np.bincount(own, cells.count, n_groups).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        table, values = _exact_table(found._groups.columns, cells, sums, count)
+        r2 = _r2(cells) if cells.has_target else float("nan")
+    gaps = replace(found.disparities, mean_score_gap=float(np.ptp(values["mean_score"])))
+    if cells.has_target:
+        rmse = values["rmse"]
+        ratio = float(rmse.max() / rmse.min()) if rmse.min() > 0 else float("nan")
+        gaps = replace(gaps, rmse_ratio=ratio)
+    rows = found._rows
+    if isinstance(rows, AuditedRows):
+        rows = rows.standing_for(cells.n)
+    return replace(
+        found, n_rows=cells.n + cells.n_unknown, n_unknown=cells.n_unknown, r2=r2,
+        disparities=gaps, _groups=GroupTable(table), _rows=rows,
+    )  # fmt: skip
+
+
+def _exact_table(
+    columns: dict[str, list[Any]], cells: Cells, sums: Vector, count: Vector
+) -> tuple[dict[str, list[Any]], dict[str, Vector]]:
+    mass = sums[:, WEIGHT]
+    size = np.square(mass) / sums[:, WEIGHT2]
+    values, spreads = _moments(cells, sums)
+    # Where rows stand for several people their margins are those of fewer.
+    shrink = np.sqrt(np.asarray(columns["n_effective"]) / size)
+    out = dict(columns)
+    for name in columns:
+        if f"{name}_low" in columns:
+            before = np.asarray(columns[name])
+            value = values.get(name, before)
+            out[name] = value.tolist()
+            for end in ("low", "high"):
+                margin = np.asarray(columns[f"{name}_{end}"]) - before
+                out[f"{name}_{end}"] = (value + margin * shrink).tolist()
+    out |= {name: spread.tolist() for name, spread in spreads.items()}
+    out |= {
+        "n": [int(c) for c in count],
+        "share": (mass / mass.sum()).tolist(),
+        "n_effective": size.tolist(),
+    }
+    return out, values
+
+
+def _moments(cells: Cells, sums: Vector) -> tuple[dict[str, Vector], dict[str, Vector]]:
+    """Means, errors and slopes of each group, and standard deviations, by name of the column."""
+    edges, mass = cells.edges, sums[:, WEIGHT]
+    s1, y1, s2, y2, sy = (
+        sums[:, j] / mass for j in (SCORE, TARGET, SCORE2, TARGET2, PRODUCT)
+    )  # fmt: skip
+    variance_s = np.maximum(s2 - s1 * s1, 0.0)
+    values, spreads = {"mean_score": s1 + edges.score.shift}, {"sd_score": np.sqrt(variance_s)}
+    if edges.target is not None:
+        apart = edges.target.shift - edges.score.shift
+        residual = y1 - s1
+        mse = np.maximum(y2 - 2.0 * sy + s2 + 2.0 * apart * residual + apart * apart, 0.0)
+        values |= {
+            "mean_target": y1 + edges.target.shift,
+            "mean_residual": residual + apart,
+            "rmse": np.sqrt(mse),
+            "calibration_slope": np.where(variance_s > 0, (sy - s1 * y1) / variance_s, np.nan),
+        }
+        spreads |= {
+            "sd_target": np.sqrt(np.maximum(y2 - y1 * y1, 0.0)),
+            "sd_residual": np.sqrt(np.maximum(mse - np.square(residual + apart), 0.0)),
+        }
+    return values, spreads
+
+
+def _r2(cells: Cells) -> float:
+    """1 − mean (y − s)²/Var(y)."""
+    values, spreads = _moments(cells, cells.sums.sum(axis=0)[None, :])
+    error, spread = values["rmse"][0], spreads["sd_target"][0]
+    return float(1.0 - np.square(error / spread)) if spread > 0 else float("nan")

@@ -17,16 +17,14 @@ from scipy.special import fdtrc
 
 from .._core.arrays import Vector
 from .._core.frames import to_frame
-from .._core.views import view
-from ..data.clusters import cluster_groups, renumber
+from .._core.views import Shown
 from ..data.controls import Control, Controls, refuse_none
 from ..data.criteria import CONDITIONAL
 from ..data.groups import Groups, GroupWarning
-from ..data.weights import mean_one
+from ..data.weights import cluster_groups, mean_one, renumber
 from ..estimators.estimation import EntropyEstimator, RowLosses
-from ..measures.entropies import Entropies, estimate_entropies
 from ..measures.exact_tests import TestResult, exact_fairness_p_value
-from ..measures.measures import Measure, measure
+from ..measures.measures import Entropies, Measure, estimate_entropies, measure
 from ..measures.nuisance import Chain, Features, control_features, fit_chain, log_odds
 from .adjusted_gap import LEAST_COUNTERPARTS, AdjustedGap, Estimate, adjusted_gaps
 
@@ -232,7 +230,7 @@ MANY_ALONE = 0.1
 
 
 @dataclass(frozen=True)
-class Conditional:
+class Conditional(Shown):
     """What an audit with controls found.
 
     Attributes
@@ -325,9 +323,6 @@ class Conditional:
         out["gaps"] = [gap.to_dict() for gap in self.gaps]
         out["information"] = self.information.to_dict()
         return out
-
-    def __str__(self) -> str:
-        return view("describe_conditional")(self)
 
 
 def audit_given(

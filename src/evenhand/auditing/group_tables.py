@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from .._core.arrays import Matrix, Vector
-from ..data.clusters import cluster_groups
+from .._core.arrays import Array, Mask, Matrix, Rows, Vector
 from ..data.groups import Groups
 from ..data.sample import Sample
+from ..data.weights import cluster_groups
 from ..estimators.ranks import Ranks
 from ..kernels import make_rows
 from ..measures.effective import group_sizes
@@ -113,8 +112,8 @@ class _ClusterSums:
 
     def __init__(self, groups: Groups):
         assert groups.cluster is not None
-        weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
-        self._parts: list[tuple[Any, Vector, NDArray[np.intp]]] = []
+        weight = groups.row_weight
+        self._parts: list[tuple[Any, Vector, Rows]] = []
         for k in range(groups.n_groups):
             if groups.codes is not None:
                 rows: Any = np.flatnonzero(groups.codes == k)
@@ -322,7 +321,7 @@ class GroupMoments:
     n_clusters: int | None
     names: tuple[Any, ...]
     mean: Matrix
-    covariance: NDArray[np.float64]
+    covariance: Array
     cutoffs: dict[Cutoff, float]
 
     @property
@@ -401,7 +400,7 @@ def group_moments(rows: Sample, cutoffs: Sequence[Cutoff], sides: Sequence[str])
     f_k/f = P(k | s = c)/P(k), and read off the rows next to the cutoff.
     """
     y, s, groups = rows.target, rows.scores, rows.groups
-    weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
+    weight = groups.row_weight
     unit = _Units(groups, weight)
     shift = float(np.average(s, weights=weight))
     score = s - shift
@@ -444,7 +443,7 @@ def group_moments(rows: Sample, cutoffs: Sequence[Cutoff], sides: Sequence[str])
     )  # fmt: skip
 
 
-def _favorable(s: Vector, c: float, cutoff: Cutoff, side: str) -> NDArray[np.bool_]:
+def _favorable(s: Vector, c: float, cutoff: Cutoff, side: str) -> Mask:
     if cutoff.quantile is None:
         return s >= c if side == "high" else s <= c
     return s > c if side == "high" else s < c
@@ -560,6 +559,6 @@ class _Units:
         return (self.weight * x) @ groups.probabilities
 
 
-def _added(code: NDArray[np.intp], values: Vector, count: int) -> Vector:
+def _added(code: Rows, values: Vector, count: int) -> Vector:
     """Σ of the values of each code."""
     return np.bincount(code, values, count).astype(np.float64, copy=False)

@@ -20,8 +20,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from .._core.arrays import Matrix, Vector
-from .._core.frames import json_safe, to_frame
-from .._core.views import view
+from .._core.frames import json_safe, tabulate, to_frame
+from .._core.views import Shown
 from .group_tables import SIDES, AuditedRows, Cutoff, GroupMoments
 
 # ------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class ImpactNumber:
 
 
 @dataclass(frozen=True)
-class Impact:
+class Impact(Shown):
     """The result of :meth:`Audit.impact`.
 
     Attributes
@@ -324,8 +324,7 @@ class Impact:
         backend : {"pandas", "polars", "pyarrow"}, optional
         """
         keys = ("group", "statistic", "at", "value", "low", "high", "p_value", "stderr", "apart")
-        columns = {key: [getattr(n, key) for n in self.numbers] for key in keys}
-        return to_frame(columns, backend)
+        return to_frame(tabulate(self.numbers, *keys), backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold (undefined numbers are None)."""
@@ -339,9 +338,6 @@ class Impact:
                 "numbers": [dict(vars(number)) for number in self.numbers],
             }
         )
-
-    def __str__(self) -> str:
-        return view("describe_impact")(self)
 
 
 def impact_table(

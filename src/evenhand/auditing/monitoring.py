@@ -23,15 +23,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from .._core.frames import json_safe, to_frame
+from .._core.frames import json_safe, tabulate, to_frame
 from .._core.validation import check_column, frame_columns, quote
-from .._core.views import view
+from .._core.views import Shown, view
 from ..data.criteria import Criterion, get_criterion
-from ..measures.cell_rows import people, refuse_beside_cells
+from ..measures.cell_rows import expand_cells, refuse_beside_cells
 from ..measures.cells import Cells
 from ..measures.edges import Edges
-from ..measures.entropies import estimate_entropies, get_estimator
-from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, measure, root_interval, upper_bound
+from ..measures.measures import (
+    HOLDS,
+    OPEN,
+    VIOLATED,
+    Measure,
+    estimate_entropies,
+    get_estimator,
+    measure,
+    root_interval,
+    upper_bound,
+)
 
 # Fewer people than this in a period, or fewer than two groups, say nothing by themselves.
 LEAST_PEOPLE = 20
@@ -100,13 +109,13 @@ class Alarm:
         name = self.criterion.capitalize()
         if self.kind == ABOVE:
             return (
-                f"{name} has been above the limit since {self.since} ({self.after:.4f}), seen at "
-                f"{self.at}."
+                f"{name} has been above its limit since {self.since}: {self.after:.4f} (seen at "
+                f"{self.at})."
             )
-        way = "risen" if self.after > self.before else "fallen"
+        way = "worse" if self.after > self.before else "better"
         return (
-            f"{name} has {way} from {max(self.before, 0):.4f} to {max(self.after, 0):.4f} since "
-            f"{self.since}, seen at {self.at}."
+            f"{name} got {way}: {max(self.before, 0):.4f} → {max(self.after, 0):.4f} since "
+            f"{self.since} (seen at {self.at})."
         )
 
 
@@ -137,7 +146,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Monitor:
+class Monitor(Shown):
     """The result of :func:`evenhand.monitor`.
 
     Attributes
@@ -182,10 +191,10 @@ class Monitor:
     def to_frame(self, backend: str | None = None) -> Any:
         """One row for each period and criterion."""
         rows = [(name, look) for name, looks in self.looks.items() for look in looks]
-        columns: dict[str, list[Any]] = {"criterion": [name for name, _ in rows]}
-        for key in ("period", "n", "value", "stderr", "low", "high"):
-            columns[key] = [getattr(look, key) for _, look in rows]
-        return to_frame(columns, backend)
+        columns = tabulate(
+            (look for _, look in rows), "period", "n", "value", "stderr", "low", "high"
+        )
+        return to_frame({"criterion": [name for name, _ in rows], **columns}, backend)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the cells, as plain values that JSON can hold."""
@@ -202,9 +211,6 @@ class Monitor:
                 "notes": list(self.notes),
             }
         )
-
-    def __str__(self) -> str:
-        return view("describe_monitor")(self)
 
     def plot(self) -> Any:
         """A Matplotlib figure: each criterion over time, with its band and the alarms."""
@@ -310,7 +316,7 @@ def _measures(
     present = np.unique(cells.group[cells.count > 0])
     if cells.n < LEAST_PEOPLE or len(present) < 2:
         return {}
-    rows = people(cells)
+    rows = expand_cells(cells)
     groups = rows.groups
     if len(present) < len(cells.labels):
         assert groups.codes is not None

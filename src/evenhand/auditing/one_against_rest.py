@@ -15,15 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._core.arrays import Vector
+from .._core.arrays import Array, Rows, Vector
 from ..data.criteria import Criterion
 from ..data.groups import Groups
 from ..estimators.estimation import EntropyEstimator
-from ..measures.entropies import estimate_entropies
 from ..measures.exact_tests import exact_fairness_p_values
-from ..measures.measures import Measure, measure
+from ..measures.measures import Measure, estimate_entropies, measure
 
 # Bins a side of the table that candidates are screened on, and rows that the cuts are taken from.
 BINS = 16
@@ -131,7 +129,7 @@ def _screen(
     criteria: Sequence[Criterion],
     variables: Mapping[str, Vector],
     groups: Groups,
-    members: NDArray[np.float64],
+    members: Array,
     seed: int,
 ) -> dict[str, Vector]:
     """Rough values on a grid, less what chance adds to them and one standard error of that.
@@ -164,9 +162,7 @@ def _screen(
     return found
 
 
-def _smooth_value(
-    table: NDArray[np.float64], n_given: int, n_inner: int, members: NDArray[np.float64]
-) -> Vector:
+def _smooth_value(table: Array, n_given: int, n_inner: int, members: Array) -> Vector:
     """½ log(residual variance given / joint) over what is left, for (given, inner, K) counts."""
     n = table.sum()
     share = table.sum(axis=(0, 1)) @ members.T / n
@@ -188,9 +184,7 @@ def _smooth_value(
     return (information[1] - information[0] - chance) / left
 
 
-def _cell_value(
-    table: NDArray[np.float64], members: NDArray[np.float64], rng: np.random.Generator
-) -> Vector:
+def _cell_value(table: Array, members: Array, rng: np.random.Generator) -> Vector:
     """Plug-in information of the cells over what is left, for (given, inner, K) counts.
 
     What chance adds is found by drawing tables in which the groups of each given cell are spread
@@ -204,14 +198,14 @@ def _cell_value(
     given = table.sum(axis=1)
     left = _entropy(given @ members.T / outer[:, None], outer / n)
 
-    def information(counts: NDArray[np.float64]) -> Vector:
+    def information(counts: Array) -> Vector:
         total = counts.sum(axis=2).ravel()
         flat = counts.reshape(-1, counts.shape[2])[total > 0]
         total = total[total > 0]
         inside = given_entropy(counts)
         return inside - _entropy(flat @ members.T / total[:, None], total / total.sum())
 
-    def given_entropy(counts: NDArray[np.float64]) -> Vector:
+    def given_entropy(counts: Array) -> Vector:
         each = counts.sum(axis=1)
         total = np.maximum(each.sum(axis=1), 1e-300)
         return _entropy(each @ members.T / total[:, None], total / total.sum())
@@ -227,7 +221,7 @@ def _cell_value(
     return (information(table) - chance) / np.maximum(left, 1e-12)
 
 
-def _smooth(cells: NDArray[np.intp], depth: int) -> NDArray[np.float64]:
+def _smooth(cells: Rows, depth: int) -> Array:
     """Products of Legendre polynomials of the bin numbers, up to degree 3 together."""
     columns = [np.ones(len(cells))]
     degrees = [0]
@@ -245,14 +239,14 @@ def _smooth(cells: NDArray[np.intp], depth: int) -> NDArray[np.float64]:
     return np.column_stack(columns)
 
 
-def _bins(values: Vector) -> NDArray[np.intp]:
+def _bins(values: Vector) -> Rows:
     """About equally filled bins; equal values share one."""
     sample = values[np.linspace(0, len(values) - 1, min(len(values), SAMPLE)).astype(int)]
     cuts = np.unique(np.quantile(sample, np.arange(1, BINS) / BINS))
     return np.searchsorted(cuts, values, side="left").astype(np.intp, copy=False)
 
 
-def _entropy(share: NDArray[np.float64], weight: Vector) -> Vector:
+def _entropy(share: Array, weight: Vector) -> Vector:
     """Σ weight·h(share) down the rows, h the entropy of a share and its complement."""
     p = np.clip(share, 1e-300, 1.0)
     q = np.clip(1.0 - share, 1e-300, 1.0)

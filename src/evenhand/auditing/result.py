@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .._core.frames import json_safe, to_frame
-from .._core.views import view
+from .._core.views import Shown, view
 from ..data.criteria import get_criterion
 from ..measures.measures import Measure, measure_columns
 from .conditional import Conditional
@@ -16,8 +16,7 @@ from .impact import SMALLEST, Impact, impact_table
 from .imputed import Imputation
 from .one_against_rest import OneAgainstRest
 from .pricing import Pricing
-from .tolerance import Tolerance
-from .verdict import Verdict, verdict_of
+from .verdict import Tolerance, Verdict, verdict_of
 
 if TYPE_CHECKING:
     from .drivers import Drivers
@@ -27,7 +26,7 @@ FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Shown):
     """The result of :func:`audit`.
 
     Attributes
@@ -55,6 +54,10 @@ class Audit:
         With a loss or an exposure: deviance explained, actual over expected by group and by band.
     n_negative : int
         Scores below zero, where the target is never negative.
+    n_copies : int
+        Rows that are copies of others; each person counts once, and `n_rows` leaves them out.
+    n_weightless : int
+        Rows of weight zero, which count as absent.
     """
 
     measures: dict[str, Measure]
@@ -72,14 +75,18 @@ class Audit:
     conditional: Conditional | None = None
     pricing: Pricing | None = None
     n_negative: int = 0
+    n_copies: int = 0
+    n_weightless: int = 0
     _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
     _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
     _rows: AuditedRows | GroupMoments | None = field(repr=False, default=None, compare=False)
+    _unweighted: Callable[[], Audit] | None = field(repr=False, default=None, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the rows: a file holds what is small."""
         rows = self._rows
-        return {**vars(self), "_rows": rows.small() if isinstance(rows, AuditedRows) else rows}
+        small = rows.small() if isinstance(rows, AuditedRows) else rows
+        return {**vars(self), "_rows": small, "_unweighted": None}
 
     @property
     def independence(self) -> Measure | None:
@@ -92,6 +99,19 @@ class Audit:
     @property
     def sufficiency(self) -> Measure | None:
         return self.measures.get("sufficiency")
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was done to the rows before anything was measured, in sentences."""
+        out = []
+        if self.n_copies:
+            out.append(
+                f"{self.n_copies:,} of {self.n_copies + self.n_rows:,} rows are copies of others, "
+                "and each person counts once."
+            )
+        if self.n_weightless:
+            out.append(f"{self.n_weightless:,} rows of weight zero are left out.")
+        return tuple(out)
 
     def parts(self, criterion: str) -> dict[str, Measure]:
         """All there is on one criterion, by what it is on; a verdict is the worst of them.
@@ -223,6 +243,7 @@ class Audit:
                 "sensitive": self.sensitive_name,
                 "n_rows": self.n_rows,
                 "n_unknown": self.n_unknown,
+                "n_copies": self.n_copies,
                 "n_clusters": self.n_clusters,
                 "confidence_level": self.confidence_level,
                 "r2": self.r2,
@@ -247,9 +268,6 @@ class Audit:
                 "imputation": None if self.imputation is None else self.imputation.to_dict(),
             }
         )
-
-    def __str__(self) -> str:
-        return view("describe")(self)
 
     def plot(self) -> Any:
         """A Matplotlib figure: scores by group, score against target, the three measures."""
@@ -297,12 +315,9 @@ class Audit:
         )
         return view("write_page")(page, path, force)
 
-    def _repr_html_(self) -> str:
-        return view("compact")(self)
-
 
 @dataclass(frozen=True)
-class AuditSet(Mapping[str, Audit]):
+class AuditSet(Mapping[str, Audit], Shown):
     """Several audits by name: models compared on the same rows, or attributes one by one."""
 
     audits: dict[str, Audit]
@@ -349,9 +364,6 @@ class AuditSet(Mapping[str, Audit]):
             "audits": {name: audit.to_dict() for name, audit in self.audits.items()},
         }
 
-    def __str__(self) -> str:
-        return view("describe_set")(self)
-
     def to_html(
         self,
         path: Any,
@@ -386,6 +398,3 @@ class AuditSet(Mapping[str, Audit]):
             self, about=about, verdicts=verdicts, impacts=impacts, favorable=favorable
         )
         return view("write_page")(page, path, force)
-
-    def _repr_html_(self) -> str:
-        return view("compact_set")(self)

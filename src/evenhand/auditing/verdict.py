@@ -17,16 +17,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtr
 
-from .._core.frames import json_safe, to_frame
-from .._core.views import view
+from .._core.arrays import Array
+from .._core.frames import json_safe, tabulate, to_frame
+from .._core.views import Shown
 from ..data.criteria import CRITERIA, WITH_CONTROLS
 from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, judge, units_needed
 from .impact import ADJUSTED, AT_CUTOFF, NEED_TARGET, STATISTICS, Impact, ImpactNumber, holm
-from .tolerance import Tolerance, check_level, of_information
 
 if TYPE_CHECKING:
     from .result import Audit
 
+
+import difflib
+import hashlib
+import json
+from pathlib import Path
+
+from scipy.special import ndtri
+
+from ..data.criteria import get_criterion
+from ..measures.exact_tests import SMOOTH_SHARE
+from ..measures.measures import errors_below, half_width_down_to
+from .impact import ON_LOG, SMALLEST, check_favorable, check_smallest, read_cutoffs
 
 NEED_CONTROLS = {*WITH_CONTROLS, *ADJUSTED}
 OUTCOMES = {VIOLATED: "fail", OPEN: "not enough data", HOLDS: "pass"}
@@ -88,7 +100,7 @@ class ClauseResult:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Shown):
     """The result of :meth:`evenhand.Audit.verdict`.
 
     Attributes
@@ -102,6 +114,10 @@ class Verdict:
         What `needed` counts, and `n`, how many there are.
     unjudged : tuple of str
         Groups too small to be judged by themselves.
+    remarks : tuple of str
+        What was done to the rows, in sentences.
+    unweighted : str
+        The outcome without the sample weights, where there are any.
     """
 
     outcome: str
@@ -111,6 +127,8 @@ class Verdict:
     unit: str
     n: int
     unjudged: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    unweighted: str = ""
 
     @property
     def passed(self) -> bool:
@@ -132,13 +150,10 @@ class Verdict:
         return to_frame(self._columns(), backend)
 
     def _columns(self) -> dict[str, list[Any]]:
-        names = ("clause", "part", "group", "at", "value")
-        columns = {name: [getattr(c, name) for c in self.clauses] for name in names}
-        for j, end in enumerate(("low", "high")):
-            columns[end] = [c.interval[j] for c in self.clauses]
-            columns[f"tolerance_{end}"] = [c.tolerance[j] for c in self.clauses]
-        names = ("p_within", "p_beyond", "judged", "needed", "note")
-        return columns | {name: [getattr(c, name) for c in self.clauses] for name in names}
+        return tabulate(
+            self.clauses, "clause", "part", "group", "at", "value", "interval", "tolerance",
+            "p_within", "p_beyond", "judged", "needed", "note",
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
@@ -152,13 +167,12 @@ class Verdict:
                 "n": self.n,
                 "needed": self.needed,
                 "unjudged": self.unjudged,
+                "remarks": self.remarks,
+                "unweighted": self.unweighted,
                 "tolerance": {**self.tolerance.to_dict(), "digest": self.tolerance.digest},
                 "clauses": [dict(vars(clause)) for clause in self.clauses],
             }
         )
-
-    def __str__(self) -> str:
-        return view("describe_verdict")(self)
 
 
 def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verdict:
@@ -207,16 +221,89 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
                 "can be told and not how large it is; see the adjusted gap"
             )
         judged.append(replace(clause, p_within=p, judged=word, needed=needed, note=note))
+    judged = [_withhold(audit, clause, tolerance) for clause in judged]
     words = {clause.judged for clause in judged}
     worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
     small = dict.fromkeys(
         group for part in _impact_parts(audit) for group in _small(part, tolerance)
     )
     asked = any(not of_information(name) for name, _ in tolerance.clauses)
+    plain, remarks = "", audit.remarks
+    if audit._unweighted is not None:
+        plain = verdict_of(audit._unweighted(), tolerance, level).outcome
+        if plain != OUTCOMES[worst]:
+            remarks = (f"Without the sample weights the outcome is: {plain}.", *remarks)
     return Verdict(
         OUTCOMES[worst], tuple(judged), tolerance, level, "clusters" if clustered else "rows", n,
-        tuple(small) if asked else (),
+        tuple(small) if asked else (), remarks, plain,
     )  # fmt: skip
+
+
+# Beyond this share of rows that nobody judged, or whose group is not known, nothing passes.
+_MOST_UNJUDGED = 0.05
+
+
+def _withhold(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> ClauseResult:
+    """A pass that the data behind it cannot carry becomes "not enough data", with the reason."""
+    if clause.judged != HOLDS:
+        return clause
+    reason = (
+        _inferred(audit, clause) or _hidden(audit, clause) or _left_out(audit, clause, tolerance)
+    )
+    return replace(clause, judged=OPEN, needed=math.inf, note=reason) if reason else clause
+
+
+def _inferred(audit: Audit, clause: ClauseResult) -> str:
+    """Why inferred groups do not carry a pass, or ""."""
+    result = audit.imputation
+    if result is None or result.assume == "guess":
+        return ""
+    if clause.clause == "mean_difference":
+        gap = result[clause.group]
+        ranges = [gap.regressed_interval]
+        if result.assume is None:
+            ranges.append(gap.bounds)
+        low, high = clause.tolerance
+        if all(low <= a and b <= high for a, b in ranges):
+            return ""
+        return "groups are inferred, and other assumptions about them give a larger difference"
+    return (
+        "groups are inferred, and a pass depends on what is assumed about them; state it with "
+        'Proxy(..., assume="guess") if the score depends on the group through them alone'
+    )
+
+
+def _hidden(audit: Audit, clause: ClauseResult) -> str:
+    """Why rows of unknown group stand in the way of a pass, or "".
+
+    With a share u of them, I(S;A)/H(A) can be as large as (1 − u)·(value among the others) + u.
+    """
+    share = audit.n_unknown / audit.n_rows if audit.n_rows else 0.0
+    limit = _MOST_UNJUDGED
+    if of_information(clause.clause):
+        limit = (clause.tolerance[1] - clause.interval[1]) / max(1.0 - clause.interval[1], 1e-12)
+    if share <= limit:
+        return ""
+    return (
+        f"{audit.n_unknown:,} rows ({100 * share:.1f}%) have no known group, and could hide a "
+        "difference beyond the limit"
+    )
+
+
+def _left_out(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
+    """Why groups too small to be judged stand in the way of a pass, or ""."""
+    if of_information(clause.clause):
+        return ""
+    part = audit.attributes.get(clause.part, audit)
+    small = _small(part, tolerance)
+    shares = dict(zip(part.labels, part._groups.columns["share"], strict=True))
+    share = sum(shares[group] for group in small)
+    if share <= _MOST_UNJUDGED:
+        return ""
+    return (
+        f"{len(small)} groups that are too small to be judged hold {100 * share:.1f}% of the rows; "
+        "merge them into larger ones"
+    )
 
 
 def _tests(
@@ -369,3 +456,456 @@ def _number(
         n.statistic, part, n.group, n.at, n.value, n.interval(1 - 2 * level), ends, p_within,
         p_beyond,
     ), nearest  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------
+# What is tolerated, written down before the data are seen.
+
+
+FORMAT = "evenhand.tolerance"
+VERSION = 1
+_SETTINGS = ("level", "reference", "favorable", "at", "smallest")
+
+
+def clause_names() -> list[str]:
+    """All clauses there are: criteria, numbers of the impact table, adjusted gaps."""
+    return [*CRITERIA, *WITH_CONTROLS, *STATISTICS, *ADJUSTED]
+
+
+def of_information(clause: str) -> bool:
+    """Whether a clause is a limit on normalized information."""
+    return clause in CRITERIA or clause in WITH_CONTROLS
+
+
+@dataclass(frozen=True, init=False)
+class Tolerance:
+    """Limits within which a score is called fair; see :meth:`Audit.verdict`.
+
+    Small and immutable. Its `digest` names it, so that it can be agreed on and published before
+    anybody has seen the data.
+
+    Parameters
+    ----------
+    level : float
+        Of the tests behind a verdict: the chance of a wrong pass, and of a wrong fail.
+    reference : str
+        The group that others are compared with, or "largest".
+    favorable : {"high", "low"}, optional
+        Whether a person is better off with a high score or a low one; needed by `impact_ratio` and
+        `odds_ratio`.
+    at : list of "median" and quantiles
+        Cutoffs of these two.
+    smallest : float
+        Groups of a smaller share of the rows are not judged by themselves.
+    **clauses : number, or (low, high)
+        For `independence`, `separation`, `sufficiency` and `conditional` (independence among people
+        with the same `controls`) the largest normalized information, above 0 and below 1. For
+        `smd`, `mean_difference`, `mean_ratio`, `actual_expected`, `actual_expected_ratio`,
+        `impact_ratio` and `odds_ratio` the range of every group's number, and for `adjusted_gap`
+        and `adjusted_percent` that of the gap which the `controls` of the audit leave, in units of
+        the score and in percent; None leaves an end open.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> tolerance = eh.Tolerance(independence=0.01, mean_ratio=(0.95, 1.05))
+    >>> tolerance["mean_ratio"]
+    (0.95, 1.05)
+    >>> tolerance.digest[:12]
+    '8c10e36bf0d5'
+    """
+
+    clauses: tuple[tuple[str, tuple[float, float]], ...]
+    level: float
+    reference: str
+    favorable: str | None
+    at: tuple[float, ...]
+    smallest: float
+
+    def __init__(
+        self,
+        *,
+        level: float = 0.05,
+        reference: str = "largest",
+        favorable: str | None = None,
+        at: Any = ("median",),
+        smallest: float = SMALLEST,
+        **clauses: Any,
+    ) -> None:
+        given = {name: value for name, value in clauses.items() if value is not None}
+        unknown = [name for name in clauses if name not in clause_names()]
+        if unknown:
+            raise ValueError(_unknown(unknown[0]))
+        if not given:
+            raise ValueError(
+                "`Tolerance` must hold at least one clause, got none; there are "
+                f"{', '.join(clause_names())}. Hint: eh.Tolerance(independence=0.01)."
+            )
+        found = {name: _range(name, given[name]) for name in clause_names() if name in given}
+        if favorable is not None:
+            favorable = check_favorable(favorable)
+        rates = [name for name in AT_CUTOFF if name in found]
+        if rates and favorable is None:
+            raise ValueError(
+                f'`favorable` must be given for {" and ".join(rates)}: "high" if a person is '
+                'better off with a high score, "low" if with a low one (a premium, a risk).'
+            )
+        if not isinstance(reference, str) or not reference:
+            raise ValueError(f'`reference` must be "largest" or a group, got {reference!r}.')
+        cutoffs = tuple(float(c.quantile or 0.0) for c in read_cutoffs(at))
+        if rates and not cutoffs:
+            raise ValueError(f"`at` must hold a cutoff for {rates[0]}, got none.")
+        values = {
+            "clauses": tuple(found.items()), "level": check_level(level), "reference": reference,
+            "favorable": favorable, "at": cutoffs, "smallest": check_smallest(smallest),
+        }  # fmt: skip
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __getitem__(self, clause: str) -> tuple[float, float]:
+        return dict(self.clauses)[clause]
+
+    def __contains__(self, clause: object) -> bool:
+        return clause in dict(self.clauses)
+
+    @property
+    def needs_target(self) -> list[str]:
+        """The clauses that compare true outcomes."""
+        return [
+            name
+            for name, _ in self.clauses
+            if name in NEED_TARGET or (name in CRITERIA and "y" in CRITERIA[name].needs)
+        ]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical form: keys sorted, numbers as floats, no spaces."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values that JSON can hold; an open end is None."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "level": self.level,
+            "reference": self.reference,
+            "favorable": self.favorable,
+            "at": list(self.at),
+            "smallest": self.smallest,
+            "clauses": {
+                name: ends[1] if of_information(name) else [_end(end) for end in ends]
+                for name, ends in self.clauses
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Tolerance:
+        """The tolerance that :meth:`to_dict` came from; unknown entries are refused.
+
+        Parameters
+        ----------
+        data : mapping
+        """
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            got = data.get("format") if isinstance(data, Mapping) else type(data).__name__
+            raise ValueError(
+                f"A tolerance must say format = {FORMAT!r}, got {got!r}. Hint: write one with "
+                "Tolerance.to_file, or 'evenhand tolerance'."
+            )
+        if data.get("version") != VERSION:
+            raise ValueError(
+                f"A tolerance must be of version {VERSION}, got {data.get('version')!r}."
+            )
+        extra = [key for key in data if key not in ("format", "version", "clauses", *_SETTINGS)]
+        if extra:
+            raise ValueError(_unknown(str(extra[0])))
+        clauses = data.get("clauses")
+        if not isinstance(clauses, Mapping):
+            raise ValueError(
+                f"`clauses` of a tolerance must be a table of limits by name, got {clauses!r}."
+            )
+        for name in clauses:
+            if name not in clause_names():
+                raise ValueError(_unknown(str(name)))
+        given = {key: data[key] for key in _SETTINGS if key in data}
+        return cls(**given, **clauses)
+
+    def to_file(self, path: Any, *, force: bool = False) -> Path:
+        """Write it as JSON or TOML, by the ending of the name.
+
+        Parameters
+        ----------
+        path : str or Path
+            Ending in .json or .toml.
+        force : bool
+            Overwrite an existing file.
+        """
+        from .._core.files import write_text
+
+        path = _checked(path)
+        data = self.to_dict()
+        text = json.dumps(data, indent=2) + "\n" if path.suffix == ".json" else _toml(data)
+        return write_text(path, text, force)
+
+    @classmethod
+    def from_file(cls, path: Any) -> Tolerance:
+        """Read what :meth:`to_file` wrote, or what was written by hand in that form.
+
+        Parameters
+        ----------
+        path : str or Path
+        """
+        path = _checked(path)
+        text = path.read_text(encoding="utf-8")
+        try:
+            if path.suffix == ".json":
+                data = json.loads(text)
+            else:
+                import tomllib
+
+                data = tomllib.loads(text)
+        except ValueError as error:
+            kind = path.suffix[1:].upper()
+            raise ValueError(f"{path.name} must be {kind}, which it is not: {error}.") from None
+        try:
+            return cls.from_dict(data)
+        except ValueError as error:
+            raise ValueError(f"{path.name}: {error}") from None
+
+    def __str__(self) -> str:
+        parts = []
+        for name, (low, high) in self.clauses:
+            words = STATISTICS.get(name, name)
+            parts.append(f"{words} {range_text(name, low, high)}")
+        return f"{'; '.join(parts)} (level {100 * self.level:g}%, sha256 {self.digest[:12]})"
+
+
+def range_text(clause: str, low: float, high: float) -> str:
+    """A range in words."""
+    if of_information(clause) or low == -math.inf:
+        return f"at most {high:g}"
+    return f"at least {low:g}" if high == math.inf else f"{low:g} to {high:g}"
+
+
+def check_level(level: Any) -> float:
+    """A level of a test, above 0 and below a half."""
+    if isinstance(level, bool) or not isinstance(level, int | float | np.number):
+        raise ValueError(f"`level` must be a number between 0 and 0.5, got {level!r}.")
+    if not 0.0 < level < 0.5:
+        raise ValueError(f"`level` must be between 0 and 0.5, got {level!r}.")
+    return float(level)
+
+
+def _unknown(name: str) -> str:
+    there = clause_names()
+    close = difflib.get_close_matches(name, [*there, *_SETTINGS], 1)
+    hint = f" Hint: did you mean {close[0]!r}?" if close else ""
+    return (
+        f"A tolerance has no clause {name!r}; there are {', '.join(there)}, and the settings "
+        f"{', '.join(_SETTINGS)}.{hint}"
+    )
+
+
+def _range(name: str, value: Any) -> tuple[float, float]:
+    if of_information(name):
+        limit = _as_number(value)
+        if limit is None or not 0.0 < limit < 1.0:
+            raise ValueError(
+                f"`{name}` must be one number above 0 and below 1, got {value!r}. Hint: no data "
+                "can show that a criterion holds exactly; 0.01 is a small violation."
+            )
+        return 0.0, limit
+    listed = isinstance(value, list | tuple | np.ndarray)
+    if not listed or len(value) != 2:
+        raise ValueError(f"`{name}` must be two numbers, (low, high), got {value!r}.")
+    least = 0.0 if name in ON_LOG else -math.inf
+    low, high = (
+        end if item is None else _as_number(item)
+        for item, end in zip(value, (-math.inf, math.inf), strict=True)
+    )
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
+        raise ValueError(f"`{name}` must be two numbers, (low, high), got {value!r}.")
+    if not low < high or (low == -math.inf and high == math.inf):
+        raise ValueError(
+            f"`{name}` must run from a lower to a higher number, at most one of them open, got "
+            f"{value!r}."
+        )
+    if high <= least or (math.isfinite(low) and low < least):
+        raise ValueError(f"`{name}` is a ratio and must lie above 0, got {value!r}.")
+    return (-math.inf if name in ON_LOG and low <= 0.0 else low), high
+
+
+def _as_number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        return None
+    return float(value)
+
+
+def _end(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _checked(path: Any) -> Path:
+    path = Path(path)
+    if path.suffix not in (".json", ".toml"):
+        raise ValueError(f"A tolerance file must end in .json or .toml, got {path.name!r}.")
+    return path
+
+
+def _toml(data: Mapping[str, Any]) -> str:
+    """The few kinds of values there are; a JSON text is also one of TOML."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, list):
+            return "[" + ", ".join(map(text, value)) + "]"
+        return json.dumps(value, ensure_ascii=False)
+
+    lines = [f"{k} = {text(v)}" for k, v in data.items() if k != "clauses" and v is not None]
+    lines += ["", "[clauses]"]
+    for name, value in data["clauses"].items():
+        if isinstance(value, list):
+            value = [v if v is not None else s for v, s in zip(value, ("-inf", "inf"), strict=True)]
+            listed = ", ".join(v if isinstance(v, str) else text(v) for v in value)
+            lines.append(f"{name} = [{listed}]")
+        else:
+            lines.append(f"{name} = {text(value)}")
+    return "\n".join(lines) + "\n"
+
+
+# ------------------------------------------------------------------------------------------------
+# How many rows an audit needs, before there are any.
+
+
+# Smooth functions that the test of exact fairness looks at, for each group but one: four of the
+# score, and with a condition six.
+_FUNCTIONS = {False: 4, True: 6}
+# Parameters of the classifiers that an estimate of the information rests on, for each group but
+# one, at the least.
+_TERMS = 3
+
+
+def rows_needed(
+    effect: float,
+    shares: Any,
+    level: float = 0.05,
+    power: float = 0.8,
+    criterion: str = "independence",
+    *,
+    tolerance: float | None = None,
+) -> int:
+    """n = λ / (2·effect·H(A)): rows that tell a normalized information from 0.
+
+    A test with d degrees of freedom sees an information I in n rows with the noncentrality 2nI, and
+    λ is where its power is the one asked for. From a tolerance v₀, rows that put the one-sided
+    bound on the effect's side of it: for a larger effect v, 2√v·(√v − √v₀) ≥ (z_level +
+    z_power)·σ(v); for a smaller one, v₀ − v ≥ x·σ(v₀) + z_power·σ(v). Here σ²(v) = (2vH/n +
+    p/(2n²))/H² with H = H(A), and x is z_level less its share in the skewness (`errors_below`).
+
+    Parameters
+    ----------
+    effect : float
+        The normalized information to be told from 0, or from the tolerance.
+    shares : list of float
+        Shares of the groups, or their sizes.
+    level : float
+        Of the test.
+    power : float
+        How often it is to succeed.
+    criterion : str
+        The normalizer is taken as H(A). For separation and sufficiency it is H(A|Y) and H(A|S),
+        which are smaller where outcome or score say much about the group; more rows are needed then
+        in the same proportion.
+    tolerance : float, optional
+        What the effect is to be told from: a smaller effect is to pass, a larger one to fail.
+
+    Returns
+    -------
+    int
+        Independent rows of equal weight. Of clustered rows count the effective ones: rows divided
+        by 1 + (m − 1)·ρ for clusters of m rows that correlate by ρ.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.rows_needed(0.01, [0.5, 0.5]) < eh.rows_needed(0.01, [0.9, 0.1])
+    True
+    >>> eh.rows_needed(0.002, [0.5, 0.5], tolerance=0.01) > 0
+    True
+    """
+    p = _shares(shares)
+    entropy = float(-(p * np.log(p)).sum())
+    effect = _check_information(effect, "effect")
+    level = check_level(level)
+    if not isinstance(power, int | float) or not level < power < 1.0:
+        raise ValueError(f"`power` must lie between the level, {level:g}, and 1, got {power!r}.")
+    conditional = bool(get_criterion(criterion).given)
+    freedom = _FUNCTIONS[conditional] * (len(p) - 1)
+    if tolerance is None:
+        return math.ceil(_noncentrality(freedom, level, power) / (2.0 * effect * entropy))
+    tolerance = _check_information(tolerance, "tolerance")
+    if tolerance == effect:
+        raise ValueError(
+            f"`effect` must differ from the tolerance, got {effect:g} for both: no number of rows "
+            "tells a value from itself. Hint: plan for a score at half the tolerance."
+        )
+    z, more = float(ndtri(1.0 - level)), float(ndtri(power))
+    limit, terms = tolerance, _TERMS * (len(p) - 1)
+
+    def spread(value: float, n: float) -> float:
+        return math.sqrt(2.0 * value * entropy / n + terms / (2.0 * n * n)) / entropy
+
+    def enough(n: float) -> bool:
+        if effect > limit:
+            half = half_width_down_to(effect, limit)
+            return half >= (z + more) * spread(effect, n)
+        # The value that this share of samples stays below.
+        seen = effect + more * spread(effect, n)
+        if seen >= limit:
+            return False
+        rate = 2.0 / (n * entropy)
+        return -errors_below(seen, spread(max(seen, 0.0), n), limit, rate) >= z
+
+    high = 2.0
+    while not enough(high):
+        high *= 2.0
+    low = high / 2.0
+    while high - low > 0.5:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return math.ceil(high)
+
+
+def _noncentrality(freedom: int, level: float, power: float) -> float:
+    """λ with P(χ²(freedom, λ) > critical value) = power."""
+    from scipy.optimize import brentq
+    from scipy.stats import chi2, ncx2
+
+    # The smooth functions have this share of the level, a scan for the rest.
+    smooth = -math.expm1(SMOOTH_SHARE * math.log1p(-level))
+    critical = float(chi2.isf(smooth, freedom))
+    top = 4.0 * (critical + float(ndtri(power)) ** 2 + 10.0)
+    return float(brentq(lambda x: ncx2.sf(critical, freedom, x) - power, 1e-9, top))
+
+
+def _shares(shares: Any) -> Array:
+    try:
+        p = np.asarray(shares, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"`shares` must be numbers, got {shares!r}.") from None
+    if p.ndim != 1 or len(p) < 2:
+        raise ValueError(
+            f"`shares` must hold the share of each of at least two groups, got {shares!r}."
+        )
+    if not np.isfinite(p).all() or (p <= 0).any():
+        raise ValueError(f"`shares` must be positive and finite, got {shares!r}.")
+    return p / p.sum()
+
+
+def _check_information(value: Any, name: str) -> float:
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if not 0.0 < number < 1.0:
+        raise ValueError(
+            f"`{name}` must be a normalized information above 0 and below 1, got {value!r}."
+        )
+    return float(number)

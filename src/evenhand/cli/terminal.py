@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import json
+import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import typer
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from ..data.criteria import get_criterion
-from ..report.control_views import conditional_parts
-from ..report.formats import clean, number, short_names, with_margin
-from ..report.text import (
-    PARTS,
-    accuracy,
-    fixed,
-    grade,
-    imputation_words,
-    is_measured,
-    judgment,
-    negative_scores,
-    p_text,
-    part_rows,
-    row_count,
-    unknown_words,
-    worst_part,
-)
+from ..report.markup import Html
+from ..report.view import Judged, Table, View, column_blocks, view_of
+from ..report.words import clean
 
 if TYPE_CHECKING:
-    from ..auditing.conditional import Conditional
-    from ..auditing.pricing import Pricing
-    from ..auditing.result import Audit, AuditSet
-    from ..training.path import FairnessPath
+    from .options import Output
 
 
 # Exit codes, as --help lists them.
@@ -54,11 +41,32 @@ _COLORS = {
 }
 
 
+class _Screen(Console):
+    """Where nobody reads on (`| head`), nothing more is written, and the exit code stays."""
+
+    def on_broken_pipe(self) -> None:
+        stop_writing()
+
+
+def stop_writing() -> None:
+    """Send what is still to come to standard output nowhere."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
 def console(stderr: bool = False) -> Console:
     """Where text goes now (tests swap the streams). Wide where nobody looks at it."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else 160
-    return Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
+    return _Screen(file=stream, markup=False, highlight=False, emoji=False, width=width)
+
+
+def say_json(values: Any) -> None:
+    """Results as JSON, and nothing else."""
+    try:
+        print(json.dumps(values, indent=2, allow_nan=False), flush=True)
+    except BrokenPipeError:
+        stop_writing()
 
 
 def say(text: str, style: str = "") -> None:
@@ -78,6 +86,24 @@ def _printable(text: str) -> str:
     )
 
 
+def deliver(result: Any, output: Output, style: str = "") -> None:
+    """A result as JSON or in words, and as a page where one is asked for."""
+    if output.json_:
+        say_json(result.to_dict())
+    else:
+        show_result(result, style)
+    if output.html is not None:
+        result.to_html(output.html, force=output.force)
+        if not output.json_:
+            say(f"Page: {output.html}")
+
+
+def leave(code: int) -> None:
+    """End the command with a code other than 0."""
+    if code:
+        raise typer.Exit(code)
+
+
 def note(text: str) -> None:
     """A remark, beside the results."""
     _print(Text("Note: ", style="yellow") + Text(clean(text)), stderr=True)
@@ -89,39 +115,78 @@ def fail(text: str) -> None:
 
 
 def command(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Errors without a traceback unless --debug; warnings as notes."""
+    """A command of the parser: groups of options laid out, errors without a traceback.
+
+    Tracebacks come with --debug. Warnings become notes.
+    """
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    options = {p.name: list(_options_of(p)) for p in parameters}
+    groups: dict[str, Any] = {
+        p.name: p.annotation for p in parameters if is_dataclass(p.annotation)
+    }
 
     @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        debug = kwargs.get("debug", False)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always" if not debug else "default", UserWarning)
-            try:
-                return function(*args, **kwargs)
-            except (typer.Exit, typer.BadParameter):
-                raise
-            except KeyboardInterrupt:
-                fail("Interrupted; nothing half-written is left.")
-                raise typer.Exit(130) from None
-            except (ValueError, OSError, ModuleNotFoundError) as error:
-                if debug:
-                    raise
-                fail(_plain(error))
-                raise typer.Exit(BAD_INPUT) from None
-            except Exception as error:
-                if debug:
-                    raise
-                fail(
-                    f"This should not happen ({type(error).__name__}: {error}). Please report it, "
-                    "with what --debug prints."
-                )
-                raise typer.Exit(BUG) from None
-            finally:
-                seen = {str(w.message) for w in caught if issubclass(w.category, UserWarning)}
-                for text in sorted(seen):
-                    note(_in_options(text))
+    def run(**given: Any) -> Any:
+        with _in_words(given.get("debug", False)):
+            for name, group in groups.items():
+                own = {option.name: given.pop(option.name) for option in options[name]}
+                given[name] = group(**own)
+            return function(**given)
 
+    # The parser reads these, and not the function's own.
+    laid_out = [option for several in options.values() for option in several]
+    run.__signature__ = inspect.Signature(laid_out)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in laid_out}
+    del run.__wrapped__
     return run
+
+
+def _options_of(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """A parameter, or those that the annotated fields of its group are."""
+    group = parameter.annotation
+    if not is_dataclass(group):
+        yield parameter.replace(kind=parameter.KEYWORD_ONLY)
+        return
+    hints = get_type_hints(group, include_extras=True)
+    for f in fields(group):
+        default = parameter.empty if f.default is MISSING else f.default
+        if f.default_factory is not MISSING:
+            default = f.default_factory()
+        if get_origin(hints[f.name]) is Annotated:
+            yield inspect.Parameter(
+                f.name, parameter.KEYWORD_ONLY, default=default, annotation=hints[f.name]
+            )
+
+
+@contextmanager
+def _in_words(debug: bool) -> Iterator[None]:
+    """Errors as a line and an exit code, warnings as notes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always" if not debug else "default", UserWarning)
+        try:
+            yield
+        except (typer.Exit, typer.BadParameter):
+            raise
+        except KeyboardInterrupt:
+            fail("Interrupted; nothing half-written is left.")
+            raise typer.Exit(130) from None
+        except (ValueError, OSError, ModuleNotFoundError) as error:
+            if debug:
+                raise
+            fail(_plain(error))
+            raise typer.Exit(BAD_INPUT) from None
+        except Exception as error:
+            if debug:
+                raise
+            fail(
+                f"This should not happen ({type(error).__name__}: {error}). Please report it, "
+                "with what --debug prints."
+            )
+            raise typer.Exit(BUG) from None
+        finally:
+            seen = {str(w.message) for w in caught if issubclass(w.category, UserWarning)}
+            for text in sorted(seen):
+                note(_in_options(text))
 
 
 _OPTIONS = {
@@ -179,130 +244,41 @@ def _in_options(text: str) -> str:
     return text
 
 
-def show_audit(audit: Audit, title: str) -> None:
-    """The verdicts and both tables."""
-    known = audit.n_rows - audit.n_unknown
-    name = short_names([audit.sensitive_name], 60)[0]
-    lacking = f" ({audit.n_unknown:,} more without a {unknown_words(audit)})"
-    count = row_count(known, audit.n_clusters) + (lacking if audit.n_unknown else "")
-    what = f"{len(audit.labels)} groups of {name}"
-    if is_measured(audit):
-        what = f"{name} as a measurement, tables by {len(audit.labels)} bands of it"
-    say(f"{title}: {count}, {what}", "bold")
-    if audit.r2 == audit.r2:
-        say(accuracy(audit.r2))
-    if audit.n_negative:
-        say(negative_scores(audit), "bold")
-    if audit.pricing is not None:
-        show_pricing(audit.pricing)
-    say("")
-    if audit.conditional is not None:
-        show_conditional(audit.conditional)
-        say("")
-    for m in audit.measures.values():
-        level = grade(worst_part(audit, m.criterion)[1])
-        start = Text(get_criterion(m.criterion).title + " ", style=f"bold {_COLORS[level]}")
-        _print(start + Text(judgment(audit, m.criterion)))
-    percent = f"{100 * audit.confidence_level:g}%"
-    rows = [
-        [
-            m.criterion,
-            fixed(m.shown),
-            f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
-            p_text(m.p_value),
-        ]
-        for m in audit.measures.values()
-    ]
-    show_table(["criterion", "value", f"{percent} interval", "p (exactly fair)"], rows)
-    show_parts(audit)
-    show_groups(audit)
-    if audit.imputation is not None:
-        say("")
-        for text in imputation_words(audit.imputation):
-            say(text)
+def show_result(result: Any, style: str = "", title: str = "") -> None:
+    """Print any result: its title, sentences and tables.
+
+    Parameters
+    ----------
+    result : Audit, Verdict, Monitor, ...
+        Anything that :func:`evenhand.report.view.view_of` knows.
+    style : str
+        Of the title.
+    title : str
+        In place of the result's own.
+    """
+    show_view(view_of(result), style, title)
 
 
-def show_conditional(found: Conditional) -> None:
-    """Gaps among people with the same controls."""
-    sentences, header, rows = conditional_parts(found)
-    say(sentences[0], "bold")
-    for sentence in sentences[1:]:
-        say(sentence)
-    show_table(header, rows)
-
-
-def show_pricing(pricing: Pricing) -> None:
-    """Deviance, actual over expected by group and by band."""
-    from ..report.price_views import band_rows, pricing_notes, pricing_rows, pricing_sentences
-
-    for sentence in pricing_sentences(pricing):
-        say(sentence)
-    show_table(*pricing_rows(pricing))
-    say("\nActual over expected by band of the score:")
-    show_table(*band_rows(pricing))
-    say("")
-    for text in pricing_notes(pricing):
-        say(text)
-
-
-def show_parts(audit: Audit) -> None:
-    """A crossing beside its attributes and its worst group, where there is one."""
-    rows = part_rows(audit)
-    if rows:
-        say(f"\n{PARTS}")
-        names = short_names([row[0] for row in rows], 60)
-        cells = [[name, *row[1:]] for name, row in zip(names, rows, strict=True)]
-        show_table(["", *audit.measures], cells)
-
-
-_GROUP_HEADS = {
-    "n": "rows", "n_clusters": "clusters", "mean_score": "mean score", "mean_target": "mean target",
-    "mean_residual": "target − score", "rmse": "RMSE",
-}  # fmt: skip
-
-
-def show_groups(audit: Audit) -> None:
-    """One line a group."""
-    columns = audit._groups.columns
-    names = [n for n in _GROUP_HEADS if n in columns]
-    rows = []
-    for k, group in enumerate(short_names(columns["group"], 40)):
-        cells = [group]
-        for n in names:
-            value = columns[n][k]
-            low = columns.get(f"{n}_low", [None] * (k + 1))[k]
-            if n in ("n", "n_clusters"):
-                cells.append(f"{value:,.0f}")
-            else:
-                cells.append(number(value) if low is None else with_margin(value, value - low))
-        rows.append(cells)
-    show_table(["group", *(_GROUP_HEADS[n] for n in names)], rows)
-
-
-def show_set(audits: AuditSet) -> None:
-    """One line an audit."""
-    criteria = list(next(iter(audits.values())).measures)
-    rows = []
-    for name, audit in zip(short_names(list(audits), 40), audits.values(), strict=True):
-        cells = [
-            f"{fixed(m.shown)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
-            for m in audit.measures.values()
-        ]
-        rows.append([name, number(audit.r2), *cells])
-    show_table([audits.kind, "R²", *criteria], rows)
-
-
-def show_path(path: FairnessPath) -> None:
-    """One line a point, with marks where words would not fit beside the numbers."""
-    head, *rows = path._table()
-    marks = {"selected": "→", "dominated": "·"}
-    rows = [[f"{marks.get(row[-1], ' ')} {row[0]}", *row[1:-1]] for row in rows]
-    show_table(["  weight", *head[1:-1]], rows)
-    say(
-        "→ selected   · another is better in both   weight: of fairness against "
-        f"{path.accuracy.symbol}",
-        "dim",
-    )
+def show_view(view: View, style: str = "", title: str = "") -> None:
+    """Print a view; sections follow after an empty line."""
+    say(title or view.heading, style or "bold")
+    after_table = False
+    for part in view.parts:
+        if isinstance(part, View):
+            say("")
+            show_view(part)
+        elif isinstance(part, Table):
+            if part.caption:
+                say(f"\n{part.caption}")
+            head, *rows = part.plain()
+            show_table(head, rows)
+        elif isinstance(part, str) and not isinstance(part, Html):
+            if after_table:
+                say("")
+            say(part, _COLORS[part.level] if isinstance(part, Judged) else "")
+        else:
+            continue
+        after_table = isinstance(part, Table | View)
 
 
 def show_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -315,8 +291,10 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     cells = [[_printable(" ".join(cell.split("\n"))) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(header, *cells, strict=True)]
     first = min(widths[0], max(out.width // 3, 12))
-    for columns in _blocks([first, *widths[1:]], out.width):
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    for columns in column_blocks([first, *widths[1:]], out.width):
+        table = RichTable(
+            box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True
+        )
         for j in (0, *columns):
             table.add_column(
                 Text(header[j]), justify="left" if j == 0 else "right", overflow="fold",
@@ -326,16 +304,3 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             table.add_row(*(Text(row[j]) for j in (0, *columns)))
         out.print()
         out.print(table)
-
-
-def _blocks(widths: Sequence[int], room: int) -> list[list[int]]:
-    """The columns but the first, as many together as fit beside it; two spaces between."""
-    blocks: list[list[int]] = [[]]
-    used = widths[0]
-    for j in range(1, len(widths)):
-        if blocks[-1] and used + 2 + widths[j] > room:
-            blocks.append([])
-            used = widths[0]
-        blocks[-1].append(j)
-        used += 2 + widths[j]
-    return blocks

@@ -18,11 +18,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from .._core.arrays import Array
 
 # What a conditional entropy of the group conditions on: () is H(A), ("s", "y") is H(A|S,Y).
 Condition = tuple[str, ...]
-Column = NDArray[np.float64]
+Column = Array
 
 NOTHING: Condition = ()
 SCORE: Condition = ("s",)
@@ -70,10 +71,7 @@ class Variable:
         return self.name == "s" or "s" in self.of
 
 
-VARIABLES: dict[str, Variable] = {
-    "s": Variable("s", "score"),
-    "y": Variable("y", "target"),
-}
+VARIABLES: dict[str, Variable] = {"s": Variable("s", "score"), "y": Variable("y", "target")}
 
 
 def get_variable(name: str) -> Variable:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core.arrays import Matrix
+from .._core.arrays import Mask, Matrix
 from .._core.validation import frame_columns, quote, read_native
 
 # A level seen in fewer rows cannot be told from noise; rarer ones share "other".
@@ -257,7 +257,7 @@ def _read(X: Any) -> tuple[dict[str, Any], bool]:
     return {f"x{j}": array[:, j] for j in range(array.shape[1])}, False
 
 
-def _missing(column: Any) -> NDArray[np.bool_]:
+def _missing(column: Any) -> Mask:
     """Which rows are null or NaN."""
     if isinstance(column, np.ndarray):
         if column.dtype.kind == "f":
@@ -314,7 +314,7 @@ def _counts_rows(values: Matrix, column: Any) -> bool:
     return len(values) > 20 and whole and bool((np.diff(values) > 0).all())
 
 
-def _numbers(column: Any, name: str, absent: NDArray[np.bool_]) -> Matrix | None:
+def _numbers(column: Any, name: str, absent: Mask) -> Matrix | None:
     """The column as floats if that is what it is, dates as days; None for text."""
     if isinstance(column, np.ndarray):
         values = _array_numbers(column, absent, name)
@@ -344,7 +344,7 @@ def _numbers(column: Any, name: str, absent: NDArray[np.bool_]) -> Matrix | None
     return values
 
 
-def _floats(column: Any, absent: NDArray[np.bool_]) -> Matrix:
+def _floats(column: Any, absent: Mask) -> Matrix:
     if absent.any() and not column.dtype.is_float():
         column = column.cast(nw.Float64)
     values = np.array(column.cast(nw.Float64).fill_null(np.nan).to_numpy(), dtype=np.float64)
@@ -358,7 +358,7 @@ def _unusable(name: str, kind: Any) -> ColumnError:
     )
 
 
-def _array_numbers(values: NDArray[Any], absent: NDArray[np.bool_], name: str) -> Matrix | None:
+def _array_numbers(values: NDArray[Any], absent: Mask, name: str) -> Matrix | None:
     """A NumPy column as floats; None where it holds text."""
     if values.dtype.kind == "O":
         kinds = {type(v) for v in values[~absent]}
@@ -379,7 +379,7 @@ def _array_numbers(values: NDArray[Any], absent: NDArray[np.bool_], name: str) -
     return values.astype(np.float64)
 
 
-def _texts(column: Any, absent: NDArray[np.bool_]) -> NDArray[Any]:
+def _texts(column: Any, absent: Mask) -> NDArray[Any]:
     values = list(column) if isinstance(column, np.ndarray) else column.to_list()
     return np.array([None if gap else str(v) for v, gap in zip(values, absent, strict=True)])
 

@@ -6,14 +6,11 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
-from .._core.arrays import Vector
-from .clusters import cluster_folds
+from .._core.arrays import Rows, Vector
 from .groups import Groups
-
-Rows = NDArray[np.intp]
+from .weights import cluster_folds
 
 
 def make_folds(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core import shards
+from .._core.arrays import Rows
 from .._core.files import TableError
 from .._core.validation import frame_columns, quote, read_native
 
@@ -75,7 +76,7 @@ def _single(name: str, values: Any) -> Any:
     return columns[0][1]
 
 
-def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
+def encode(column: Any, name: str | None) -> tuple[Rows, list[Any]]:
     """Codes (−1 where missing) and the sorted labels of one column."""
     labels: list[Any]
     if isinstance(column, nw.Series):
@@ -118,7 +119,7 @@ def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
     return codes.astype(np.intp, copy=False), values.tolist()
 
 
-def _encode_dates(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
+def _encode_dates(column: NDArray[Any], name: str | None) -> tuple[Rows, list[Any]]:
     """Labels are Python dates and durations where these are as fine as the values, else text."""
     missing = np.isnat(column)
     values, inverse = np.unique(column[~missing], return_inverse=True)
@@ -136,7 +137,7 @@ def _encode_dates(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.in
     return codes, labels
 
 
-def _few_labels(column: NDArray[Any]) -> tuple[NDArray[np.intp], list[Any]] | None:
+def _few_labels(column: NDArray[Any]) -> tuple[Rows, list[Any]] | None:
     """Codes and labels of a text array with few distinct values, without sorting the rows."""
     codes = np.full(len(column), -1, dtype=np.intp)
     labels: list[Any] = []
@@ -149,7 +150,7 @@ def _few_labels(column: NDArray[Any]) -> tuple[NDArray[np.intp], list[Any]] | No
     return None
 
 
-def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
+def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[Rows, list[Any]]:
     seen: dict[Any, int] = {}
     codes = np.empty(len(column), dtype=np.intp)
     for i, value in enumerate(column.tolist()):
@@ -190,7 +191,7 @@ def _kind(value: Any) -> str:
     return "integer" if isinstance(value, Integral) else "float"
 
 
-def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
+def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[Rows, list[Any]]:
     dtype = column.dtype
     if dtype == nw.Object:
         return _encode_objects(np.fromiter(column.to_list(), dtype=object, count=len(column)), name)
@@ -247,7 +248,7 @@ def sorted_labels(labels: list[Any]) -> list[Any]:
         return sorted(labels, key=lambda v: (type(v).__name__, str(v)))
 
 
-def _sort_labels(codes: NDArray[np.intp], labels: list[Any]) -> tuple[NDArray[np.intp], list[Any]]:
+def _sort_labels(codes: Rows, labels: list[Any]) -> tuple[Rows, list[Any]]:
     ordered = sorted_labels(labels)
     rank = {label: k for k, label in enumerate(ordered)}
     lookup = np.array([rank[label] for label in labels] + [-1], dtype=np.intp)
@@ -255,8 +256,8 @@ def _sort_labels(codes: NDArray[np.intp], labels: list[Any]) -> tuple[NDArray[np
 
 
 def share_labels(
-    column: Any, codes: NDArray[np.intp], labels: list[Any], name: str | None
-) -> tuple[NDArray[np.intp], list[Any]]:
+    column: Any, codes: Rows, labels: list[Any], name: str | None
+) -> tuple[Rows, list[Any]]:
     """Codes for the labels of all workers, where the column is one shard of many."""
     if not shards.active():
         return codes, labels
@@ -279,9 +280,7 @@ def _kind_of(labels: list[Any]) -> str:
     return "date" if labels and all(isinstance(v, date) for v in labels) else "text"
 
 
-def cross(
-    coded: list[tuple[NDArray[np.intp], list[Any]]],
-) -> tuple[NDArray[np.intp], list[Any]]:
+def cross(coded: list[tuple[Rows, list[Any]]]) -> tuple[Rows, list[Any]]:
     """Intersections of several attributes; unknown where any of them is."""
     combined = np.zeros(len(coded[0][0]), dtype=np.int64)
     missing = np.zeros(len(combined), dtype=bool)

@@ -19,19 +19,31 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from .._core.arrays import Vector
+from .._core.arrays import Rows, Vector
 from .._core.validation import as_floats, check_column, check_index, read_native, refuse_masked
-from .clusters import check_cluster, renumber
-from .continuous import Continuous
+from .bands import Continuous
 from .controls import Controls, read_controls
+from .copies import find_copies
 from .groups import Groups, Proxy, resolve_groups
-from .weights import check_exposure, check_weight, refuse_few_weighted, weighted_rows
-
-Rows = NDArray[np.intp]
+from .weights import (
+    check_cluster,
+    check_exposure,
+    check_weight,
+    mean_one,
+    refuse_few_weighted,
+    renumber,
+    weighted_rows,
+)
 
 # People that rows may be repeated for. Beyond that the copies take more memory than most machines
 # have to spare for them.
 MAX_PEOPLE = 5_000_000
+_COPIES_OR_PEOPLE = (
+    "`frequency` must count different people: nearly all who share a score and a target here are "
+    "of one group, as copies of a row are. Hint: leave `frequency` out if they are copies; if they "
+    'are people, estimator="logistic" measures them and takes no exact value for a sign of the '
+    "group."
+)
 
 
 @dataclass(frozen=True)
@@ -178,6 +190,31 @@ class Sample:
             refuse_few_weighted(kept.groups.n_known, self.n_rows)
         return kept
 
+    def distinct(self, people: bool = False) -> tuple[Sample, int]:
+        """Copies of rows counted once, with the weight of all, and how many rows that leaves out.
+
+        Parameters
+        ----------
+        people : bool
+            Rows were repeated by `frequency`, so that equal ones are said to be different people:
+            a table that looks like copies all the same is refused.
+        """
+        columns = [column for column in (self.scores, self.target) if column is not None]
+        groups = self.groups
+        if self.cluster is not None or groups is None or groups.measured is not None or not columns:
+            return self, 0  # rows of one cluster are left out together, copies among them
+        place = find_copies(columns, groups.numbers())
+        if place is None:
+            return self, 0
+        if people:
+            raise ValueError(_COPIES_OR_PEOPLE)
+        first = np.unique(place, return_index=True)[1]
+        kept = self.take(first)
+        weight = np.bincount(place, self.weight).astype(np.float64, copy=False)
+        if (weight != weight[0]).any():
+            kept = replace(kept, weight=weight, groups=kept.groups.reweigh(weight))
+        return kept, len(place) - len(first)
+
     def known(self) -> Sample:
         """The rows whose group is known."""
         groups = self.groups
@@ -186,6 +223,13 @@ class Sample:
             return self
         rows = replace(self, groups=None).take(groups.known)
         return replace(rows, groups=replace(groups, known=None, n_rows=groups.n_known))
+
+    def by_exposure(self) -> Sample:
+        """Units of exposure for rows, in the weights of the groups; the rows are known ones."""
+        if self.exposure is None:
+            return self
+        weight = self.exposure * (1.0 if self.groups.weight is None else self.groups.weight)
+        return replace(self, groups=replace(self.groups, weight=mean_one(weight)))
 
     def per_unit(self) -> Sample:
         """Targets per unit of exposure, where they are totals over one."""

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from ..data.criteria import CONDITIONAL, get_criterion
+from ..measures.losses import Loss
 from ..training.linear_base import FairLinear
 from .workers import NUMBERS, FitEstimator, Found, Program
 
@@ -116,6 +118,7 @@ def fit(
         raise ValueError(f"`{more[0]}` must be None for {type(estimator).__name__}. Hint: FairGLM.")
     model = clone(estimator)
     model._check_parameters()
+    refuse_more_than_sums(model)
     found = run_on(
         FitEstimator(model), data, client_or_spark, numbers, sensitive_features, features, timeout
     )
@@ -124,3 +127,32 @@ def fit(
     if found.roles is not None:
         fitted.feature_names_in_ = np.array(found.roles.features, dtype=object)
     return fitted
+
+
+def refuse_more_than_sums(model: FairLinear) -> None:
+    """Refuse a model that needs more of its rows than sums over them."""
+    loss = getattr(model, "loss_", None)
+    # A loss of one's own may take more from the rows than a mean.
+    own = loss is not None and any(
+        getattr(type(loss), name) is not getattr(Loss, name) for name in ("null_mean", "fixed")
+    )
+    refused = [
+        (
+            model.group_features is not None,
+            f"group_features={model.group_features!r}",
+            "group_features=None, or fit on a sample of the rows in one process.",
+        ),
+        (
+            get_criterion(model.criterion) == CONDITIONAL,
+            "criterion='conditional'",
+            "criterion='separation' with given=..., one column that stands for the controls.",
+        ),
+        (
+            own,
+            f"The {getattr(loss, 'name', '')} loss, whose best constant is no mean,",
+            "fit it in one process.",
+        ),
+    ]
+    for bad, what, hint in refused:
+        if bad:
+            raise NotImplementedError(f"{what} cannot be fitted on a cluster. Hint: {hint}")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from .._core.arrays import Array
+from ..data.copies import find_copies
 from ..data.groups import Groups
 from .ranks import EXACT_RANK_ROWS, quantile_slots
 
@@ -24,8 +25,6 @@ SOFT_ROWS = 131072
 # Pairs of levels up to which those that occur are counted.
 _MAX_PAIRS = 1 << 20
 _ATOM_SHARE = 0.02
-# Equal rows are copies where at most this share of the cells they make up hold several groups.
-_MIXED_SHARE = 0.02
 _MAX_ATOMS = 25
 
 
@@ -191,43 +190,23 @@ def merge_copies(
 ) -> tuple[dict[str, Array], Groups, Index] | None:
     """Copies of rows (a bootstrap, repeats in place of weights) become one row of their weight.
 
-    A row cannot be left out while its copies stay in. Discrete data, where equal rows are
-    different people, are told apart by few distinct values or by cells that hold several groups:
-    where these are rare, as a point mass can be, their rows alone are left as they are.
+    A row cannot be left out while its copies stay in. :mod:`evenhand.data.copies` has the rule.
 
     Returns
     -------
     None, or the merged variables and groups and the merged row of each row.
     """
-    n = groups.n_known
-    names = list(variables)
     if groups.cluster is not None:
         return None  # copies lie in one cluster, and clusters are left out whole
-    if any((levels[name].distinct or 0) > 0.98 * n for name in names):
-        return None
-    distinct = [levels[name].distinct or len(np.unique(variables[name])) for name in names]
+    n = groups.n_known
+    distinct = [levels[k].distinct or len(np.unique(column)) for k, column in variables.items()]
     if max(distinct) > 0.98 * n or max(distinct) < max(10, n // 10):
         return None
-    order = np.lexsort([variables[name] for name in names])
-    new = np.zeros(n, dtype=bool)
-    new[0] = True
-    for name in names:
-        ordered = variables[name][order]
-        new[1:] |= ordered[1:] != ordered[:-1]
-    if groups.codes is not None:
-        cell = np.cumsum(new) - 1
-        ordered_codes = groups.codes[order]
-        differs = ordered_codes != ordered_codes[new][cell]
-        mixed = np.bincount(cell, differs) > 0
-        if mixed.sum() > _MIXED_SHARE * (np.bincount(cell) > 1).sum():
-            return None
-        new |= mixed[cell]
-    place = np.empty(n, dtype=np.intp)
-    place[order] = np.cumsum(new) - 1
-    first = order[new]
-    count = len(first)
-    if count > 0.98 * n:
+    place = find_copies([*variables.values()], replace(groups, known=None, n_rows=n).numbers())
+    if place is None:
         return None
+    count = int(place.max()) + 1
+    first = np.unique(place, return_index=True)[1]
     weight = np.ones(n) if groups.weight is None else groups.weight
     weight = sums(place, weight, count)
     weight = weight * (count / weight.sum())
@@ -241,7 +220,7 @@ def merge_copies(
     merged = replace(
         groups, codes=codes, probabilities=soft, weight=weight, known=None, n_rows=count
     )
-    return {name: variables[name][first] for name in names}, merged, place
+    return {name: column[first] for name, column in variables.items()}, merged, place
 
 
 def gather_one(level: Levels, weight: Array, groups: Groups, folds: Index | None = None) -> Cells:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,43 +29,90 @@ class LogisticFit:
     n_iter: int
 
 
-def descend(
-    rows: Rows, basis: Basis, kappa: float, start: NDArray[np.float64] | None, max_iter: int,
-    last_step: float = LAST_STEP,
-) -> tuple[LogisticFit, bool]:  # fmt: skip
-    """Newton steps from `start`, halved or damped where they do not improve; and whether they
-    converged."""
-    n = rows.n
-    cold = cold_start(rows, basis)
-    weights = cold if start is None else start
-    objective, score, hessian = objective_at(rows, basis, weights, kappa)
-    if start is not None and not objective <= cold_objective(rows):
-        # Worse than knowing nothing: the data have moved too far for the old weights to help.
-        weights = cold
-        objective, score, hessian = objective_at(rows, basis, weights, kappa)
+class Descent(NamedTuple):
+    """Where Newton's method ended.
+
+    Attributes
+    ----------
+    weights : (F, D) array
+        The last point looked at.
+    seen : tuple
+        What `look` returned there.
+    step : (F, D) array
+        From there to the optimum; zero where nothing is to be gained.
+    decrement : float
+        Twice what that step gains, per row.
+    n_iter : int
+    converged : bool
+    """
+
+    weights: NDArray[np.float64]
+    seen: Any
+    step: NDArray[np.float64]
+    decrement: float
+    n_iter: int
+    converged: bool
+
+
+def damped_newton(
+    look: Callable[[NDArray[np.float64]], Any], weights: NDArray[np.float64], seen: Any, n: float,
+    enough: Callable[[float], float], max_iter: int,
+) -> Descent:  # fmt: skip
+    """Newton steps, halved or damped where they do not improve the objective.
+
+    Parameters
+    ----------
+    look : weights → (objective per row, negative gradient, Hessian, ...), sums over n rows
+    weights, seen
+        Where to begin, and what `look` says there.
+    n : float
+    enough : objective → squared decrement per row under which one more step is the last
+    max_iter : int
+    """
     # A share of the Hessian's mean diagonal that is added to it where full steps lead nowhere:
     # probabilities of 0 and 1 flatten the objective, and a Newton step goes far beyond.
     damping = 0.0
     for steps in range(1, max_iter + 1):
+        objective, score, hessian = seen[:3]
         step = solve(hessian, score, damping)
         decrement = float(score.ravel() @ step.ravel()) / n
-        if damping == 0.0 and decrement <= last_step:
+        if damping == 0.0 and decrement <= enough(objective):
             # Below zero only by rounding, and then there is nothing to gain by the step.
-            return LogisticFit(weights + step if decrement > 0 else weights, steps), True
+            gained = max(decrement, 0.0)
+            return Descent(weights, seen, step if gained else 0.0 * step, gained, steps, True)
         size, floor = 1.0, 1e-12 * abs(objective) + 1e-15
-        trial = objective_at(rows, basis, weights + step, kappa)
+        trial = look(weights + step)
         while not trial[0] <= objective + floor and size > SMALLEST_SHARE:
             size *= 0.5
-            trial = objective_at(rows, basis, weights + size * step, kappa)
+            trial = look(weights + size * step)
         if trial[0] <= objective + floor:
-            weights = weights + size * step
-            objective, score, hessian = trial
+            weights, seen = weights + size * step, trial
             damping = 0.01 * damping if damping > 1e-10 else 0.0
         elif damping > 1e4:  # no way down that rounding lets us see
-            return LogisticFit(weights, steps), True
+            return Descent(weights, seen, np.zeros_like(step), 0.0, steps, True)
         else:
             damping = max(100.0 * damping, 1e-10)
-    return LogisticFit(weights, max_iter), False
+    return Descent(weights, seen, np.zeros_like(weights), 0.0, max_iter, False)
+
+
+def descend(
+    rows: Rows, basis: Basis, kappa: float, start: NDArray[np.float64] | None, max_iter: int,
+    last_step: float = LAST_STEP,
+) -> tuple[LogisticFit, bool]:  # fmt: skip
+    """Newton steps from `start`, and whether they converged."""
+
+    def look(weights: NDArray[np.float64]) -> Any:
+        return objective_at(rows, basis, weights, kappa)
+
+    cold = cold_start(rows, basis)
+    weights = cold if start is None else start
+    seen = look(weights)
+    if start is not None and not seen[0] <= cold_objective(rows):
+        # Worse than knowing nothing: the data have moved too far for the old weights to help.
+        weights, seen = cold, look(cold)
+    end = damped_newton(look, weights, seen, rows.n, lambda objective: last_step, max_iter)
+    found = end.weights + end.step if end.decrement else end.weights
+    return LogisticFit(found, end.n_iter), end.converged
 
 
 def objective_at(rows: Rows, basis: Basis, weights, kappa: float):

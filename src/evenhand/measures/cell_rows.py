@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.arrays import Vector
+from .._core.arrays import Rows, Vector
 from ..data.groups import Groups
 from ..data.sample import Sample
 from ..data.weights import mean_one
@@ -65,7 +65,7 @@ def refuse_beside_cells(estimator: Any, **given: Any) -> None:
             raise ValueError(f"`{argument}` must be left out for cells: {why}.")
 
 
-def people(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> Sample:
+def expand_cells(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> Sample:
     """Rows that stand for all people, each with its share of the weight.
 
     Parameters
@@ -83,10 +83,10 @@ def people(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> Samp
     return _place(cells, rows, frequency)
 
 
-def sample(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> Sample:
+def sample_cells(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> Sample:
     """Some of the people, evenly spread over the cells, each with equal chances; all if so few."""
     if cells.n <= most:
-        return people(cells, most)
+        return expand_cells(cells, most)
     ends = np.floor(np.cumsum(cells.count) * (fewer / cells.n) + 0.5).astype(np.int64)
     return _place(cells, np.diff(ends, prepend=0), None)
 
@@ -148,8 +148,8 @@ class _Whole(NamedTuple):
     sums: Vector
     least: Vector
     largest: Vector
-    first: NDArray[np.intp]
-    cell: NDArray[np.intp]
+    first: Rows
+    cell: Rows
 
 
 def _spread(cells: Cells, axis: int, whole: _Whole, turn: Vector, entry: Any) -> Vector:

@@ -12,23 +12,25 @@ nothing else.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.arrays import Vector
-from .._core.files import TableError
+from .._core.arrays import Mask, Rows, Vector
+from .._core.files import TableError, write_file
 from .._core.validation import check_column, check_index
-from ..data.continuous import Continuous
+from ..data.bands import Continuous
+from ..data.copies import are_copies
 from ..data.groups import Proxy, resolve_groups
 from ..data.sample import check_frequency
 from ..data.weights import check_weight
-from .cell_files import FORMAT, KEY, VERSION, read_table, write_cells
 from .edges import Edges
 
 if TYPE_CHECKING:
@@ -215,6 +217,23 @@ class Cells:
         """Whether people have weights other than one and the same."""
         return bool((self.sums[:, [WEIGHT, WEIGHT2]] != self.count[:, None]).any())
 
+    @cached_property
+    def copied(self) -> bool:
+        """Whether people repeat one another's score and target as copies of rows do.
+
+        Seen where all people of a cell and group have one value, which is where cells are sparse.
+        """
+        one = (self.least == self.largest) | np.isnan(self.least)
+        exact = np.flatnonzero(one.all(axis=1))
+        if not len(exact):
+            return False
+        values = np.column_stack([np.nan_to_num(self.least[exact]), self._place[exact]])
+        _, pair = np.unique(values, axis=0, return_inverse=True)
+        size = np.bincount(pair.ravel(), self.count[exact])
+        mixed = np.bincount(pair.ravel()) > 1
+        share = np.bincount(self.group, self.count, max(len(self.labels), 1)) / max(self.n, 1)
+        return are_copies(size, mixed, share)
+
     @property
     def sensitive_name(self) -> str:
         return " × ".join(self.names)
@@ -379,15 +398,15 @@ def _names(name: str, labels: tuple[Any, ...]) -> tuple[str, ...]:
     return names
 
 
-def _take(rows: NDArray[np.bool_], *columns: Any) -> tuple[Any, ...]:
+def _take(rows: Mask, *columns: Any) -> tuple[Any, ...]:
     """Some rows of columns that may be None; no copy where it is all of them."""
     every = bool(rows.all())
     return tuple(c if c is None or every else c[rows] for c in columns)
 
 
 def _number(
-    first: Index, second: Index, codes: NDArray[np.intp], bins: int, n_groups: int
-) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    first: Index, second: Index, codes: Rows, bins: int, n_groups: int
+) -> tuple[Rows, NDArray[np.int64]]:
     """Entry of each row, and the keys of the entries in order."""
     key = (first.astype(np.int64) * bins + second) * n_groups + codes
     size = bins * bins * n_groups
@@ -400,9 +419,7 @@ def _number(
     return lookup[key], keys
 
 
-def _number_all(
-    parts: list[NDArray[np.int64]], size: int
-) -> tuple[list[NDArray[np.intp]], NDArray[np.int64]]:
+def _number_all(parts: list[NDArray[np.int64]], size: int) -> tuple[list[Rows], NDArray[np.int64]]:
     """Entries of the keys of many parts, and the keys of all entries in order."""
     if size > _DENSE:
         keys, entry = np.unique(np.concatenate(parts), return_inverse=True)
@@ -596,3 +613,143 @@ def _plain(label: Any) -> Any:
         return [_plain(v) for v in label]
     label = label.item() if isinstance(label, np.generic) else label
     return label if isinstance(label, str | int | float | bool) else str(label)
+
+
+# ------------------------------------------------------------------------------------------------
+# Cells as files: Parquet, whole or not at all, with a checksum of what is in them.
+
+
+FORMAT, VERSION = "evenhand.cells", 1
+KEY = FORMAT.encode()
+_SUM, _SMALL = b"evenhand.sha256", b"evenhand.suppressed"
+
+
+class Suppressed(NamedTuple):
+    """What was left out of cells: entries of fewer than `min_count` people of one group."""
+
+    min_count: int
+    entries: int
+    people: int
+    share: dict[str, float]
+
+    @property
+    def text(self) -> str:
+        """In a sentence."""
+        groups = ", ".join(f"{100 * v:.1f}% of {name}" for name, v in self.share.items())
+        return (
+            f"{self.people:,} people in {self.entries:,} entries of fewer than {self.min_count} "
+            f"were left out: {groups}."
+        )
+
+
+def suppress(cells: Cells, min_count: int) -> tuple[Cells, Suppressed]:
+    """Cells without the entries of fewer than so many people of one group, and what they held.
+
+    Parameters
+    ----------
+    cells : Cells
+    min_count : int
+        At least 1.
+    """
+    if isinstance(min_count, bool) or not isinstance(min_count, int) or min_count < 1:
+        raise ValueError(f"`min_count` must be an integer of at least 1, got {min_count!r}.")
+    keep = cells.count >= min_count
+    if not keep.any():
+        raise ValueError(
+            f"`min_count` must leave some cells: none of {len(keep):,} entries has {min_count} "
+            "people. Hint: a coarser grid has more people in a cell, such as edges=32 (--bins 32)."
+        )
+    size = len(cells.labels)
+    whole, gone = (
+        np.bincount(cells.group[rows], cells.count[rows], size) for rows in (keep | True, ~keep)
+    )
+    names = [" × ".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in cells.labels]
+    share = dict(zip(names, (gone / np.maximum(whole, 1.0)).tolist(), strict=True))
+    few = {
+        name: getattr(cells, name)[keep]
+        for name in ("score_bin", "target_bin", "group", "count", "sums", "least", "largest")
+    }
+    lost = Suppressed(min_count, int((~keep).sum()), int(gone.sum()), share)
+    return replace(cells, **few), lost
+
+
+def write_cells(
+    cells: Cells, path: Any, force: bool = False, suppressed: Suppressed | None = None
+) -> Path:
+    """Write cells to a regular file that appears whole or not at all.
+
+    Parameters
+    ----------
+    cells : Cells
+    path : str or Path
+    force : bool
+        Overwrite a file that exists.
+    suppressed : Suppressed, optional
+        Said in the file, so that who reads it knows.
+    """
+    from pyarrow import parquet
+
+    table = cells.to_arrow()
+    said = dict(table.schema.metadata)
+    if suppressed is not None:
+        said[_SMALL] = json.dumps(suppressed._asdict()).encode()
+    table = table.replace_schema_metadata({**said, _SUM: _digest(table, said)})
+    return write_file(
+        path, lambda temporary: parquet.write_table(table, temporary, compression="zstd"), force
+    )
+
+
+def suppressed_in(path: Any) -> Suppressed | None:
+    """What was left out before the file was written."""
+    found = (read_table(path).schema.metadata or {}).get(_SMALL)
+    if found is None:
+        return None
+    try:
+        lost = Suppressed(**json.loads(found))
+        counts = (lost.min_count, lost.entries, lost.people)
+        if not all(isinstance(v, int) and v >= 0 for v in counts):
+            raise ValueError(f"counts must be integers, got {counts}")
+        return lost._replace(share={str(k): float(v) for k, v in lost.share.items()})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise TableError(
+            f"{str(path)!r} does not say as it should what was left out of it: {error}"
+        ) from error
+
+
+def is_cells(path: Any) -> bool:
+    """Whether a file is one of cells, by its name."""
+    return str(path).endswith(".cells")
+
+
+def read_table(path: Any) -> Any:
+    """The Arrow table that :func:`write_cells` wrote, its checksum compared."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if not Path(path).is_file():
+        raise TableError(f"There is no file {str(path)!r}.")
+    try:
+        with parquet.ParquetFile(path) as file:
+            table = file.read()
+        metadata = table.schema.metadata or {}
+        digest = _digest(table, metadata)
+    except (pa.ArrowException, OSError, ValueError) as error:  # also of names that are no text
+        text = str(error).splitlines()[0]
+        raise TableError(f"{str(path)!r} is not a whole file of cells: {text}") from error
+    if _SUM not in metadata:
+        raise TableError(f"{str(path)!r} is no file of cells, as `evenhand cells` writes them.")
+    if metadata[_SUM] != digest:
+        raise TableError(
+            f"{str(path)!r} has been changed since it was written: its checksum is another one. "
+            "Hint: count the rows once more."
+        )
+    return table
+
+
+def _digest(table: Any, metadata: dict[bytes, bytes]) -> bytes:
+    """SHA-256 of names, values and metadata, but for itself."""
+    digest = hashlib.sha256(metadata.get(KEY, b"") + metadata.get(_SMALL, b""))
+    for name in table.column_names:
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(table.column(name).to_numpy()).tobytes())
+    return digest.hexdigest().encode()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaincc
 from scipy.stats import f as f_law
 
-from ..estimators.ranks import scattered_rows
+from .._core.arrays import Array, Mask, Rows
+from ..estimators.ranks import RankedRows, Ranks, neighbor_slopes, scattered_rows
 
 # Effective rows of the smallest group at which the sandwich covariance counts for one half.
 SANDWICH_ROWS = 300.0
@@ -30,8 +32,8 @@ class Members:
     `codes` number the groups with the reference last; `soft` is (m, K − 1) or None.
     """
 
-    codes: NDArray[np.intp] | None
-    soft: NDArray[np.float64] | None
+    codes: Rows | None
+    soft: Array | None
     n_groups: int
     note: str = ""
 
@@ -64,12 +66,12 @@ class RowsInCells(NamedTuple):
     latter;  cell, center, slope : cell of each row, mean of z and slope of f along z in each cell
     """
 
-    u: NDArray[np.float64]
-    v: NDArray[np.float64]
-    z: NDArray[np.float64]
+    u: Array
+    v: Array
+    z: Array
     cell: NDArray[np.int32]
-    center: NDArray[np.float64]
-    slope: NDArray[np.float64]
+    center: Array
+    slope: Array
 
 
 class Scores:
@@ -81,9 +83,7 @@ class Scores:
     V moves to the sandwich covariance, which asks nothing of the weights but is noisy before that.
     """
 
-    def __init__(
-        self, rows: RowsInCells, members: Members, weight: NDArray[np.float64] | None
-    ) -> None:
+    def __init__(self, rows: RowsInCells, members: Members, weight: Array | None) -> None:
         from ..kernels import significance as kernels
 
         g = members.n_groups - 1
@@ -129,8 +129,8 @@ class Scores:
 
 
 def _split_weight(
-    weight: NDArray[np.float64] | None, cell: NDArray[np.int32], n_cells: int, members: Members
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    weight: Array | None, cell: NDArray[np.int32], n_cells: int, members: Members
+) -> tuple[Array, Array]:
     """h by group and g by row with w = h·g, from the regression of log w on the group in cells."""
     factor = np.ones(members.n_groups)
     if weight is None:
@@ -148,7 +148,7 @@ def _split_weight(
     return factor, weight / factor[members.codes]
 
 
-def smallest_effective(members: Members, weight: NDArray[np.float64]) -> float:
+def smallest_effective(members: Members, weight: Array) -> float:
     """(Σw)² / Σw² of the smallest group."""
     if members.codes is not None:
         total = np.bincount(members.codes, weight)
@@ -161,13 +161,8 @@ def smallest_effective(members: Members, weight: NDArray[np.float64]) -> float:
 
 
 def sandwich(
-    rows: RowsInCells,
-    members: Members,
-    weight: NDArray[np.float64],
-    mean: NDArray[np.float64],
-    share: NDArray[np.float64],
-    mass: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    rows: RowsInCells, members: Members, weight: Array, mean: Array, share: Array, mass: Array
+) -> Array:
     """Σ w² (a − ā)(a − ā)ᵀ ⊗ (f − f̄)(f − f̄)ᵀ / q, a block of rows at a time.
 
     q = 1 − 2w/W + Σw²/W² is what estimating the mean of its cell leaves of a row's variance, which
@@ -201,12 +196,7 @@ def sandwich(
     return out * (n / count)
 
 
-def _recenter(
-    raw: NDArray[np.float64],
-    first: NDArray[np.float64],
-    mean: NDArray[np.float64],
-    mass: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _recenter(raw: Array, first: Array, mean: Array, mass: Array) -> Array:
     """Σ v (x − m)(x − m)ᵀ by cell from Σ v xxᵀ, Σ v x and Σ v."""
     cross = first[:, :, None] * mean[:, None, :]
     out = raw - cross - cross.transpose(0, 2, 1)
@@ -214,26 +204,17 @@ def _recenter(
     return out
 
 
-def _subtract_square(
-    scatter: NDArray[np.float64], total: NDArray[np.float64], count: NDArray[np.float64]
-) -> None:
+def _subtract_square(scatter: Array, total: Array, count: Array) -> None:
     """Scatter about the mean from that about zero, in place, given the sums."""
     scatter -= total[:, :, None] * total[:, None, :] / count[:, None, None]
 
 
-def _cell_shares(
-    soft: NDArray[np.float64],
-    cell: NDArray[np.int32],
-    weight: NDArray[np.float64] | None,
-    mass: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _cell_shares(soft: Array, cell: NDArray[np.int32], weight: Array | None, mass: Array) -> Array:
     columns = [c if weight is None else c * weight for c in soft.T]
     return np.column_stack([np.bincount(cell, c, len(mass)) / mass for c in columns])
 
 
-def _soft_scatter(
-    soft: NDArray[np.float64], cell: NDArray[np.int32], share: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _soft_scatter(soft: Array, cell: NDArray[np.int32], share: Array) -> Array:
     n_cells, g = share.shape
     centered = [soft[:, k] - share[cell, k] for k in range(g)]
     out = np.empty((n_cells, g, g))
@@ -243,7 +224,7 @@ def _soft_scatter(
     return out
 
 
-def root_inverse(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+def root_inverse(covariance: Array) -> Array:
     """R with RRᵀ the pseudo-inverse, on the scale of correlations; its columns are the rank."""
     spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     used = spread > 1e-9 * max(spread.max(), 1e-300)
@@ -301,8 +282,8 @@ class UnitScores:
         self,
         rows: RowsInCells,
         members: Members,
-        weight: NDArray[np.float64] | None,
-        unit: NDArray[np.intp],
+        weight: Array | None,
+        unit: Rows,
         a_direction: int,
         clusters: bool,
     ) -> None:
@@ -344,7 +325,7 @@ class UnitScores:
         scaled = self.statistic * self.dof_left / (self.dof * max(self.units, 1.0))
         return float(f_law.sf(scaled, self.dof, self.dof_left))
 
-    def _set_up(self, weight: NDArray[np.float64], unit: NDArray[np.intp]) -> None:
+    def _set_up(self, weight: Array, unit: Rows) -> None:
         from ..kernels.significance import feature_matrix
 
         cell, n_cells = self._rows.cell, len(self._rows.slope)
@@ -386,7 +367,7 @@ class UnitScores:
             self._order = self._order[np.repeat(keep, sizes)]
             self._start = np.concatenate([[0], np.cumsum(sizes[keep])[:-1]])
 
-    def _scores(self) -> Iterator[NDArray[np.float64]]:
+    def _scores(self) -> Iterator[Array]:
         """S_g of the units, some at a time."""
         members, groups = self._members, self._share.shape[1]
         width = groups * self._f.shape[1]
@@ -402,7 +383,7 @@ class UnitScores:
             yield np.add.reduceat(product, self._start[low:high] - self._start[low], axis=0)
             low = high
 
-    def _leverage(self, weight: NDArray[np.float64], unit: NDArray[np.intp]) -> float:
+    def _leverage(self, weight: Array, unit: Rows) -> float:
         members, cell, found = self._members, self._rows.cell, []
         for k, share in enumerate(self._share.T):
             spread = weight * np.square(members.column(k) - share[cell])
@@ -410,7 +391,7 @@ class UnitScores:
             found.append(float(mass.sum() ** 2 / max(np.square(mass).sum(), 1e-300)))
         return min(found)
 
-    def _total(self) -> NDArray[np.float64]:
+    def _total(self) -> Array:
         members, groups = self._members, self._share.shape[1]
         f = self._f * self._plain[:, None]
         if members.codes is None:
@@ -419,14 +400,14 @@ class UnitScores:
         sums = [np.bincount(members.codes, column, members.n_groups) for column in f.T]
         return np.column_stack(sums)[:groups].ravel().astype(np.float64, copy=False)
 
-    def _covariance(self) -> NDArray[np.float64]:
+    def _covariance(self) -> Array:
         width = self._share.shape[1] * self._f.shape[1]
         out = np.zeros((width, width))
         for scores in self._scores():
             out += scores.T @ scores
         return out * (self.n_units / len(self._start))
 
-    def _fourth(self, used: NDArray[np.intp], root: NDArray[np.float64]) -> float:
+    def _fourth(self, used: Rows, root: Array) -> float:
         found = sum(
             float(np.square(np.square(scores[:, used] @ root).sum(axis=1)).sum())
             for scores in self._scores()
@@ -434,7 +415,7 @@ class UnitScores:
         return found * (self.n_units / len(self._start))
 
 
-def weight_units(cell: NDArray[np.int32]) -> tuple[NDArray[np.intp], bool]:
+def weight_units(cell: NDArray[np.int32]) -> tuple[Rows, bool]:
     """Independent units of a weighted sample: cells, and the rows of cells of many rows, if any."""
     size = np.bincount(cell)
     single = size[cell] > MAX_UNIT_ROWS
@@ -444,7 +425,7 @@ def weight_units(cell: NDArray[np.int32]) -> tuple[NDArray[np.intp], bool]:
 
 
 def clusters_in_cells(
-    cell: NDArray[np.int32], n_cells: int, cluster: NDArray[np.intp]
+    cell: NDArray[np.int32], n_cells: int, cluster: Rows
 ) -> tuple[NDArray[np.int32], int, int]:
     """Cells merged with their neighbors until they hold enough clusters, and how many were merged.
 
@@ -458,7 +439,7 @@ def clusters_in_cells(
     return cell // np.int32(merge), -(-n_cells // merge), merge
 
 
-def weights_tied(rows: RowsInCells, members: Members, weight: NDArray[np.float64]) -> bool:
+def weights_tied(rows: RowsInCells, members: Members, weight: Array) -> bool:
     """Whether weights depend on both the group and the tested variable, as far as log w tells.
 
     F tests in the regression of log w within cells on groups, on the first test functions, and on
@@ -478,7 +459,7 @@ def weights_tied(rows: RowsInCells, members: Members, weight: NDArray[np.float64
     cell = rows.cell
     size = np.maximum(np.bincount(cell, minlength=n_cells), 1)
 
-    def centered(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    def centered(columns: Array) -> Array:
         means = [np.bincount(cell, column, n_cells) / size for column in columns.T]
         return columns - np.column_stack(means)[cell]
 
@@ -496,13 +477,13 @@ def weights_tied(rows: RowsInCells, members: Members, weight: NDArray[np.float64
     every = np.arange(design.shape[1])
     of_group, of_tested = every < groups, (every >= groups) & (every < groups + 3)
 
-    def rest(used: NDArray[np.bool_]) -> tuple[float, int]:
+    def rest(used: Mask) -> tuple[float, int]:
         beta, _, rank, _ = np.linalg.lstsq(gram[np.ix_(used, used)], right[used], rcond=1e-9)
         return max(total - float(right[used] @ beta), 1e-12 * total), int(rank)
 
     full, full_rank = rest(np.ones(len(every), dtype=bool))
 
-    def seen(left_out: NDArray[np.bool_]) -> bool:
+    def seen(left_out: Mask) -> bool:
         without, rank = rest(~left_out)
         gain = full_rank - rank
         if gain < 1:
@@ -514,11 +495,7 @@ def weights_tied(rows: RowsInCells, members: Members, weight: NDArray[np.float64
     return seen(jointly) or (seen(of_group | jointly) and seen(of_tested | jointly))
 
 
-def independent_rows(
-    weight: NDArray[np.float64] | None,
-    cluster: NDArray[np.intp] | None,
-    rng: np.random.Generator,
-) -> NDArray[np.intp]:
+def independent_rows(weight: Array | None, cluster: Rows | None, rng: np.random.Generator) -> Rows:
     """Rows drawn so that they are independent and follow the weighted law without weights.
 
     A row is kept with probability w / max w. With clusters, one row of each is drawn in proportion
@@ -536,3 +513,168 @@ def independent_rows(
     first = np.concatenate([[0], last[:-1] + 1])
     row = order[np.clip(np.searchsorted(upto, point), first, last)]
     return np.sort(row[rng.random(len(total)) * total.max() < total])
+
+
+# ------------------------------------------------------------------------------------------------
+# A scan for dependence of any shape: contrasts at all resolutions, each with its null variance.
+#
+# Test functions are a few smooth ones. Groups that trade places from one value to the next leave no
+# trace in them, but do so in contrasts of neighboring bins at the scale on which they trade places,
+# whatever it is.
+
+
+# Halvings of the tested variable, and of the conditioning one.
+MAX_DEPTH = 7
+MAX_HEIGHT = 6
+# Rows a bin holds at the finest level, at least.
+BIN_ROWS = 8
+# Rectangles whose contrast has less null variance (in rows of a group) are left out.
+LEAST_VARIANCE = 1.0
+# Beyond this many rows a scattered sample of them is scanned.
+MAX_ROWS = 100_000
+# Groups scanned at a time.
+GROUPS_AT_A_TIME = 8
+# Share of a function's variance within a cell that its slope along the conditioning variable may
+# make up; the groups may have a slope there, too, and the two would be taken for dependence.
+MAX_SLOPE = 0.05
+# A function that is level in fewer of the rows is not used.
+LEAST_LEVEL = 0.5
+
+
+def scan_rows(n: int, n_groups: int) -> Rows | slice:
+    """The rows scanned; with many groups, each of which is scanned, fewer."""
+    most = max(MAX_ROWS * 4 // max(n_groups, 4), MAX_ROWS // 5)
+    return slice(None) if n <= most else scattered_rows(n, -(-n // most))
+
+
+def level_rank(
+    target: Ranks | RankedRows, z: Array, cell: NDArray[np.int32], n_cells: int, exact: bool
+) -> Array | None:
+    """The rank of a variable, NaN in cells in which it follows z; None if it does so in most.
+
+    `exact` says that a cell is a single value of the conditioning variable, z its normal score.
+    """
+    from ..kernels.scan import cell_lines
+
+    if exact or target.n_atoms < 2:
+        return target.rank if target.n_atoms > 1 else None
+    size, *sums = cell_lines(z, target.normal, cell, n_cells).T
+    center, mean, second_z, second = (x / np.maximum(size, 1.0) for x in sums)
+    slope = neighbor_slopes(center, mean[:, None])[:, 0]
+    explained = np.square(slope) * (second_z - np.square(center))
+    level = explained <= MAX_SLOPE * (second - np.square(mean))
+    if size[level].sum() < LEAST_LEVEL * len(cell):
+        return None
+    return np.where(level[cell], target.rank, np.nan)
+
+
+def difference(s: Array, y: Array) -> Ranks | None:
+    """Ranks of s − y; None where it is rounding.
+
+    Given one of them it says as much as the other, and what happens near s = y shows in it best.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = s - y
+        if not np.isfinite(gap).all() or np.ptp(gap) <= 1e-12 * np.abs(y).max():
+            return None
+    return Ranks(gap)
+
+
+def scan_p_value(coordinates: Sequence[Array], cell: NDArray[np.int32], members: Members) -> float:
+    """p of the mean of cot(π p_jk) over levels (j, k): the Cauchy combination.
+
+    p_jk is of Q = Σ D²/V over the rectangles of a level, or of its largest term. D contrasts, in a
+    block of cells, the rows of a group in two neighboring bins of the tested variable; its
+    variance V over permutations of the groups within cells is exact. Of Q the mean is exact and
+    the variance is 2m + Σ κ₄/V², which a gamma law matches; the largest term is bounded by
+    Bennett's inequality.
+
+    Parameters
+    ----------
+    coordinates : sequence of (m,) arrays
+        Ranks in (0, 1) of functions of the tested and the conditioning variable; NaN in rows whose
+        cell is too wide for the function.
+    cell : (m,) int32 array
+        Slice of the conditioning variable, numbered in its order.
+    members : Members
+        Every group is compared with all others.
+    """
+    from ..kernels.scan import scan_levels
+
+    n = len(cell)
+    size = np.bincount(cell).astype(float)
+    depth = int(min(MAX_DEPTH, np.log2(max(n / BIN_ROWS, 2.0))))
+    height = int(min(MAX_HEIGHT, np.ceil(np.log2(len(size)))))
+    # Cells by the middle of their share of the rows, so that blocks are equally filled.
+    middle = (np.cumsum(size) - 0.5 * size) / n
+    block = np.minimum((middle * 2**height).astype(np.int64), 2**height - 1)
+    # A stable sort of 16-bit integers is a radix sort: linear in n.
+    order = np.argsort(cell.astype(np.int16) if len(size) < 2**15 else cell, kind="stable")
+    first = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    shares = [_shares(cell, members, size, groups) for groups in _few_groups(members.n_groups)]
+    found: list[Array] = []
+    for x in coordinates:
+        used = ~np.isnan(x)
+        bins = np.zeros(n, dtype=np.int64)
+        np.multiply(x, 2.0**depth, out=bins, where=used, casting="unsafe")
+        np.minimum(bins, 2**depth - 1, out=bins)
+        allowed = np.bincount(cell, used, len(size)) > 0.5 * size
+        scale = (allowed * size / np.maximum(size - 1.0, 1.0))[:, None]
+        for own, (share, variance, fourth) in shares:
+            moments = np.stack([share, scale * variance, scale * fourth])
+            # A contrast of two equal halves has a quarter of the variance of its rows.
+            most = 0.25 * (size @ moments[1]) / LEAST_VARIANCE
+            found += _p_values(
+                scan_levels(
+                    order, first, bins, own, moments, block, depth, height, most, LEAST_VARIANCE
+                )
+            )
+    p = np.concatenate(found) if found else np.empty(0)
+    if not len(p):
+        return float("nan")
+    # Beyond ½ a cotangent would take from the others, and a bound of 1 all there is.
+    return float(np.arctan2(1.0, np.mean(1.0 / np.tan(np.pi * np.minimum(p, 0.5)))) / np.pi)
+
+
+def _p_values(levels: Array) -> Iterator[Array]:
+    """p-values of all levels, group by group."""
+    for found in levels:
+        q, m, extra, bound = found[found[:, :, 1] > 0].T
+        # Scaled gamma with mean m and variance 2m + Σ κ₄/V²; the latter may be negative near p = ½.
+        scale = np.maximum(2.0 * m + extra, m) / m
+        sums = gammaincc(m / scale, q / scale)
+        largest = np.minimum(2.0 * m * np.exp(bound), 1.0)
+        yield np.maximum(np.concatenate([sums, largest]), 1e-300)
+
+
+def _few_groups(n_groups: int) -> Iterator[range]:
+    """Groups a few at a time; of two only one, as the other mirrors it."""
+    wanted = n_groups if n_groups > 2 else 1
+    for low in range(0, wanted, GROUPS_AT_A_TIME):
+        yield range(low, min(low + GROUPS_AT_A_TIME, wanted))
+
+
+def _shares(
+    cell: NDArray[np.int32], members: Members, size: Array, groups: range
+) -> tuple[NDArray[Any], tuple[Array, ...]]:
+    """Membership of some groups by row (numbers from 0 on, or columns), and its mean, variance and
+    fourth cumulant by cell."""
+    held = np.maximum(size, 1.0)[:, None]  # a sample may miss a cell
+    columns = [_column(members, k) for k in groups]
+    share = np.stack([np.bincount(cell, a, len(size)) for a in columns], axis=1) / held
+    spread = share * (1.0 - share)
+    fourth = spread * (1.0 - 6.0 * spread)
+    if members.codes is not None:
+        return members.codes - groups[0], (share, spread, fourth)
+    squares = [np.square(a - m[cell]) for a, m in zip(columns, share.T, strict=True)]
+    variance = np.stack([np.bincount(cell, v, len(size)) for v in squares], axis=1) / held
+    return np.stack(columns, axis=1), (share, variance, fourth)
+
+
+def _column(members: Members, k: int) -> Array:
+    """Membership of group k; the reference group comes last and has no column of its own."""
+    if members.codes is not None:
+        return (members.codes == k).astype(float)
+    assert members.soft is not None
+    soft = members.soft
+    return soft[:, k] if k < soft.shape[1] else 1.0 - soft.sum(axis=1)

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import expit, logit, xlogy
 
-from .._core import shards
 from .._core.arrays import Vector
+from ..data.weights import weighted_mean
 
 # ------------------------------------------------------------------------------------------------
 # Links between a linear predictor η and a mean μ, with two derivatives of μ(η).
@@ -248,7 +248,7 @@ class Loss(ABC):
 
     def null_mean(self, y: Vector, weight: Vector | None) -> float:
         """The constant of least Σ ω d(y, μ): the mean, for every deviance of a family."""
-        return shards.average(y, weight)
+        return weighted_mean(y, weight)
 
     def fixed(
         self, residual: Vector, weight: Vector | None, n_features: int, again: bool = False

@@ -13,7 +13,7 @@ from typing import Any as _Any
 
 _HOME = {
     "About": ".page",
-    "feature_information": "..auditing.changes",
+    "feature_information": "..auditing.figures",
     "plot_audit": ".plots",
     "plot_densities": ".plots",
     "plot_features": ".plots",

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .formats import DASHES, number, short_names, ticks
 from .markup import Html, element, join
+from .words import number, short_names
 
+# Okabe and Ito's palette, which the common kinds of color blindness keep apart; yellow last, as it
+# is faint on white.
+PALETTE = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D", "#B8A900",
+)  # fmt: skip
+DASHES = ("", "6 2", "2 2", "8 2 2 2", "", "6 2", "2 2", "8 2 2 2")
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 46
 
 
@@ -155,6 +162,17 @@ class Chart:
                 transform=f"rotate(-90 12 {center:.0f})",
             ),
         ]  # fmt: skip
+
+
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers inside [low, high], about `count` of them."""
+    if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
+        return []
+    raw = (high - low) / max(count, 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def legend(names: Sequence[Html], omitted: int = 0) -> Html:

@@ -1,53 +1,78 @@
-"""Whole pages, and the small ones that notebooks show."""
+"""The frame of a page: who asks, the method, data and software, the limits, and who signs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from html import escape as escape_text
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core.files import write_text
-from .._core.provenance import stamp
-from ..auditing.curves import drawn_rows, grid_over
-from .charts import legend
-from .control_views import imputation_section
-from .driver_views import drivers_section
-from .formats import number, short_names
-from .markup import Html, csv_link, element, join, json_block, label, page, table
-from .notes import GRADES, limits, method
-from .price_views import money_sections
-from .sections import (
-    cards,
-    density_chart,
-    figures,
-    footer,
-    gains_table,
-    gaps,
-    group_table,
-    headline,
-    measure_table,
-    parts_table,
-    provenance,
-)
-from .text import (
-    PARTS,
-    accuracy,
-    fixed,
-    grade,
+from .._core.provenance import now
+from ..data.criteria import CRITERIA, Condition, Criterion, get_criterion, listing
+from ..measures.measures import RULE, asked
+from .gap_views import imputation_words
+from .markup import Html, element, escape, join, json_block, label, page
+from .view import Table, View, bullets, facts, section
+from .words import (
+    group_name,
     is_measured,
-    part_rows,
     part_word,
+    percent,
     row_count,
     unknown_words,
 )
-from .verdict_views import impact_section, verdict_section
 
 if TYPE_CHECKING:
-    from ..auditing.drivers import Drivers
-    from ..auditing.impact import Impact
-    from ..auditing.result import Audit, AuditSet
-    from ..auditing.verdict import Verdict
+    from ..auditing.result import Audit
+
+
+_PACKAGES = ("evenhand", "numpy", "scipy", "scikit-learn", "numba")
+
+
+def document(
+    title: str, under: Any, body: Sequence[Any], data: Any, script: str | None = None
+) -> str:
+    """Return a whole page.
+
+    Parameters
+    ----------
+    title : str
+    under : str or Html
+        The line below it.
+    body : sequence of Html or None
+    data : JSON values
+        What programs may read from the page.
+    script : str, optional
+        The only script that may run.
+    """
+    parts = [
+        element("header", element("h1", title), element("p", under, class_="soft")),
+        element("main", *body),
+        element(
+            "footer",
+            "Made with evenhand. This page is complete in itself: it loads nothing and sends "
+            "nothing.",
+        ),
+        json_block(data, "evenhand-data"),
+    ]
+    return page(title, parts, script)
+
+
+def subtitle(counts: str, sensitive_name: str) -> Html:
+    """Return counts and the name of the attribute."""
+    # The name an attribute has when it came as a plain array says nothing.
+    if sensitive_name == "group":
+        return escape(counts)
+    return join([counts, " of ", label(sensitive_name, 80)])
+
+
+def write_page(text: str, path: Any, force: bool = False) -> Path:
+    """Write a page, whole or not at all."""
+    return write_text(path, text, force)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -133,30 +158,19 @@ class About:
         return dict(vars(self))
 
 
-def about_section(about: About, asked: str) -> Html:
-    """What is asked and by whom, one line each.
-
-    Parameters
-    ----------
-    about : About
-    asked : str
-        What the page answers, in a sentence.
-    """
-    cells: list[Html] = []
+def about_section(about: About, question: str) -> Html:
+    """Return what is asked and by whom, one line each."""
+    rows = []
     for name, head in _HEADS.items():
         value = getattr(about, name)
-        stated = element("dd", label(value, 2000)) if value else None
-        cells += [element("dt", head), stated or element("dd", NOT_STATED, class_="soft")]
-    return element(
-        "section",
-        element("h2", "What is asked, and by whom"),
-        element("p", asked),
-        element("dl", *cells, class_="facts"),
-    )
+        rows.append(
+            (head, label(value, 2000) if value else element("span", NOT_STATED, class_="soft"))
+        )
+    return section(View("What is asked, and by whom", [question, facts(rows)]))
 
 
 def signature_block() -> Html:
-    """Lines for those who sign: who made the report, and who decides on it."""
+    """Return lines for those who sign: who made the report, and who decides on it."""
     boxes = []
     for role in ("Prepared by", "Approved by"):
         lines = [
@@ -164,322 +178,227 @@ def signature_block() -> Html:
             for name in ("Name", "Role", "Date", "Signature")
         ]
         boxes.append(element("div", element("h3", role), element("dl", *lines), class_="signs"))
+    words = "By signing, you confirm that you have read the limits above. The decision is yours."
     return element(
         "section",
         element("h2", "Signatures"),
-        element(
-            "p",
-            "Who signs has read the limits above, and decides; the numbers do not.",
-            class_="note",
-        ),
+        element("p", words, class_="note"),
         element("div", *boxes, class_="signatures"),
         class_="whole",
     )
 
 
-def write_page(text: str, path: Any, force: bool = False) -> Path:
-    """Write a page, whole or not at all."""
-    return write_text(path, text, force)
-
-
-def audit_page(
-    audit: Audit,
-    *,
-    about: About | Mapping[str, Any] | None = None,
-    source: Mapping[str, Any] | None = None,
-    verdict: Verdict | None = None,
-    impact: Impact | None = None,
-    favorable: str | None = None,
-    drivers: Drivers | None = None,
-) -> str:
-    """One audit as a document.
-
-    Parameters
-    ----------
-    audit : Audit
-        As from :func:`evenhand.audit`.
-    about : About or mapping, optional
-        Who asks and what for.
-    source : mapping, optional
-        Facts about the data to print, such as the file and its columns.
-    verdict : Verdict, optional
-        As from :meth:`Audit.verdict`; it comes first.
-    impact : Impact, optional
-        As from :meth:`Audit.impact`.
-    favorable : {"high", "low"}, optional
-        Which scores are good for a person; the impact table's own when left out.
-    drivers : Drivers, optional
-        As from :func:`evenhand.drivers`, of the same score.
-    """
-    about = About.of(about)
-    title = about.title or "Fairness audit" + (f": {audit.name}" if audit.name else "")
-    if favorable is None and impact is not None:
-        favorable = impact.favorable
-    body = [
-        _header(title, audit),
-        element("main", about_section(about, _question(audit, verdict)),
-                *_audit_sections(audit, verdict=verdict, impact=impact, favorable=favorable),
-                *([] if drivers is None else [drivers_section(drivers)]),
-                *_end(audit, about, source)),
-        footer(),
-        json_block(_data(audit, about, source) | _held(verdict=verdict, impact=impact,
-                                                       drivers=drivers), "evenhand-data"),
-    ]  # fmt: skip
-    return page(title, body)
-
-
-def audit_set_page(
-    audits: AuditSet,
-    *,
-    about: About | Mapping[str, Any] | None = None,
-    source: Mapping[str, Any] | None = None,
-    verdicts: Mapping[str, Verdict] | None = None,
-    impacts: Mapping[str, Impact] | None = None,
-    favorable: str | None = None,
-) -> str:
-    """Several audits: side by side, then one by one.
-
-    Parameters
-    ----------
-    audits : AuditSet
-        Models on the same rows, or attributes one by one.
-    about : About or mapping, optional
-        Who asks and what for.
-    source : mapping, optional
-        Facts about the data to print.
-    verdicts, impacts : mapping, optional
-        By the name of an audit, what :meth:`Audit.verdict` and :meth:`Audit.impact` returned.
-    favorable : {"high", "low"}, optional
-        Which change of a score is a gain.
-    """
-    about = About.of(about)
-    title = about.title or f"Fairness by {audits.kind}"
-    first = next(iter(audits.values()))
-    judged = next(iter((verdicts or {}).values()), None)
-    parts: list[Any] = [
-        about_section(about, _question(first, judged)),
-        element("h2", "Side by side"), comparison_table(audits),
-    ]  # fmt: skip
-    if audits.kind == "model":
-        parts += [_before_after(audits), _gains_section(audits, favorable)]
-    for number_, (name, audit) in enumerate(audits.items(), 1):
-        parts.append(element("h2", f"{audits.kind.capitalize()} {number_}: ", label(name, 120)))
-        verdict, impact = (verdicts or {}).get(name), (impacts or {}).get(name)
-        parts += _audit_sections(
-            audit, "h3", f"{audits.kind}-{number_}-", verdict, impact, favorable
-        )
-    body = [
-        _header(title, first),
-        element("main", *parts, *_end(first, about, source)),
-        footer(),
-        json_block(_data(audits, about, source), "evenhand-data"),
-    ]  # fmt: skip
-    return page(title, body)
-
-
-def _question(audit: Audit, verdict: Verdict | None) -> str:
-    judged = (
-        "No tolerance was stated, so that there is no verdict."
-        if verdict is None
-        else "It is judged by a tolerance that was written down, below."
-    )
-    name = short_names([audit.sensitive_name], 60)[0]
-    # The name an attribute has when it came as a plain array says nothing.
-    whom = "these groups" if name == "group" else f"the groups of {name}"
-    if is_measured(audit):
-        whom = "people whatever their " + ("attribute" if name == "group" else name)
-    return f"Is this score fair to {whom}? {judged}"
-
-
-def _end(audit: Audit, about: About, source: Mapping[str, Any] | None) -> list[Html]:
-    """What stands below the results, in this order."""
-    return [
-        method(audit.confidence_level, is_measured(audit)),
-        provenance(audit, source or {}, about.period or NOT_STATED),
-        limits(audit),
-        signature_block(),
+def provenance(audit: Audit, rows: Sequence[tuple[str, Any]]) -> Html:
+    """Return data and software: enough to do it again. `rows` are further facts."""
+    known = f"{audit.n_rows:,}, of which {audit.n_unknown:,} without a {unknown_words(audit)}"
+    count = [] if audit.n_clusters is None else [("Clusters", f"{audit.n_clusters:,}")]
+    table = [
+        *((str(name), escape(value)) for name, value in rows),
+        ("Sensitive attribute", label(audit.sensitive_name)),
+        ("Rows", known),
+        *count,
+        ("Confidence level", percent(audit.confidence_level)),
+        ("Software", _software()),
+        ("Written", now().strftime("%Y-%m-%d %H:%M UTC")),
     ]
+    return section(View("Data and software", [facts(table)]))
 
 
-def _data(
-    found: Audit | AuditSet, about: About, source: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    return {
-        **found.to_dict(),
-        **stamp(),
-        "about": about.to_dict(),
-        "source": {str(k): str(v) for k, v in (source or {}).items()},
-    }
+def _software() -> str:
+    out = []
+    for name in _PACKAGES:
+        try:
+            out.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join([*out, f"Python {platform.python_version()}"])
 
 
-def _header(title: str, audit: Audit) -> Html:
-    known = audit.n_rows - audit.n_unknown
-    lacking = f" ({audit.n_unknown:,} more without a {unknown_words(audit)})"
-    unknown = lacking if audit.n_unknown else ""
-    return element(
-        "header",
-        element("h1", title),
-        element(
-            "p", f"{row_count(known, audit.n_clusters)}{unknown}, ", _group_count(audit),
-            class_="soft",
-        ),
-    )  # fmt: skip
+# ------------------------------------------------------------------------------------------------
+# The method, with formulas.
 
 
-def _group_count(audit: Audit) -> Html:
-    count = f"{len(audit.labels)} groups"
-    if is_measured(audit):
-        words = "as a measurement (values are 1 − exp(−2·nats), the share of its variance explained"
-        words += f" if all is normal); tables and figures by {len(audit.labels)} bands of it"
-        return join([label(audit.sensitive_name, 80), " ", words])
-    # The name an attribute has when it came as a plain array says nothing.
-    if audit.sensitive_name == "group":
-        return Html(count)
-    return join([count, " of ", label(audit.sensitive_name, 80)])
+def _math(body: str) -> Html:
+    return Html(f'<math display="inline">{body}</math>')
 
 
-def _held(**found: Any) -> dict[str, Any]:
-    return {key: value.to_dict() for key, value in found.items() if value is not None}
+def _info(inside: str) -> str:
+    return f"<mi>I</mi><mo>(</mo>{inside}<mo>)</mo>"
 
 
-def _audit_sections(
-    audit: Audit,
-    level: str = "h2",
-    prefix: str = "",
-    verdict: Verdict | None = None,
-    impact: Impact | None = None,
-    favorable: str | None = None,
-) -> list[Html]:
-    words = f" {accuracy(audit.r2)}" if audit.r2 == audit.r2 else ""
-    return [
-        *([] if verdict is None else [verdict_section(verdict, level, prefix)]),
-        money_sections(audit, level, prefix, favorable),
-        element(
-            "section",
-            element(level, "In short"),
-            element("p", headline(audit), words, class_="lead"),
-            cards(audit),
-        ),
-        *([] if impact is None else [impact_section(impact, level, prefix)]),
-        *(
-            []
-            if audit.imputation is None
-            else [imputation_section(audit.imputation, level, prefix)]
-        ),
-        element("section", element(level, "In pictures"), figures(audit)),
-        element(
-            "section",
-            element(level, "Numbers"),
-            measure_table(audit, f"{prefix}measures.csv"),
-            parts_table(audit, f"{prefix}parts.csv"),
-            group_table(audit, f"{prefix}groups.csv"),
-            gaps(audit),
-        ),
-    ]
+def _entropy(inside: str) -> str:
+    return f"<mi>H</mi><mo>(</mo>{inside}<mo>)</mo>"
 
 
-def _side_by_side(audits: AuditSet) -> list[list[Any]]:
-    """Cells of a table with one row an audit: name, R², measures with intervals."""
-    return [
-        [
-            label(name, 80),
-            number(audit.r2),
-            *(
-                f"{fixed(m.shown)} ({m.interval[0]:.3f} to {m.interval[1]:.3f})"
-                for m in audit.measures.values()
-            ),
-        ]
-        for name, audit in audits.items()
-    ]
+_A, _GIVEN, _SEMI, _COMMA = "<mi>A</mi>", "<mo>|</mo>", "<mo>;</mo>", "<mo>,</mo>"
 
 
-def comparison_table(audits: AuditSet) -> Html:
-    """One row an audit, one column a criterion."""
-    criteria = list(next(iter(audits.values())).measures)
-    rows = _side_by_side(audits)
-    percent = f"{100 * next(iter(audits.values())).confidence_level:g}%"
-    frame: dict[str, list[Any]] = {audits.kind: [], "r2": []}
-    for name, audit in audits.items():
-        frame[audits.kind].append(name)
-        frame["r2"].append(audit.r2)
-        for m in audit.measures.values():
-            for key, value in zip(("", "_low", "_high"), (m.value, *m.interval), strict=True):
-                frame.setdefault(m.criterion + key, []).append(value)
-    header = [audits.kind.capitalize(), "R²", *(c.capitalize() for c in criteria)]
-    caption = f"Measures with {percent} intervals (0 fair, 1 not)"
-    return join([table(header, rows, caption=caption), csv_link(frame, "comparison.csv")])
+def formula(criterion: Criterion, measured: bool = False) -> Html:
+    """The normalized information of a criterion, of groups or of a measurement."""
+
+    def names(condition: Condition) -> str:
+        return _COMMA.join(f"<mi>{escape_text(criterion.symbols((v,)))}</mi>" for v in condition)
+
+    def group(condition: Condition) -> str:
+        return _A + (_GIVEN + names(condition) if condition else "")
+
+    information = names(criterion.tested) + _SEMI + group(criterion.given)
+    if measured:
+        power = f"<mo>−</mo><mn>2</mn>{_info(information)}"
+        return _math(f"<mn>1</mn><mo>−</mo><msup><mi>e</mi><mrow>{power}</mrow></msup>")
+    given, joint = _entropy(group(criterion.given)), _entropy(group(criterion.joint))
+    left = f"<mfrac><mrow>{_info(information)}</mrow><mrow>{given}</mrow></mfrac>"
+    right = f"<mfrac><mrow>{given}<mo>−</mo>{joint}</mrow><mrow>{given}</mrow></mfrac>"
+    return _math(f"{left}<mo>=</mo>{right}")
 
 
-def _before_after(audits: AuditSet) -> Html:
-    samples = {name: drawn_rows(audit) for name, audit in audits.items()}
-    grid = grid_over(*(sample.s for sample in samples.values()))
-    parts = []
-    for name, sample in samples.items():
-        chart = density_chart(sample, grid, height=220, title=f"Density of scores under {name}")
-        parts.append(element("figure", element("figcaption", label(name, 80)), chart.render()))
-    first = next(iter(samples.values()))
-    omitted = len(next(iter(audits.values())).labels) - len(first.names)
-    return element(
-        "section",
-        element("h2", f"Scores by {part_word(next(iter(audits.values())))}"),
-        legend([label(n, 60) for n in first.names], omitted),
-        element("div", *parts, class_="figures"),
-    )
-
-
-def _gains_section(audits: AuditSet, favorable: str | None = None) -> Html:
-    """Changes of each row's score from the first model to the others, by group."""
-    names = list(audits)
-    sections = []
-    for number_, name in enumerate(names[1:], 2):
-        sections += [
-            element("p", "From ", label(names[0], 80), " to ", label(name, 80), ":"),
-            gains_table(audits[names[0]], audits[name], f"gains-{number_}.csv", favorable),
-        ]
-    return element("section", element("h2", "Who gains and who loses"), *sections)
-
-
-_COMPACT = (
-    "border-collapse:collapse;font-variant-numeric:tabular-nums",
-    "text-align:left;padding:2px 10px",
+_LOG_LOSS = _math(
+    f"{_entropy(_A + _GIVEN + '<mi>Z</mi>')}<mo>≈</mo><mo>−</mo>"
+    "<mfrac><mn>1</mn><mi>n</mi></mfrac>"
+    "<munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover>"
+    "<mi>log</mi><mo>⁡</mo><mi>ρ</mi><mo>(</mo><msub><mi>a</mi><mi>i</mi></msub>"
+    "<mo>|</mo><msub><mi>z</mi><mi>i</mi></msub><mo>)</mo>"
 )
 
 
-def compact(audit: Audit) -> Html:
-    """A few lines for a notebook: the verdict and the measures, without style sheet or script."""
+_GROUP = (
+    "A the group.",
+    " Each measure is the share of the uncertainty about a person's group that is removed by "
+    "learning what should tell nothing: 0 is exactly fair, 1 gives the group away. It sees "
+    "differences of every kind, not only of averages.",
+)
+_MEASUREMENT = (
+    "A the attribute, a measurement.",
+    " I is the information in nats about the attribute in what should tell nothing. Each measure "
+    "is 1 − exp(−2·I): 0 is exactly fair, 1 gives the attribute away. If all is normal, it is the "
+    "share of the variance of the attribute that is explained. It sees dependence of every kind, "
+    "not only a straight line. It is not on the scale of measures of groups or bands; nats are.",
+)
+_ESTIMATES = " Values are estimates; one that comes out slightly below zero is shown as 0."
+
+
+def method(confidence_level: float, measured: bool = False) -> Html:
+    """Return what was computed, with the formulas; `measured` where A is a measurement."""
+    shown = CRITERIA.values()
     rows = [
-        [
-            m.criterion,
-            fixed(m.shown),
-            f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
-            GRADES[grade(m)],
-        ]
-        for m in audit.measures.values()
+        [c.title, c.statement, formula(c, measured), asked(c, measured), c.suits] for c in shown
     ]
-    parts = part_rows(audit)
-    percent = f"{100 * audit.confidence_level:g}%"
-    known = audit.n_rows - audit.n_unknown
-    unknown = f", {audit.n_unknown:,} rows without one" if audit.n_unknown else ""
-    title = "Fairness audit" + (f" of {audit.name}" if audit.name else "")
+    symbol, meaning = _MEASUREMENT if measured else _GROUP
+    further = {v.symbol: v.word for c in shown for v in c.variables}
+    words = "".join(f" {symbol} is the {word}." for symbol, word in further.items())
+    heads = ["Criterion", "Statement", "Measure", "Question", "Suits decisions where"]
+    differ = "depend on the attribute" if measured else "differ between groups"
+    return section(
+        View(
+            "Method",
+            [
+                f"S is the score, Y the true outcome (the target), {symbol}{words}{meaning}",
+                Table(heads, rows, "The criteria", wrapped=True),
+                _estimated(measured),
+                f"Intervals cover the true value in about {percent(confidence_level)} of repeated "
+                f"samples. {RULE} The measure says how much: slightly (under 0.01), clearly (under "
+                "0.10) or strongly. These words are a convention of this report, not limits set by "
+                "any law.",
+                f"Where outcomes {differ}, no useful score satisfies independence, separation and "
+                "sufficiency at once. Which one counts is a decision for people, to be made before "
+                "looking at the numbers.",
+            ],
+        )
+    )
+
+
+def _estimated(measured: bool) -> Html:
+    if measured:
+        return element(
+            "p",
+            "I is the mean log ratio of two estimated densities of the attribute, with and without "
+            "what should tell nothing. The table of measures names the kind of density. Only the "
+            f"order of the values counts, so outliers and units do not.{_ESTIMATES}",
+        )
     return element(
-        "div",
-        element("p", element("b", title), f": {row_count(known, audit.n_clusters)}, ",
-                _group_count(audit), unknown, ". ",
-                headline(audit)),
-        _compact_table(["criterion", "value", f"{percent} interval", "verdict"], rows),
-        element("p", PARTS) if parts else None,
-        _compact_table(["", *audit.measures], parts) if parts else None,
-    )  # fmt: skip
+        "p",
+        "Each entropy is the mean log loss of a probabilistic classifier ρ of the group: ",
+        _LOG_LOSS,
+        f". The table of measures names the classifier.{_ESTIMATES}",
+    )
 
 
-def compact_set(audits: AuditSet) -> Html:
-    """Audits side by side, for a notebook."""
-    criteria = list(next(iter(audits.values())).measures)
-    rows = _side_by_side(audits)
-    return element("div", _compact_table([audits.kind, "R²", *criteria], rows))
+# ------------------------------------------------------------------------------------------------
+# Limits of the evidence.
 
 
-def _compact_table(header: list[str], rows: list[list[Any]]) -> Html:
-    head = element("tr", *(element("th", h, style=_COMPACT[1]) for h in header))
-    body = [element("tr", *(element("td", c, style=_COMPACT[1]) for c in row)) for row in rows]
-    return element("table", element("thead", head), element("tbody", *body), style=_COMPACT[0])
+def limits(audit: Audit, extra: tuple[str, ...] = ()) -> Html:
+    """Return what these data cannot tell."""
+    measured = is_measured(audit)
+    items = [_size_limit(audit), *_row_limits(audit), *_not_measured(audit), *extra]
+    items += [
+        "The target is taken as it was recorded. If it was measured or decided unfairly, a score "
+        "that fits it passes that on.",
+        f"The measures say how strongly a score and {'the attribute' if measured else 'a group'} "
+        "are related, not why, and not to whose advantage: for that, see the "
+        f"{part_word(audit)}s.",
+        "Only this attribute was looked at; people with the same value may differ in others."
+        if measured
+        else "Only the groups named here were compared; people within a group may differ.",
+        "The numbers describe these rows. For other people or later years, measure again.",
+        "This report is evidence for a decision. It is not legal advice.",
+    ]
+    return section(View("Limits of the evidence", [bullets(items)]))
+
+
+def _size_limit(audit: Audit) -> str:
+    """How many rows there are, and in the smallest group."""
+    rows = f"{row_count(audit.n_rows - audit.n_unknown, audit.n_clusters)} were measured. "
+    if is_measured(audit):
+        return f"{rows}Tables and figures are by bands of the attribute; the measures are not."
+    columns = audit._groups.columns
+    sizes = columns.get("n_effective", columns["n"])
+    smallest = min(range(len(sizes)), key=lambda k: sizes[k])
+    count, advice = sizes[smallest], ""
+    if count < 30:
+        advice = " Nothing can be said about a group of this size on its own."
+    elif count < 200:
+        advice = " Statements about a group of this size are rough."
+    unit = "rows" if audit.n_clusters is None else "clusters"
+    if round(count) != round(columns["n"][smallest]):
+        unit = f"effective {unit}"
+    return (
+        f"{rows}The smallest of {len(sizes)} groups is {group_name(columns['group'][smallest])} "
+        f"with {count:,.0f} {unit}.{advice}"
+    )
+
+
+def _row_limits(audit: Audit) -> list[str]:
+    """Copies, clusters, unknown and inferred groups."""
+    out = [*audit.remarks]
+    if audit.n_clusters is not None:
+        out.append(
+            "Rows of one cluster are not independent of each other. Sampling errors therefore "
+            "count clusters, and no cluster is judged by a classifier that has seen it."
+        )
+    if audit.n_unknown:
+        out.append(
+            f"{audit.n_unknown:,} of {audit.n_rows:,} rows "
+            f"({100 * audit.n_unknown / audit.n_rows:.1f}%) have no {unknown_words(audit)} and "
+            "are left out. If they differ from the others, the true values may differ too."
+        )
+    else:
+        out.append(f"The {'attribute' if is_measured(audit) else 'group'} of every row is known.")
+    if audit.imputation is not None:
+        out.append(imputation_words(audit.imputation)[0])
+    return out
+
+
+def _not_measured(audit: Audit) -> list[str]:
+    """A sentence for each column that was not given and the criteria that need it."""
+    had = {need for name in audit.measures for need in get_criterion(name).needs}
+    lacking: dict[str, list[str]] = {}
+    for criterion in CRITERIA.values():
+        for name in criterion.needs:
+            if criterion.name not in audit.measures and name not in had:
+                word = "true outcome" if name == "y" else criterion.variable(name).word
+                lacking.setdefault(word, []).append(criterion.name)
+    return [
+        f"No {word} was given: {listing(names)} cannot be measured."
+        for word, names in lacking.items()
+    ]

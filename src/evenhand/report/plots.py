@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..auditing.curves import DrawnRows, calibration, density, drawn_rows, grid_over
-from .formats import DASHES, PALETTE, short_names
-from .text import fixed, part_word
+from ..auditing.figures import DrawnRows, calibration, density, drawn_rows, grid_over
+from .after_views import highest_shown, known_runs
+from .charts import DASHES, PALETTE
+from .gap_views import band_axis, band_curves, drawn_groups
+from .words import fixed, part_word, short_names
 
 if TYPE_CHECKING:
+    from ..auditing.drivers import Drivers
+    from ..auditing.monitoring import Monitor
+    from ..auditing.pricing import Pricing
     from ..auditing.result import Audit
     from ..training.path import FairnessPath
 
@@ -43,16 +48,16 @@ def plot_audit(audit: Audit) -> Any:
     matplotlib Figure
     """
     plt = _pyplot()
-    sample = drawn_rows(audit)
-    panels = 2 if sample.y is None else 3
+    drawn = drawn_rows(audit)
+    panels = 2 if drawn.y is None else 3
     fig, axes = plt.subplots(1, panels, figsize=(4.4 * panels, 4.2), layout="constrained")
-    _draw_densities(axes[0], sample)
+    _draw_densities(axes[0], drawn)
     axes[0].set_title(f"Scores by {part_word(audit)}")
-    if sample.y is not None:
-        _draw_calibration(axes[1], sample)
+    if drawn.y is not None:
+        _draw_calibration(axes[1], drawn)
         axes[1].set_title("Same score, same outcome?")
     _draw_measures(axes[-1], audit)
-    _add_legend(fig, axes[0], sample.names, len(audit.labels))
+    _add_legend(fig, axes[0], drawn.names, len(audit.labels))
     title = f"Fairness by {audit.sensitive_name}" + (f": {audit.name}" if audit.name else "")
     fig.suptitle(safe(short_names([title], 90)[0]), fontsize="large")
     return fig
@@ -82,8 +87,8 @@ def plot_densities(before: Audit, after: Audit, *, names: tuple[str, str] | None
     grid = grid_over(pair[0].s, pair[1].s)
     titles = names or (before.name or "before", after.name or "after")
     fig, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), sharex=True, layout="constrained")
-    for ax, sample, title, audit in zip(axes, pair, titles, (before, after), strict=True):
-        _draw_densities(ax, sample, grid)
+    for ax, drawn, title, audit in zip(axes, pair, titles, (before, after), strict=True):
+        _draw_densities(ax, drawn, grid)
         found = ", ".join(f"{m.criterion} {fixed(m.shown, 3)}" for m in audit.measures.values())
         ax.set_title(f"{safe(title)}: {found}", fontsize="medium", loc="left")
     axes[0].set_xlabel("")
@@ -118,7 +123,7 @@ def plot_gains(
     -------
     matplotlib Figure
     """
-    from ..auditing.changes import gains
+    from ..auditing.figures import gains
 
     plt = _pyplot()
     table = gains(before, after, sensitive_features, sample_weight)
@@ -223,12 +228,12 @@ def safe(text: str) -> str:
 _GLYPHS: dict[str, frozenset[int]] = {}
 
 
-def _draw_densities(ax: Any, sample: DrawnRows, grid: Any = None) -> None:
-    grid = grid_over(sample.s) if grid is None else grid
-    for k in range(len(sample.names)):
-        curve = density(sample.s, sample.membership[:, k], grid)
+def _draw_densities(ax: Any, drawn: DrawnRows, grid: Any = None) -> None:
+    grid = grid_over(drawn.s) if grid is None else grid
+    for k in range(len(drawn.names)):
+        curve = density(drawn.s, drawn.membership[:, k], grid)
         ax.plot(grid, curve, **_style(k), lw=1.8)
-        if len(sample.names) <= 4:
+        if len(drawn.names) <= 4:
             ax.fill_between(grid, curve, color=PALETTE[k], alpha=0.08, lw=0)
     ax.set_ylim(bottom=0)
     ax.set_yticks([])
@@ -237,17 +242,17 @@ def _draw_densities(ax: Any, sample: DrawnRows, grid: Any = None) -> None:
     _tidy(ax)
 
 
-def _draw_calibration(ax: Any, sample: DrawnRows) -> None:
-    assert sample.y is not None
-    codes = sample.codes
+def _draw_calibration(ax: Any, drawn: DrawnRows) -> None:
+    assert drawn.y is not None
+    codes = drawn.codes
     rows = np.unique(np.linspace(0, len(codes) - 1, 1500).astype(int))
     rows = rows[codes[rows] >= 0]
     colors = np.array(PALETTE)[codes[rows]]
-    ax.scatter(sample.s[rows], sample.y[rows], c=colors, s=5, alpha=0.18, lw=0, rasterized=True)
-    for k in range(len(sample.names)):
-        x, y, error = calibration(sample.s, sample.y, sample.membership[:, k])
+    ax.scatter(drawn.s[rows], drawn.y[rows], c=colors, s=5, alpha=0.18, lw=0, rasterized=True)
+    for k in range(len(drawn.names)):
+        x, y, error = calibration(drawn.s, drawn.y, drawn.membership[:, k])
         ax.errorbar(x, y, 1.96 * error, **_style(k), lw=1.6, marker="o", ms=3.5, elinewidth=0.9)
-    grid, tall = grid_over(sample.s), grid_over(sample.y)
+    grid, tall = grid_over(drawn.s), grid_over(drawn.y)
     ends = np.array([min(grid[0], tall[0]), max(grid[-1], tall[-1])])
     ax.plot(ends, ends, color="0.5", lw=0.9, dashes=(4, 3), zorder=1)
     ax.set_xlim(grid[0], grid[-1])
@@ -305,24 +310,115 @@ def _tidy(ax: Any) -> None:
 
 
 # ------------------------------------------------------------------------------------------------
+# Drivers, monitoring and prices.
+
+
+def plot_drivers(result: Drivers, n: int = 15) -> Any:
+    """Bars with intervals: parts of the widest gap and of each criterion, one row per feature.
+
+    Parameters
+    ----------
+    result : Drivers
+    n : int
+        Features to show, those with the largest parts of the gap.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    plt = _pyplot()
+    shown = result.drivers[:n][::-1]
+    panels = {f"gap, {safe(result.widest)} minus {safe(result.reference)}":
+              [d.gaps[result.widest] for d in shown]}  # fmt: skip
+    panels |= {name: [d.criteria[name] for d in shown] for name in result.criteria}
+    panels["tells the group"] = [d.stands_in for d in shown]
+    fig, axes = plt.subplots(
+        1, len(panels), figsize=(2.0 + 2.6 * len(panels), 1.2 + 0.28 * len(shown)), sharey=True,
+        layout="constrained",
+    )  # fmt: skip
+    place = np.arange(len(shown))
+    for ax, (title, parts) in zip(axes, panels.items(), strict=True):
+        values = np.array([p.value for p in parts])
+        ends = np.array([p.interval for p in parts]).T.reshape(2, -1)
+        color = PALETTE[6] if title == "tells the group" else PALETTE[0]
+        ax.barh(place, values, color=color, height=0.7, alpha=0.75)
+        ax.errorbar(values, place, xerr=np.abs(ends - values), fmt="none", ecolor="0.15", lw=1)
+        ax.axvline(0, color="0.15", lw=0.8)
+        ax.set_title(title, fontsize="medium")
+        ax.margins(x=0.08)
+        ax.locator_params(axis="x", nbins=4)
+    axes[0].set_yticks(place, [safe(f) for f in short_names([d.feature for d in shown], 30)])
+    return fig
+
+
+def plot_monitor(result: Monitor) -> Any:
+    """One panel per criterion: values, the band, limits, and where alarms were raised.
+
+    Parameters
+    ----------
+    result : Monitor
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    plt = _pyplot()
+    fig, axes = plt.subplots(
+        len(result.looks), 1, figsize=(8.0, 0.6 + 2.6 * len(result.looks)), sharex=True,
+        squeeze=False, layout="constrained",
+    )  # fmt: skip
+    for ax, (name, looks) in zip(axes[:, 0], result.looks.items(), strict=True):
+        for run in known_runs(looks):
+            known = [looks[k] for k in run]
+            ax.fill_between(run, [x.low for x in known], [x.high for x in known],
+                            color=PALETTE[0], alpha=0.2, lw=0)  # fmt: skip
+            ax.plot(run, [max(x.value, 0.0) for x in known], "o-", color=PALETTE[0], ms=3.5, lw=1)
+        if name in result.limits:
+            ax.axhline(result.limits[name], color="0.15", linestyle="--", lw=1)
+        for alarm in result.alarms:
+            if alarm.criterion == name:
+                ax.axvline(result.periods.index(alarm.at), color=PALETTE[1], lw=1.2)
+        ax.set_ylim(0, highest_shown(result, name))
+        ax.set_ylabel(name)
+    place = np.arange(len(result.periods))[:: max(1, len(result.periods) // 12)]
+    names = [safe(name) for name in short_names([result.periods[k] for k in place], 30)]
+    axes[-1, 0].set_xticks(place, names, rotation=45, ha="right")
+    return fig
+
+
+def plot_pricing(result: Pricing) -> Any:
+    """Actual over expected in each band, one line per group, as a Matplotlib figure."""
+    plt = _pyplot()
+    fig, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    curves = band_curves(result)
+    names = short_names([result._groups["group"][k] for k in drawn_groups(result)])
+    axes.axhline(1.0, color="0.6", linestyle="--", lw=1)
+    for k, (x, ratio, low, high) in enumerate(curves):
+        axes.errorbar(
+            x, ratio, yerr=np.array([ratio - low, high - ratio]), color=PALETTE[k], marker="o",
+            ms=4, lw=1.6, elinewidth=1, label=safe(names[k]),
+        )  # fmt: skip
+    axes.set_ylim(*band_axis(curves))
+    axes.set_xticks(range(1, max(result._bands["band"]) + 1))
+    axes.set_xlabel("band of the score, lowest to highest")
+    axes.set_ylabel("actual / expected")
+    axes.legend(frameon=False)
+    return fig
+
+
+# ------------------------------------------------------------------------------------------------
 # The frontier as a Matplotlib figure.
-
-
-# Okabe and Ito's palette, told apart with any kind of color vision and in gray.
-LINE, CHOSEN = "#0072B2", "#D55E00"
 
 
 def plot_path(path: FairnessPath) -> Any:
     """Accuracy against each criterion, with error bars; dominated points are faded."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ModuleNotFoundError(
-            "A plot needs matplotlib, which is not installed. Hint: pip install 'evenhand[plot]'."
-        ) from error
+    plt = _pyplot()
     names = path.criteria
-    figure = Figure(figsize=(4 * len(names), 4.2), layout="constrained")
-    axes = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    figure, axes = plt.subplots(
+        1, len(names), figsize=(4 * len(names), 4.2), layout="constrained", sharey=True,
+        squeeze=False,
+    )  # fmt: skip
+    axes = axes[0]
     for panel, name in zip(axes, names, strict=True):
         _panel(panel, path, name)
     axes[0].set_ylabel(f"held-out {path.accuracy.symbol}")
@@ -346,12 +442,12 @@ def _panel(panel: Any, path: FairnessPath, name: str) -> None:
     high = np.array([max(m.interval[1] - m.shown, 0.0) for m in measures])
     half = np.array([p.accuracy_interval[1] - p.accuracy for p in path.points])
     order = np.flatnonzero(~faded)[np.argsort(u[~faded])]
-    panel.plot(u[order], accuracy[order], color=LINE, linewidth=1.2, alpha=0.6, zorder=2)
+    panel.plot(u[order], accuracy[order], color=PALETTE[0], linewidth=1.2, alpha=0.6, zorder=2)
     for mask, alpha, label in ((~faded, 1.0, "on the frontier"), (faded, 0.25, "dominated")):
         if mask.any():
             panel.errorbar(
                 u[mask], accuracy[mask], xerr=[low[mask], high[mask]], yerr=half[mask], fmt="o",
-                color=LINE, alpha=alpha, markersize=5, elinewidth=0.7, capsize=0, zorder=3,
+                color=PALETTE[0], alpha=alpha, markersize=5, elinewidth=0.7, capsize=0, zorder=3,
                 label=f"{label} ({path.confidence_level:.0%} interval)",
             )  # fmt: skip
     panel.plot(
@@ -361,7 +457,7 @@ def _panel(panel: Any, path: FairnessPath, name: str) -> None:
     if path.selected is not None:
         at = next(i for i, p in enumerate(path.points) if p is path.selected)
         panel.plot(
-            u[at], accuracy[at], "D", color=CHOSEN, markersize=9, markeredgecolor="white", zorder=5,
+            u[at], accuracy[at], "D", color=PALETTE[1], ms=9, markeredgecolor="white", zorder=5,
             label=f"selected (fairness weight {path.selected.fairness_weight:.3g})",
         )  # fmt: skip
     own = " (the path's own)" if name == path.criterion else ""

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from .._core.progress import waiting
-from ..auditing.audits import audit
+from ..auditing.audits import audit, given_controls
 from ..auditing.conditional import Conditional
-from ..auditing.from_cells import given_controls
 from ..auditing.result import Audit
 from ..measures.cell_rows import refuse_beside_cells
 from ..measures.cells import Cells
 from ..measures.edges import Edges
-from .openers import Held, open_table
+from .engines import Held, open_table
 from .plan import Columns, check_levels, without_blank
 from .readers import nearest
 
@@ -307,8 +306,7 @@ def _check_facts(facts: dict[str, float], columns: Columns) -> None:
     for j, name in enumerate(columns.groups):
         # Engines count distinct values only roughly; the true number is checked with the cells.
         if facts[f"levels_{j}"] > 400:
-            argument = "controls" if name in columns.controls else "sensitive_features"
-            check_levels(facts[f"levels_{j}"], name, argument)
+            check_levels(facts[f"levels_{j}"], name, columns.role(name))
 
 
 def _check_whole(cells: Cells, facts: dict[str, float], columns: Columns) -> None:

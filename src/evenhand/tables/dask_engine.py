@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,8 +16,18 @@ from .._core.arrays import Vector
 from ..data.encoding import MISSING
 from ..measures.cells import Cells, merge
 from ..measures.edges import Edges
-from .plan import MOST_LEVELS, Columns, check_levels, label_of, share, weight_factor, without_blank
-from .query_engine import in_short
+from .plan import (
+    MOST_LEVELS,
+    Columns,
+    EngineError,
+    check_levels,
+    in_short,
+    kind_of,
+    label_of,
+    share,
+    weight_factor,
+    without_blank,
+)
 
 _ADDED = ("n", "n_used", "fractions", "people")
 # Partial cells that are added up in one task.
@@ -28,13 +39,16 @@ ALONE, _LOOK = 300.0, 2.0
 class DaskTable:
     """A Dask DataFrame."""
 
-    name = "Dask"
-
     def __init__(self, frame: Any) -> None:
         self.frame = frame
 
+    @property
+    def rows(self) -> nw.LazyFrame[Any]:
+        """As narwhals sees it."""
+        return nw.from_native(self.frame)
+
     def kinds(self) -> dict[str, str]:
-        return {str(name): _kind(dtype) for name, dtype in self.frame.dtypes.items()}
+        return {name: kind_of(dtype) for name, dtype in self.rows.collect_schema().items()}
 
     def facts(self, columns: Columns) -> dict[str, float]:
         """What `plan.facts` asks for, of all partitions together."""
@@ -65,8 +79,8 @@ class DaskTable:
         (cells,) = self._compute(parts)
         several = len(columns.groups) > 1
         for j, name in enumerate(columns.groups):
-            argument = "controls" if name in columns.controls else "sensitive_features"
-            check_levels(len({v[j] if several else v for v in cells.labels}), name, argument)
+            levels = {label[j] if several else label for label in cells.labels}
+            check_levels(len(levels), name, columns.role(name))
         return without_blank(cells)
 
     def explain(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> str:
@@ -98,7 +112,7 @@ class DaskTable:
         except (MemoryError, ValueError):
             raise
         except Exception as error:  # whatever a worker or a reader of files raises
-            raise ValueError(f"`table` cannot be read by {self.name}: {in_short(error)}") from error
+            raise EngineError(f"`table` cannot be read by Dask: {in_short(error)}") from error
 
 
 def _gathered(client: Any, tasks: list[Any]) -> list[Any]:
@@ -120,18 +134,6 @@ def _gathered(client: Any, tasks: list[Any]) -> list[Any]:
                     f"`table` cannot be read by Dask: its cluster has had no worker for {ALONE:g} "
                     "seconds. Hint: look at what the last of them wrote, and start others."
                 ) from None
-
-
-def _kind(dtype: Any) -> str:
-    import pandas.api.types as types
-
-    if types.is_bool_dtype(dtype):
-        return "boolean"
-    if types.is_numeric_dtype(dtype):
-        return "number"
-    if types.is_datetime64_any_dtype(dtype):
-        return "date"
-    return "text"
 
 
 def _column(frame: Any, name: str) -> Vector:

@@ -31,10 +31,9 @@ from ..auditing.monitoring import (
     no_dates,
 )
 from ..data.labels import sorted_labels
-from ..measures.cell_files import is_cells
-from ..measures.cells import Cells
+from ..measures.cells import Cells, is_cells
 from .audit_table import cells_of, columns_of
-from .openers import open_table
+from .engines import open_table
 from .readers import TableError
 
 # ------------------------------------------------------------------------------------------------
@@ -131,7 +130,7 @@ def count_periods(
         names["y_true"], names["y_pred"], [*dict.fromkeys([time, *wanted])],
         names["sample_weight"], names["frequency"],
     )  # fmt: skip
-    rows = nw.from_native(_native(open_table(table, columns, engine)))
+    rows = open_table(table, columns, engine).rows
     schema = rows.collect_schema()
     if time not in schema:
         shown = ", ".join(repr(n) for n in list(schema)[:30])
@@ -153,14 +152,6 @@ def count_periods(
             raise ValueError(f"{no_dates()} The engine says: {error}") from error
         raise
     return _split(cells, len(made), period)
-
-
-def _native(opened: Any) -> Any:
-    """The frame, relation or expression that an engine was opened with."""
-    for name in ("relation", "frame", "table"):
-        if hasattr(opened, name):
-            return getattr(opened, name)
-    raise AssertionError(type(opened).__name__)
 
 
 def _keys(time: str, dtype: Any, period: str | None) -> dict[str, Any]:

@@ -1,36 +1,45 @@
-"""What is asked of a table, in formulas that every engine can run.
+"""What is asked of a table, in expressions of narwhals that every engine runs.
 
     facts    n, rows that are not finite, least and largest of each column, levels of each group
     sample   s and y of some rows, each with the same chance, the same ones every time
     ends     least and largest residual, where the grid has a slope
     cells    people, sums and extremes by bin and group; `measures.edges` has the bins
 
-An engine supplies :class:`Operations` on expressions with Python's operators (Polars, Ibis, and
-text of SQL), so that each formula stands here once.
+:class:`Engine` runs them on the table that it holds.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
-from typing import Any, Protocol
+from io import StringIO
+from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
+from narwhals.stable.v2 import Implementation
 from numpy.typing import NDArray
 
+from .._core.arrays import Vector
+from .._core.files import TableError
 from ..data.encoding import MISSING
 from ..data.labels import check_count, cross, sorted_labels
 from ..measures.cells import EXTREMES, SUMS, Cells, checked
 from ..measures.edges import SAMPLE, Axis, Edges
 
-# The largest float: neither NaN nor infinity is at most this, in any dialect.
+# The largest float: neither NaN nor infinity is at most this, in any engine.
 LARGEST = 1.7976931348623157e308
 PLACE = "place"
 # Integers of 32 bits, which engines group by faster, go up to this.
 SMALL = 2**31 - 1
-Expressions = dict[str, Any]
+# Turns of a number between −1 and 1: what is left after the point is as good as random.
+_TURNS = (987654321.9875, 618033988.7498949)
+_NAMES = ("s", "y")
+Expressions = dict[str, nw.Expr]
 
 
 @dataclass(frozen=True)
@@ -50,87 +59,57 @@ class Columns:
     @property
     def numbers(self) -> dict[str, str]:
         """Argument of the public functions → column."""
-        found = {
+        roles = {
             "y_pred": self.score, "y_true": self.target, "sample_weight": self.weight,
             "frequency": self.frequency,
         }  # fmt: skip
-        return {argument: name for argument, name in found.items() if name is not None}
+        return {argument: name for argument, name in roles.items() if name is not None}
 
     @property
     def names(self) -> list[str]:
         """All of them, each once."""
         return list(dict.fromkeys([*self.numbers.values(), *self.groups]))
 
-
-class Operations(Protocol):
-    """Expressions of one engine."""
-
-    def number(self, name: str) -> Any: ...
-    def label(self, name: str) -> Any: ...
-    def made(self, name: str) -> Any:
-        """A column that :func:`cell_rows` has made."""
-
-    def pick(self, condition: Any, value: Any, other: Any) -> Any:
-        """`value` where the condition holds, else `other`; None is missing."""
-
-    def same(self, a: Any, b: Any) -> Any: ...
-    def absolute(self, value: Any) -> Any: ...
-    def floor(self, value: Any) -> Any: ...
-    def clip(self, value: Any, low: float, high: float) -> Any: ...
-    def whole(self, value: Any, small: bool) -> Any:
-        """As an integer of 32 bits or of 64."""
-
-    def count(self) -> Any: ...
-    def total(self, value: Any) -> Any: ...
-    def least(self, value: Any) -> Any: ...
-    def largest(self, value: Any) -> Any: ...
-    def levels(self, value: Any) -> Any:
-        """Roughly how many distinct values."""
-
-    def uniform(self, values: list[Any]) -> Any:
-        """A number between 0 and 1 that the values alone decide, as if it were random."""
+    def role(self, name: str) -> str:
+        """The argument that names a column of labels."""
+        return "controls" if name in self.controls else "sensitive_features"
 
 
-def used(ops: Operations, columns: Columns) -> Any | None:
-    """Rows that count: positive weight and frequency. None for all of them."""
-    found = None
-    for name in (columns.weight, columns.frequency):
-        if name is not None:
-            positive = ops.number(name) > 0.0
-            found = positive if found is None else found & positive
-    return found
+def _number(name: str) -> nw.Expr:
+    return nw.col(name).cast(nw.Float64)
 
 
-def facts(ops: Operations, columns: Columns) -> Expressions:
+def _count_if(*conditions: nw.Expr, hold: bool = True) -> nw.Expr:
+    """Rows in which all conditions hold, or do not; they do not where they are missing."""
+    return nw.when(*conditions).then(float(hold)).otherwise(float(not hold)).sum()
+
+
+def _used(columns: Columns) -> list[nw.Expr]:
+    """Conditions of rows that count: positive weight and frequency."""
+    named = (columns.weight, columns.frequency)
+    return [_number(name) > 0.0 for name in named if name is not None]
+
+
+def facts(columns: Columns) -> Expressions:
     """Totals over all rows; extremes over those that are used."""
-    keep = used(ops, columns)
-    out: Expressions = {"n": ops.count()}
-    if keep is not None:
-        out["n_used"] = ops.total(ops.pick(keep, 1.0, 0.0))
+    keep = _used(columns)
+    out: Expressions = {"n": nw.len()}
+    if keep:
+        out["n_used"] = _count_if(*keep)
     for argument, name in columns.numbers.items():
-        value = ops.number(name)
-        finite = ops.absolute(value) <= LARGEST
-        out[f"bad_{argument}"] = ops.total(ops.pick(finite, 0.0, 1.0))
-        if argument in ("y_pred", "y_true") and keep is not None:
-            value = ops.pick(keep, value, None)
-        out[f"least_{argument}"] = ops.least(value)
-        out[f"largest_{argument}"] = ops.largest(value)
+        value = _number(name)
+        out[f"bad_{argument}"] = _count_if(value.abs() <= LARGEST, hold=False)
+        if argument in ("y_pred", "y_true") and keep:
+            value = nw.when(*keep).then(value)
+        out[f"least_{argument}"] = value.min()
+        out[f"largest_{argument}"] = value.max()
     if columns.frequency is not None:
-        people = ops.number(columns.frequency)
-        fraction = ops.pick(ops.same(people, ops.floor(people)), 0.0, 1.0)
-        out["fractions"] = ops.total(fraction)
-        out["people"] = ops.total(people)
+        people = _number(columns.frequency)
+        out["fractions"] = _count_if(people == people.floor(), hold=False)
+        out["people"] = people.sum()
     for j, name in enumerate(columns.groups):
-        out[f"levels_{j}"] = ops.levels(ops.label(name))
+        out[f"levels_{j}"] = nw.col(name).n_unique()
     return out
-
-
-def every_row(ops: Operations, columns: Columns) -> tuple[Expressions, Any | None]:
-    """Scores and targets, and which rows: the sample of a table that is small."""
-    out = {"s": ops.number(columns.score)}
-    if columns.target is not None:
-        out["y"] = ops.number(columns.target)
-    return out, used(ops, columns)
 
 
 def share(facts: dict[str, float]) -> float:
@@ -139,87 +118,51 @@ def share(facts: dict[str, float]) -> float:
     return SAMPLE / n if n >= 2 * SAMPLE else 1.0
 
 
-def some_values(
-    ops: Operations, columns: Columns, facts: dict[str, float]
-) -> tuple[Expressions, Any | None]:
-    """Rows whose values fall below :func:`share` when they are scrambled into a number.
+def _scrambled(columns: Columns, facts: dict[str, float]) -> nw.Expr:
+    """A number between 0 and 1 that score and target alone decide, as if it were random.
 
     The values decide, and neither the order of rows nor threads, partitions or a state: a table
     gives the same sample every time. Rows that are equal are in it or out of it together.
     """
-    out, keep = every_row(ops, columns)
-    few = _scrambled(ops, columns, facts) <= share(facts)
-    return out, few if keep is None else keep & few
-
-
-def all_values(
-    ops: Operations, columns: Columns, facts: dict[str, float]
-) -> tuple[Expressions, Any | None]:
-    """Every row, with the number `u` that its values scramble into."""
-    out, keep = every_row(ops, columns)
-    return {**out, "u": _scrambled(ops, columns, facts)}, keep
-
-
-def copies(ops: Operations, facts: dict[str, float]) -> Any:
-    """How often the sample has a value that n rows have: floor(share·n + u).
-
-    That is share·n on average over values. Of rows of :func:`all_values`, by value.
-    """
-    return ops.floor(ops.count() * share(facts) + ops.least(ops.made("u")))
-
-
-def _scrambled(ops: Operations, columns: Columns, facts: dict[str, float]) -> Any:
-    """Of numbers between −1 and 1, so that no engine has to care for their size."""
-    scaled = []
-    for argument in ("y_pred", "y_true"):
+    angle = nw.lit(0.0)
+    for argument, turns in zip(("y_pred", "y_true"), _TURNS, strict=True):
         if argument in columns.numbers:
             low, high = facts[f"least_{argument}"], facts[f"largest_{argument}"]
-            half = high / 2 - low / 2
-            value = ops.number(columns.numbers[argument]) - (low / 2 + high / 2)
-            scaled.append(value / (half if half > 0 else 1.0))
-    return ops.uniform(scaled)
+            half = high / 2 - low / 2 or 1.0
+            value = _number(columns.numbers[argument]) - (low / 2 + high / 2)
+            angle = angle + value / half * turns
+    return angle - angle.floor()
 
 
-def ends(ops: Operations, columns: Columns, edges: Edges) -> tuple[Expressions, Any | None]:
-    """Extremes of the residual that a grid with a slope has bins of."""
-    rest = _residual(ops, columns, edges)
-    return {"least": ops.least(rest), "largest": ops.largest(rest)}, used(ops, columns)
-
-
-def cell_rows(
-    ops: Operations, columns: Columns, edges: Edges, facts: dict[str, float]
-) -> tuple[Expressions, Any | None]:
+def cell_rows(columns: Columns, edges: Edges, facts: dict[str, float]) -> Expressions:
     """What is worked out for each row: its place, s and y less their shifts, weight, people.
 
     Parameters
     ----------
-    ops : Operations
     columns : Columns
     edges : Edges
     facts : dict
         Of the table: its extremes tell where bins need not be clipped, its largest weight what
         weights are multiplied by.
     """
-    s = ops.number(columns.score)
+    s = _number(columns.score)
     clipped = clipped_sides(edges, facts)
-    place = _bin(ops, _residual(ops, columns, edges), edges.score, edges.bins, clipped[0])
+    place = _bin(_residual(columns, edges), edges.score, edges.bins, clipped[0])
     place = place * float(edges.bins)
     out: Expressions = {"s": s, "a": s - edges.score.shift}
     if columns.target is not None:
         assert edges.target is not None
-        y = ops.number(columns.target)
+        y = _number(columns.target)
         v = y - edges.target.shift
         out |= {"y": y, "v": v}
-        place = place + _bin(ops, v, edges.target, edges.bins, clipped[1])
-    out[PLACE] = ops.whole(place, edges.bins**2 <= SMALL)
+        place = place + _bin(v, edges.target, edges.bins, clipped[1])
+    out[PLACE] = place.cast(nw.Int32 if edges.bins**2 <= SMALL else nw.Int64)
     if columns.weight is not None:
-        weight, factor = ops.number(columns.weight), weight_factor(facts)
+        weight, factor = _number(columns.weight), weight_factor(facts)
         out["w"] = weight if factor == 1.0 else weight * factor
     if columns.frequency is not None:
-        out["f"] = ops.number(columns.frequency)
-    for j, name in enumerate(columns.groups):
-        out[f"label_{j}"] = ops.label(name)
-    return out, used(ops, columns)
+        out["f"] = _number(columns.frequency)
+    return out | {f"label_{j}": nw.col(name) for j, name in enumerate(columns.groups)}
 
 
 def clipped_sides(edges: Edges, facts: dict[str, float]) -> tuple[bool, bool]:
@@ -235,57 +178,245 @@ def clipped_sides(edges: Edges, facts: dict[str, float]) -> tuple[bool, bool]:
     return sides[0], sides[1]
 
 
-def cell_sums(ops: Operations, columns: Columns) -> Expressions:
+def cell_sums(columns: Columns) -> Expressions:
     """Sums and extremes over the rows of one place and group, of columns of :func:`cell_rows`."""
-    a = ops.made("a")
-    v = None if columns.target is None else ops.made("v")
-    weight = None if columns.weight is None else ops.made("w")
-    people = None if columns.frequency is None else ops.made("f")
-    mass = weight
-    if people is not None:
-        mass = people if weight is None else people * weight
+    mass = [
+        nw.col(made)
+        for made, name in (("f", columns.frequency), ("w", columns.weight))
+        if name is not None
+    ]
 
-    def total(*factors: Any) -> Any:
-        product = mass
-        for factor in factors:
-            product = factor if product is None else product * factor
-        return ops.total(product)
+    def total(*factors: str) -> nw.Expr:
+        product, *others = [*mass, *map(nw.col, factors)]
+        for factor in others:
+            product = product * factor
+        return product.sum()
 
-    out: Expressions = {"n": ops.count() if people is None else ops.total(people)}
-    if weight is not None:
-        out |= {"w": total(), "ww": total(weight)}
-    s = ops.made("s")
-    out |= {
-        "ws": total(a),
-        "wss": total(a, a),
-        "least_s": ops.least(s),
-        "largest_s": ops.largest(s),
-    }
-    if v is not None:
-        out |= {"wy": total(v), "wyy": total(v, v), "wsy": total(a, v)}
-        y = ops.made("y")
-        out |= {"least_y": ops.least(y), "largest_y": ops.largest(y)}
+    out = {"n": nw.len() if columns.frequency is None else nw.col("f").sum()}
+    if columns.weight is not None:
+        out |= {"w": total(), "ww": total("w")}
+    out |= {"ws": total("a"), "wss": total("a", "a")}
+    if columns.target is not None:
+        out |= {"wy": total("v"), "wyy": total("v", "v"), "wsy": total("a", "v")}
+    for name in _NAMES if columns.target is not None else _NAMES[:1]:
+        out |= {f"least_{name}": nw.col(name).min(), f"largest_{name}": nw.col(name).max()}
     return out
 
 
-def _residual(ops: Operations, columns: Columns, edges: Edges) -> Any:
-    x = ops.number(columns.score) - edges.score.shift
+def _residual(columns: Columns, edges: Edges) -> nw.Expr:
+    x = _number(columns.score) - edges.score.shift
     if not edges.slope:
         return x
     assert columns.target is not None
     assert edges.target is not None
-    return x - (ops.number(columns.target) - edges.target.shift) * edges.slope
+    return x - (_number(columns.target) - edges.target.shift) * edges.slope
 
 
-def _bin(ops: Operations, x: Any, axis: Axis, bins: int, clipped: bool) -> Any:
-    at = ops.floor((x / (ops.absolute(x) + axis.scale) - axis.low) * axis.rate)
-    return ops.clip(at, 0.0, float(bins - 1)) if clipped else at
+def _bin(x: nw.Expr, axis: Axis, bins: int, clipped: bool) -> nw.Expr:
+    at = ((x / (x.abs() + axis.scale) - axis.low) * axis.rate).floor()
+    return at.clip(0.0, float(bins - 1)) if clipped else at
 
 
 def weight_factor(facts: dict[str, float]) -> float:
     """1, or what makes the largest weight 1 where squares of weights would leave the floats."""
     largest = facts.get("largest_sample_weight", 1.0)
     return 1.0 if 1e-100 < largest < 1e100 else 1.0 / largest
+
+
+# ------------------------------------------------------------------------------------------------
+# The engine that runs the queries.
+
+
+class EngineError(TableError):
+    """An engine could not read the table; the message has its words."""
+
+
+def in_short(error: Exception) -> str:
+    """What an engine says, in a line, without the rows it quotes."""
+    lines = (line.strip() for line in str(error).splitlines())
+    kept = [line for line in lines if line and not line.startswith(("Original Line", "LINE", "^"))]
+    return " ".join(kept)[:300] or type(error).__name__
+
+
+def _spark_cause(error: Exception) -> str:
+    """Spark's words for an error, and those of what caused it, which it wraps."""
+    from py4j.protocol import Py4JJavaError
+
+    if not isinstance(error, Py4JJavaError):
+        return in_short(error)
+    cause, said = error.java_exception, [in_short(error)]
+    try:
+        while cause is not None:
+            said.append(in_short(ValueError(cause.getMessage())))
+            cause = cause.getCause()
+    except Exception:  # the session is gone, and with it what it had to say
+        return said[0]
+    return " ".join(dict.fromkeys(said[-2:]))
+
+
+def _ibis_text(query: Any) -> str:
+    import ibis
+
+    return str(ibis.to_sql(query))
+
+
+def _spark_text(query: Any) -> str:
+    with redirect_stdout(StringIO()) as text:
+        query.explain()
+    return text.getvalue()
+
+
+# Name, and a query as text, of engines that have other words for it than their own.
+_SHOWN: dict[Implementation, tuple[str, Callable[[Any], str]]] = {
+    Implementation.DUCKDB: ("DuckDB", lambda query: query.sql_query()),
+    Implementation.POLARS: ("Polars", lambda query: query.explain(engine="streaming")),
+    Implementation.IBIS: ("Ibis", _ibis_text),
+    Implementation.PYSPARK: ("Spark", _spark_text),
+    Implementation.PYSPARK_CONNECT: ("Spark", _spark_text),
+}
+
+
+class Engine:
+    """A table that an engine holds.
+
+    Parameters
+    ----------
+    rows : narwhals LazyFrame
+    """
+
+    def __init__(self, rows: nw.LazyFrame[Any]) -> None:
+        self.rows = rows
+        self.name, self._text = _SHOWN.get(rows.implementation, (str(rows.implementation), str))
+
+    def kinds(self) -> dict[str, str]:
+        """Column → "number", "boolean", "text", "date", or the type's own name for any other."""
+        return {name: kind_of(dtype) for name, dtype in self._guarded(self._schema).items()}
+
+    def facts(self, columns: Columns) -> dict[str, float]:
+        """What :func:`facts` asks for; NaN where there is no row."""
+        row = self.run(self._facts(columns)).to_pylist()[0]
+        return {key: math.nan if v is None else float(v) for key, v in row.items()}
+
+    def sample(self, columns: Columns, facts: dict[str, float]) -> tuple[Vector, Vector | None]:
+        """Scores and targets of some rows, in order, so that their sums repeat exactly."""
+        table = self.run(self._sample(columns, facts))
+        wanted = share(facts) * facts.get("n_used", facts["n"])
+        if share(facts) < 1.0 and not _looks_drawn(table, wanted):
+            table = self.run(self._copies(columns, facts))
+        names = _NAMES if columns.target is not None else _NAMES[:1]
+        values = [table.column(name).to_numpy() for name in names]
+        order = np.lexsort(values)
+        if "copies" in table.column_names:
+            times = np.rint(table.column("copies").to_numpy()).astype(np.int64)
+            order = np.repeat(order, times[order])
+        s, *y = (column[order] for column in values)
+        return s, y[0] if y else None
+
+    def ends(self, columns: Columns, edges: Edges) -> tuple[float, float]:
+        """Least and largest residual."""
+        row = self.run(self._ends(columns, edges)).to_pylist()[0]
+        return row["least"], row["largest"]
+
+    def cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> Cells:
+        """The one scan that counts."""
+        return to_cells(self.run(self._cells(columns, edges, facts)), columns, edges, facts)
+
+    def explain(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> str:
+        """All queries, in order."""
+        queries = {
+            "Least and largest values, gaps, levels": self._facts(columns),
+            "A sample of scores and targets": self._sample(columns, facts),
+        }
+        if share(facts) < 1.0:
+            what = "The sample in place of it, where many rows have the same score and target"
+            queries[what] = self._copies(columns, facts)
+        if edges.slope:
+            queries["Ends of the residual"] = self._ends(columns, edges)
+        queries["Cells"] = self._cells(columns, edges, facts)
+        return "\n\n".join(
+            f"-- {what}\n{self._text(query.to_native())}" for what, query in queries.items()
+        )
+
+    def run(self, query: nw.LazyFrame[Any]) -> Any:
+        """The result as a pyarrow Table."""
+        return self._guarded(lambda: _collect(query))
+
+    def _guarded(self, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except MemoryError:
+            raise
+        except Exception as error:  # every engine has its own kinds
+            spark = self.rows.implementation is Implementation.PYSPARK
+            reason = _spark_cause(error) if spark else in_short(error)
+            raise EngineError(f"`table` cannot be read by {self.name}: {reason}") from error
+
+    def _schema(self) -> Any:
+        return self.rows.collect_schema()
+
+    def _kept(self, columns: Columns, *conditions: nw.Expr) -> nw.LazyFrame[Any]:
+        keep = [*_used(columns), *conditions]
+        return self.rows.filter(*keep) if keep else self.rows
+
+    def _values(self, columns: Columns) -> Expressions:
+        named = zip(_NAMES, (columns.score, columns.target), strict=True)
+        return {made: _number(name) for made, name in named if name is not None}
+
+    def _facts(self, columns: Columns) -> nw.LazyFrame[Any]:
+        return self.rows.select(**facts(columns))
+
+    def _sample(self, columns: Columns, facts: dict[str, float]) -> nw.LazyFrame[Any]:
+        """All rows of a small table; of others values, with how many rows have each."""
+        values = self._values(columns)
+        if share(facts) == 1.0:
+            return self._kept(columns).select(**values)
+        few = self._kept(columns, _scrambled(columns, facts) <= share(facts))
+        return few.select(**values).group_by(*values).agg(copies=nw.len())
+
+    def _copies(self, columns: Columns, facts: dict[str, float]) -> nw.LazyFrame[Any]:
+        """How often the sample has a value that n rows have: floor(share·n + u).
+
+        That is share·n on average over values, whose number u is.
+        """
+        values = self._values(columns)
+        rows = self._kept(columns).select(**values, u=_scrambled(columns, facts))
+        counted = rows.group_by(*values).agg(n=nw.len(), u=nw.col("u").min())
+        copies = (nw.col("n") * share(facts) + nw.col("u")).floor()
+        return counted.select(*values, copies=copies).filter(nw.col("copies") > 0)
+
+    def _ends(self, columns: Columns, edges: Edges) -> nw.LazyFrame[Any]:
+        rest = _residual(columns, edges)
+        return self._kept(columns).select(least=rest.min(), largest=rest.max())
+
+    def _cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> nw.LazyFrame[Any]:
+        rows = self._kept(columns).select(**cell_rows(columns, edges, facts))
+        keys = [PLACE, *(f"label_{j}" for j in range(len(columns.groups)))]
+        return rows.group_by(keys).agg(**cell_sums(columns))
+
+
+def _collect(query: nw.LazyFrame[Any]) -> Any:
+    more = {"engine": "streaming"} if query.implementation.is_polars() else {}
+    return query.collect("pyarrow", **more).to_native()
+
+
+def kind_of(dtype: nw.dtypes.DType) -> str:
+    """What a column holds: "number", "boolean", "text", "date", or the name of its type."""
+    if dtype.is_numeric():
+        return "number"
+    if dtype in (nw.String, nw.Categorical, nw.Enum):
+        return "text"
+    if dtype == nw.Boolean:
+        return "boolean"
+    return "date" if dtype.is_temporal() else str(dtype)
+
+
+def _looks_drawn(table: Any, wanted: float) -> bool:
+    """Whether values drawn with all of their rows are as good as rows drawn one by one.
+
+    They are where few rows share a value; else there are too many rows, too few, or few values.
+    """
+    values, rows = table.num_rows, np.sum(table.column("copies").to_numpy())
+    return bool(values >= 0.9 * rows and abs(rows - wanted) < 0.05 * wanted)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -297,7 +428,7 @@ MOST_LEVELS = 200
 
 
 def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]) -> Cells:
-    """Cells of a pyarrow Table with the columns of `plan.cell_sums` by place and labels.
+    """Cells of a pyarrow Table with the columns of `cell_sums` by place and labels.
 
     Parameters
     ----------
@@ -312,9 +443,8 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
         codes, values = _encode(table.column(f"label_{j}"))
         if name in columns.controls:
             codes, values = _as_text(codes, values)
-            check_levels(len(values), name, "controls")
-        else:
-            check_levels(len(values), name)
+        check_levels(len(values), name, columns.role(name))
+        if name not in columns.controls:
             check_count(values, int(facts["n"]), _kind(values), name)
         coded.append((codes, values))
     codes, labels = coded[0] if len(coded) == 1 else cross(coded)

@@ -18,9 +18,7 @@ from torch import Tensor
 
 from .._core.arrays import Array
 from ..kernels.basis import Basis
-from .batch import Batch, alone
-from .eager import EagerPasses, unpack_first, unpack_second
-from .newton import Curvature, Sums
+from .passes import Batch, Curvature, EagerPasses, Sums, alone, unpack_first, unpack_second
 from .template import Shape, source
 
 try:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-from numbers import Integral, Real
+from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,23 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from .._core.validation import check_choice, is_number
 from ..data.criteria import get_criterion
+from ..data.weights import mean_one
 from ..estimators.logistic import KAPPA
 from ..kernels.basis import get_basis
-from .batch import Batch, alone, make_batch, over_processes, standardizer
-from .classifiers import Classifier
-from .eager import EagerPasses, bounded
-from .inputs import Inputs, Memory, check_inputs
-from .newton import NoDescent, Settled
+from .passes import (
+    Batch,
+    Classifier,
+    EagerPasses,
+    NoDescent,
+    Optimum,
+    alone,
+    bounded,
+    make_batch,
+    over_processes,
+    standardizer,
+)
 
 CLASSIFIERS = ("batch", "running")
 SCORE_MAPS = ("auto", "tanh", "raw")
@@ -38,6 +47,161 @@ LEAST_UNCERTAINTY = 1e-3
 
 # upstream gradient of the value → gradient of the scores
 Pull = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Tensors of one length on one device; `source` are those of the user, to know them again."""
+
+    groups: Tensor
+    target: Tensor | None
+    weight: Tensor | None
+    dtype: torch.dtype
+    device: torch.device
+    source: tuple[Tensor | None, ...]
+
+
+class Memory:
+    """What does not depend on the scores, for as long as the same tensors come in.
+
+    Attributes
+    ----------
+    bound : BoundRegularizer or None
+        Of the batch before, to start from.
+    mean : tensor or None
+        Of the scores before, to shift by.
+    inputs : Inputs or None
+        Checked already: each look at a value waits for a GPU.
+    """
+
+    def __init__(self) -> None:
+        self.bound: Any = None
+        self.mean: Tensor | None = None
+        self.inputs: Inputs | None = None
+        self._source: tuple[Tensor | None, ...] | None = None
+        self._stamp: Any = None
+        self._kept: Any = None
+
+    def knows(self, source: tuple[Tensor | None, ...]) -> bool:
+        """Whether these are the very tensors of the call before, and unchanged."""
+        return (
+            self._source is not None
+            and all(a is b for a, b in zip(self._source, source, strict=True))
+            and self._stamp is not None
+            and self._stamp == _stamp(source)
+        )
+
+    def recall(self, inputs: Inputs, backend: str, make: Callable[[], Any]) -> Any:
+        """What was made of the same tensors for the same backend, or what is made of them now."""
+        key = (backend, inputs.dtype)
+        if self.knows(inputs.source) and self._kept is not None and self._kept[0] == key:
+            return self._kept[1]
+        made = make()
+        self._source, self._stamp = inputs.source, _stamp(inputs.source)
+        self._kept, self.inputs = (key, made), inputs
+        return made
+
+
+def _stamp(source: tuple[Tensor | None, ...]) -> tuple[int, ...] | None:
+    """Versions of the tensors; None where they keep no count of changes."""
+    given = [tensor for tensor in source if tensor is not None]
+    if any(tensor.is_inference() for tensor in given):
+        return None
+    return tuple(tensor._version for tensor in given)
+
+
+def check_inputs(
+    loss: Any, scores: Any, groups: Any, y: Any, given: Any, sample_weight: Any
+) -> Inputs:
+    """Shapes, types, devices and ranges."""
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        raise ValueError(f"`scores` must be a tensor of floats, got {_describe(scores)}.")
+    if scores.ndim != 1 and not (scores.ndim == 2 and scores.shape[1] == 1):
+        raise ValueError(
+            f"`scores` must have shape (n,) or (n, 1), got {tuple(scores.shape)}. Hint: one score "
+            "per row; train a loss of its own for each output."
+        )
+    n, device = len(scores), scores.device
+    source = (groups, y if given is None else given, sample_weight)
+    seen = loss._memory.inputs
+    if (
+        seen is not None and seen.dtype == scores.dtype and seen.device == device
+        and len(seen.groups) == n and loss._memory.knows(source)
+    ):  # fmt: skip
+        return seen
+    condition = y if given is None else given
+    name = "y" if given is None else "given"
+    if loss.needs_target and condition is None:
+        raise ValueError(f"`y` must be given for {loss.criterion.name}, got None.")
+    if not loss.needs_target:
+        if given is not None:
+            raise ValueError(
+                f"`given` must be None for {loss.criterion.name}, which conditions on nothing."
+            )
+        condition = None
+    if condition is not None:
+        condition = _column(condition, name, n, device)
+    if sample_weight is not None:
+        sample_weight = _column(sample_weight, "sample_weight", n, device)
+    groups = _check_groups(groups, loss.n_groups, n, device)
+    _check_values(groups, sample_weight, loss.n_groups)
+    return Inputs(groups, condition, sample_weight, scores.dtype, device, source)
+
+
+def _check_groups(groups: Any, n_groups: int, n: int, device: torch.device) -> Tensor:
+    if not isinstance(groups, Tensor):
+        raise ValueError(f"`groups` must be a tensor, got {_describe(groups)}.")
+    if groups.ndim == 2 and groups.is_floating_point():
+        if groups.shape != (n, n_groups):
+            raise ValueError(
+                f"`groups` as probabilities must have shape ({n}, {n_groups}), got "
+                f"{tuple(groups.shape)}."
+            )
+        out = groups
+    else:
+        if groups.is_floating_point() or groups.is_complex():
+            raise ValueError(
+                f"`groups` must be integers, got {_describe(groups)}. Hint: groups.long(), with -1 "
+                "where the group is not known."
+            )
+        out = _column(groups, "groups", n, device)
+        out = out.long() if out.dtype == torch.bool else out
+    if out.device != device:
+        raise ValueError(f"`groups` must be on {device} as the scores are, got {out.device}.")
+    return out
+
+
+def _check_values(groups: Tensor, weight: Tensor | None, n_groups: int) -> None:
+    if groups.ndim == 2:
+        off = (groups.sum(dim=1) - 1.0).abs() > 1e-3  # False for rows of NaN
+        if bool((groups < 0).any() | off.any()):
+            raise ValueError("`groups` as probabilities must be nonnegative, and add up to 1.")
+    elif len(groups) and int(groups.max()) >= n_groups:
+        raise ValueError(
+            f"`groups` must lie below n_groups={n_groups}, got {int(groups.max())}. Hint: number "
+            "the groups 0, 1, …; -1 is a group that is not known."
+        )
+    if weight is not None and not bool((torch.isfinite(weight) & (weight >= 0)).all()):
+        raise ValueError("`sample_weight` must be finite and nonnegative.")
+
+
+def _column(values: Any, name: str, n: int, device: torch.device) -> Tensor:
+    if not isinstance(values, Tensor):
+        raise ValueError(f"`{name}` must be a tensor, got {_describe(values)}.")
+    flat = values.detach()
+    if flat.ndim == 2 and flat.shape[1] == 1:
+        flat = flat[:, 0]
+    if flat.shape != (n,):
+        raise ValueError(f"`{name}` must have shape ({n},), got {tuple(values.shape)}.")
+    if flat.device != device:
+        raise ValueError(f"`{name}` must be on {device} as the scores are, got {flat.device}.")
+    return flat
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of {value.dtype}"
+    return type(value).__name__
 
 
 class _Information(torch.autograd.Function):
@@ -147,12 +311,12 @@ class FairnessLoss(nn.Module):
             )
         if not isinstance(n_groups, Integral) or n_groups < 2:
             raise ValueError(f"`n_groups` must be an integer of at least 2, got {n_groups!r}.")
-        _check_name("classifier", classifier, CLASSIFIERS)
-        _check_name("score_map", score_map, SCORE_MAPS)
-        _check_name("backend", backend, BACKENDS)
-        if kappa != "auto" and not (_is_number(kappa) and 0 < float(kappa) < np.inf):
+        check_choice("classifier", classifier, CLASSIFIERS)
+        check_choice("score_map", score_map, SCORE_MAPS)
+        check_choice("backend", backend, BACKENDS)
+        if kappa != "auto" and not (is_number(kappa, 0.0) and kappa > 0):
             raise ValueError(f"`kappa` must be a positive number or 'auto', got {kappa!r}.")
-        if not (_is_number(momentum) and 0 < momentum <= 1):
+        if not (is_number(momentum) and 0 < momentum <= 1):
             raise ValueError(f"`momentum` must lie in (0, 1], got {momentum!r}.")
         if backend == "kernels" and (classifier == "running" or process_group is not None):
             raise ValueError(
@@ -257,8 +421,6 @@ class FairnessLoss(nn.Module):
 
     def _with_kernels(self, scores: Tensor, inputs: Inputs) -> tuple[float, Pull]:
         """On the CPU, as `FairnessRegularizer` does."""
-        from .on_cpu import bind
-
         bound = self._memory.recall(inputs, "kernels", lambda: bind(self, inputs))
         s = scores.to(torch.float64).numpy()
         if bound is None:
@@ -281,10 +443,10 @@ class FairnessLoss(nn.Module):
             return 0.0, lambda upstream: torch.zeros_like(scores)
         scores = scores.contiguous()
         try:
-            settled = self._settle(scores, batch, backend)
+            fitted = self._fit_terms(scores, batch, backend)
         except NoDescent:
             return float("nan"), lambda upstream: torch.full_like(scores, float("nan"))
-        total = offset + sum(sign * found.value for sign, _, found in settled)
+        total = offset + sum(sign * optimum.value for sign, _, optimum in fitted)
         n = batch.n_known
         processes = 1.0
         if self.process_group is not None:
@@ -293,18 +455,18 @@ class FairnessLoss(nn.Module):
         def pull(upstream: Tensor) -> Tensor:
             out: Tensor | None = None
             with _full_precision(scores.device.type):
-                for sign, passes, found in settled:
+                for sign, passes, optimum in fitted:
                     scale = sign * processes / (normalizer * n)
-                    constant, along = found.chain / n
-                    out = passes.gradient(found.weights, scale, constant, along, upstream, out)
+                    constant, along = optimum.chain / n
+                    out = passes.gradient(optimum.weights, scale, constant, along, upstream, out)
             assert out is not None
             return out.to(scores.dtype)
 
         return total / normalizer, pull
 
-    def _settle(
+    def _fit_terms(
         self, scores: Tensor, batch: Batch, backend: str
-    ) -> list[tuple[float, Any, Settled]]:
+    ) -> list[tuple[float, Any, Optimum]]:
         """Each classifier at its optimum, or where the running one stands."""
         if backend == "eager":
             scores = scores.to(torch.float64)
@@ -317,7 +479,7 @@ class FairnessLoss(nn.Module):
             out.append((term.sign, passes, self._advance(term, passes, batch)))
         return out
 
-    def _advance(self, term: Classifier, passes: Any, batch: Batch) -> Settled:
+    def _advance(self, term: Classifier, passes: Any, batch: Batch) -> Optimum:
         if self.classifier == "batch":
             return term.refit(passes, batch)
         return term.follow(passes, batch, self.momentum, self.training)
@@ -407,10 +569,34 @@ def _full_precision(device: str) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
-def _check_name(parameter: str, value: Any, names: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in names:
-        raise ValueError(f"`{parameter}` must be one of {', '.join(names)}, got {value!r}.")
+def bind(loss: FairnessLoss, inputs: Inputs) -> Any:
+    """A batch on the CPU as a :class:`BoundRegularizer`; None where there is nothing to compare.
 
+    As `FairnessRegularizer.bind`, without its look for labels, which costs more than a small batch.
+    """
+    from ..data.groups import Groups
+    from ..training.penalty import BoundRegularizer, FairnessRegularizer
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    batch = make_batch(inputs.groups, loss.n_groups, inputs.weight, torch.float64, alone)
+    if batch.n_groups < 2:
+        return None
+    codes = table = weight = None
+    if batch.codes is not None:
+        known = (batch.codes < batch.n_groups).numpy()
+        codes = batch.codes.numpy()[known].astype(np.intp)
+    else:
+        known = ~inputs.groups.isnan().any(dim=1).numpy()
+        table = np.ascontiguousarray(inputs.groups.double().numpy()[known][:, list(batch.present)])
+    if inputs.weight is not None:
+        weight = mean_one(inputs.weight.double().numpy()[known])
+    groups = Groups(
+        batch.present, codes, table, weight, None if known.all() else known, len(known)
+    )  # fmt: skip
+    y = None if inputs.target is None else inputs.target.double().numpy()
+    regularizer = FairnessRegularizer(
+        loss.criterion, "logistic", loss.basis, kappa=loss.kappa, score_map=loss.score_map
+    )
+    try:
+        return BoundRegularizer(regularizer, y, groups)
+    except ValueError:  # the target tells the groups of this batch apart
+        return None

@@ -5,7 +5,11 @@ minimize  mean ω(y − s)² / Var(y) + fairness_weight · Ĩ(s),   s = network(
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,14 +19,22 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
 
 from .._core.arrays import Vector
-from .._core.validation import check_index, refuse_unreal
+from .._core.validation import (
+    check_choice,
+    check_index,
+    check_nonnegative,
+    check_positive_integer,
+    is_number,
+    refuse_unreal,
+)
 from ..data.criteria import get_criterion
 from ..data.groups import Groups, resolve_groups
-from ..data.weights import check_weight
+from ..data.weights import check_weight, scale_to_count
+from ..training.linear_base import refuse_missing_groups
 from .loss import CLASSIFIERS, FairnessLoss
-from .training import Rows, Schedule, make_network, train
 
 # Steps of gradient descent, and epochs at least, under "auto".
 _STEPS, _LEAST_EPOCHS = 1500, 50
@@ -167,8 +179,7 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
         X = X.toarray() if issparse(X) else X
         n = len(X)
         weight = check_weight(sample_weight, n)
-        if weight is not None:
-            weight = weight * (n / weight.sum())
+        weight = None if weight is None else scale_to_count(weight)
         groups = None
         if sensitive_features is not None:
             groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)
@@ -177,12 +188,7 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
                     "`sensitive_features` must be groups, not probabilities of them, for a "
                     "network. Hint: FairRidge and FairPostprocessor take a Proxy."
                 )
-        elif self.fairness_weight > 0:
-            raise ValueError(
-                "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: "
-                "pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first call "
-                "sklearn.set_config(enable_metadata_routing=True)."
-            )
+        refuse_missing_groups(sensitive_features is None and self.fairness_weight > 0)
         return self._train(X, y.astype(np.float64), groups, weight)
 
     def _train(
@@ -196,12 +202,11 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
             assert groups.codes is not None
             known = slice(None) if groups.known is None else groups.known
             codes[known] = groups.codes
+        z = ((y - self._y_center) / self._y_scale).astype(np.float32)
         rows = Rows(
-            self._standardized(X).float(),
-            torch.from_numpy(((y - self._y_center) / self._y_scale).astype(np.float32)),
-            torch.from_numpy(codes),
+            self._standardized(X).float(), torch.from_numpy(z), torch.from_numpy(codes),
             None if weight is None else torch.from_numpy(weight.astype(np.float32)),
-        )
+        ).to(self.device)  # fmt: skip
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         aside, kept = self._set_aside(codes, seed)
         generator = torch.Generator().manual_seed(seed)
@@ -210,25 +215,10 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
             network = make_network(X.shape[1], tuple(self.hidden)).to(self.device)
         fairness = None
         if groups is not None:
-            fairness = FairnessLoss(
-                self.criterion, groups.n_groups, self.classifier, self.basis
-            )  # fmt: skip
-        epochs, patience = self.epochs, self.patience
-        if epochs == "auto":
-            per_epoch = max(1, round(len(kept) / self.batch_size))
-            epochs = max(_LEAST_EPOCHS, -(-_STEPS // per_epoch))
-        epochs = int(epochs)
-        patience = max(1, epochs // 5) if patience == "auto" else int(patience)
-        schedule = Schedule(
-            epochs, int(self.batch_size), float(self.learning_rate), float(self.alpha),
-            float(self.plain), float(self.ramp), patience,
-        )  # fmt: skip
-        rows = Rows(*(None if c is None else c.to(self.device) for c in
-                      (rows.X, rows.y, rows.groups, rows.weight)))  # type: ignore[arg-type]  # fmt: skip
+            fairness = FairnessLoss(self.criterion, groups.n_groups, self.classifier, self.basis)
         self.history_ = train(
-            network, rows.take(torch.from_numpy(kept)),
-            rows.take(torch.from_numpy(aside)) if len(aside) else None,
-            schedule, fairness, float(self.fairness_weight), generator,
+            network, rows.take(kept), rows.take(aside) if len(aside) else None,
+            self._schedule(len(kept)), fairness, float(self.fairness_weight), generator,
         )  # fmt: skip
         # Trained in float32, which has noise enough; scores of a row should not depend on those
         # that it is scored with.
@@ -236,14 +226,28 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
         self.n_iter_ = len(self.history_["loss"])
         self.unfairness_ = float("nan")
         if groups is not None:
-            with torch.no_grad():
-                score = self.network_(self._standardized(X))[:, 0]
             judge = FairnessLoss(self.criterion, groups.n_groups, basis=self.basis)
-            self.unfairness_ = float(
-                judge(score, torch.from_numpy(codes), torch.from_numpy(y),
-                      sample_weight=None if weight is None else torch.from_numpy(weight))
-            )  # fmt: skip
+            score, omega = self._score(X), None if weight is None else torch.from_numpy(weight)
+            value = judge(score, rows.groups.cpu(), torch.from_numpy(y), sample_weight=omega)
+            self.unfairness_ = float(value)
         return self
+
+    def _schedule(self, n_rows: int) -> Schedule:
+        """Numbers for "auto", given the rows that are trained on."""
+        epochs, patience = self.epochs, self.patience
+        if epochs == "auto":
+            per_epoch = max(1, round(n_rows / self.batch_size))
+            epochs = max(_LEAST_EPOCHS, -(-_STEPS // per_epoch))
+        patience = max(1, int(epochs) // 5) if patience == "auto" else patience
+        return Schedule(
+            int(epochs), int(self.batch_size), float(self.learning_rate), float(self.alpha),
+            float(self.plain), float(self.ramp), int(patience),
+        )  # fmt: skip
+
+    def _score(self, X: NDArray[Any]) -> Tensor:
+        """Standardized scores."""
+        with torch.no_grad():
+            return self.network_(self._standardized(X))[:, 0]
 
     def _set_aside(self, codes: NDArray[Any], seed: int) -> tuple[Any, Any]:
         """Rows to check on, from each group in proportion; and the others."""
@@ -279,29 +283,24 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
             self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
         )
         X = X.toarray() if issparse(X) else X
-        with torch.no_grad():
-            score = self.network_(self._standardized(X))[:, 0].numpy()
+        score = self._score(X).numpy()
         return (self._y_center + self._y_scale * score).astype(X.dtype, copy=False)
 
     def _check_parameters(self) -> None:
         get_criterion(self.criterion)
         for name in ("fairness_weight", "alpha"):
-            value = getattr(self, name)
-            if not _is_real(value) or not 0 <= float(value) < np.inf:
-                raise ValueError(f"`{name}` must be a nonnegative number, got {value!r}.")
-        if not _is_real(self.learning_rate) or not 0 < float(self.learning_rate) < np.inf:
+            check_nonnegative(name, getattr(self, name))
+        if not is_number(self.learning_rate, 0.0) or self.learning_rate == 0:
             raise ValueError(
                 f"`learning_rate` must be a positive number, got {self.learning_rate!r}."
             )
         for name in ("epochs", "batch_size", "patience"):
             value = getattr(self, name)
-            if value == "auto" and name != "batch_size":
-                continue
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
+            if value != "auto" or name == "batch_size":
+                check_positive_integer(name, value)
         for name in ("plain", "ramp", "validation_fraction"):
             value = getattr(self, name)
-            if not _is_real(value) or not 0 <= float(value) < 1:
+            if not is_number(value, 0.0) or value >= 1:
                 raise ValueError(f"`{name}` must lie in [0, 1), got {value!r}.")
         if self.plain + self.ramp >= 1:
             raise ValueError(
@@ -313,19 +312,12 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
         )
         if not good:
             raise ValueError(f"`hidden` must be a tuple of positive integers, got {self.hidden!r}.")
-        if self.classifier not in CLASSIFIERS:
-            raise ValueError(
-                f"`classifier` must be one of {', '.join(CLASSIFIERS)}, got {self.classifier!r}."
-            )
+        check_choice("classifier", self.classifier, CLASSIFIERS)
         if str(self.device).startswith("cuda") and not torch.cuda.is_available():
             raise ValueError(
                 f"`device` must be 'cpu' here, got {self.device!r}: PyTorch sees no CUDA device. "
                 "Hint: install a build of PyTorch for CUDA, and a driver."
             )
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _standardizer(columns: NDArray[Any], weight: Vector | None) -> tuple[Vector, Vector]:
@@ -335,3 +327,197 @@ def _standardizer(columns: NDArray[Any], weight: Vector | None) -> tuple[Vector,
     spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weight))
     flat = spread <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
     return mean, np.where(flat, 1.0, spread)
+
+
+# ------------------------------------------------------------------------------------------------
+# How a network is trained: plainly first, then with the fairness term let in, then to rest.
+#
+#     minimize [ mean ω(y − s)² / Var(y) + λ_t·Ĩ(s) ] / (1 + λ_t)
+#
+# λ_t is 0 for a first share of the steps, rises to the fairness weight over a second one and stays
+# there, while the learning rate falls along a cosine. Fairness asked for at once is bought with
+# scores of one value, from which no gradient leads away. What is kept is the running mean of the
+# weights, at the epoch whose objective on rows set aside is the least.
+
+
+# Share of the newest weights in their running mean.
+_NEWEST = 0.05
+# Share of the steps over which the learning rate rises.
+_RISE = 0.03
+# The learning curve, one number an epoch.
+CURVE = (
+    "loss", "unfairness", "held_out_loss", "held_out_unfairness", "held_out_objective",
+    "fairness_weight", "learning_rate",
+)  # fmt: skip
+# Norm that a gradient is cut to: the fairness term of an odd batch can be steep.
+_LONGEST = 1.0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Shares of all steps, and what goes with them.
+
+    Attributes
+    ----------
+    epochs, batch_size : int
+    learning_rate, weight_decay : float
+    plain, ramp : float
+        Shares of the steps without the fairness term, and of those over which it rises.
+    patience : int
+        Epochs without a better objective after which training ends.
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+    plain: float
+    ramp: float
+    patience: int
+
+    def fairness(self, share: float) -> float:
+        """Share of the fairness weight at a share of the steps."""
+        if share < self.plain:
+            return 0.0
+        return min(1.0, (share - self.plain) / self.ramp) if self.ramp > 0 else 1.0
+
+    def rate(self, share: float) -> float:
+        """Share of the learning rate."""
+        return min(1.0, share / _RISE) * 0.5 * (1.0 + math.cos(math.pi * share))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Standardized features and targets, group numbers (−1: not known), weights of mean 1."""
+
+    X: Tensor
+    y: Tensor
+    groups: Tensor
+    weight: Tensor | None
+
+    def take(self, rows: NDArray[np.intp]) -> Rows:
+        return self._each(lambda column: column[torch.from_numpy(rows)])
+
+    def to(self, device: Any) -> Rows:
+        return self._each(lambda column: column.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Rows:
+        weight = None if self.weight is None else change(self.weight)
+        return Rows(change(self.X), change(self.y), change(self.groups), weight)
+
+
+def make_network(n_features: int, hidden: tuple[int, ...]) -> nn.Sequential:
+    """Hidden layers with smooth bends, and one output."""
+    layers: list[nn.Module] = []
+    width = n_features
+    for size in hidden:
+        layers += [nn.Linear(width, size), nn.SiLU()]
+        width = size
+    return nn.Sequential(*layers, nn.Linear(width, 1))
+
+
+def train(
+    network: nn.Module, train_rows: Rows, check_rows: Rows | None, schedule: Schedule,
+    fairness: FairnessLoss | None, fairness_weight: float, generator: torch.Generator,
+) -> dict[str, list[float]]:  # fmt: skip
+    """Train in place; the learning curve, one number an epoch."""
+    optimizer = torch.optim.AdamW(
+        _decayed(network, schedule.weight_decay), lr=schedule.learning_rate, betas=(0.9, 0.99)
+    )
+    mean = copy.deepcopy(network)
+    n = len(train_rows.y)
+    per_epoch = max(1, round(n / schedule.batch_size))
+    total, step = schedule.epochs * per_epoch, 0
+    curve: dict[str, list[float]] = {name: [] for name in CURVE}
+    best, kept, waited = math.inf, copy.deepcopy(mean.state_dict()), 0
+    judge = copy.deepcopy(fairness)
+    for _ in range(schedule.epochs):
+        losses, values = [], []
+        for rows in np.array_split(_mixed(train_rows.groups, generator), per_epoch):
+            share = step / total
+            weight = fairness_weight * schedule.fairness(share)
+            for group in optimizer.param_groups:
+                group["lr"] = schedule.learning_rate * schedule.rate(share)
+            objective, loss, value = _objective(network, train_rows.take(rows), fairness, weight)
+            optimizer.zero_grad(set_to_none=True)
+            objective.backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), _LONGEST)
+            optimizer.step()
+            step += 1
+            _follow(mean, network, max(_NEWEST, 1.0 / step))
+            losses.append(float(loss.detach()))
+            values += [] if value is None else [float(value.detach())]
+        judged = _judge(mean, check_rows, judge, fairness_weight)
+        unfairness = float(np.mean(values)) if values else math.nan
+        rate = optimizer.param_groups[0]["lr"]
+        for name, number in zip(
+            CURVE, (float(np.mean(losses)), unfairness, *judged, weight, rate), strict=True
+        ):
+            curve[name].append(number)
+        if check_rows is None or weight < fairness_weight:
+            continue
+        waited += 1
+        if judged[2] < best:
+            best, kept, waited = judged[2], copy.deepcopy(mean.state_dict()), 0
+        if waited > schedule.patience:
+            break
+    network.load_state_dict(mean.state_dict() if check_rows is None else kept)
+    return curve
+
+
+def _objective(
+    network: nn.Module, rows: Rows, fairness: FairnessLoss | None, weight: float
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """What a step makes smaller, the squared error in it, and the fairness term if it counts."""
+    score = network(rows.X)[:, 0]
+    loss = _squares(score, rows)
+    if fairness is None or weight == 0:
+        return loss, loss, None
+    value = fairness(score, rows.groups, rows.y, sample_weight=rows.weight)
+    return (loss + weight * value) / (1.0 + weight), loss, value
+
+
+def _decayed(network: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Intercepts are not shrunk."""
+    matrices = [p for p in network.parameters() if p.ndim > 1]
+    others = [p for p in network.parameters() if p.ndim <= 1]
+    return [{"params": matrices, "weight_decay": weight_decay},
+            {"params": others, "weight_decay": 0.0}]  # fmt: skip
+
+
+def _mixed(groups: Tensor, generator: torch.Generator) -> np.ndarray:
+    """Rows in an order in which every stretch has its share of each group."""
+    codes = groups.cpu().numpy()
+    place = np.empty(len(codes))
+    shuffled = torch.randperm(len(codes), generator=generator).numpy()
+    offset = torch.rand(int(codes.max(initial=0)) + 2, generator=generator).numpy()
+    for code in np.unique(codes):
+        own = shuffled[codes[shuffled] == code]
+        place[own] = (np.arange(len(own)) + offset[code + 1]) / len(own)
+    return np.argsort(place, kind="stable")
+
+
+def _squares(score: Tensor, rows: Rows) -> Tensor:
+    squares = (rows.y - score) ** 2
+    return squares.mean() if rows.weight is None else (rows.weight * squares).mean()
+
+
+@torch.no_grad()
+def _follow(mean: nn.Module, network: nn.Module, share: float) -> None:
+    for slow, fast in zip(mean.parameters(), network.parameters(), strict=True):
+        slow.lerp_(fast, share)
+
+
+@torch.no_grad()
+def _judge(
+    network: nn.Module, rows: Rows | None, fairness: FairnessLoss | None, weight: float
+) -> tuple[float, float, float]:
+    """Loss, unfairness and objective on rows set aside, at the full weight."""
+    if rows is None:
+        return (math.nan,) * 3
+    score = network(rows.X)[:, 0]
+    loss, value = float(_squares(score, rows)), math.nan
+    if fairness is None:
+        return loss, value, loss
+    value = float(fairness(score, rows.groups, rows.y, sample_weight=rows.weight))
+    return loss, value, loss + weight * value

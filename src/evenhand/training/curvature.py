@@ -132,7 +132,7 @@ def diagonal_bound(factor: Array) -> Array:
         Zero in rows of zeros, which have no curvature.
     """
     norms = np.sqrt(np.einsum("ij,ij->i", factor, factor))
-    if not factor.shape[1] or not (norms.any() or shards.active()):
+    if not factor.shape[1]:
         return norms
     share = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
     return norms * np.linalg.eigvalsh(shards.add((factor * share[:, None]).T @ factor))[-1]
@@ -283,7 +283,7 @@ class RowBound:
             self._place += rows.n_groups * bound.joint_term.cell_of(rows).astype(np.int32)
         elif len(bound.criterion.joint) > 1:
             stride = max(bound.groups.n_total // SAMPLE_ROWS, 1)
-            some = rows.y[-shards.first_row(len(rows.y)) % stride :: stride]
+            some = rows.y[every_from(rows._replace(s=rows.y), stride) :: stride]
             some = np.concatenate(shards.gather_objects(some))
             cuts = np.quantile(some, np.arange(1, 2 * n_targets) / (2 * n_targets))
             self._targets = cuts[::2]

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,11 +21,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import block_diag, qr
+from scipy.linalg import LinAlgError, block_diag, cholesky, qr
+from scipy.linalg.blas import dtrsv
 from sklearn.utils.validation import validate_data
 
 from .._core import shards
-from .._core.arrays import Vector
+from .._core.arrays import Matrix, Vector
 from ..data.encoding import TableEncoder, needs_encoding
 from ..kernels.threads import one_blas_thread
 
@@ -179,6 +181,23 @@ class FeatureMatrix:
         self._sparse = sparse.issparse(X)
         self._direct = isinstance(X, np.ndarray) and X.dtype == np.float64
 
+    def add(self, *values: Any) -> Any:
+        """Sums over the rows of all workers, from those over the rows here."""
+        return shards.add(*values)
+
+    def least(self, value: float) -> float:
+        """The least number of all workers."""
+        return shards.least(value)
+
+    def largest(self, value: float) -> float:
+        """The largest number of all workers."""
+        return shards.largest(value)
+
+    def own_rows(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Numbers of the rows here, from numbers among those of all workers."""
+        rows = rows - shards.first_row(self.n)
+        return rows[(rows >= 0) & (rows < self.n)]
+
     @property
     def wide(self) -> bool:
         """Whether there are more columns than rows."""
@@ -222,11 +241,11 @@ class FeatureMatrix:
 
     def backward(self, r: Vector) -> Vector:
         """[X, E]ᵀ·r."""
-        return shards.add(self._backward(r))
+        return self.add(self._backward(r))
 
     def backward_with_sum(self, r: Vector) -> tuple[Vector, float]:
         """[X, E]ᵀ·r and Σr."""
-        out, total = shards.add(self._backward(r), float(r.sum()))
+        out, total = self.add(self._backward(r), float(r.sum()))
         return out, total
 
     def _backward(self, r: Vector) -> Vector:
@@ -247,7 +266,7 @@ class FeatureMatrix:
         bad = np.flatnonzero(~np.isfinite(squares))
         if len(bad):
             sizes = (np.abs(block[:, bad[0]]).max() for _, block in self.blocks())
-            largest = shards.largest(float(max(sizes, default=0.0)))
+            largest = self.largest(float(max(sizes, default=0.0)))
             raise ValueError(
                 f"`X` must be small enough to square, got values up to {largest:.1e} in column "
                 f"{bad[0]}. Hint: divide it by a constant."
@@ -332,7 +351,7 @@ class FeatureMatrix:
                 shift = _rough_mean(np.zeros((0, self.d)))
         n = self.total
         top_y = float(y.sum() if weight is None else weight @ y)
-        mean, gram, cross, top_y = shards.add(mean, gram, cross, top_y)
+        mean, gram, cross, top_y = self.add(mean, gram, cross, top_y)
         mean, gram, cross = mean / n, gram / n, cross / n
         if center:
             mean_y = top_y / n
@@ -345,6 +364,95 @@ def _rough_mean(block: NDArray[np.float64]) -> Vector:
     """Column means of a first block, or of those of all workers."""
     out, count = shards.add(np.ones(len(block)) @ block, float(len(block)))
     return out / count
+
+
+# ------------------------------------------------------------------------------------------------
+# Coordinates in which a quadratic is ‖v‖²: θ = θ₀ + T v with T Tᵀ = scale·C⁻¹.
+#
+# C is the (half) Hessian of a loss with its penalty, so that in v the solver starts from the true
+# curvature.
+
+# By BLAS itself: the checks of SciPy's wrappers take longer than the solve, twice an iteration.
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """The map T, held as the Cholesky factor of C or, where C is singular, as W with W Wᵀ = C⁺.
+
+    Attributes
+    ----------
+    factor : (d, d) or (d, m) array
+    triangular : bool
+        Whether `factor` is L, C = L Lᵀ, rather than W.
+    root : float
+        √scale.
+    """
+
+    factor: Matrix
+    triangular: bool
+    root: float
+
+    @property
+    def origin(self) -> Vector:
+        """v = 0."""
+        return np.zeros(self.factor.shape[0 if self.triangular else 1])
+
+    def apply(self, v: Vector) -> Vector:
+        """T v."""
+        if self.triangular:
+            return self.root * dtrsv(self.factor, v, lower=1, trans=1)
+        return self.root * (self.factor @ v)
+
+    def adjoint(self, gradient: Vector) -> Vector:
+        """Tᵀ g."""
+        if self.triangular:
+            return self.root * dtrsv(self.factor, gradient, lower=1)
+        return self.root * (self.factor.T @ gradient)
+
+    def invert(self, change: Vector) -> Vector:
+        """v with T v closest to a change of θ."""
+        if self.triangular:
+            return (self.factor.T @ change) / self.root
+        found = np.linalg.lstsq(self.root * self.factor, change, rcond=None)[0]
+        return found.astype(np.float64)
+
+    def solve(self, right: Vector) -> Vector:
+        """C⁻¹ r; of all solutions the one of least norm."""
+        if self.triangular:
+            half = dtrsv(self.factor, right, lower=1)
+            return dtrsv(self.factor, half, lower=1, trans=1)
+        return self.factor @ (self.factor.T @ right)
+
+    def inverse_root(self) -> Matrix:
+        """W with W Wᵀ = C⁻¹."""
+        if self.triangular:
+            return np.asarray(np.linalg.inv(self.factor).T, dtype=np.float64)
+        return self.factor
+
+
+def whiten(gram: Matrix, penalty: Matrix, scale: float) -> Whitening:
+    """Coordinates for C = gram + penalty."""
+    c = gram + penalty
+    size = np.diag(c)
+    root = float(np.sqrt(scale))
+    try:
+        factor = np.asfortranarray(cholesky(c, lower=True))
+        # What a column adds to those before it, as a share of itself: units do not matter.
+        if (np.diag(factor) ** 2 > 1e-10 * size).all():
+            return Whitening(factor, True, root)
+    except LinAlgError:
+        pass
+    # Constant or repeated columns, or n < d, without a penalty: keep the directions that X spans,
+    # again with all columns brought to the same size first.
+    shrink = 1.0 / np.sqrt(np.where(size > 0, size, 1.0))
+    values, vectors = np.linalg.eigh(c * shrink * shrink[:, None])
+    vectors = shrink[:, None] * vectors
+    keep = values > max(1e-12, len(c) * np.finfo(float).eps) * max(values.max(initial=0.0), 1e-300)
+    span = vectors[:, keep] / np.sqrt(values[keep])
+    # Of all solutions the one of least norm: nothing along the directions in which X is zero.
+    null = np.linalg.qr(vectors[:, ~keep])[0]
+    span -= null @ (null.T @ span)
+    return Whitening(span, False, root)
 
 
 # ------------------------------------------------------------------------------------------------

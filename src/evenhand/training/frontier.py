@@ -11,13 +11,12 @@ from sklearn.utils import indexable
 
 from .._core.progress import progress
 from .._core.validation import check_column, check_index
-from ..data.clusters import check_cluster
 from ..data.controls import read_controls
 from ..data.criteria import CONDITIONAL
 from ..data.folds import make_folds
 from ..data.groups import resolve_groups
 from ..data.sample import repeat_rows
-from ..data.weights import check_weight
+from ..data.weights import check_cluster, check_weight
 from ..measures.effective import check_effective_size
 from ..measures.nuisance import summarize_controls
 from .held_out import Data, Gauge, Handle, HeldOut, Reading, correlations

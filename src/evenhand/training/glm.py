@@ -18,23 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from .._core import shards
 from .._core.arrays import Vector
-from .._core.validation import check_column
-from ..data.weights import check_exposure, check_weight
+from .._core.validation import check_choice, check_column
+from ..data.weights import check_exposure, check_weight, scale_to_count, weighted_mean
 from ..measures.losses import Accuracy, Loss, get_loss
 from .design import FeatureMatrix
-from .glm_problem import GLMProblem, prepare_glm, shrink_slopes
+from .glm_problem import NEWTON_TOL, GLMProblem, prepare_glm, shrink_slopes
+from .group_features import Slopes
 from .linear_base import FairLinear, TrainingRows
-from .ridge_problem import Slopes
 
 SCORES = ("mean", "link")
 # Share of rows with a target of zero from which separation is all but independence.
 MOSTLY_ZERO = 0.8
-# Newton's method is near its minimum in a tenth of these.
-NEWTON_ITERATIONS = 100
-# How exactly the plain model is solved, whatever is asked for the fair one: it costs a step.
-NEWTON_TOL = 1e-7
 
 
 class SeparationWarning(UserWarning):
@@ -361,18 +356,7 @@ class FairGLM(FairLinear):
         super()._check_parameters()
         self.loss_ = self._loss()
         kind = vars(self)["score"]
-        if not isinstance(kind, str) or kind not in SCORES:
-            raise ValueError(f"`score` must be one of {', '.join(SCORES)}, got {kind!r}.")
-
-    def _refuse_on_cluster(self, columns: Mapping[str, Any]) -> None:
-        super()._refuse_on_cluster(columns)
-        # A loss of one's own may take more from the rows than a mean.
-        own = type(self.loss_)
-        if own.null_mean is not Loss.null_mean or own.fixed is not Loss.fixed:
-            shards.refuse(
-                f"The {self.loss_.name} loss, whose best constant is no mean,",
-                "fit it in one process.",
-            )
+        check_choice("score", kind, SCORES)
 
     def _rows(self, y: Vector, weight: Vector | None, columns: Mapping[str, Any]) -> TrainingRows:
         n = len(y)
@@ -384,7 +368,7 @@ class FairGLM(FairLinear):
             _warn_if_mostly_zero(y, weight)
         if exposure is not None:
             y, weight = self.loss_.per_unit(y, weight, check_exposure(exposure, n))
-            weight = weight * (shards.total(n) / shards.add(float(weight.sum())))
+            weight = scale_to_count(weight)
         if offset is not None:
             offset = check_column(offset, "offset", n)
         if given is not None:
@@ -396,15 +380,11 @@ class FairGLM(FairLinear):
     ) -> GLMProblem:
         self.group_alpha_ = 0.0
         problem = prepare_glm(
-            design, self.loss_, rows.y, rows.weight, rows.offset, alpha=float(self.alpha),
-            fit_intercept=self.fit_intercept, of_mean=vars(self)["score"] == "mean",
-            max_iter=NEWTON_ITERATIONS, tol=NEWTON_TOL, n_kept=0 if slopes is None else slopes.size,
-            begin=rows.begin,
+            design, self.loss_, rows, alpha=float(self.alpha), fit_intercept=self.fit_intercept,
+            of_mean=vars(self)["score"] == "mean", n_kept=0 if slopes is None else slopes.size,
         )  # fmt: skip
         if slopes is not None:
-            problem, self.group_alpha_ = shrink_slopes(
-                problem, slopes, self.group_alpha, NEWTON_ITERATIONS, NEWTON_TOL
-            )
+            problem, self.group_alpha_ = shrink_slopes(problem, slopes, self.group_alpha)
         self.n_newton_ = problem.plain.n_iter
         if problem.plain.gradient_norm > 1e3 * NEWTON_TOL:
             warnings.warn(
@@ -421,11 +401,11 @@ class FairGLM(FairLinear):
         self._least_eta = -np.inf
         if self.loss_.link.positive:
             least = problem.scores(theta).min(initial=np.inf)
-            self._least_eta = shards.least(float(least))
+            self._least_eta = problem.design.least(float(least))
 
 
 def _warn_if_mostly_zero(y: Vector, weight: Vector | None) -> None:
-    share = shards.average((y == 0).astype(np.float64), weight)
+    share = weighted_mean((y == 0).astype(np.float64), weight)
     if share > MOSTLY_ZERO:
         warnings.warn(
             f"{100 * share:.0f}% of the targets are 0, so that separation given the target is all "

@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core import shards
 from .._core.arrays import Matrix, Vector
+from ..data.weights import scale_to_count, weighted_mean, weighted_sum
 from ..measures.losses import Loss
 from .bound import BoundRegularizer
-from .design import FeatureMatrix
-from .ridge_problem import RidgeProblem, Slopes, prepare
-from .solver import LEAP, Evaluate, Evaluated, Whitening, pilot_rows, whiten
+from .design import FeatureMatrix, Whitening, whiten
+from .group_features import Slopes
+from .linear_base import TrainingRows
+from .ridge import RidgeProblem, prepare
+from .solver import LEAP, Evaluate, Evaluated, pilot_rows
 
 # ------------------------------------------------------------------------------------------------
 # The plain fit of a generalized linear model, by Newton's method.
@@ -33,6 +35,10 @@ from .solver import LEAP, Evaluate, Evaluated, Whitening, pilot_rows, whiten
 # Steps shorter than this (in whitened coordinates, where the objective is in units of D₀) change
 # the Hessian too little for a pass over the rows to make it anew.
 CHORD = 0.05
+# Newton's method is near its minimum in a tenth of these.
+NEWTON_ITERATIONS = 100
+# How exactly the plain model is solved, whatever is asked for the fair one: it costs a step.
+NEWTON_TOL = 1e-7
 # A sample need not be solved more exactly than this to start the whole.
 PILOT_TOL = 1e-3
 # A Hessian with rows of no curvature at all still moves them.
@@ -64,14 +70,14 @@ class BoundLoss:
     n: int
 
     @classmethod
-    def bind(cls, loss: Loss, y: Vector, weight: Vector | None) -> BoundLoss:
+    def bind(cls, loss: Loss, y: Vector, weight: Vector | None, n: int) -> BoundLoss:
         mean = np.asarray(loss.null_mean(y, weight))
-        null = shards.average(loss.deviance(y, mean), weight)
-        constant = shards.average(loss.saturated(y), weight)
+        null = weighted_mean(loss.deviance(y, mean), weight)
+        constant = weighted_mean(loss.saturated(y), weight)
         # At the level of rounding in what is subtracted from each other.
-        size = abs(constant) + shards.average(np.abs(y), weight)
+        size = abs(constant) + weighted_mean(np.abs(y), weight)
         null = null if null > 1e-13 * size else 0.0
-        return cls(loss, y, weight, null, constant, shards.total(len(y)))
+        return cls(loss, y, weight, null, constant, n)
 
     @property
     def scale(self) -> float:
@@ -81,14 +87,10 @@ class BoundLoss:
     def evaluate(self, eta: Vector) -> tuple[float, Vector]:
         """mean ω d / D₀ and its slope in each η."""
         rows, slope = self.loss.evaluate(self.y, eta)
-        n = self.n
-        if self.weight is None:
-            total = shards.add(float(rows.sum())) / n
-            slope *= 1.0 / (n * self.scale)
-        else:
-            total = shards.add(float(self.weight @ rows)) / n
+        if self.weight is not None:
             slope *= self.weight
-            slope *= 1.0 / (n * self.scale)
+        slope *= 1.0 / (self.n * self.scale)
+        total = weighted_sum(rows, self.weight) / self.n
         return (total + self.constant) / self.scale, slope
 
     def curvature(self, eta: Vector) -> Vector:
@@ -96,13 +98,11 @@ class BoundLoss:
         rows = self.loss.curvature(self.y, eta)
         return rows if self.weight is None else self.weight * rows
 
-    def take(self, rows: NDArray[np.intp]) -> BoundLoss:
-        """Some of the rows, in units of the same D₀."""
-        weight = None if self.weight is None else self.weight[rows]
-        y, n = self.y[rows], shards.total(len(rows))
-        if weight is not None:
-            weight = weight * (n / shards.add(float(weight.sum())))
-        constant = shards.average(self.loss.saturated(y), weight)
+    def take(self, rows: NDArray[np.intp], n: int) -> BoundLoss:
+        """Some of the rows, n over all workers, in units of the same D₀."""
+        weight = None if self.weight is None else scale_to_count(self.weight[rows])
+        y = self.y[rows]
+        constant = weighted_mean(self.loss.saturated(y), weight)
         return replace(self, y=y, weight=weight, constant=constant, n=n)
 
 
@@ -135,93 +135,140 @@ class Plain:
     gradient_norm: float
 
 
-def fit_plain(
-    design: FeatureMatrix, bound: BoundLoss, penalty: Matrix, offset: Vector | None,
-    fit_intercept: bool, max_iter: int, tol: float, begin: Vector | None = None,
-) -> Plain:  # fmt: skip
-    """Newton's method, started on a sample of the rows where there are many.
+@dataclass(frozen=True)
+class PlainFit:
+    """A design with its loss and penalty, to be fitted by Newton's method.
 
-    `begin` are intercept and coefficients to start from instead.
+    Attributes
+    ----------
+    design : FeatureMatrix
+    bound : BoundLoss
+    penalty : (d, d) array
+        P.
+    offset : (n,) array or None
+    fit_intercept : bool
     """
-    rows = pilot_rows(design)
-    if begin is not None:
-        start = float(begin[0]), begin[1:]
-        return _newton(design, bound, penalty, offset, fit_intercept, max_iter, tol, start)
-    if rows is None:
-        return _staged(design, bound, penalty, offset, fit_intercept, max_iter, tol)
-    few = None if offset is None else offset[rows]
-    found = _staged(
-        design.take(rows), bound.take(rows), penalty, few, fit_intercept, max_iter, PILOT_TOL
-    )
-    start = found.intercept, found.theta
-    return _newton(design, bound, penalty, offset, fit_intercept, max_iter, tol, start)
 
+    design: FeatureMatrix
+    bound: BoundLoss
+    penalty: Matrix
+    offset: Vector | None
+    fit_intercept: bool
 
-def _staged(
-    design: FeatureMatrix, bound: BoundLoss, penalty: Matrix, offset: Vector | None,
-    fit_intercept: bool, max_iter: int, tol: float,
-) -> Plain:  # fmt: skip
-    """Through the easier losses of the loss, each starting the next."""
-    found, start = None, None
-    *easier, last = bound.loss.stages()
-    for loss, enough in [*((loss, max(tol, PILOT_TOL)) for loss in easier), (last, tol)]:
-        stage = replace(bound, loss=loss)
-        found = _newton(design, stage, penalty, offset, fit_intercept, max_iter, enough, start)
-        start = found.intercept, found.theta
-    assert found is not None
-    return found
+    def solve(self, begin: Vector | None = None) -> Plain:
+        """The solution, started on a sample of the rows where there are many.
 
+        `begin` are intercept and coefficients to start from instead.
+        """
+        if begin is not None:
+            return self._newton(NEWTON_TOL, (float(begin[0]), begin[1:]))
+        rows = pilot_rows(self.design)
+        if rows is None:
+            return self._solve_in_stages(NEWTON_TOL)
+        pilot = self.take(rows)._solve_in_stages(PILOT_TOL)
+        return self._newton(NEWTON_TOL, (pilot.intercept, pilot.theta))
 
-def _newton(
-    design: FeatureMatrix, bound: BoundLoss, penalty: Matrix, offset: Vector | None,
-    fit_intercept: bool, max_iter: int, tol: float, start: tuple[float, Vector] | None,
-) -> Plain:  # fmt: skip
-    theta, b = np.zeros(design.d), 0.0
-    if start is not None:
-        b, theta = start
-    elif fit_intercept:
-        link = bound.loss.link
-        b = float(link(np.asarray(bound.loss.null_mean(bound.y, bound.weight))))
-        b = b if np.isfinite(b) else 0.0
-    eta = design.forward(theta) + b
-    if offset is not None:
-        eta += offset
-    scale = bound.scale
-    value, slope = bound.evaluate(eta)
-    if not np.isfinite(value):
-        raise ValueError(
-            f"`link` must allow the mean where the search starts: {bound.loss.link.name!r} does "
-            "not at these offsets. Hint: link='log' allows any."
-        )
-    objective = value + float(theta @ penalty @ theta) / scale
-    step, norm, hessian, iteration = np.inf, np.inf, None, 0
-    while iteration < max_iter:
-        iteration += 1
-        if hessian is None or step > CHORD:
-            hessian = _hessian(design, bound, penalty, eta, slope, fit_intercept)
-            gradient, total = hessian.gradient, shards.add(float(slope.sum()))
+    def take(self, rows: NDArray[np.intp]) -> PlainFit:
+        """The same on some of the rows."""
+        design = self.design.take(rows)
+        return replace(
+            self, design=design, bound=self.bound.take(rows, design.total),
+            offset=None if self.offset is None else self.offset[rows],
+        )  # fmt: skip
+
+    def _solve_in_stages(self, tol: float) -> Plain:
+        """Through the easier losses of the loss, each starting the next."""
+        plain, start = None, None
+        *easier, last = self.bound.loss.stages()
+        for loss, enough in [*((loss, max(tol, PILOT_TOL)) for loss in easier), (last, tol)]:
+            stage = replace(self, bound=replace(self.bound, loss=loss))
+            plain = stage._newton(enough, start)
+            start = plain.intercept, plain.theta
+        assert plain is not None
+        return plain
+
+    def _begin(self) -> tuple[float, Vector]:
+        """Intercept and coefficients of the best constant."""
+        b, loss = 0.0, self.bound.loss
+        if self.fit_intercept:
+            b = float(loss.link(np.asarray(loss.null_mean(self.bound.y, self.bound.weight))))
+        return b if np.isfinite(b) else 0.0, np.zeros(self.design.d)
+
+    def _newton(self, tol: float, start: tuple[float, Vector] | None) -> Plain:
+        design, bound, penalty, scale = self.design, self.bound, self.penalty, self.bound.scale
+        b, theta = self._begin() if start is None else start
+        eta = design.forward(theta) + b
+        if self.offset is not None:
+            eta += self.offset
+        value, slope = bound.evaluate(eta)
+        if not np.isfinite(value):
+            raise ValueError(
+                f"`link` must allow the mean where the search starts: {bound.loss.link.name!r} "
+                "does not at these offsets. Hint: link='log' allows any."
+            )
+        objective = value + float(theta @ penalty @ theta) / scale
+        step, norm, hessian, iteration = np.inf, np.inf, None, 0
+        while iteration < NEWTON_ITERATIONS:
+            iteration += 1
+            if hessian is None or step > CHORD:
+                hessian = self._hessian(eta, slope)
+                gradient, total = hessian.gradient, weighted_sum(slope)
+            else:
+                gradient, total = design.backward_with_sum(slope)
+                gradient = gradient - hessian.center * total
+            gradient = gradient + 2.0 * (penalty @ theta) / scale
+            # Whitened: the objective is ‖v‖² there, so a Newton step is half the gradient.
+            whitened = hessian.whitening.adjoint(gradient)
+            lift = hessian.spread * total if self.fit_intercept else 0.0
+            norm = float(np.hypot(np.linalg.norm(whitened), lift))
+            if norm <= tol:
+                break
+            change = hessian.whitening.apply(-0.5 * whitened)
+            up = -0.5 * hessian.spread * lift - float(hessian.center @ change)
+            ray = design.forward(change) + up
+            t, moved = self._backtrack(eta, ray, theta, change, objective, 0.5 * norm**2)
+            if moved is None:
+                break  # not even a tiny step improves: rounding level
+            objective, slope, eta = moved
+            theta, b = theta + t * change, b + t * up
+            step = 0.5 * norm if t == 1.0 else np.inf
+        assert hessian is not None
+        return Plain(b, theta, hessian.center, hessian.whitening, hessian.spread, iteration, norm)
+
+    def _hessian(self, eta: Vector, slope: Vector) -> _Hessian:
+        """Curvature at η, and the gradient of the loss in (X − m)θ from the same pass."""
+        design, scale, n = self.design, self.bound.scale, self.design.total
+        rows = self.bound.curvature(eta)
+        rows = np.maximum(rows, LEAST_CURVATURE * (weighted_sum(rows) / n))
+        mean = weighted_sum(rows) / n
+        rows /= mean
+        with np.errstate(over="ignore", invalid="ignore"):
+            center, gram, cross = design.moments(slope * n / rows, rows, self.fit_intercept)
+            design.check_squares(np.diag(gram))
+            constant = np.diag(gram) <= design.rounding * center**2
+        if self.fit_intercept:
+            gram[constant] = gram[:, constant] = 0.0
+            cross[constant] = 0.0
         else:
-            gradient, total = design.backward_with_sum(slope)
-            gradient = gradient - hessian.center * total
-        gradient = gradient + 2.0 * (penalty @ theta) / scale
-        # Whitened: the objective is ‖v‖² there, so a Newton step is half the gradient.
-        whitened = hessian.whitening.adjoint(gradient)
-        lift = hessian.spread * total if fit_intercept else 0.0
-        norm = float(np.hypot(np.linalg.norm(whitened), lift))
-        if norm <= tol:
-            break
-        change = hessian.whitening.apply(-0.5 * whitened)
-        up = -0.5 * hessian.spread * lift
-        ray = design.forward(change) + (up - float(hessian.center @ change))
-        t, found = _backtrack(bound, penalty, eta, ray, theta, change, objective, 0.5 * norm**2)
-        if found is None:
-            break  # not even a tiny step improves: rounding level
-        objective, slope, eta = found
-        theta = theta + t * change
-        b += t * (up - float(hessian.center @ change))
-        step = 0.5 * norm if t == 1.0 else np.inf
-    assert hessian is not None
-    return Plain(b, theta, hessian.center, hessian.whitening, hessian.spread, iteration, norm)
+            center = np.zeros(design.d)
+        whitening = whiten(0.5 * mean * gram, self.penalty, scale)
+        spread = float(np.sqrt(scale / (0.5 * mean))) if self.fit_intercept else 0.0
+        return _Hessian(center, whitening, spread, cross)
+
+    def _backtrack(
+        self, eta: Vector, ray: Vector, theta: Vector, change: Vector, objective: float,
+        decrement: float,
+    ) -> tuple[float, tuple[float, Vector, Vector] | None]:  # fmt: skip
+        """Halve the step until the objective falls; None where it never does."""
+        t, slack = 1.0, 1e-14 * (abs(objective) + 1.0)
+        for _ in range(40):
+            point, moved = theta + t * change, eta + t * ray
+            value, slope = self.bound.evaluate(moved)
+            value += float(point @ self.penalty @ point) / self.bound.scale
+            if np.isfinite(value) and value <= objective - 1e-4 * t * decrement + slack:
+                return t, (value, slope, moved)
+            t *= 0.5 if np.isfinite(value) else 0.2
+        return 0.0, None
 
 
 @dataclass(frozen=True)
@@ -230,48 +277,6 @@ class _Hessian:
     whitening: Whitening
     spread: float
     gradient: Vector
-
-
-def _hessian(
-    design: FeatureMatrix, bound: BoundLoss, penalty: Matrix, eta: Vector, slope: Vector,
-    fit_intercept: bool,
-) -> _Hessian:  # fmt: skip
-    """Curvature at η, and the gradient of the loss in (X − m)θ from the same pass."""
-    rows = bound.curvature(eta)
-    n = design.total
-    mean = float(shards.add(float(rows.sum())) / n)
-    rows = np.maximum(rows, LEAST_CURVATURE * mean)
-    mean = float(shards.add(float(rows.sum())) / n)
-    rows /= mean
-    with np.errstate(over="ignore", invalid="ignore"):
-        center, gram, cross = design.moments(slope * n / rows, rows, fit_intercept)
-        design.check_squares(np.diag(gram))
-        constant = np.diag(gram) <= design.rounding * center**2
-    if fit_intercept:
-        gram[constant] = gram[:, constant] = 0.0
-        cross[constant] = 0.0
-    else:
-        center = np.zeros(design.d)
-    found = whiten(0.5 * mean * gram, penalty, bound.scale)
-    spread = float(np.sqrt(bound.scale / (0.5 * mean))) if fit_intercept else 0.0
-    return _Hessian(center, found, spread, cross)
-
-
-def _backtrack(
-    bound: BoundLoss, penalty: Matrix, eta: Vector, ray: Vector, theta: Vector, change: Vector,
-    objective: float, decrement: float,
-) -> tuple[float, tuple[float, Vector, Vector] | None]:  # fmt: skip
-    """Halve the step until the objective falls; None where it never does."""
-    t = 1.0
-    for _ in range(40):
-        point, moved = theta + t * change, eta + t * ray
-        value, slope = bound.evaluate(moved)
-        found = value + float(point @ penalty @ point) / bound.scale
-        slack = 1e-14 * (abs(objective) + 1.0)
-        if np.isfinite(found) and found <= objective - 1e-4 * t * decrement + slack:
-            return t, (found, slope, moved)
-        t *= 0.5 if np.isfinite(found) else 0.2
-    return 0.0, None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,6 +309,11 @@ class GLMProblem:
     fit_intercept: bool
     rotation: Matrix | None = None
     mean_x: Vector | None = None
+
+    def _plain_fit(self) -> PlainFit:
+        return PlainFit(
+            self.design, self.bound, self.penalty, self.offset, self.fit_intercept
+        )  # fmt: skip
 
     @property
     def loss(self) -> Loss:
@@ -390,10 +400,8 @@ class GLMProblem:
         return evaluate
 
     def take(self, rows: NDArray[np.intp]) -> GLMProblem:
-        offset = None if self.offset is None else self.offset[rows]
-        return replace(
-            self, design=self.design.take(rows), bound=self.bound.take(rows), offset=offset
-        )
+        part = self._plain_fit().take(rows)
+        return replace(self, design=part.design, bound=part.bound, offset=part.offset)
 
     def coefficients(self, theta: Vector) -> Vector:
         """Of the features as they were given."""
@@ -447,7 +455,9 @@ class GLMProblem:
         best = value + weight
         for _ in range(20):
             rows = self.bound.curvature(eta) / (self.design.total * self.bound.scale)
-            hessian, gradient = shards.add(columns.T @ (columns * rows[:, None]), columns.T @ slope)
+            hessian, gradient = self.design.add(
+                columns.T @ (columns * rows[:, None]), columns.T @ slope
+            )
             if len(level) > 1:
                 gradient[1] += 2.0 * weight * factor
                 hessian[1, 1] += 2.0 * weight
@@ -468,35 +478,36 @@ class GLMProblem:
 
 
 def prepare_glm(
-    design: FeatureMatrix, loss: Loss, y: Vector, weight: Vector | None, offset: Vector | None,
-    *, alpha: float, fit_intercept: bool, of_mean: bool, max_iter: int, tol: float,
-    n_kept: int = 0, begin: Vector | None = None,
+    design: FeatureMatrix, loss: Loss, rows: TrainingRows, *, alpha: float, fit_intercept: bool,
+    of_mean: bool, n_kept: int = 0,
 ) -> GLMProblem:  # fmt: skip
-    """The plain fit and its whitening, once per data set; `begin` is near it, if given."""
+    """The plain fit and its whitening, once per data set."""
+    y, weight, offset, begin = rows.y, rows.weight, rows.offset, rows.begin
     loss = loss.fixed(y, weight, design.d)
-    bound = BoundLoss.bind(loss, y, weight)
+    bound = BoundLoss.bind(loss, y, weight, design.total)
     features, rotation, mean_x = design, None, None
     if design.wide:
         design, rotation, mean_x = features.rotated(weight, fit_intercept, n_kept)
     if begin is not None and (rotation is not None or len(begin) != 1 + design.d):
         begin = None  # of other columns than these
-    penalty = alpha * np.eye(design.d)
-    plain = fit_plain(design, bound, penalty, offset, fit_intercept, max_iter, tol, begin)
+    fit = PlainFit(design, bound, alpha * np.eye(design.d), offset, fit_intercept)
+    plain = fit.solve(begin)
     if loss.width_from_residuals:
         eta = design.forward(plain.theta) + plain.intercept
         residual = y - (eta if offset is None else eta + offset)
         bound = replace(bound, loss=loss.fixed(residual, weight, design.d, again=True))
-        plain = fit_plain(design, bound, penalty, offset, fit_intercept, max_iter, tol, begin)
+        plain = replace(fit, bound=bound).solve(begin)
     return GLMProblem(
-        features=features, design=design, bound=bound, plain=plain, penalty=penalty, offset=offset,
-        of_mean=of_mean, fit_intercept=fit_intercept, rotation=rotation, mean_x=mean_x,
+        features=features, design=design, bound=bound, plain=plain, penalty=fit.penalty,
+        offset=offset, of_mean=of_mean, fit_intercept=fit_intercept, rotation=rotation,
+        mean_x=mean_x,
     )  # fmt: skip
 
 
 def shrink_slopes(
-    problem: GLMProblem, slopes: Slopes, group_alpha: float | str, max_iter: int, tol: float
+    problem: GLMProblem, slopes: Slopes, group_alpha: float | str
 ) -> tuple[GLMProblem, float]:
-    """The problem with its slopes penalized, and γ; see :mod:`evenhand.training.ridge_problem`.
+    """The problem with its slopes penalized, and γ; see :class:`Slopes`.
 
     "auto" leaves rows out of the least squares problem that a Newton step at the solution solves.
     """
@@ -505,12 +516,8 @@ def shrink_slopes(
         group_alpha = unit * slopes.leave_one_out(working, target, weight)
     if group_alpha == 0 or slopes.size == 0:
         return problem, float(group_alpha)
-    penalty = problem.penalty.copy()
-    penalty[-slopes.size :, -slopes.size :] += group_alpha * slopes.penalty()
-    plain = fit_plain(
-        problem.design, problem.bound, penalty, problem.offset, problem.fit_intercept, max_iter, tol
-    )
-    return replace(problem, penalty=penalty, plain=plain), float(group_alpha)
+    problem = replace(problem, penalty=slopes.added_to(problem.penalty, group_alpha))
+    return replace(problem, plain=problem._plain_fit().solve()), float(group_alpha)
 
 
 def _working(problem: GLMProblem) -> tuple[RidgeProblem, Vector, Vector, float]:

@@ -7,11 +7,13 @@ attribute ("attribute") or its probability given the features ("posterior").
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_array
@@ -19,6 +21,10 @@ from sklearn.utils.validation import has_fit_parameter
 
 from .._core.arrays import Matrix, Vector
 from ..data.groups import Groups, resolve_groups
+from .design import whiten
+
+if TYPE_CHECKING:
+    from .ridge import RidgeProblem
 
 # ------------------------------------------------------------------------------------------------
 # Membership p_k of each row in each group: recorded, or as probable given the features.
@@ -234,3 +240,317 @@ class GroupFeatures(Membership):
         """(n, 2(K − 1)) features; `sensitive_features` is needed for "attribute" only."""
         p = self.members(X, sensitive_features, len(score), self.posterior)[:, 1:]
         return np.hstack([p, p * ((score - self.center) / self.scale)[:, None]])
+
+
+# ------------------------------------------------------------------------------------------------
+# Slopes that differ by group, drawn together: γ·Σ_k (b_k − b̄)² with γ by leave-one-out.
+#
+# b_k is the slope of group k and b̄ their plain mean, so that it does not matter which group the
+# columns leave out. In a ridge regression on free columns f (penalty α) and slope columns q,
+#
+#     yᵢ − ŷ₋ᵢ = rᵢ / (1 − hᵢ),   r = r₀ − q̃ g,   g = (M + γR)⁻¹ m,
+#     hᵢ = (ωᵢ/n)·[1 + fᵢᵀC⁻¹fᵢ + q̃ᵢᵀ(M + γR)⁻¹q̃ᵢ]
+#
+# with C = fᵀΩf/n + αI, q̃ the slope columns less what the free ones say of them, and M and m the
+# moments of the slopes that the free columns leave: one pass over the rows serves every γ.
+
+
+# Rows per extra slope up to which "auto" looks. A slope costs a share 1/n of the unexplained
+# variance, which beyond is less than anybody could measure.
+MAX_ROWS = 20_000
+# γ as a multiple of what the rows say of a slope on average, up to `Slopes.most`.
+GRID = (0.0, *(2.0**k for k in range(-7, 3)))
+# A row that the rest cannot predict at all (alone in its group) says nothing about slopes.
+ALONE = 1e-6
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """The last (K − 1)·width columns of a design: slopes of all groups but the first.
+
+    Attributes
+    ----------
+    n_groups : int
+        K.
+    width : int
+        Slopes of each group; those of one group are next to each other.
+    most : float
+        Largest γ of "auto", as a multiple of what the rows say of a slope on average. Fairness may
+        need slopes that accuracy does not, and pays γ for them too.
+    """
+
+    n_groups: int
+    width: int = 1
+    most: float = 4.0
+
+    @property
+    def size(self) -> int:
+        """How many columns."""
+        return (self.n_groups - 1) * self.width
+
+    def penalty(self) -> Matrix:
+        """R with bᵀRb = Σ_k (b_k − b̄)², the first group's slope being zero in these columns."""
+        k = self.n_groups
+        alike: Matrix = np.eye(k - 1) - 1.0 / k
+        return np.kron(alike, np.eye(self.width)).astype(np.float64, copy=False)
+
+    def shrink(
+        self, problem: RidgeProblem, y: Vector, weight: Vector | None, group_alpha: float | str
+    ) -> tuple[RidgeProblem, float]:
+        """The problem with its slopes penalized, and γ."""
+        if isinstance(group_alpha, str):
+            group_alpha = self.leave_one_out(problem, y, weight)
+        if group_alpha == 0 or self.size == 0:
+            return problem, float(group_alpha)
+        return problem.penalized(self.added_to(problem.penalty, group_alpha)), float(group_alpha)
+
+    def added_to(self, penalty: Matrix, group_alpha: float) -> Matrix:
+        """A penalty on all columns, with γR on these."""
+        penalty = penalty.copy()
+        penalty[-self.size :, -self.size :] += group_alpha * self.penalty()
+        return penalty
+
+    def leave_one_out(self, problem: RidgeProblem, y: Vector, weight: Vector | None) -> float:
+        """γ of least Σ ωᵢ(yᵢ − ŷ₋ᵢ)², or zero where there are rows enough."""
+        if self.size == 0 or problem.design.n > MAX_ROWS * self.size:
+            return 0.0
+        found = _Left.fit(problem, self.size, y, weight)
+        values, vectors = eigh(found.moment, self.penalty())
+        typical = float(values.clip(0.0).mean())
+        if typical == 0.0:
+            return 0.0
+        grid = typical * np.array([step for step in GRID if step <= self.most])
+        return float(grid[found.errors(values, vectors, grid).argmin()])
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What the free columns leave: residuals, leverages and slope columns of the rows."""
+
+    residual: Vector
+    leverage: Vector
+    slopes: Matrix
+    moment: Matrix
+    target: Vector
+    weight: Vector
+
+    @classmethod
+    def fit(cls, problem: RidgeProblem, size: int, y: Vector, weight: Vector | None) -> _Left:
+        gram, cross, design = problem.moments.gram, problem.moments.cross, problem.design
+        n, k = design.n, design.d - size
+        omega = np.ones(n) if weight is None else weight
+        found = whiten(gram[:k, :k], problem.penalty[:k, :k], 1.0)
+        theta, whitened = found.solve(cross[:k]), found.inverse_root()
+        said = whitened @ (whitened.T @ gram[:k, k:])
+        # With an intercept all is about the means; it then costs 1/n of every row's weight.
+        residual, leverage = y - problem.moments.mean_y, np.full(n, float(problem.centered))
+        slopes = np.empty((n, size))
+        for rows, block in design.blocks():
+            block = block - problem.shift
+            free = block[:, :k]
+            residual[rows] -= free @ theta
+            leverage[rows] += np.square(free @ whitened).sum(axis=1)
+            slopes[rows] = block[:, k:] - free @ said
+        moment = gram[k:, k:] + problem.penalty[k:, k:] - gram[k:, :k] @ said
+        return cls(residual, leverage, slopes, moment, cross[k:] - said.T @ cross[:k], omega)
+
+    def errors(self, values: Vector, vectors: Matrix, grid: Vector) -> Vector:
+        """Weighted squares of the left-out errors at each γ; M = Σ λ v vᵀ in the metric of R."""
+        n, rotated, target = len(self.residual), self.slopes @ vectors, vectors.T @ self.target
+        share = self.weight / n
+        out, used = [], None
+        for gamma in grid:
+            inverse = 1.0 / np.maximum(values + gamma, 1e-12 * values.max())
+            left = 1.0 - share * (self.leverage + np.square(rotated) @ inverse)
+            if used is None:
+                used = left > ALONE
+            error = (self.residual - rotated @ (inverse * target))[used] / left[used]
+            out.append(float(self.weight[used] @ np.square(error)))
+        return np.array(out)
+
+
+# ------------------------------------------------------------------------------------------------
+# Maps of each group's scores onto the barycenter of all groups: g_k(s) = Σ_j p_j Q_j(F_k(s)).
+#
+# F_k is the distribution function and Q_k the quantile function of the scores of group k, p_k its
+# share. Moved this way all groups have one distribution, and among such scores these are the
+# closest to the
+# old ones in squared error.
+
+
+# Levels at which quantiles are matched. Every row's own rank would carry over the sampling noise of
+# small groups; held out, a hundred levels were as fair as that and no less accurate.
+N_LEVELS = 100
+
+
+@dataclass(frozen=True)
+class Transport:
+    """One rising map per group, of straight pieces through (knots, values).
+
+    Beyond a group's range a score is moved as far as the end of the range is: slope one.
+    """
+
+    knots: tuple[Vector, ...]
+    values: tuple[Vector, ...]
+
+    @classmethod
+    def fit(cls, scores: Vector, membership: NDArray[np.float64]) -> Transport:
+        """From scores, (n,), and the weight of each row in each group, (n, K)."""
+        order = np.argsort(scores, kind="stable")
+        levels = (np.arange(N_LEVELS) + 0.5) / N_LEVELS
+        columns = [distribution(scores[order], weight[order]) for weight in membership.T]
+        quantiles = [np.interp(levels, rank, support) for support, rank in columns]
+        shares = membership.sum(axis=0) / membership.sum()
+        target = barycenter(levels, shares, columns)
+        knots, values = [], []
+        for mine in quantiles:
+            # Levels that share a score, where many rows tie, go to the mean of their targets.
+            knot, which, count = np.unique(mine, return_inverse=True, return_counts=True)
+            knots.append(knot)
+            values.append(np.bincount(which, target) / count)
+        return cls(tuple(knots), tuple(values))
+
+    def __call__(self, scores: Vector) -> NDArray[np.float64]:
+        """(n, K): each score as each group's map would move it."""
+        moved = []
+        for knot, value in zip(self.knots, self.values, strict=True):
+            beyond = scores - np.clip(scores, knot[0], knot[-1])
+            moved.append(np.interp(scores, knot, value) + beyond)
+        return np.column_stack(moved)
+
+    def slopes(self) -> NDArray[np.float64]:
+        """(K, 3): slopes of each map's flattest and steepest piece, and beyond its range."""
+        out = np.ones((len(self.knots), 3))
+        for k, (knot, value) in enumerate(zip(self.knots, self.values, strict=True)):
+            if len(knot) > 1:
+                pieces = np.diff(value) / np.diff(knot)
+                out[k, :2] = pieces.min(), pieces.max()
+        return out
+
+
+def distribution(ordered: Vector, weight: Vector) -> tuple[Vector, Vector]:
+    """Sorted distinct scores and their mid-ranks in (0, 1), for rows of positive weight."""
+    used = weight > 0
+    ordered, weight = ordered[used], weight[used]
+    ordered, first = np.unique(ordered, return_index=True)
+    weight = np.add.reduceat(weight, first)
+    total = np.cumsum(weight)
+    return ordered, (total - weight / 2.0) / total[-1]
+
+
+def barycenter(
+    levels: Vector, shares: Vector, distributions: Sequence[tuple[Vector, Vector]]
+) -> Vector:
+    """Σ_k p_k Q_k(level)."""
+    parts = [
+        p * np.interp(levels, rank, support)
+        for p, (support, rank) in zip(shares, distributions, strict=True)
+    ]
+    return np.sum(parts, axis=0)
+
+
+# ------------------------------------------------------------------------------------------------
+# Maps m_k of a (standardized) score z that differ by group, as columns of a linear model.
+#
+#     affine     m_k(z) = o_k + z·c_k                          on [z, p_k, p_k·z]
+#     spline     m_k(z) = o_k + z·c_k0 + Σ_j max(z − b_j, 0)·c_kj   on [B(z), p_k, p_k·B(z)]
+#     transport  m_k(z) = o + z·c_k + g_k(z)·c                 on [z, Σ_k p_k·g_k(z), p_k·z]
+
+
+MAPS = ("affine", "spline", "transport")
+
+
+@dataclass(frozen=True)
+class ScoreMaps:
+    """The family of maps; its members are given by offsets, (K,), and slopes, (K, width).
+
+    Attributes
+    ----------
+    n_groups : int
+        K; 1 for one map for everybody.
+    bends : (J,) array
+        Where a spline may bend; empty for the others.
+    transport : Transport or None
+        g_k, for transport.
+    """
+
+    n_groups: int
+    bends: Vector
+    transport: Transport | None
+
+    def features(self, z: Vector, p: Matrix | None) -> Matrix:
+        """Columns of the linear model; p, (n, K), are memberships, None for one map.
+
+        Transport has no shift by group: with one, the search was fair in the eyes of a quadratic
+        classifier by straight maps, and lost what transport gains.
+        """
+        columns = self._columns(z)
+        if p is None:
+            return columns
+        shift = p[:, 1:]
+        if self.transport is not None:
+            shift = (self.transport(z) * p).sum(axis=1, keepdims=True)
+        return np.hstack([columns, shift, *(p[:, [k]] * columns for k in range(1, p.shape[1]))])
+
+    def slopes(self) -> Slopes | None:
+        """The columns of `features` whose coefficients are slopes by group; None for one map."""
+        if self.n_groups == 1:
+            return None
+        # Offsets apart, slopes are all that such a map can be fair by; held out, a larger penalty
+        # cost more where groups differ in spread than it saved where rows are few.
+        return Slopes(self.n_groups, 1 + len(self.bends), most=1.0)
+
+    def simple_columns(self) -> list[int] | None:
+        """Columns of `features` for maps that never fall in places; None where all are such.
+
+        Those of the affine map for a spline, the barycenter's alone for transport.
+        """
+        if self.transport is not None:
+            return [1]
+        if not len(self.bends):
+            return None
+        width, more = 1 + len(self.bends), self.n_groups - 1
+        return [0, *range(width, width + more), *(width + more + k * width for k in range(more))]
+
+    def unpack(self, intercept: float, coef: Vector) -> tuple[Vector, Matrix]:
+        """Offsets and slopes from coefficients of `features`, or of its simple columns."""
+        groups = self.n_groups
+        if self.transport is not None:
+            base, moved, *more = coef if len(coef) > 1 else [0.0, coef[0], *[0.0] * (groups - 1)]
+            slopes = np.array([[base + extra, moved] for extra in (0.0, *more)])
+            return np.full(groups, float(intercept)), slopes
+        width = (len(coef) - groups + 1) // groups
+        base, shift, slope = np.split(coef, [width, width + groups - 1])
+        offsets = intercept + np.concatenate([[0.0], shift])
+        return offsets, base + np.vstack([np.zeros(width), slope.reshape(groups - 1, width)])
+
+    def evaluate(self, z: Vector, p: Matrix, offsets: Vector, slopes: Matrix) -> Vector:
+        """Σ_k p_k·m_k(z)."""
+        columns = self._columns(z)
+        maps = offsets + columns @ slopes[:, : columns.shape[1]].T
+        if self.transport is not None:
+            maps += self.transport(z) * slopes[:, 1]
+        return (maps * p).sum(axis=1)
+
+    def blend(self, simple: Matrix, fitted: Matrix) -> float:
+        """Largest t ≤ 1 for which (1 − t)·simple + t·fitted falls nowhere.
+
+        Mixing with a simpler solution, rather than flattening pieces by isotonic regression, stays
+        between two minima of the objective; flattening was seen to undo the fairness.
+        """
+        bent = self._steepness(fitted)
+        falling = bent < 0
+        if not falling.any():
+            return 1.0
+        level = np.broadcast_to(self._steepness(simple), bent.shape)
+        room = np.clip(level[falling], 0.0, None)
+        return float((room / (room - bent[falling])).min())
+
+    def _columns(self, z: Vector) -> Matrix:
+        return np.column_stack([z, *(np.maximum(z - bend, 0.0) for bend in self.bends)])
+
+    def _steepness(self, slopes: Matrix) -> Matrix:
+        """(K, pieces): how steep each piece is; of transport only the extremes."""
+        if self.transport is not None:
+            return slopes[:, :1] + slopes[:, 1:] * self.transport.slopes()
+        return np.cumsum(slopes, axis=1)

@@ -18,15 +18,21 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._core.arrays import Vector
 from .._core.validation import check_column
-from ..data.clusters import cluster_sums, renumber
 from ..data.controls import Controls
 from ..data.criteria import CONDITIONAL, Criterion, get_criterion, measurable
 from ..data.groups import Groups
 from ..data.sample import take_rows
-from ..data.weights import refuse_few_weighted, weighted_rows
-from ..measures.entropies import Entropies, estimate_entropies, get_estimator
+from ..data.weights import cluster_sums, refuse_few_weighted, renumber, weighted_rows
 from ..measures.losses import R2, Accuracy, accuracy_of
-from ..measures.measures import Measure, critical_value, measure, standard_error
+from ..measures.measures import (
+    Entropies,
+    Measure,
+    critical_value,
+    estimate_entropies,
+    get_estimator,
+    measure,
+    standard_error,
+)
 
 Rows = NDArray[np.intp]
 
@@ -468,3 +474,153 @@ def critical(
     freedom = n_clusters - 1
     largest /= np.sqrt(rng.chisquare(freedom, DRAWS) / freedom)
     return max(float(np.quantile(largest, level)), float(stdtrit(freedom, level)))
+
+
+# ------------------------------------------------------------------------------------------------
+# The curve of a candidate: held-out accuracy at a bound on unfairness.
+#
+# Read off the points (unfairness, accuracy) over fairness weights: a factor of two apart, found by
+# bisection, straight lines in between.
+
+
+WEIGHTS = (0.0, *(2.0**k for k in range(-4, 11)))
+_FIRST = WEIGHTS.index(1.0)
+# How closely the chosen weight meets the bound from below, and tries at that.
+_CLOSE, _TRIES = 0.05, 4
+
+
+@dataclass(frozen=True)
+class Place:
+    """A candidate at one fairness weight, held out.
+
+    Attributes
+    ----------
+    fairness_weight : float
+    accuracy : float
+    unfairness : float
+        Normalized information, no less than 0.
+    influence : (n,) array
+        Of each row of positive weight on the accuracy, for standard errors of differences.
+    """
+
+    fairness_weight: float
+    accuracy: float
+    unfairness: float
+    influence: Vector
+
+
+class Curve:
+    """Held-out accuracy and unfairness of a candidate, found where they are asked for.
+
+    Parameters
+    ----------
+    candidate : Candidate
+    estimator : estimator
+    data : Data
+    folds : sequence of (train, test) rows
+    groups : Groups
+        Of all rows of `data`.
+    criterion : Criterion
+    measure_with : EntropyEstimator
+    n_jobs : int or None
+    """
+
+    def __init__(
+        self, candidate: Any, estimator: Any, data: Data,
+        folds: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]], groups: Groups,
+        criterion: Criterion, measure_with: Any, n_jobs: int | None,
+    ):  # fmt: skip
+        self.candidate = candidate
+        self._held_out = HeldOut(Handle.find(estimator), data, folds, n_jobs)
+        self.accuracy = self._held_out.handle.accuracy
+        rows = weighted_rows(data.sample_weight)
+        self._rows: Any = slice(None) if rows is None else rows
+        self._y = data.y[self._rows]
+        self._weight = None if data.sample_weight is None else data.sample_weight[self._rows]
+        self._cluster = None if data.cluster is None else renumber(data.cluster[self._rows])
+        self._groups = groups if rows is None else groups.take(rows)
+        self._criterion, self._estimator = criterion, measure_with
+        self._seen: dict[float, Place] = {}
+        self._measures: dict[float, Measure] = {}
+
+    def at(self, fairness_weight: float) -> Place:
+        """The candidate at a weight; fitted and measured once."""
+        if fairness_weight not in self._seen:
+            s = check_column(self._held_out.scores([fairness_weight])[0], "scores")[self._rows]
+            accuracy, influence = self.accuracy.influence(self._y, s, self._weight)
+            columns = {"s": s, "y": self._y}
+            found = estimate_entropies([self._criterion], columns, self._groups, self._estimator)
+            value = measure(self._criterion, found, 0.95, float("nan"), "")
+            self._measures[fairness_weight] = value
+            self._seen[fairness_weight] = Place(
+                fairness_weight, accuracy, max(value.value, 0.0), influence
+            )
+        return self._seen[fairness_weight]
+
+    def refit(self, fairness_weight: float, data: Data) -> Any:
+        """The candidate at a weight, fitted on other rows: all of them."""
+        return self._held_out.handle.fit(fairness_weight, data)
+
+    def measured(self, fairness_weight: float) -> Measure:
+        """The criterion at a weight that was tried."""
+        return self._measures[fairness_weight]
+
+    def meet(self, bound: float) -> tuple[Place, bool]:
+        """Where the curve meets a bound, and whether it does; the fairest place where not."""
+        low, high = 0, _FIRST
+        if self.at(WEIGHTS[0]).unfairness <= bound:
+            return self.at(WEIGHTS[0]), True
+        while self.at(WEIGHTS[high]).unfairness > bound:
+            if high == len(WEIGHTS) - 1:
+                return min(self._seen.values(), key=lambda place: place.unfairness), False
+            low, high = high, min(high + 2, len(WEIGHTS) - 1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.at(WEIGHTS[middle]).unfairness > bound:
+                low = middle
+            else:
+                high = middle
+        return self._between(self.at(WEIGHTS[low]), self.at(WEIGHTS[high]), bound), True
+
+    @staticmethod
+    def _between(unfair: Place, fair: Place, bound: float) -> Place:
+        """The place on the straight line between two that meets the bound."""
+        t = (unfair.unfairness - bound) / (unfair.unfairness - fair.unfairness)
+        if unfair.fairness_weight > 0:
+            weight = unfair.fairness_weight ** (1 - t) * fair.fairness_weight**t
+        else:
+            weight = t * fair.fairness_weight
+        return Place(
+            float(f"{weight:.6g}"),
+            (1 - t) * unfair.accuracy + t * fair.accuracy,
+            bound,
+            (1 - t) * unfair.influence + t * fair.influence,
+        )
+
+    def settle(self, bound: float) -> Place:
+        """A place that was fitted and meets the bound from closely below, if there is one."""
+        place, reached = self.meet(bound)
+        if not reached:
+            return place
+        for _ in range(_TRIES):
+            tried = sorted(self._seen.values(), key=lambda p: p.fairness_weight)
+            j = next(
+                j for j, p in enumerate(tried)
+                if p.unfairness <= bound and p.fairness_weight >= place.fairness_weight
+            )  # fmt: skip
+            if j == 0 or tried[j].unfairness >= (1 - _CLOSE) * bound:
+                break
+            if tried[j - 1].unfairness <= bound:
+                break
+            # A little beyond the line, so that the next try is more likely to meet the bound.
+            goal = max(bound - 0.3 * _CLOSE * bound, tried[j].unfairness)
+            place = self._between(tried[j - 1], tried[j], goal)
+            if place.fairness_weight in self._seen:
+                break
+            self.at(place.fairness_weight)
+        met = [p for p in self._seen.values() if p.unfairness <= bound]
+        return max(met, key=lambda p: p.accuracy)
+
+    def difference_error(self, one: Place, other: Place) -> float:
+        """Standard error of the difference in accuracy of two places, over rows or clusters."""
+        return standard_error(one.influence - other.influence, self._weight, self._cluster)

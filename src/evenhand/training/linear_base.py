@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -23,22 +22,25 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import shards
 from .._core.arrays import Vector
 from .._core.progress import shown
-from .._core.validation import check_index, refuse_unreal
+from .._core.validation import (
+    check_choice,
+    check_index,
+    check_nonnegative,
+    check_positive_integer,
+    refuse_unreal,
+)
 from ..data.controls import read_controls
 from ..data.criteria import CONDITIONAL
 from ..data.groups import Groups, resolve_groups
 from ..data.sample import repeat_rows
-from ..data.weights import check_weight
+from ..data.weights import check_weight, scale_to_count
 from .bound import BoundRegularizer
-from .checkpoint import Checkpoint
 from .design import FeatureMatrix, ReadsTables
-from .group_features import GroupFeatures, check_kind
+from .group_features import GroupFeatures, Slopes, check_kind
 from .penalty import FairnessRegularizer
-from .ridge_problem import Slopes, check_group_alpha
-from .solver import STARTS, PathSolver, Problem, path_tolerance
+from .solver import STARTS, Checkpoint, PathSolver, Problem, path_tolerance
 from .source import is_source, predicted, read_columns, scanned
 
 # ------------------------------------------------------------------------------------------------
@@ -74,7 +76,22 @@ class ScoresWithGroups:
         float
         """
         prediction = self.predict(X, sensitive_features=sensitive_features)  # type: ignore[attr-defined]
+        y, sample_weight = self._columns(X, y=y, sample_weight=sample_weight)
         return float(r2_score(y, prediction, sample_weight=sample_weight))
+
+    def _columns(self, X: Any, **columns: Any) -> list[Any]:
+        """Columns that belong to the rows of X, as they are."""
+        return [*columns.values()]
+
+
+def refuse_missing_groups(needed: bool) -> None:
+    """Say how groups reach `fit`, where they are needed and were not given."""
+    if needed:
+        raise ValueError(
+            "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: pass "
+            "sensitive_features=... to fit; inside a Pipeline or GridSearchCV first call "
+            "sklearn.set_config(enable_metadata_routing=True)."
+        )
 
 
 class LinearProblem(Problem, Protocol):
@@ -229,7 +246,6 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
     ) -> PathSolver:  # fmt: skip
         """Everything that does not depend on `fairness_weight`; `slopes` are among X already."""
         self._check_parameters()
-        self._refuse_on_cluster(columns)
         if columns.get("controls") is not None and self._regularizer().criterion != CONDITIONAL:
             raise ValueError(
                 f"`controls` must be None with criterion={self.criterion!r}, which does not use "
@@ -243,23 +259,14 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         n = X.shape[0]
         weight = check_weight(sample_weight, n)
         if weight is not None:
-            weight = weight * (shards.total(n) / shards.add(float(weight.sum())))
+            weight = scale_to_count(weight)
         rows = self._rows(y.astype(np.float64, copy=False), weight, columns)
         rows = replace(rows, begin=begin)
         groups = None
         if sensitive_features is not None:
             groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)
-        elif self.fairness_weight > 0:
-            raise ValueError(
-                "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: "
-                "pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first call "
-                "sklearn.set_config(enable_metadata_routing=True)."
-            )
-        elif self.group_features is not None:
-            raise ValueError(
-                f"`sensitive_features` must be given with group_features={self.group_features!r}, "
-                "got None."
-            )
+        else:
+            self._check_group_free()
         design = FeatureMatrix(X)
         with design.blas():
             problem = self._problem(design, rows, slopes)
@@ -268,31 +275,31 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
                 "`y` must vary: all rows have the same value, so there is nothing to predict."
             )
         self._group_features: GroupFeatures | None = None
-        bound = None
-        if groups is not None:
-            if self.group_features is not None:
-                problem = self._add_group_features(problem, rows, groups)
-            regularizer = self._regularizer()
-            given = rows.given if regularizer.criterion.given == ("y",) else None
-            if regularizer.criterion == CONDITIONAL:
-                given = self._summarize(columns.get("controls"), groups)
-            # Without controls there is nothing to measure at fairness_weight=0.
-            if given is not None or regularizer.criterion != CONDITIONAL:
-                bound = regularizer.bind(rows.y, sensitive_features=groups, given=given)
-        return PathSolver(problem, bound, self.start)
-
-    def _refuse_on_cluster(self, columns: Mapping[str, Any]) -> None:
-        """What needs more of the rows than sums over them, where they are on several workers."""
+        if groups is None:
+            return PathSolver(problem, None, self.start)
         if self.group_features is not None:
-            shards.refuse(
-                f"group_features={self.group_features!r}",
-                "group_features=None, or fit on a sample of the rows in one process.",
+            problem = self._add_group_features(problem, rows, groups)
+        return PathSolver(problem, self._bind(rows, groups, columns.get("controls")), self.start)
+
+    def _check_group_free(self) -> None:
+        """Refuse to go on without groups where they are needed."""
+        refuse_missing_groups(self.fairness_weight > 0)
+        if self.group_features is not None:
+            raise ValueError(
+                f"`sensitive_features` must be given with group_features={self.group_features!r}, "
+                "got None."
             )
-        if self._regularizer().criterion == CONDITIONAL or columns.get("controls") is not None:
-            shards.refuse(
-                "criterion='conditional'",
-                "criterion='separation' with given=..., one column that stands for the controls.",
-            )
+
+    def _bind(self, rows: TrainingRows, groups: Groups, controls: Any) -> BoundRegularizer | None:
+        """The fairness term over the rows; None where nothing can be measured or is asked for."""
+        regularizer = self._regularizer()
+        given = rows.given if regularizer.criterion.given == ("y",) else None
+        if regularizer.criterion == CONDITIONAL:
+            given = self._summarize(controls, groups)
+            # Without controls there is nothing to measure at fairness_weight=0.
+            if given is None:
+                return None
+        return regularizer.bind(rows.y, sensitive_features=groups, given=given)
 
     def _summarize(self, controls: Any, groups: Groups) -> Vector | None:
         """What stands for the controls in the fairness term."""
@@ -387,10 +394,9 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         # One score for all is the other candidate: no path of falling values leads there, as the
         # term does not see the scale of the scores.
         zero = problem.constant()
-        if zero is None:
-            self.objective_ = problem.objective(theta)
-            return theta
         self.objective_ = problem.objective(theta)
+        if zero is None:
+            return theta
         least = self.objective_ + self.fairness_weight * self.unfairness_
         gain = least - problem.objective(zero)
         if gain > 0:
@@ -422,29 +428,10 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         ]
         return np.concatenate(parts)
 
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
-    ) -> float:
-        """R² of the predictions.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for `fit`.
-        sensitive_features : array, series, frame or Proxy, optional
-            Needed where `predict` needs it.
-
-        Returns
-        -------
-        float
-        """
-        y, sample_weight = self._columns(X, y=y, sample_weight=sample_weight)
-        return super().score(X, y, sample_weight, sensitive_features=sensitive_features)
-
     def _columns(self, X: Any, **columns: Any) -> list[Any]:
         """Columns as they are, or read from where X is."""
         if not is_source(X):
-            return [*columns.values()]
+            return super()._columns(X, **columns)
         found = read_columns(X, columns)
         return [found.get(name) for name in columns]
 
@@ -463,15 +450,12 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
 
     def _check_parameters(self) -> None:
         for name in ("fairness_weight", "alpha", "tol"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-                raise ValueError(f"`{name}` must be a nonnegative number, got {value!r}.")
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise ValueError(f"`max_iter` must be a positive integer, got {self.max_iter!r}.")
-        if self.start not in STARTS:
-            raise ValueError(f"`start` must be one of {', '.join(STARTS)}, got {self.start!r}.")
+            check_nonnegative(name, getattr(self, name))
+        check_positive_integer("max_iter", self.max_iter)
+        check_choice("start", self.start, STARTS)
         check_kind(self.group_features)
-        check_group_alpha(self.group_alpha)
+        hint = "0 leaves every group its own slope."
+        check_nonnegative("group_alpha", self.group_alpha, hint, auto=True)
         # Names are checked even where fairness_weight=0 would never use them.
         self._regularizer()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from sklearn.utils.validation import _num_samples
 from .._core.arrays import Vector
 from .._core.frames import to_frame
 from .._core.validation import check_confidence_level
-from .._core.views import view
+from .._core.views import Shown, view
 from ..data.criteria import CONDITIONAL, CRITERIA, get_criterion
 from ..measures.losses import R2, Accuracy
 from .held_out import Data, Handle, PathPoint, critical
@@ -253,7 +252,7 @@ class Unreachable(ValueError):
 
 
 @dataclass(eq=False)
-class FairnessPath:
+class FairnessPath(Shown):
     """What fairness costs: the result of :func:`fairness_path`.
 
     Attributes
@@ -504,50 +503,3 @@ class FairnessPath:
         """
         page = view("path_page")(self, about=about, tolerance=tolerance, favorable=favorable)
         return view("write_page")(page, path, force)
-
-    def _table(self) -> list[list[str]]:
-        rows = [["fairness_weight", self.accuracy.symbol, *self.criteria, ""]]
-        for point, dominated, mixed in zip(self.points, self.dominated(), self.mixed, strict=True):
-            note = "dominated" if dominated else ""
-            note = "selected" if point is self.selected else "mixed" if mixed else note
-            rows.append([
-                f"{point.fairness_weight:.4g}",
-                f"{point.accuracy:.4f} ± {point.accuracy_stderr:.4f}",
-                *(
-                    f"{m.shown:.4f} ± {m.stderr:.4f}" if m.defined else "not defined"
-                    for m in point.measures.values()
-                ),
-                note,
-            ])  # fmt: skip
-        return rows
-
-    def _heading(self) -> str:
-        rows = "rows" if self.n_clusters is None else f"rows in {self.n_clusters} clusters"
-        unknown = f", {self.n_unknown} of unknown group" if self.n_unknown else ""
-        return (
-            f"Frontier of {self.accuracy.symbol} and {self.criterion} ({self.sensitive_name}: "
-            f"{', '.join(self.labels)}), {len(self)} points, {self.n_rows} {rows}{unknown}, "
-            f"held out in {self.n_splits} folds"
-            + (", around a model that was fitted before" if self.fitted_before else "")
-            + ("; mixed: some folds give everybody one score" if self.mixed.any() else "")
-        )
-
-    def __str__(self) -> str:
-        rows = self._table()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
-        return "\n".join([self._heading(), *lines])
-
-    def _repr_html_(self) -> str:
-        head, *rows = self._table()
-        header = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-        )
-        return (
-            f"<table><caption>{escape(self._heading())}</caption><thead><tr>{header}</tr></thead>"
-            f"<tbody>{body}</tbody></table>"
-        )

@@ -19,33 +19,33 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._core.arrays import Vector
-from .._core.validation import check_column, check_index, refuse_masked
-from ..data.clusters import check_cluster
+from .._core.validation import check_column, check_index, check_nonnegative, refuse_masked
 from ..data.criteria import get_criterion
 from ..data.encoding import needs_encoding
 from ..data.folds import make_folds
 from ..data.groups import Groups, resolve_groups
 from ..data.sample import repeat_rows
-from ..data.weights import check_weight
+from ..data.weights import check_cluster, check_weight
 from .group_features import (
+    MAPS,
     Membership,
+    ScoreMaps,
+    Transport,
     check_kind,
     classifier_input,
     out_of_fold_groups,
     refuse_measured,
 )
-from .linear_base import ScoresWithGroups
+from .linear_base import ScoresWithGroups, refuse_missing_groups
 from .ridge import FairRidge
-from .score_maps import KINDS, ScoreMaps, Transport
 from .stack import (
     LinearCopy,
     StackColumns,
     StackPenalty,
-    beside,
-    check_passthrough_alpha,
     check_regressor,
     fit_out_of_fold,
     is_fitted,
+    join_columns,
     keeps_a_fit,
     predict_base,
     warn_fitted,
@@ -77,11 +77,13 @@ def check_shape(model: Any) -> None:
         if not (isinstance(value, bool | np.bool_) or value in allowed):
             words = " or ".join(["True or False", *map(repr, allowed)])
             raise ValueError(f"`{name}` must be {words}, got {value!r}.")
-    if model.map not in ("auto", *KINDS):
-        kinds = ", ".join(KINDS)
+    if model.map not in ("auto", *MAPS):
+        kinds = ", ".join(MAPS)
         raise ValueError(f"`map` must be auto or one of {kinds}, got {model.map!r}.")
     check_kind(model.group_features)
-    check_passthrough_alpha(model.passthrough_alpha)
+    check_nonnegative(
+        "passthrough_alpha", model.passthrough_alpha, "0 leaves the features free.", auto=True
+    )
     if model.map == "transport" and model.group_features is None:
         raise ValueError(
             "`map` must be 'affine' or 'spline' with group_features=None, got 'transport': it "
@@ -315,7 +317,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         )  # fmt: skip
         Z, y = self._start(X, y, sensitive_features, sample_weight, cluster)
         extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        model, columns = self._ridge(self._felt(self.fairness_weight)), self._simple_columns()
+        model = self._ridge(self._used_weight(self.fairness_weight))
+        columns = self._simple_columns()
         simple = None if columns is None else clone(model).fit(Z[:, columns], y, **extra)
         start = model._start(Z, y, sensitive_features, sample_weight, self._penalty)
         return self._finish(model._finish(start), simple)
@@ -337,12 +340,12 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
 
         def fit(fairness_weight: float) -> FairPostprocessor:
             point = copy(model).set_params(fairness_weight=fairness_weight)
-            felt = model._felt(fairness_weight)
-            return point._finish(fitter(felt), None if simple is None else simple(felt))
+            used = model._used_weight(fairness_weight)
+            return point._finish(fitter(used), None if simple is None else simple(used))
 
         return fit
 
-    def _felt(self, fairness_weight: float) -> float:
+    def _used_weight(self, fairness_weight: float) -> float:
         # One map for everybody cannot make the score fairer; the only way out would be a constant.
         alike = self.group_features is None and not self.passthrough
         return 0.0 if alike else fairness_weight
@@ -371,20 +374,51 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         groups = None
         if sensitive_features is not None:
             groups = resolve_groups(sensitive_features, n_rows=len(y), sample_weight=weight)
-        elif self.fairness_weight > 0:
-            raise ValueError(
-                "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: "
-                "pass sensitive_features=... to fit."
-            )
-        if groups is not None and self._felt(self.fairness_weight) < self.fairness_weight:
+        refuse_missing_groups(sensitive_features is None and self.fairness_weight > 0)
+        if groups is not None and self._used_weight(self.fairness_weight) < self.fairness_weight:
             warn_no_effect()
-        folds = []
-        if groups is not None or not self._is_prefit():
-            # Without groups any folds will do; they are made as if all rows were of one.
-            codes = np.zeros(len(y), dtype=np.intp)
-            one = Groups(("all",), codes, None, None, None, len(y))
-            clusters = check_cluster(cluster, len(y))
-            folds = make_folds(self.cv, X, y, groups or one, self.random_state, clusters)
+        folds = self._make_folds(X, y, groups, check_cluster(cluster, len(y)))
+        score = self._fit_base(X, y, weight, folds)
+        self.center_ = float(np.average(score, weights=weight))
+        spread = float(np.sqrt(np.average((score - self.center_) ** 2, weights=weight)))
+        self.scale_ = spread if spread > 1e-12 * abs(self.center_) else 1.0
+        z = self._standardized(score)
+        self.map_ = choose_map(self)
+        self.bends_ = np.unique(np.quantile(z, BENDS)) if self.map_ == "spline" else np.empty(0)
+        numbers = self._fit_copy(X)
+        self._membership: Membership | None = None
+        self.group_classifier_, self.transport_, p = None, None, None
+        if groups is not None and self.group_features is not None:
+            p = self._fit_membership(X, numbers, groups, folds)
+            if self.map_ == "transport":
+                row_weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
+                members = groups.membership() * row_weight[:, None]
+                self.transport_ = Transport.fit(groups.take_known(z), members)
+        elif self.map_ == "transport":
+            self.map_ = "affine"  # no groups to move
+        self._maps: ScoreMaps | StackColumns
+        if not self.passthrough:
+            n_maps = 1 if p is None else p.shape[1]
+            self._maps = maps = ScoreMaps(n_maps, self.bends_, self.transport_)
+            self._penalty: Any = maps.slopes()
+            return maps.features(z, p), y
+        labels = ("all",) if groups is None or p is None else groups.label_names
+        self._maps = stack = StackColumns(labels, self.bends_, self.transport_)
+        assert self._copy is not None
+        self.columns_ = (*self._copy.names, *stack.names)
+        self._penalty = StackPenalty(len(stack.names), stack.slopes(), self.passthrough_alpha)
+        return join_columns(numbers, stack.features(z, p)), y
+
+    def _make_folds(self, X: Any, y: Vector, groups: Groups | None, clusters: Any) -> list[Any]:
+        """Folds for base scores and group probabilities; none where neither is fitted."""
+        if groups is None and self._is_prefit():
+            return []
+        # Without groups any folds will do; they are made as if all rows were of one.
+        one = Groups(("all",), np.zeros(len(y), dtype=np.intp), None, None, None, len(y))
+        return make_folds(self.cv, X, y, groups or one, self.random_state, clusters)
+
+    def _fit_base(self, X: Any, y: Vector, weight: Vector | None, folds: list[Any]) -> Vector:
+        """Scores of the base, out of fold where it is fitted here."""
         if self._is_prefit():
             if self.passthrough and self.prefit == "auto":
                 warn_fitted(self.estimator)
@@ -392,47 +426,19 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         else:
             ensemble = self.passthrough if self.ensemble == "auto" else bool(self.ensemble)
             self.estimator_, score = fit_out_of_fold(self.estimator, X, y, weight, folds, ensemble)
-        self.center_ = float(np.average(score, weights=weight))
-        spread = float(np.sqrt(np.average((score - self.center_) ** 2, weights=weight)))
-        self.scale_ = spread if spread > 1e-12 * abs(self.center_) else 1.0
-        self.bends_ = np.empty(0)
-        self.map_ = choose_map(self)
-        if self.map_ == "spline":
-            self.bends_ = np.unique(np.quantile(self._standardized(score), BENDS))
-        self._membership: Membership | None = None
-        p = None
-        self._copy: LinearCopy | None = None
-        if self.passthrough:
-            self._copy = LinearCopy.fit(X)
-        elif self.group_features == "posterior" and self.group_classifier is None:
-            # The default classifier of the group takes what the regressor takes.
-            self._copy = LinearCopy.fit(X) if needs_encoding(X, arrays=True) else None
-        numbers = None if self._copy is None else self._copy.transform(X)
-        self.group_classifier_ = None
-        self.transport_: Transport | None = None
-        if groups is not None and self.group_features is not None:
-            p = self._fit_membership(X, numbers, groups, folds)
-            if self.map_ == "transport":
-                row_weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
-                z = self._standardized(groups.take_known(score))
-                self.transport_ = Transport.fit(z, groups.membership() * row_weight[:, None])
-        if self.map_ == "transport" and self.transport_ is None:
-            self.map_ = "affine"  # no groups to move
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
-        self._maps: ScoreMaps | StackColumns
-        if not self.passthrough:
-            n_maps = 1 if p is None else p.shape[1]
-            self._maps = maps = ScoreMaps(n_maps, self.bends_, self.transport_)
-            self._penalty: Any = maps.slopes()
-            return maps.features(self._standardized(score), p), y
-        labels = ("all",) if groups is None or p is None else groups.label_names
-        self._maps = stack = StackColumns(labels, self.bends_, self.transport_)
-        assert self._copy is not None
-        self.columns_ = (*self._copy.names, *stack.names)
-        self._penalty = StackPenalty(len(stack.names), stack.slopes(), self.passthrough_alpha)
-        return beside(numbers, stack.features(self._standardized(score), p)), y
+        return score
+
+    def _fit_copy(self, X: Any) -> Any:
+        """X in numbers, for the stack and for the default classifier of the group."""
+        self._copy: LinearCopy | None = None
+        # That classifier takes what the regressor takes.
+        by_default = self.group_features == "posterior" and self.group_classifier is None
+        if self.passthrough or (by_default and needs_encoding(X, arrays=True)):
+            self._copy = LinearCopy.fit(X)
+        return None if self._copy is None else self._copy.transform(X)
 
     def _simple_columns(self) -> list[int] | None:
         return self._maps.simple_columns() if isinstance(self._maps, ScoreMaps) else None
@@ -500,7 +506,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
                 X = self._classifier_input(X, numbers)
             p = self._membership.members(X, sensitive_features, len(score), self.group_classifier_)
         if isinstance(self._maps, StackColumns):
-            return self.regressor_.predict(beside(numbers, self._maps.features(z, p)))
+            return self.regressor_.predict(join_columns(numbers, self._maps.features(z, p)))
         if p is None:
             p = np.ones((len(score), 1))
         return self._maps.evaluate(z, p, self.offsets_, self.slopes_)

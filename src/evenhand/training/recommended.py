@@ -7,8 +7,10 @@ Every candidate of `_candidates` is fitted on folds; the one of highest held-out
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
+from operator import attrgetter
 from textwrap import wrap
 from typing import Any
 
@@ -23,26 +25,122 @@ from sklearn.utils.validation import check_is_fitted
 from .._core.frames import to_frame
 from .._core.progress import progress
 from .._core.validation import check_column, check_index, refuse_unreal
-from ..data.clusters import check_cluster, renumber
 from ..data.criteria import Criterion, get_criterion
 from ..data.folds import make_folds
 from ..data.groups import Groups, resolve_groups
 from ..data.sample import repeat_rows
-from ..data.weights import check_weight
+from ..data.weights import check_cluster, check_weight, renumber
 from ..measures.effective import check_effective_size
-from ..measures.entropies import get_estimator
-from ..measures.measures import Measure
-from .candidates import LEAGUES, MARGIN, Candidate, Curve, Place, candidates
+from ..measures.measures import Measure, get_estimator
 from .design import ReadsTables
-from .held_out import Data
+from .held_out import Curve, Data, Place
 from .linear_base import ScoresWithGroups
 from .path import check_varies
+from .postprocess import FairPostprocessor
 from .ridge import FairRidge
 
 # Rows that the choice is made on; the chosen model is fitted on all of them.
 CHOICE_ROWS = 20_000
 # Least rows of a group in that sample, where there are as many.
 _LEAST_OF_A_GROUP = 200
+# A held-out accuracy this much higher is worth a richer model; less is chance on any rows.
+MARGIN = 2e-4
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to be fair.
+
+    Attributes
+    ----------
+    name : str
+    words : str
+        What it does, for people.
+    build : callable
+        (criterion, alpha, random_state) → estimator with a `fairness_weight`.
+    suits : callable
+        Criterion → whether it is for it.
+    """
+
+    name: str
+    words: str
+    build: Callable[[str, float, Any], Any]
+    suits: Callable[[Criterion], bool] = lambda criterion: True
+
+
+def _ridge(**options: Any) -> Callable[[str, float, Any], Any]:
+    return lambda criterion, alpha, random_state: FairRidge(criterion, alpha=alpha, **options)
+
+
+def _mapped(kind: str, shape: str) -> Callable[[str, float, Any], Any]:
+    return lambda criterion, alpha, random_state: FairPostprocessor(
+        FairRidge(criterion, 0.0, alpha),
+        criterion,
+        group_features=kind,
+        map=shape,
+        random_state=random_state,
+    )
+
+
+# Transport gives every group the same law of scores, and that is all it does.
+_MOVES_SCORES = attrgetter("equalizes_scores")
+# Simple ones first: of two that are level the earlier is chosen.
+LEAGUES = {
+    "blind": (
+        Candidate("linear", "one linear score for all", _ridge()),
+        Candidate(
+            "linear, degree 3",
+            "one linear score for all, fair to a third degree",
+            _ridge(basis="degree3"),
+        ),
+        Candidate(
+            "posterior",
+            "a linear score that may differ by the probability of each group given the features",
+            _ridge(group_features="posterior"),
+        ),
+        Candidate(
+            "posterior, degree 3",
+            "a linear score that may differ by the probability of each group given the features, "
+            "fair to a third degree",
+            _ridge(group_features="posterior", basis="degree3"),
+        ),
+        Candidate(
+            "posterior, transport",
+            "the ridge score, moved toward the barycenter of the groups by their probabilities",
+            _mapped("posterior", "transport"),
+            _MOVES_SCORES,
+        ),
+    ),
+    "known": (
+        Candidate(
+            "attribute",
+            "a linear score that may differ by group",
+            _ridge(group_features="attribute"),
+        ),
+        Candidate(
+            "attribute, degree 3",
+            "a linear score that may differ by group, fair to a third degree",
+            _ridge(group_features="attribute", basis="degree3"),
+        ),
+        # Maps are fitted to out-of-fold scores, which helps where the ridge overfits.
+        Candidate(
+            "attribute, lines",
+            "the ridge score, moved along a straight line for each group",
+            _mapped("attribute", "affine"),
+        ),
+        Candidate(
+            "attribute, transport",
+            "the ridge score, each group moved toward the barycenter of all",
+            _mapped("attribute", "transport"),
+            _MOVES_SCORES,
+        ),
+    ),
+}
+
+
+def candidates(league: str, criterion: Criterion) -> list[Candidate]:
+    """Those of a league that are for a criterion, simple ones first."""
+    return [c for c in LEAGUES[league] if c.suits(criterion)]
 
 
 @dataclass(frozen=True)

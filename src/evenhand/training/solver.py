@@ -10,26 +10,25 @@ features, and an iteration costs one Z·p and one Zᵀ·g.
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import prod, sqrt
-from typing import Protocol
+from math import isfinite, prod, sqrt
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cholesky
-from scipy.linalg.blas import dtrsv
 
-from .._core import shards
-from .._core.arrays import Matrix, Vector
+from .._core.arrays import Vector
+from .._core.files import check_free, write_text
 from .bound import BoundRegularizer
 from .design import FeatureMatrix
 
 # Loss beyond the bowl, weighted fairness term, slope of their sum in the scores.
 Evaluated = tuple[float, float, Vector]
 Evaluate = Callable[[Vector], Evaluated]
-Bowl = Callable[[Vector], tuple[float, Vector]]
 # Where the search is: iteration, v, ‖∇f‖, memory.
 Follow = Callable[[int, Vector, float, "Memory"], None]
 MEMORY = 20
@@ -86,27 +85,34 @@ class Solution:
     n_evaluations: int
 
 
+class Objective(NamedTuple):
+    """What q(v) + g(s₀ + Zv) is made of.
+
+    Attributes
+    ----------
+    evaluate : s → the two parts of g and ∂g/∂s
+    forward, backward : p → Zp and r → Zᵀr
+    bowl : v → q and ∇q
+    add : sum over the rows here → sum over all rows
+    """
+
+    evaluate: Evaluate
+    forward: Callable[[Vector], Vector]
+    backward: Callable[[Vector], Vector]
+    bowl: Callable[[Vector], tuple[float, Vector]]
+    add: Callable[[float], float] = float
+
+
 def minimize(
-    evaluate: Evaluate,
-    forward: Callable[[Vector], Vector],
-    backward: Callable[[Vector], Vector],
-    start_scores: Callable[[], Vector],
-    v: Vector,
-    *,
-    bowl: Bowl,
-    max_iter: int,
-    tol: float,
-    memory: Memory,
-    follow: Follow | None = None,
-) -> Solution:
+    f: Objective, start_scores: Callable[[], Vector], v: Vector, *, max_iter: int, tol: float,
+    memory: Memory, follow: Follow | None = None,
+) -> Solution:  # fmt: skip
     """Minimize q(v) + g(s).
 
     Parameters
     ----------
-    evaluate : s → the two parts of g and ∂g/∂s
-    forward, backward : p → Zp and r → Zᵀr
+    f : Objective
     start_scores : s at the starting `v`, which nobody else holds
-    bowl : v → q and ∇q
     tol : float
         Stop when ‖∇f‖ ≤ tol.
     memory : Memory
@@ -115,11 +121,11 @@ def minimize(
         Called after each iteration.
     """
     s = start_scores()
-    loss, term, slope = evaluate(s)
+    loss, term, slope = f.evaluate(s)
     evaluations = 1
-    floor, down = bowl(v)
+    floor, down = f.bowl(v)
     objective = floor + (loss + term)
-    gradient = down + backward(slope)
+    gradient = down + f.backward(slope)
     del slope  # as long as the data, and not needed again
     converged = bool(np.linalg.norm(gradient) <= tol)
     iteration = 0
@@ -129,8 +135,8 @@ def minimize(
         if not float(p @ gradient) < 0:
             memory.pairs.clear()
             p = -0.5 * gradient
-        ray = forward(p)
-        found = _search(evaluate, bowl, s, ray, v, p, objective, float(p @ gradient))
+        ray = f.forward(p)
+        found = _search(f, s, ray, v, p, objective, float(p @ gradient))
         evaluations += found.evaluations
         if found.step == 0.0:
             if not memory.pairs:
@@ -138,7 +144,7 @@ def minimize(
             memory.pairs.clear()
             continue
         v_new = v + found.step * p
-        gradient_new = bowl(v_new)[1] + backward(found.slope)
+        gradient_new = f.bowl(v_new)[1] + f.backward(found.slope)
         memory.add(v_new - v, gradient_new - gradient)
         v, gradient, s, objective = v_new, gradient_new, found.scores, found.objective
         term = found.term
@@ -152,7 +158,7 @@ def minimize(
 
 
 @dataclass
-class _Found:
+class _Step:
     step: float
     objective: float
     term: float
@@ -161,41 +167,40 @@ class _Found:
     evaluations: int
 
 
-def _search(evaluate, bowl, s, ray, v, p, objective: float, slope0: float) -> _Found:
+def _search(
+    f: Objective, s: Vector, ray: Vector, v: Vector, p: Vector, objective: float, slope0: float
+) -> _Step:
     """A step that satisfies the Wolfe conditions, by bracketing and cubic interpolation."""
     low, f_low, d_low = 0.0, objective, slope0
     high: tuple[float, float, float] | None = None
     t = 1.0
-    best: _Found | None = None
+    best: _Step | None = None
     for count in range(1, 21):
         scores = t * ray
         scores += s
-        loss, term, slope = evaluate(scores)
-        floor, down = bowl(v + t * p)
-        f = floor + (loss + term)
+        loss, term, slope = f.evaluate(scores)
+        floor, down = f.bowl(v + t * p)
+        value = floor + (loss + term)
         # A step too long by far may leave the range of floats; it is cut short below.
         with np.errstate(over="ignore", invalid="ignore"):
-            d = float(down @ p) + shards.add(float(slope @ ray))
+            d = float(down @ p) + f.add(float(slope @ ray))
         # Near the minimum changes of f drown in rounding; the slope then decides.
         slack = 1e-14 * (abs(objective) + 1.0)
-        if np.isfinite(f) and f <= objective + ARMIJO * t * slope0 + slack and f <= f_low + slack:
-            best = _Found(t, f, term, scores, slope, count)
+        enough = min(objective + ARMIJO * t * slope0, f_low) + slack
+        if np.isfinite(value) and value <= enough:
+            best = _Step(t, value, term, scores, slope, count)
             if abs(d) <= -CURVATURE * slope0:
                 return best
             if d >= 0:
-                high, low, f_low, d_low = (low, f_low, d_low), t, f, d
-            else:
-                low, f_low, d_low = t, f, d
+                high = low, f_low, d_low
+            low, f_low, d_low = t, value, d
         else:
-            high = (t, f, d)
-        if high is None:
-            t = 2.0 * t
-        else:
-            t = _interpolate((low, f_low, d_low), high)
+            high = (t, value, d)
+        t = 2.0 * t if high is None else _interpolate((low, f_low, d_low), high)
         if abs(t - low) * float(np.linalg.norm(p)) < 1e-14:
             break
     if best is None:
-        return _Found(0.0, objective, 0.0, s, ray, count)
+        return _Step(0.0, objective, 0.0, s, ray, count)
     best.evaluations = count
     return best
 
@@ -302,10 +307,7 @@ def pilot_rows(design: FeatureMatrix) -> NDArray[np.intp] | None:
     if design.total < 5 * wanted:
         return None
     rows = np.unique(np.random.default_rng(0).integers(0, design.total, wanted))
-    if not shards.active():
-        return rows
-    rows = rows - shards.first_row(design.n)
-    return rows[(rows >= 0) & (rows < design.n)]
+    return design.own_rows(rows)
 
 
 def solve(
@@ -320,18 +322,18 @@ def solve(
 ) -> Solution:
     """Minimize loss + fairness_weight·Ĩ from the plain solution, or from `start`."""
     v = problem.origin if start is None else start
-    return minimize(
+    objective = Objective(
         problem.evaluator(bound, fairness_weight, tol >= ROUGH_TOL),
         lambda p: problem.forward(p, bound),
         lambda r: problem.backward(r, bound),
-        lambda: problem.predictor(v),
-        v,
-        bowl=problem.bowl,
-        max_iter=max_iter,
-        tol=tol * (1.0 + fairness_weight),
-        memory=Memory() if memory is None else memory,
-        follow=follow,
+        problem.bowl,
+        problem.design.add,
     )
+    return minimize(
+        objective, lambda: problem.predictor(v), v, max_iter=max_iter,
+        tol=tol * (1.0 + fairness_weight), memory=Memory() if memory is None else memory,
+        follow=follow,
+    )  # fmt: skip
 
 
 @dataclass
@@ -461,90 +463,162 @@ class PathSolver:
 
 
 # ------------------------------------------------------------------------------------------------
-# Coordinates in which a quadratic is ‖v‖²: θ = θ₀ + T v with T Tᵀ = scale·C⁻¹.
+# Where a fit stands, in a small file of text, so that one that was cut off goes on from there.
 #
-# C is the (half) Hessian of a loss with its penalty, so that in v the solver starts from the true
-# curvature.
+# The file is only ever a place to begin: what is minimized, and when it is done, is read from the
+# rows again.
 
 
-# BLAS itself: the checks of SciPy's wrappers take longer than the solve, twice an iteration.
+FORMAT, VERSION = "evenhand checkpoint", 1
+# How long to go on may change from one run to the next.
+FREE = ("max_iter", "tol")
+# Plain solutions of the same rows differ by rounding, and by what the order of sums makes of it.
+SAME = 1e-5
 
 
-@dataclass(frozen=True)
-class Whitening:
-    """The map T, held as the Cholesky factor of C or, where C is singular, as W with W Wᵀ = C⁺.
+class Checkpoint:
+    """A file that is written after every iteration, whole or not at all.
 
-    Attributes
+    Parameters
     ----------
-    factor : (d, d) or (d, m) array
-    triangular : bool
-        Whether `factor` is L, C = L Lᵀ, rather than W.
-    root : float
-        √scale.
+    path : path
+        Read where it is there already, and written over.
+    model : estimator
+        Whose parameters must be those that the file was written with.
     """
 
-    factor: Matrix
-    triangular: bool
-    root: float
+    def __init__(self, path: Any, model: Any):
+        if not isinstance(path, str | Path):
+            raise ValueError(f"`checkpoint` must be a path, got {type(path).__name__}.")
+        self.path = check_free(path, force=True)
+        self._found: dict[str, Any] | None = None
+        self._head: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "model": type(model).__name__,
+            "parameters": {
+                name: value if isinstance(value, str | int | float | None) else repr(value)
+                for name, value in model.get_params(deep=False).items()
+                if name not in FREE
+            },
+        }
+        if self.path.exists():
+            self._found = self._load()
 
     @property
-    def origin(self) -> Vector:
-        """v = 0."""
-        return np.zeros(self.factor.shape[0 if self.triangular else 1])
+    def plain(self) -> Vector | None:
+        """Parameters of the plain solution, as far as an earlier run has got."""
+        return None if self._found is None else _vector(self._found["data"]["plain"])
 
-    def apply(self, v: Vector) -> Vector:
-        """T v."""
-        if self.triangular:
-            return self.root * dtrsv(self.factor, v, lower=1, trans=1)
-        return self.root * (self.factor @ v)
+    def attach(self, solver: PathSolver, data: Mapping[str, Any]) -> None:
+        """Let a solver begin where the file stands, and write down where it gets.
 
-    def adjoint(self, gradient: Vector) -> Vector:
-        """Tᵀ g."""
-        if self.triangular:
-            return self.root * dtrsv(self.factor, gradient, lower=1)
-        return self.root * (self.factor.T @ gradient)
+        Parameters
+        ----------
+        solver : PathSolver
+        data : mapping
+            What tells its rows from others: whole numbers and texts, which must be equal, and
+            lists of floats, which must be close.
+        """
+        if self._found is not None:
+            self._compare(data)
+            for name, value in self._found["solved"].items():
+                solver.solved[float(name)] = (_vector(value["v"]), float(value["term"]))
+            for name, value in self._found["searches"].items():
+                memory = _memory(value)
+                solver.reached[float(name)] = (_vector(value["v"]), memory)
+                if float(name) in solver.solved:
+                    solver.memories[float(name)] = memory
+        self._head["data"] = dict(data)
+        searches: dict[str, Any] = dict(self._found["searches"]) if self._found else {}
 
-    def invert(self, change: Vector) -> Vector:
-        """v with T v closest to a change of θ."""
-        if self.triangular:
-            return (self.factor.T @ change) / self.root
-        found = np.linalg.lstsq(self.root * self.factor, change, rcond=None)[0]
-        return found.astype(np.float64)
+        def write(fairness_weight: float, v: Vector, memory: Memory) -> None:
+            searches[repr(fairness_weight)] = {
+                "v": v.tolist(),
+                "steps": [step.tolist() for step, _, _ in memory.pairs],
+                "changes": [change.tolist() for _, change, _ in memory.pairs],
+            }
+            solved = {
+                repr(weight): {"v": at.tolist(), "term": float(term)}
+                for weight, (at, term) in solver.solved.items()
+            }
+            self._write({**self._head, "solved": solved, "searches": searches})
 
-    def solve(self, right: Vector) -> Vector:
-        """C⁻¹ r; of all solutions the one of least norm."""
-        if self.triangular:
-            half = dtrsv(self.factor, right, lower=1)
-            return dtrsv(self.factor, half, lower=1, trans=1)
-        return self.factor @ (self.factor.T @ right)
+        self._write({**self._head, "solved": {}, "searches": searches})
+        solver.write = write
 
-    def inverse_root(self) -> Matrix:
-        """W with W Wᵀ = C⁻¹."""
-        if self.triangular:
-            return np.asarray(np.linalg.inv(self.factor).T, dtype=np.float64)
-        return self.factor
+    def _write(self, content: dict[str, Any]) -> None:
+        write_text(self.path, json.dumps(content), force=True)
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            if found["format"] != FORMAT:
+                raise ValueError("its format is another one")
+            if found["version"] != VERSION:
+                raise ValueError(f"its version is {found['version']}, and {VERSION} is understood")
+            _vector(found["data"]["plain"])
+            for value in (*found["solved"].values(), *found["searches"].values()):
+                _vector(value["v"])
+            for value in found["searches"].values():
+                _memory(value)
+            for name in (*found["solved"], *found["searches"]):
+                float(name)
+            parameters = dict(found["parameters"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(
+                f"`checkpoint` must be a file that a fit has written, and {str(self.path)!r} is "
+                f"not one ({type(error).__name__}: {error}). Hint: delete it to begin anew, or "
+                "name another."
+            ) from None
+        if found["model"] != self._head["model"]:
+            self._refuse("of a", found["model"], self._head["model"])
+        mine = self._head["parameters"]
+        for name in dict.fromkeys([*mine, *parameters]):
+            if mine.get(name) != parameters.get(name):
+                self._refuse(f"with {name}", repr(parameters.get(name)), repr(mine.get(name)))
+        return found
+
+    def _compare(self, data: Mapping[str, Any]) -> None:
+        assert self._found is not None
+        theirs = self._found["data"]
+        for name, mine in data.items():
+            other = theirs.get(name)
+            if isinstance(mine, list) and all(isinstance(value, float) for value in mine):
+                a, b = np.array(mine), np.array(other, dtype=np.float64)
+                same = a.shape == b.shape and bool(
+                    (np.abs(a - b) <= SAME * max(np.abs(a).max(initial=0.0), 1e-300)).all()
+                )
+                if not same:
+                    self._refuse(f"on rows with another {name}", "", "")
+            elif other != mine:
+                self._refuse(f"on rows whose {name} were", _short(other), _short(mine))
+
+    def _refuse(self, what: str, theirs: str, mine: str) -> None:
+        text = f"{what} {theirs}".rstrip() + (f", and now it is {mine}" if mine else "")
+        raise ValueError(
+            f"`checkpoint` must be of the same model and the same rows: {str(self.path)!r} was "
+            f"written {text}. Hint: delete it to begin anew, or name another."
+        )
 
 
-def whiten(gram: Matrix, penalty: Matrix, scale: float) -> Whitening:
-    """Coordinates for C = gram + penalty."""
-    c = gram + penalty
-    size = np.diag(c)
-    root = float(np.sqrt(scale))
-    try:
-        factor = np.asfortranarray(cholesky(c, lower=True))
-        # What a column adds to those before it, as a share of itself: units do not matter.
-        if (np.diag(factor) ** 2 > 1e-10 * size).all():
-            return Whitening(factor, True, root)
-    except LinAlgError:
-        pass
-    # Constant or repeated columns, or n < d, without a penalty: keep the directions that X spans,
-    # again with all columns brought to the same size first.
-    shrink = 1.0 / np.sqrt(np.where(size > 0, size, 1.0))
-    values, vectors = np.linalg.eigh(c * shrink * shrink[:, None])
-    vectors = shrink[:, None] * vectors
-    keep = values > max(1e-12, len(c) * np.finfo(float).eps) * max(values.max(initial=0.0), 1e-300)
-    span = vectors[:, keep] / np.sqrt(values[keep])
-    # Of all solutions the one of least norm: nothing along the directions in which X is zero.
-    null = np.linalg.qr(vectors[:, ~keep])[0]
-    span -= null @ (null.T @ span)
-    return Whitening(span, False, root)
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 60 else text[:59] + "…"
+
+
+def _vector(values: Any) -> Vector:
+    if not isinstance(values, list) or not all(
+        isinstance(v, int | float) and isfinite(v) for v in values
+    ):
+        raise ValueError("a list of numbers was expected")
+    return np.array(values, dtype=np.float64)
+
+
+def _memory(search: Mapping[str, Any]) -> Memory:
+    memory, size = Memory(), len(search["v"])
+    for step, change in zip(search["steps"], search["changes"], strict=True):
+        if len(step) != size or len(change) != size:
+            raise ValueError("lists of one length were expected")
+        memory.add(_vector(step), _vector(change))
+    return memory

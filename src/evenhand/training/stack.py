@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -30,8 +29,8 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from .._core.arrays import Matrix, Vector
 from .._core.validation import check_column
 from ..data.encoding import TableEncoder
-from .ridge_problem import RidgeProblem, Slopes
-from .score_maps import Transport
+from .group_features import Slopes, Transport
+from .ridge import RidgeProblem
 
 # γ that "auto" tries. Fairness may need X where accuracy does not, and pays γ for it too: beyond
 # `MOST` only where X has more than `CROWDED` columns a row, and would else be fitted to noise.
@@ -39,17 +38,6 @@ GRID = tuple(10.0 ** (k / 2) for k in range(-8, 3))
 MOST, CROWDED = 0.1, 0.2
 # A degree of freedom counts for more than one, as cross-validation by formula takes too many.
 COUNTED = 1.4
-
-
-def check_passthrough_alpha(value: Any) -> None:
-    """Refuse anything but "auto" or a nonnegative number."""
-    if isinstance(value, str) and value == "auto":
-        return
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-        raise ValueError(
-            f"`passthrough_alpha` must be 'auto' or a nonnegative number, got {value!r}. Hint: 0 "
-            "leaves the features free."
-        )
 
 
 @dataclass(frozen=True)
@@ -97,7 +85,7 @@ class StackColumns:
         return Slopes(len(self.labels), most=1.0) if len(self.labels) > 1 else None
 
 
-def beside(X: Any, columns: Matrix) -> Any:
+def join_columns(X: Any, columns: Matrix) -> Any:
     """[X, columns], sparse where X is."""
     if sparse.issparse(X):
         return sparse.hstack([X, sparse.csr_array(columns)], format="csr")

@@ -1,0 +1,353 @@
+"""What figures and frontier pages show: curves, changes, and the models of a path as audits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._core.arrays import Rows, Vector
+
+if TYPE_CHECKING:
+    from .result import Audit
+
+
+from typing import TYPE_CHECKING, Any
+
+import narwhals.stable.v2 as nw
+
+from .._core.validation import check_column, check_index, read_native
+from ..data.groups import Proxy, resolve_groups
+from ..measures.measures import independence
+from .group_tables import AuditedRows
+
+if TYPE_CHECKING:
+    from .result import Audit
+
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..data.criteria import get_criterion
+from ..data.sample import Sample
+from ..measures.exact_tests import exact_fairness_p_values
+from .audits import describe_rows
+from .group_tables import summarize_groups
+from .result import Audit
+
+if TYPE_CHECKING:
+    from ..measures.measures import Measure
+    from ..training.path import FairnessPath, PathPoint
+
+
+# ------------------------------------------------------------------------------------------------
+# Curves of an audit's rows that figures draw: densities and calibration, by group.
+
+
+# Groups that a figure can tell apart.
+DRAWN_GROUPS = 8
+
+
+@dataclass(frozen=True)
+class DrawnRows:
+    """The rows an audit keeps for its figures, restricted to the groups that are drawn.
+
+    Attributes
+    ----------
+    s, y : (m,) arrays
+        Scores and targets; `y` is None without a target.
+    membership : (m, G) array
+        Weight of each row in each drawn group (0 or the sample weight for known groups).
+    names : tuple of G str
+        The groups, full length. `index` gives their numbers in the audit.
+    """
+
+    s: Vector
+    y: Vector | None
+    membership: Vector
+    names: tuple[str, ...]
+    index: tuple[int, ...]
+
+    @property
+    def codes(self) -> Rows:
+        """The most likely drawn group of each row; −1 where the row is in none of them."""
+        return np.where(self.membership.any(axis=1), self.membership.argmax(axis=1), -1)
+
+
+def drawn_rows(audit: Audit, limit: int = DRAWN_GROUPS) -> DrawnRows:
+    """Keep the `limit` largest groups of an audit's rows, in their original order."""
+    kept = audit._sample
+    if not kept:
+        raise ValueError(
+            "`audit` must come from evenhand.audit to be drawn: it holds no rows. Hint: an audit "
+            "read back from a file keeps its tables only."
+        )
+    shares = np.asarray(audit._groups.columns["share"], dtype=float)
+    index = tuple(sorted(np.argsort(-shares, kind="stable")[:limit].tolist()))
+    membership = kept.get("membership")
+    if membership is None:
+        membership = kept["codes"][:, None] == np.arange(len(shares))[None, :]
+    membership = np.asarray(membership, dtype=float)[:, list(index)]
+    if kept.get("weight") is not None:
+        membership = membership * kept["weight"][:, None]
+    names = tuple(audit.labels[k] for k in index)
+    return DrawnRows(kept["s"], kept["y"], membership, names, index)
+
+
+def grid_over(*columns: Vector, size: int = 120) -> Vector:
+    """Points covering all but the last 0.2% of the values, with a margin; never a single point."""
+    values = np.concatenate(columns)
+    low, high = np.quantile(values, [0.001, 0.999])
+    spread = float(high - low)
+    if spread <= 1e-12 * max(abs(low), abs(high), 1e-300):
+        spread = max(abs(float(low)), 1.0) * 0.1
+    margin = 0.08 * spread
+    return np.linspace(float(low) - margin, float(high) + margin, size)
+
+
+def density(values: Vector, weight: Vector, grid: Vector) -> Vector:
+    """Kernel density Σ wᵢ φ((x − vᵢ)/h) / (h Σ wᵢ), h by Silverman's rule on effective rows."""
+    keep = weight > 0
+    values, weight = values[keep], weight[keep] / weight[keep].sum()
+    if not len(values):
+        return np.zeros_like(grid)
+    spread = math.sqrt(float(weight @ (values - weight @ values) ** 2))
+    order = np.argsort(values, kind="stable")
+    low, high = np.interp([0.25, 0.75], np.cumsum(weight[order]), values[order])
+    if high > low:
+        spread = min(spread, float(high - low) / 1.349)
+    width = 0.9 * spread * float(np.square(weight).sum()) ** 0.2
+    # A group of one row, or of equal scores, is still drawn: as a bump of visible width.
+    width = max(width, float(grid[-1] - grid[0]) / len(grid))
+    z = (grid[:, None] - values[None, :]) / width
+    return np.exp(-0.5 * z * z) @ weight / (width * math.sqrt(2 * math.pi))
+
+
+def calibration(
+    s: Vector, y: Vector, weight: Vector, bins: int = 10
+) -> tuple[Vector, Vector, Vector]:
+    """Mean score, mean target and its standard error in bins of the score with equal weight.
+
+    Each bin holds 20 rows or more, so a small group has fewer bins.
+    """
+    keep = weight > 0
+    s, y, weight = s[keep], y[keep], weight[keep]
+    bins = max(1, min(bins, len(s) // 20))
+    order = np.argsort(s, kind="stable")
+    s, y, weight = s[order], y[order], weight[order]
+    share = (np.cumsum(weight) - 0.5 * weight) / weight.sum()
+    cell = np.minimum((share * bins).astype(int), bins - 1)
+    total = np.bincount(cell, weight, minlength=bins)
+    squares = np.bincount(cell, weight * weight, minlength=bins)
+    used = total > 0
+    mean_s = np.bincount(cell, weight * s, minlength=bins)[used] / total[used]
+    mean_y = np.bincount(cell, weight * y, minlength=bins)[used] / total[used]
+    square = np.bincount(cell, weight * y * y, minlength=bins)[used] / total[used]
+    variance = np.maximum(square - mean_y**2, 0.0)
+    return mean_s, mean_y, np.sqrt(variance * squares[used]) / total[used]
+
+
+# ------------------------------------------------------------------------------------------------
+# What changes from one model to another: criteria, residuals, scores, and what features tell.
+
+
+WORSE, OVERLAP = "worse", "worse; the intervals overlap"
+# Changes that would not show in the tables are none.
+_LEAST = 5e-4
+
+
+def criterion_changes(before: Audit, after: Audit) -> dict[str, list[Any]]:
+    """Every criterion before and after, with a remark where it is worse."""
+    columns: dict[str, list[Any]] = {
+        name: []
+        for name in ("criterion", "before", "before_low", "before_high", "after", "after_low",
+                     "after_high", "remark")
+    }  # fmt: skip
+    for name, old in before.measures.items():
+        new = after.measures[name]
+        overlap = old.interval[0] <= new.interval[1] and new.interval[0] <= old.interval[1]
+        worse = new.shown - old.shown > _LEAST
+        values = [name, old.shown, *old.interval, new.shown, *new.interval]
+        values.append((OVERLAP if overlap else WORSE) if worse else "")
+        for key, value in zip(columns, values, strict=True):
+            columns[key].append(value)
+    return columns
+
+
+def residual_changes(before: Audit, after: Audit) -> dict[str, list[Any]]:
+    """Outcome minus score of each group before and after; further from 0 is worse.
+
+    The change is that of the mean score of the same people, whose error is far smaller than that of
+    either residual: a remark is made where it is more than chance.
+    """
+    old, new = before._groups.columns, after._groups.columns
+    columns: dict[str, list[Any]] = {"group": list(old["group"])}
+    for when, source in (("before", old), ("after", new)):
+        for end in ("", "_low", "_high"):
+            columns[f"{when}{end}"] = list(source[f"mean_residual{end}"])
+    error = _change_errors(before, after)
+    columns["remark"] = [
+        WORSE if abs(x) < abs(y) and not abs(y - x) <= 1.96 * e else ""
+        for x, y, e in zip(columns["before"], columns["after"], error, strict=True)
+    ]
+    return columns
+
+
+def _change_errors(before: Audit, after: Audit) -> list[float]:
+    """Standard error of the mean change of score of each group."""
+    first, second = before._rows, after._rows
+    assert isinstance(first, AuditedRows)
+    assert isinstance(second, AuditedRows)
+    moments = first.change(second).moments((), "high")
+    return np.sqrt(np.einsum("kk->k", moments.covariance[0, :, 0, :])).tolist()
+
+
+def gains(
+    before: Any, after: Any, sensitive_features: Any, sample_weight: Any = None
+) -> dict[str, list[Any]]:
+    """Columns group, n, mean, q05, q25, q50, q75, q95 of the change, and shares up and down."""
+    check_index(
+        before=before, after=after, sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+    )  # fmt: skip
+    first = check_column(before, "before")
+    change = check_column(after, "after", len(first)) - first
+    groups = resolve_groups(
+        sensitive_features, n_rows=len(first), sample_weight=sample_weight, require_two=False
+    )
+    change = groups.take_known(change)
+    weight = groups.membership()
+    if groups.weight is not None:
+        weight = weight * groups.weight[:, None]
+    order = np.argsort(change, kind="stable")
+    # Changes far below the spread of the scores are rounding, not gains.
+    tiny = 1e-9 * max(float(np.abs(first).max()), float(np.abs(change).max()), 1e-300)
+    out: dict[str, list[Any]] = {"group": list(groups.label_names), "n": groups.counts.tolist()}
+    for k in range(groups.n_groups):
+        w = weight[:, k] / weight[:, k].sum()
+        place = np.cumsum(w[order]) - 0.5 * w[order]
+        q = np.interp([0.05, 0.25, 0.5, 0.75, 0.95], place, change[order])
+        row = dict(zip(("q05", "q25", "q50", "q75", "q95"), q.tolist(), strict=True))
+        row |= {"mean": float(w @ change), "gain": float(w @ (change > tiny))}
+        row["loss"] = float(w @ (change < -tiny))
+        for key, value in row.items():
+            out.setdefault(key, []).append(value)
+    return out
+
+
+def gains_of(before: Audit, after: Audit, favorable: str | None = None) -> dict[str, list[Any]]:
+    """Change of each person's score between two audits of the same rows, by group.
+
+    "gain" is the share of those whose score rises, or falls if a low one is favorable.
+    """
+    pair = (before._sample, after._sample)
+    if pair[0]["membership"] is None:
+        # Numbers, not labels: two groups may print alike, and an empty label reads as missing. As
+        # text of one length, which sorts like numbers and may be many.
+        groups: Any = np.char.zfill(pair[0]["codes"].astype(str), 4)
+    else:
+        groups = Proxy(pair[0]["membership"])
+    table = gains(pair[0]["s"], pair[1]["s"], groups, pair[0]["weight"])
+    table["group"] = [before.labels[int(k)] for k in table["group"]]
+    table["n"] = list(before._groups.columns["n"])
+    if favorable == "low":
+        table["gain"], table["loss"] = table["loss"], table["gain"]
+    return table
+
+
+def feature_information(
+    X: Any, *, sensitive_features: Any, sample_weight: Any = None, names: Any = None
+) -> dict[str, list[Any]]:
+    """Ĩ(Xⱼ;A) of each feature alone: the share of uncertainty about the group that it removes.
+
+    Parameters
+    ----------
+    X : (n, d) array or frame
+        Features.
+    sensitive_features : array, series, frame or Proxy
+        Group of each row.
+    sample_weight : (n,) array, optional
+        Nonnegative weights.
+    names : sequence of str, optional
+        Column names of a frame are used when left out.
+
+    Returns
+    -------
+    dict
+        Columns "feature" and "information".
+    """
+    check_index(X=X, sensitive_features=sensitive_features, sample_weight=sample_weight)
+    frame = read_native(X, "X")
+    if isinstance(frame, nw.DataFrame):
+        names = frame.columns if names is None else names
+        X = frame.to_numpy()
+    X = np.asarray(X, dtype=np.float64)
+    names = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(v) for v in names]
+    values = []
+    for column in X.T:
+        if np.ptp(column) == 0:
+            values.append(0.0)
+            continue
+        value = independence(
+            None, column, sensitive_features=sensitive_features, sample_weight=sample_weight,
+            estimator="logistic",
+        )  # fmt: skip
+        values.append(max(float(value), 0.0))
+    return {"feature": list(names), "information": values}
+
+
+# ------------------------------------------------------------------------------------------------
+# The models of a fairness path as audits, so that pages show both alike.
+
+
+def audits_of(path: FairnessPath, points: Sequence[PathPoint] | None = None) -> list[Audit]:
+    """Return one audit per point, of its held-out scores; all points when left out.
+
+    Only the selected point is tested, as only that one is judged in words.
+    """
+    data = path._data
+    assert data is not None
+    # A score is a rate where there is an exposure, and so is what it is compared with.
+    sample = Sample(
+        None, None, data.y, data.sample_weight, None, data.cluster, data.more.get("exposure"),
+        others={"c": data.summary, "given": data.more.get("given")},
+    ).regroup(data.sensitive_features, warn=False).per_unit()  # fmt: skip
+    return [
+        _audit_point(path, point, replace(sample, scores=point.scores))
+        for point in (path.points if points is None else points)
+    ]
+
+
+def _audit_point(path: FairnessPath, point: PathPoint, sample: Sample) -> Audit:
+    rows = sample.known()
+    units = rows.by_exposure()
+    table, gaps = summarize_groups(units, path.confidence_level)
+    return Audit(
+        **describe_rows(sample, units, table, gaps),
+        measures=_tested(point, sample) if point is path.selected else point.measures,
+        confidence_level=path.confidence_level,
+        name=weight_name(point.fairness_weight),
+        r2=point.accuracy if path.accuracy.key == "r2" else float("nan"),
+    )
+
+
+def _tested(point: PathPoint, sample: Sample) -> dict[str, Measure]:
+    """The measures with p-values, so that "violated" means what it means in an audit."""
+    rows = sample.weighted().known()
+    summary, given = rows.others["c"], rows.others["given"]
+    variables = rows.variables if summary is None else {**rows.variables, "c": summary}
+    tests = exact_fairness_p_values(point.measures, variables, rows.groups, random_state=0)
+    if given is not None:
+        # Measured given it, and tested so.
+        other = [name for name in point.measures if get_criterion(name).given == ("y",)]
+        variables["y"] = given
+        tests |= exact_fairness_p_values(other, variables, rows.groups, random_state=0)
+    return {name: replace(m, p_value=tests[name].p_value) for name, m in point.measures.items()}
+
+
+def weight_name(weight: float) -> str:
+    """Return what a point is called."""
+    return f"fairness weight {weight:.3g}" if weight else "no fairness term"

@@ -1,0 +1,120 @@
+"""Copies: tables that hold each person several times over, such as a file that was read twice.
+
+Equal rows are copies of one another where
+
+- repetition is all over the table: a third of the distinct (score, target) pairs or more occur
+  several times, and about equally often, so that one common value (a price of zero, a score that
+  one group shares) is none;
+- nearly all of these pairs belong to one group each, where people who meet by chance would be of
+  several: at most a tenth as many are mixed as group shares would have it.
+
+Discrete data, where equal rows are different people, fail the second; a value that gives the group
+away fails the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core.arrays import Vector
+
+Rows = NDArray[np.intp]
+
+_LEAST_PAIRS = 10  # fewer distinct pairs are too few to tell a table of copies by
+_SURPLUS = 0.02  # share of rows that must go
+_REPEATED = 1 / 3  # of the distinct pairs; two in five of a bootstrap's are
+_MIXED = 0.1  # of the pairs that would hold several groups by chance
+_LEAST_MIXED = 3.0
+# Beyond so many rows some pairs, with all rows of each, are looked at first.
+_FIRST_LOOK = 20_000
+
+
+def find_copies(columns: Sequence[Vector], member: NDArray[Any]) -> Rows | None:
+    """Return the number of the distinct row of each row, in a table of copies; None in others.
+
+    Parameters
+    ----------
+    columns : sequence of (n,) arrays
+        What copies share: the score, or score and target.
+    member : (n,) array of integers
+        Group of each row, or any number that rows of the same membership share; below 0 where it
+        is not known.
+
+    Returns
+    -------
+    (n,) array
+        0 … m − 1, in the order in which distinct rows first occur. Pairs that hold several groups
+        are left as they are, each of their rows by itself.
+    """
+    n = len(member)
+    if n > _FIRST_LOOK:
+        keep = np.flatnonzero(_hash(columns) % np.uint64(n // (_FIRST_LOOK // 2)) == 0)
+        if len(keep) < _LEAST_PAIRS:
+            return None
+        first = _place([column[keep] for column in columns], member[keep], member)
+        if first is None:
+            return None
+    return _place(columns, member, member)
+
+
+def _hash(columns: Sequence[Vector]) -> NDArray[np.uint64]:
+    """A number for each row that equal rows share."""
+    out = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:
+        # Adding zero turns −0 into 0, which equals it.
+        bits = np.ascontiguousarray(column + 0.0, dtype=np.float64).view(np.uint64)
+        out = (out ^ bits) * np.uint64(0x9E3779B97F4A7C15)
+        out ^= out >> np.uint64(29)
+    return out
+
+
+def _place(columns: Sequence[Vector], member: NDArray[Any], everybody: NDArray[Any]) -> Rows | None:
+    n = len(member)
+    order = np.lexsort(columns)
+    new = np.zeros(n, dtype=bool)
+    new[0] = True
+    for column in columns:
+        ordered = column[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    pair = np.cumsum(new) - 1
+    ordered_member = member[order]
+    differs = ordered_member != ordered_member[new][pair]
+    mixed = np.bincount(pair, differs) > 0
+    _, count = np.unique(everybody, return_counts=True)
+    if not are_copies(np.bincount(pair), mixed, count / count.sum()):
+        return None
+    new |= mixed[pair]
+    place = np.empty(n, dtype=np.intp)
+    place[order] = np.cumsum(new) - 1
+    # Distinct rows in the order in which they first occur.
+    first = np.full(int(place.max()) + 1, n, dtype=np.intp)
+    np.minimum.at(first, place, np.arange(n))
+    rank = np.empty_like(first)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[place]
+
+
+def are_copies(size: NDArray[Any], mixed: NDArray[np.bool_], share: Vector) -> bool:
+    """Return whether pairs of exact values repeat as copies do.
+
+    Parameters
+    ----------
+    size, mixed : (J,) arrays
+        Rows of each distinct pair, and whether they are of several groups.
+    share : (K,) array
+        Shares of the groups.
+    """
+    many = size > 1
+    if len(size) < _LEAST_PAIRS or (size - 1).sum() < _SURPLUS * size.sum():
+        return False
+    if many.sum() < _REPEATED * len(size):
+        return False
+    # Copies occur about equally often; values do so by their density.
+    if np.quantile(size[many], 0.9) > 1.5 * np.median(size[many]) + 2:
+        return False
+    by_chance = (1.0 - (share[:, None] ** size[many]).sum(axis=0)).sum()
+    return bool(by_chance >= _LEAST_MIXED and mixed.sum() <= _MIXED * by_chance)

@@ -1,0 +1,262 @@
+"""What comes after an audit: the features that drive a gap, and fairness over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core.files import write_text
+from .._core.provenance import stamp
+from ..measures.measures import HOLDS, VIOLATED
+from .charts import Bar, Chart, bar_chart
+from .markup import Html, csv_link, element
+from .page import document, subtitle
+from .view import Figure, Name, Note, Table, View, section
+from .words import clean, fixed, group_name, number, percent, short_names, span, with_interval
+
+if TYPE_CHECKING:
+    from ..auditing.drivers import Drivers, Part
+    from ..auditing.monitoring import Look, Monitor
+
+
+# ------------------------------------------------------------------------------------------------
+# Drivers.
+
+
+# Features in a table and a picture; the CSV has all of them.
+MOST_FEATURES = 20
+
+
+def drivers_view(result: Drivers) -> View:
+    """Return which features carry the gap: words, a picture and a table."""
+    from ..auditing.drivers import CLOSINGS
+
+    shown = result.drivers[:MOST_FEATURES]
+    bars = [Bar(d.feature, d.gaps[result.widest].value, *d.gaps[result.widest].interval)
+            for d in shown]  # fmt: skip
+    heads = [
+        "feature",
+        "tells group",
+        "part of the gap",
+        *(f"part of {c}" for c in result.criteria),
+    ]
+    rows = [
+        [
+            Name(d.feature),
+            number(d.stands_in.value, 2),
+            *map(_starred, (d.gaps[result.widest], *d.criteria.values())),
+        ]
+        for d in shown
+    ]
+    more = len(result) - len(shown)
+    whole = {f"Mean score of {group_name(result.widest)} minus that of "
+             f"{group_name(result.reference)}": result.gaps[result.widest]}  # fmt: skip
+    whole |= {name.capitalize(): part for name, part in result.criteria.items()}
+    return View(
+        "Which features carry the gap",
+        [
+            f"Drivers of the score by {short_names([result.sensitive_name], 24)[0]}: {len(result)} "
+            "features.",
+            *(f"{name}: {with_interval(p.value, p.interval)}." for name, p in whole.items()),
+            "A part is what goes away when one feature's path is closed "
+            f"({CLOSINGS[result.close]}).",
+            Figure(
+                lambda: bar_chart(bars, "part of the gap", "Parts of the gap by feature"),
+                "Parts of the gap, with intervals",
+            ),
+            Table(
+                heads, rows, f"By feature, with {percent(result.confidence_level)} intervals; * "
+                "the interval excludes 0", _driver_columns(result), "drivers.csv",
+            ),
+            *([Note(f"{more} more features have smaller parts.")] if more else []),
+            *map(Note, _driver_notes(result)),
+        ],
+    )  # fmt: skip
+
+
+def _starred(part: Part) -> str:
+    star = "*" if part.interval[0] > 0 or part.interval[1] < 0 else ""
+    return f"{number(part.value, 3)}{star} ({span(part.interval)})"
+
+
+def _driver_notes(result: Drivers) -> list[str]:
+    """Why parts need not add up, leaks of the target, copies, and what else there is to say."""
+    from ..auditing.drivers import LEAK
+
+    leaks = [
+        f"{clean(repr(feature))} explains more than {100 * LEAK:.0f}% of the target by itself. Is "
+        "it known before the outcome is?"
+        for feature in result.leaks
+    ]
+    return [
+        f"The parts of the gap leave {number(result.remainder, 3)} of it: what several features do "
+        "together is counted with each of them or with none. Parts of a criterion do not add up.",
+        *leaks,
+        *result.notes,
+    ]
+
+
+def _driver_columns(result: Drivers) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {"feature": [d.feature for d in result.drivers]}
+    parts = {"tells_group": [d.stands_in for d in result.drivers],
+             "gap": [d.gaps[result.widest] for d in result.drivers]}  # fmt: skip
+    parts |= {name: [d.criteria[name] for d in result.drivers] for name in result.criteria}
+    for name, values in parts.items():
+        columns[name] = [p.value for p in values]
+        columns[f"{name}_low"] = [p.interval[0] for p in values]
+        columns[f"{name}_high"] = [p.interval[1] for p in values]
+    columns["leak"] = [d.leak for d in result.drivers]
+    return columns
+
+
+def write_drivers_page(result: Drivers, path: Any, force: bool = False) -> Any:
+    """Write the page, whole or not at all."""
+    counts = f"{len(result)} features, {len(result.gaps) + 1} groups"
+    text = document(
+        "Drivers of a disparity",
+        subtitle(counts, result.sensitive_name),
+        [section(drivers_view(result))],
+        {**result.to_dict(), **stamp()},
+    )
+    return write_text(path, text, force)
+
+
+# ------------------------------------------------------------------------------------------------
+# Monitoring.
+
+
+# Rows of a table; the CSV has all of them.
+MOST_PERIODS = 24
+METHOD = (
+    "The band holds the true value of all periods at once, however long the series grows and "
+    "however often you look: look t may spend 6/(π²t²) of the stated chance of a false alarm "
+    "(alpha spending). An alarm means that the last 1, 2, 4, … periods differ from the periods "
+    "before them, back to the last change, by more than d > √(l² + u²), with l and u the distances "
+    "of both to their bounds. All windows share that chance."
+)
+_BADGES = {VIOLATED: "strong", HOLDS: "holds"}
+
+
+def monitor_view(result: Monitor) -> View:
+    """Return the state, the alarms, and one picture and table per criterion."""
+    names = [result.sensitive_name, result.periods[0], result.periods[-1]]
+    name, first, last = short_names(names, 40)
+    parts: list[Any] = [
+        f"Fairness by {name} over {len(result.periods)} periods, {first} to {last}.",
+        *(alarm.text for alarm in result.alarms),
+        *([] if result.alarms else ["No alarm was raised at any look."]),
+        f"Chance of a false alarm over all looks: {percent(result.level)}.",
+        *map(Note, result.notes),
+    ]
+    for criterion, looks in result.looks.items():
+        parts += [_looks_figure(result, criterion), _looks_table(criterion, looks)]
+    badge = (result.state, _BADGES.get(result.judged, "unclear"))
+    return View("Fairness over time", parts, badge)
+
+
+def _looks_table(criterion: str, looks: Sequence[Look]) -> Table:
+    shown = looks[-MOST_PERIODS:]
+    rows = [
+        [
+            Name(look.period),
+            f"{look.n:,}",
+            "–" if _is_open(look) else fixed(max(look.value, 0.0)),
+            Name(look.why) if _is_open(look) else f"{look.low:.4f} to {look.high:.4f}",
+        ]
+        for look in shown
+    ]
+    before = len(looks) - len(shown)
+    caption = f"{criterion.capitalize()} by period"
+    if before:
+        caption = f"{criterion.capitalize()} in the last {len(shown)} of {len(looks)} periods"
+    heads = ["period", "people", "value", "band of all periods"]
+    return Table(heads, rows, caption, limit=30)
+
+
+def _is_open(look: Look) -> bool:
+    return look.value != look.value
+
+
+def highest_shown(result: Monitor, name: str) -> float:
+    """Return where a picture ends: with the band, unless that is wide beyond reading."""
+    known = [look for look in result.looks[name] if not _is_open(look)]
+    highest = max((max(look.value, 0.0) for look in known), default=0.0)
+    band = 1.05 * max((look.high for look in known), default=0.0)
+    return max(min(2.5 * highest, band), 1.2 * result.limits.get(name, 0.0), 0.01)
+
+
+def _looks_figure(result: Monitor, name: str) -> Figure:
+    words = ["Shaded: the band of all periods."]
+    if name in result.limits:
+        words.append("Dashed line: the limit.")
+    if any(alarm.criterion == name for alarm in result.alarms):
+        words.append("Upright line: an alarm.")
+    return Figure(lambda: _draw_looks(result, name), name.capitalize(), " ".join(words))
+
+
+def _draw_looks(result: Monitor, name: str) -> Html:
+    looks, periods = result.looks[name], result.periods
+    top = highest_shown(result, name)
+    ends = [0.5, len(looks) + 0.5]
+    chart = Chart(
+        (ends[0], ends[1]), (0.0, top), y_label=name, width=720, height=320, x_label="",
+        x_ticks=(), title=f"{name} by period, with the band of all periods",
+    )  # fmt: skip
+    for run in known_runs(looks):
+        place = np.array(run, dtype=float) + 1.0
+        value = np.array([max(looks[k].value, 0.0) for k in run])
+        low, high = (
+            np.minimum([getattr(looks[k], end) for k in run], top) for end in ("low", "high")
+        )
+        if len(run) == 1:  # a stretch of one period has no width to shade
+            chart.error_bars(place, low, high, 0)
+        else:
+            chart.band(place, low, high, 0)
+            chart.line(place, value, 0)
+        chart.dots(place, value, 0, 2.6 if len(looks) <= 60 else 1.6)
+    # No more names than fit side by side on a phone.
+    longest = max(map(len, short_names(list(periods), 12)))
+    step = math.ceil(len(looks) / max(2, min(8, 44 // longest)))
+    for k in range(0, len(looks), step):
+        at, text = f"{float(chart.px(k + 1)):.1f}", short_names([periods[k]], 12)[0]
+        chart.add(element("text", text, x=at, y=chart.height - 16, class_="tick middle"))
+    if name in result.limits:
+        chart.guide(ends, [result.limits[name]] * 2, "limit")
+    for at_period in {alarm.at for alarm in result.alarms if alarm.criterion == name}:
+        chart.guide([periods.index(at_period) + 1.0] * 2, [0.0, top], "alarm")
+    return chart.render(class_="chart wide")
+
+
+def known_runs(looks: Sequence[Look]) -> list[list[int]]:
+    """Return stretches of periods that have a value."""
+    runs: list[list[int]] = []
+    for k, look in enumerate(looks):
+        if _is_open(look):
+            continue
+        if runs and runs[-1][-1] == k - 1:
+            runs[-1].append(k)
+        else:
+            runs.append([k])
+    return runs
+
+
+def write_monitor_page(result: Monitor, path: Any, force: bool = False) -> Any:
+    """Write the page, whole or not at all."""
+    rows = [(name, look) for name, looks in result.looks.items() for look in looks]
+    columns: dict[str, list[Any]] = {"criterion": [name for name, _ in rows]}
+    for key in ("period", "n", "value", "stderr", "low", "high", "why"):
+        columns[key] = [getattr(look, key) for _, look in rows]
+    text = document(
+        "Fairness monitoring",
+        subtitle(f"{len(result.periods)} periods", result.sensitive_name),
+        [
+            section(monitor_view(result)),
+            csv_link(columns, "monitor.csv"),
+            section(View("Method", [METHOD])),
+        ],
+        {**result.to_dict(), **stamp()},
+    )
+    return write_text(path, text, force)

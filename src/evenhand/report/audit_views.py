@@ -1,0 +1,615 @@
+"""An audit and a set of audits: their views, and their pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core.provenance import stamp
+from ..auditing.figures import DrawnRows, calibration, density, drawn_rows, gains_of, grid_over
+from ..data.criteria import get_criterion
+from ..measures.measures import measure_columns
+from .after_views import drivers_view
+from .charts import Chart, legend, ticks
+from .gap_views import conditional_view, imputation_view, money_view, pricing_view
+from .markup import Html, element, join, label
+from .page import (
+    NOT_STATED,
+    About,
+    about_section,
+    document,
+    limits,
+    method,
+    provenance,
+    signature_block,
+    subtitle,
+)
+from .verdict_views import impact_view, verdict_view
+from .view import Judged, Lead, Name, Note, Table, View, section
+from .words import (
+    GRADES,
+    accuracy,
+    fixed,
+    grade,
+    headline,
+    is_measured,
+    judge_criterion,
+    judge_measure,
+    measured,
+    negative_scores,
+    number,
+    p_text,
+    part_word,
+    percent,
+    row_count,
+    short_names,
+    unknown_words,
+    with_margin,
+    worst_part,
+)
+
+if TYPE_CHECKING:
+    from ..auditing.drivers import Drivers
+    from ..auditing.impact import Impact
+    from ..auditing.result import Audit, AuditSet
+    from ..auditing.verdict import Verdict
+    from ..measures.measures import Measure
+
+
+CLOUD = 800
+PARTS = (
+    "Splitting groups makes the share smaller, so each attribute is also judged on its own. The "
+    "worst of these counts."
+)
+_GROUP_HEADS = {
+    "n": "rows", "n_clusters": "clusters", "share": "share", "mean_score": "mean score",
+    "sd_score": "spread of score", "mean_target": "mean outcome",
+    "mean_residual": "outcome minus score", "rmse": "RMSE",
+    "calibration_slope": "calibration slope", "kolmogorov_smirnov": "KS distance",
+}  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------
+# Views.
+
+
+def audit_view(audit: Audit) -> View:
+    """Return everything an audit says: gaps in units of the score, criteria, groups."""
+    title = "Fairness audit" + (f" of {short_names([audit.name], 60)[0]}" if audit.name else "")
+    known = row_count(audit.n_rows - audit.n_unknown, audit.n_clusters)
+    parts: list[Any] = [f"{known}, {_group_words(audit)}."]
+    parts += audit.remarks
+    if audit.n_unknown:
+        parts.append(
+            f"{audit.n_unknown:,} rows ({100 * audit.n_unknown / audit.n_rows:.1f}%) have no "
+            f"{unknown_words(audit)} and are left out."
+        )
+    if audit.r2 == audit.r2:
+        parts.append(accuracy(audit.r2))
+    if audit.n_negative:
+        parts.append(negative_scores(audit))
+    if audit.conditional is not None:
+        parts.append(conditional_view(audit.conditional))
+    if audit.pricing is not None:
+        parts.append(pricing_view(audit.pricing))
+    judged = [
+        Judged(judge_criterion(audit, name), grade(worst_part(audit, name)[1]))
+        for name in audit.measures
+    ]
+    measures = measure_table(audit.measures, audit.confidence_level)
+    parts += [
+        View("By criterion", [*judged, measures, *part_tables(audit)], brief=True),
+        View(f"By {part_word(audit)}", [group_table(audit), gaps(audit)]),
+    ]
+    if audit.imputation is not None:
+        parts.append(imputation_view(audit.imputation))
+    return View(title, parts)
+
+
+def audit_set_view(audits: AuditSet) -> View:
+    """Return several audits side by side."""
+    return View(f"Fairness by {audits.kind}", [comparison_table(audits)])
+
+
+def measure_view(measure: Measure) -> View:
+    """Return one measure."""
+    level = grade(measure)
+    return View(
+        get_criterion(measure.criterion).title,
+        [Judged(judge_measure(measure), level), measure_table({measure.criterion: measure})],
+        (GRADES[level], level),
+    )
+
+
+def _group_words(audit: Audit) -> str:
+    n_groups = len(audit.labels)
+    name = short_names([audit.sensitive_name], 60)[0]
+    if is_measured(audit):
+        return (
+            f"'{name}' as a measurement. Values are 1 − exp(−2·nats), the share of its variance "
+            f"explained if all is normal; tables are by {n_groups} bands of about equal size"
+        )
+    shown = ", ".join(short_names(audit.labels[:6], 40))
+    more = f" and {n_groups - 6} more" if n_groups > 6 else ""
+    of = "" if name == "group" else f" of '{name}'"
+    return f"{n_groups} groups{of} ({shown}{more})"
+
+
+# ------------------------------------------------------------------------------------------------
+# Tables.
+
+
+def measure_table(measures: Mapping[str, Measure], confidence_level: float | None = None) -> Table:
+    """Return the measures with the numbers behind them."""
+    level = "" if confidence_level is None else f"{percent(confidence_level)} "
+    heads = ["criterion", "value", f"{level}interval", "p (exactly fair)", "standard error",
+             "nats", "estimated by"]  # fmt: skip
+    rows = [
+        [
+            m.criterion,
+            fixed(m.shown),
+            f"{m.interval[0]:.4f} to {m.interval[1]:.4f}",
+            p_text(m.p_value),
+            f"{m.stderr:.4f}" if m.defined else "not defined",
+            f"{m.nats:.5f}",
+            m.chosen,
+        ]
+        for m in measures.values()
+    ]
+    columns = measure_columns(measures.values())
+    return Table(heads, rows, "The measures (0 fair, 1 not)", columns, "measures.csv")
+
+
+def part_tables(audit: Audit) -> list[Any]:
+    """Return a crossing beside its attributes and its worst group; nothing where none is."""
+    if not audit.attributes and not audit.one_against_rest:
+        return []
+    cells: dict[str, list[str]] = {}
+    columns: dict[str, list[Any]] = {"criterion": [], "part": []}
+    for j, name in enumerate(audit.measures):
+        parts = audit.parts(name)
+        for part, m in parts.items():
+            row = cells.setdefault(part, [""] * len(audit.measures))
+            row[j] = f"{m.shown:.4f} ± {(m.interval[1] - m.interval[0]) / 2:.4f}"
+        columns["part"] += list(parts)
+        for key, values in measure_columns(tuple(parts.values())).items():
+            columns.setdefault(key, []).extend(values)
+    rows = [[Name(part), *row] for part, row in cells.items()]
+    caption = (
+        "Each attribute on its own, and the worst group against the rest (± is half the width of "
+        f"the {percent(audit.confidence_level)} interval)"
+    )
+    heads = ["groups", *audit.measures]
+    return [Note(PARTS), Table(heads, rows, caption, columns, "parts.csv", limit=29)]
+
+
+def group_table(
+    audit: Audit, heads: Sequence[str] = tuple(_GROUP_HEADS), file: str = "groups.csv"
+) -> Table:
+    """Return one row per group, with ± half the interval where there is one."""
+    columns = audit._groups.columns
+    names = [name for name in heads if name in columns]
+    rows = [
+        [Name(group), *(_group_cell(columns, name, k) for name in names)]
+        for k, group in enumerate(columns["group"])
+    ]
+    part = part_word(audit)
+    caption = (
+        f"{part.title()}s; ± is half the width of the {percent(audit.confidence_level)} interval"
+    )
+    shown = [part, *(_GROUP_HEADS[n] for n in names)]
+    return Table(shown, rows, caption, columns if file else None, file, limit=40)
+
+
+def _group_cell(columns: Mapping[str, Sequence[Any]], name: str, k: int) -> str:
+    value = columns[name][k]
+    if name == "share":
+        return f"{100 * value:.1f}%"
+    if name in ("n", "n_clusters"):
+        return f"{value:,.0f}"
+    low = columns[f"{name}_low"][k] if f"{name}_low" in columns else float("nan")
+    return with_margin(value, value - low)
+
+
+def gaps(audit: Audit) -> str:
+    """Return the simple gaps, in the units of the score."""
+    d, part = audit.disparities, part_word(audit)
+    text = (
+        f"Mean scores differ by up to {number(d.mean_score_gap)} between {part}s. The scores of "
+        f"one {part} and of all others are up to {number(d.wasserstein)} apart on average "
+        "(Wasserstein distance, in units of the score), and their distribution functions up to "
+        f"{number(d.kolmogorov_smirnov, 3)} (Kolmogorov-Smirnov)."
+    )
+    if d.rmse_ratio == d.rmse_ratio:
+        text += (
+            f" The typical error is up to {number(d.rmse_ratio, 3)} times as large in one {part} "
+            "as in another."
+        )
+    return text
+
+
+def comparison_table(audits: AuditSet) -> Table:
+    """Return one row per audit, one column per criterion."""
+    first = next(iter(audits.values()))
+    rows = [
+        [Name(name), number(audit.r2), *map(measured, audit.measures.values())]
+        for name, audit in audits.items()
+    ]
+    columns: dict[str, list[Any]] = {audits.kind: list(audits)}
+    columns["r2"] = [audit.r2 for audit in audits.values()]
+    for audit in audits.values():
+        for m in audit.measures.values():
+            for key, value in zip(("", "_low", "_high"), (m.value, *m.interval), strict=True):
+                columns.setdefault(m.criterion + key, []).append(value)
+    caption = f"Measures with {percent(first.confidence_level)} intervals (0 fair, 1 not)"
+    heads = [audits.kind, "R²", *first.measures]
+    return Table(heads, rows, caption, columns, "comparison.csv", limit=40)
+
+
+# What a rise and a fall are called, by the side that is favorable.
+GAINS = {
+    None: ("score rises", "score falls"),
+    "high": ("gain (score rises)", "lose (score falls)"),
+    "low": ("gain (score falls)", "lose (score rises)"),
+}
+
+
+def gains_table(before: Audit, after: Audit, file: str, favorable: str | None = None) -> Table:
+    """Return the change of each person's score between two models, by group."""
+    changes = gains_of(before, after, favorable)
+    rows = [
+        [
+            Name(group),
+            number(changes["mean"][k], 3),
+            f"{number(changes['q05'][k], 3)} to {number(changes['q95'][k], 3)}",
+            f"{100 * changes['gain'][k]:.0f}%",
+            f"{100 * changes['loss'][k]:.0f}%",
+        ]
+        for k, group in enumerate(changes["group"])
+    ]
+    heads = ["group", "mean change", "middle 90% of changes", *GAINS[favorable]]
+    return Table(heads, rows, "Change of each person's score, by group", changes, file, limit=40)
+
+
+# ------------------------------------------------------------------------------------------------
+# Cards and figures.
+
+
+def cards(audit: Audit, before: Audit | None = None) -> Html:
+    """Return one card per criterion: the question, the answer, the number with its interval.
+
+    With `before`, the number that it replaces stands beside it, on the same scale.
+    """
+    shown = [audit] if before is None else [before, audit]
+    sized = [m for one in shown for m in one.measures.values() if m.defined]
+    top = max([0.05, *(m.interval[1] for m in sized), *(m.shown for m in sized)])
+    old = {} if before is None else before.measures
+    return element(
+        "div",
+        *(_card(m, top, audit, old.get(name)) for name, m in audit.measures.items()),
+        class_="cards",
+    )
+
+
+def _card(measure: Measure, top: float, audit: Audit, before: Measure | None) -> Html:
+    level = grade(worst_part(audit, measure.criterion)[1])
+    ends = f"{measure.interval[0]:.3f} to {measure.interval[1]:.3f}"
+    return element(
+        "article",
+        element("h3", get_criterion(measure.criterion).title),
+        element("p", measure.question, class_="soft"),
+        element("p", GRADES[level], class_=f"badge {level}"),
+        gauge(measure.shown, measure.interval, top, None if before is None else before.shown),
+        element(
+            "p",
+            None if before is None else f"{fixed(before.shown, 3)} → ",
+            element("b", fixed(measure.shown, 3)),
+            f" ({percent(audit.confidence_level)} interval {ends})",
+        ),
+        element("p", judge_criterion(audit, measure.criterion)),
+        class_="card",
+    )
+
+
+def gauge(
+    value: float, interval: tuple[float, float], top: float, before: float | None = None
+) -> Html:
+    """A scale from 0 to `top` with the interval and the value on it, and a ring where it was."""
+    scale = 220 / (1.1 * top)
+
+    def at(v: float) -> float:
+        return 8 + min(max(v, 0.0), 1.1 * top) * scale
+
+    low, high = (at(v) for v in interval)
+    ends = f"{interval[0]:.3f} to {interval[1]:.3f}"
+    text = f"{value:.3f} on a scale from 0 (fair) to 1, interval {ends}"
+    text += "" if before is None else f"; before, {before:.3f}"
+    marks = []
+    for tick in ticks(0.0, 1.1 * top, 4):
+        marks += [
+            element("path", d=f"M{at(tick):.1f} 13v4", class_="axis"),
+            element("text", number(tick, 3), x=f"{at(tick):.1f}", y=29, class_="tick middle"),
+        ]
+    return element(
+        "svg",
+        element("title", text),
+        element("rect", x=8, y=9, width=220, height=4, class_="track"),
+        *marks,
+        element(
+            "rect", x=f"{low:.1f}", y=7, width=f"{max(high - low, 1):.1f}", height=8, class_="span"
+        ),
+        None
+        if before is None
+        else element("circle", cx=f"{at(before):.1f}", cy=11, r=5, class_="before"),
+        element("rect", x=f"{at(value) - 1.5:.1f}", y=2, width=3, height=18, class_="value"),
+        viewBox="0 0 240 33",
+        class_="chart gauge",
+        role="img",
+    )
+
+
+def figures(audit: Audit) -> Html:
+    """Return scores by group, and the outcome against the score."""
+    rows, part = drawn_rows(audit), part_word(audit)
+    charts = {f"Scores by {part}": density_chart(rows)}
+    if rows.y is not None:
+        charts[f"Mean outcome at each score, by {part}"] = calibration_chart(rows)
+    return join([group_legend(rows, audit), figure_grid(charts)])
+
+
+def group_legend(rows: DrawnRows, audit: Audit) -> Html:
+    """Return the colors of the groups that are drawn."""
+    return legend([label(n, 60) for n in rows.names], len(audit.labels) - len(rows.names))
+
+
+def figure_grid(charts: Mapping[str, Chart]) -> Html:
+    """Return charts with their captions, side by side where there is room."""
+    shown = [
+        element("figure", element("figcaption", label(caption, 80)), chart.render())
+        for caption, chart in charts.items()
+    ]
+    return element("div", *shown, class_="figures")
+
+
+def density_chart(
+    drawn: DrawnRows,
+    grid: Any = None,
+    height: int = 300,
+    title: str = "Density of scores by group",
+) -> Chart:
+    """Densities of the score, one curve a group."""
+    grid = grid_over(drawn.s) if grid is None else grid
+    curves = [density(drawn.s, weight, grid) for weight in drawn.membership.T]
+    top = max(float(c.max()) for c in curves) * 1.05 or 1.0
+    chart = Chart(
+        (float(grid[0]), float(grid[-1])), (0.0, top), x_label="score", y_label="share of people",
+        title=title, y_ticks=False, height=height,
+    )  # fmt: skip
+    if len(curves) <= 4:
+        for k, curve in enumerate(curves):
+            chart.area(grid, curve, k)
+    for k, curve in enumerate(curves):
+        chart.line(grid, curve, k)
+    return chart
+
+
+def calibration_chart(drawn: DrawnRows) -> Chart:
+    """The mean target in bins of the score, one line a group, over a cloud of rows."""
+    assert drawn.y is not None
+    wide, tall = grid_over(drawn.s), grid_over(drawn.y)
+    chart = Chart(
+        (float(wide[0]), float(wide[-1])), (float(tall[0]), float(tall[-1])), x_label="score",
+        y_label="outcome (dashed: outcome = score)", title="Mean outcome at each score, by group",
+    )  # fmt: skip
+    codes = drawn.codes
+    rows = np.unique(np.linspace(0, len(codes) - 1, CLOUD).astype(int))
+    for k in range(len(drawn.names)):
+        mine = rows[codes[rows] == k]
+        chart.dots(drawn.s[mine], drawn.y[mine], k, radius=2.2, class_="cloud")
+    chart.diagonal()
+    for k, weight in enumerate(drawn.membership.T):
+        if not weight.any():
+            continue
+        x, y, error = calibration(drawn.s, drawn.y, weight)
+        low = np.clip(y - 1.96 * error, *chart.y)
+        chart.error_bars(x, low, np.clip(y + 1.96 * error, *chart.y), k)
+        chart.line(x, y, k)
+        chart.dots(x, y, k)
+    return chart
+
+
+# ------------------------------------------------------------------------------------------------
+# Pages.
+
+
+def audit_page(
+    audit: Audit,
+    *,
+    about: About | Mapping[str, Any] | None = None,
+    source: Mapping[str, Any] | None = None,
+    verdict: Verdict | None = None,
+    impact: Impact | None = None,
+    favorable: str | None = None,
+    drivers: Drivers | None = None,
+) -> str:
+    """Return one audit as a document.
+
+    Parameters
+    ----------
+    audit : Audit
+        As from :func:`evenhand.audit`.
+    about : About or mapping, optional
+        Who asks and what for.
+    source : mapping, optional
+        Facts about the data to print, such as the file and its columns.
+    verdict : Verdict, optional
+        As from :meth:`Audit.verdict`; it comes first.
+    impact : Impact, optional
+        As from :meth:`Audit.impact`.
+    favorable : {"high", "low"}, optional
+        Which scores are good for a person; the impact table's own when left out.
+    drivers : Drivers, optional
+        As from :func:`evenhand.drivers`, of the same score.
+    """
+    about = About.of(about)
+    title = about.title or "Fairness audit" + (f": {audit.name}" if audit.name else "")
+    if favorable is None and impact is not None:
+        favorable = impact.favorable
+    views = _page_views(audit, verdict, impact, favorable)
+    views += [] if drivers is None else [drivers_view(drivers)]
+    results = {"verdict": verdict, "impact": impact, "drivers": drivers}
+    data = _data(audit, about, source)
+    data |= {key: value.to_dict() for key, value in results.items() if value is not None}
+    body = [
+        about_section(about, _question(audit, verdict)),
+        *map(section, views),
+        *_end(audit, about, source),
+    ]
+    return document(title, _counts(audit), body, data)
+
+
+def audit_set_page(
+    audits: AuditSet,
+    *,
+    about: About | Mapping[str, Any] | None = None,
+    source: Mapping[str, Any] | None = None,
+    verdicts: Mapping[str, Verdict] | None = None,
+    impacts: Mapping[str, Impact] | None = None,
+    favorable: str | None = None,
+) -> str:
+    """Return several audits: side by side, then one by one.
+
+    Parameters
+    ----------
+    audits : AuditSet
+        Models on the same rows, or attributes one by one.
+    about : About or mapping, optional
+        Who asks and what for.
+    source : mapping, optional
+        Facts about the data to print.
+    verdicts, impacts : mapping, optional
+        By the name of an audit, what :meth:`Audit.verdict` and :meth:`Audit.impact` returned.
+    favorable : {"high", "low"}, optional
+        Which change of a score is a gain.
+    """
+    about = About.of(about)
+    verdicts, impacts = verdicts or {}, impacts or {}
+    first = next(iter(audits.values()))
+    views = [View("Side by side", [comparison_table(audits)])]
+    if audits.kind == "model":
+        views += [_density_view(audits), gains_view(audits, favorable)]
+    parts = [
+        about_section(about, _question(first, next(iter(verdicts.values()), None))),
+        *map(section, views),
+    ]
+    for k, (name, audit) in enumerate(audits.items(), 1):
+        parts.append(element("h2", f"{audits.kind.capitalize()} {k}: ", label(name, 120)))
+        one = _page_views(audit, verdicts.get(name), impacts.get(name), favorable)
+        parts += [section(view, "h3", f"{audits.kind}-{k}-") for view in one]
+    return document(
+        about.title or f"Fairness by {audits.kind}",
+        _counts(first),
+        [*parts, *_end(first, about, source)],
+        _data(audits, about, source),
+    )
+
+
+def _page_views(
+    audit: Audit, verdict: Verdict | None, impact: Impact | None, favorable: str | None
+) -> list[View]:
+    """The results, in the order of a decision."""
+    words = f" {accuracy(audit.r2)}" if audit.r2 == audit.r2 else ""
+    views = [
+        None if verdict is None else verdict_view(verdict),
+        money_view(audit, favorable),
+        None if audit.conditional is None else conditional_view(audit.conditional),
+        None if audit.pricing is None else pricing_view(audit.pricing),
+        View("In short", [Lead(headline(audit) + words), cards(audit)]),
+        None if impact is None else impact_view(impact),
+        None if audit.imputation is None else imputation_view(audit.imputation),
+        View("In pictures", [figures(audit)]),
+        View(
+            "Numbers",
+            [
+                measure_table(audit.measures, audit.confidence_level),
+                *part_tables(audit),
+                group_table(audit),
+                gaps(audit),
+            ],
+        ),
+    ]
+    return [view for view in views if view is not None]
+
+
+def _question(audit: Audit, verdict: Verdict | None) -> str:
+    judged = (
+        "No tolerance was stated, so there is no verdict."
+        if verdict is None
+        else "It is judged by a written tolerance, below."
+    )
+    name = short_names([audit.sensitive_name], 60)[0]
+    # The name an attribute has when it came as a plain array says nothing.
+    whom = "these groups" if name == "group" else f"the groups of {name}"
+    if is_measured(audit):
+        whom = "people whatever their " + ("attribute" if name == "group" else name)
+    return f"Is this score fair to {whom}? {judged}"
+
+
+def _counts(audit: Audit) -> Html:
+    known = row_count(audit.n_rows - audit.n_unknown, audit.n_clusters)
+    lacking = f" ({audit.n_unknown:,} more without a {unknown_words(audit)})"
+    counts = known + (lacking if audit.n_unknown else "")
+    if is_measured(audit):
+        return join([f"{counts}, {_group_words(audit)}"])
+    return subtitle(f"{counts}, {len(audit.labels)} groups", audit.sensitive_name)
+
+
+def _end(audit: Audit, about: About, source: Mapping[str, Any] | None) -> list[Html]:
+    """What stands below the results, in this order."""
+    estimator = next(iter(audit.measures.values())).estimator
+    rows = [*(source or {}).items(), ("Period", about.period or NOT_STATED)]
+    return [
+        method(audit.confidence_level, is_measured(audit)),
+        provenance(audit, [*rows, ("Estimator", estimator)]),
+        limits(audit),
+        signature_block(),
+    ]
+
+
+def _data(
+    result: Audit | AuditSet, about: About, source: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    return {
+        **result.to_dict(),
+        **stamp(),
+        "about": about.to_dict(),
+        "source": {str(k): str(v) for k, v in (source or {}).items()},
+    }
+
+
+def _density_view(audits: AuditSet) -> View:
+    """Scores by group under each model, on the same axis."""
+    first = next(iter(audits.values()))
+    rows = {name: drawn_rows(audit) for name, audit in audits.items()}
+    grid = grid_over(*(one.s for one in rows.values()))
+    charts = {
+        name: density_chart(one, grid, height=220, title=f"Density of scores under {name}")
+        for name, one in rows.items()
+    }
+    keys = group_legend(next(iter(rows.values())), first)
+    return View(f"Scores by {part_word(first)}", [keys, figure_grid(charts)])
+
+
+def gains_view(audits: AuditSet, favorable: str | None = None) -> View:
+    """Return changes of each row's score from the first model to the others, by group."""
+    first, *others = audits
+    parts: list[Any] = []
+    for k, name in enumerate(others, 2):
+        names = short_names([first, name], 80)
+        parts += [
+            f"From {names[0]} to {names[1]}:",
+            gains_table(audits[first], audits[name], f"gains-{k}.csv", favorable),
+        ]
+    return View("Who gains and who loses", parts)

@@ -1,0 +1,514 @@
+"""Gaps in units of the score: raw, with the same controls, as prices, and of inferred groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..auditing.figures import DRAWN_GROUPS
+from .charts import Bar, Chart, bar_chart, legend
+from .markup import Html, join, label
+from .view import Figure, Lead, Name, Note, Table, View
+from .words import (
+    clean,
+    fixed,
+    group_name,
+    judge_measure,
+    negative_scores,
+    number,
+    p_text,
+    p_words,
+    percent,
+    short_names,
+    span,
+    with_interval,
+)
+
+if TYPE_CHECKING:
+    from ..auditing.adjusted_gap import AdjustedGap, Estimate
+    from ..auditing.conditional import Conditional
+    from ..auditing.impact import Impact
+    from ..auditing.imputed import Imputation
+    from ..auditing.pricing import Pricing
+    from ..auditing.result import Audit
+
+
+# Groups in sentences; the tables have all of them.
+MOST_SENTENCES = 5
+
+
+def _first(sentences: Sequence[str], more: int) -> list[str]:
+    """The first sentence as a lead, the others, and how many groups only the table has."""
+    rest = [f"{more} more groups are in the table."] if more > 0 else []
+    return [Lead(sentences[0]), *sentences[1:], *rest] if sentences else rest
+
+
+# ------------------------------------------------------------------------------------------------
+# Among people with the same controls.
+
+
+FUNCTION = (
+    "The score is (nearly) a function of the controls and the group: they leave {left} of its "
+    "variance. A difference of one cent then gives the group away, so the information says that "
+    "there is a difference and not how large it is: go by the gaps."
+)
+
+
+def conditional_view(result: Conditional) -> View:
+    """Return gaps among people with the same controls, and the information."""
+    names = ", ".join(short_names(result.controls, 30))
+    information = judge_measure(result.information, "Conditional independence")
+    if result.is_function:
+        information += f" {FUNCTION.format(left=f'{100 * result.unexplained:.2g}%')}"
+    information += f" Normalized information {fixed(result.information.shown)}."
+    sentences = [gap_sentence(gap) for gap in result.gaps[:MOST_SENTENCES]]
+    return View(
+        f"Among people with the same controls ({names})",
+        [
+            *_first(sentences, len(result.gaps) - MOST_SENTENCES),
+            _gap_table(result),
+            information,
+            Note(_conditional_note(result)),
+        ],
+    )
+
+
+def gap_sentence(gap: AdjustedGap) -> str:
+    """Return one group against the reference: the raw gap and what the controls explain."""
+    group, reference = clean(gap.group), clean(gap.reference)
+    if not gap.is_estimated:
+        return f"{group} is not compared with {reference}: {gap.note}."
+    if gap.raw_percent.value == gap.raw_percent.value:
+        raw, explained, left = gap.raw_percent, gap.explained_percent, gap.adjusted_percent
+        size, unit = f"{abs(raw.value):.3g}%", " points"
+    else:
+        raw, explained, left = gap.raw, gap.explained, gap.adjusted
+        size, unit = f"{abs(raw.value):.4g}", ""
+    p = p_words(gap.p_adjusted)
+    if explained.value * raw.value >= 0 and abs(explained.value) <= abs(raw.value):
+        rest = (
+            f"{_size(explained.value)}{unit} of that go with the controls and {_size(left.value)}"
+            f"{unit} do not ({_turned(left.interval, raw.value)}, {p})."
+        )
+    else:
+        rest = (
+            f"among people with the same controls they are {_size(left.value)}{unit} "
+            f"{_way(left.value)} ({_turned(left.interval, left.value)}, {p})."
+        )
+    if gap.no_counterpart > 0:
+        rest += (
+            f" {100 * gap.no_counterpart:.2g}% of {group} have hardly any counterpart and are left "
+            "out of that."
+        )
+    return (
+        f"Scores of {group} are {size} {_way(raw.value)} than those of {reference} on average; "
+        f"{rest}"
+    )
+
+
+def _size(value: float) -> str:
+    return f"{abs(value):.3g}"
+
+
+def _way(value: float) -> str:
+    return "higher" if value >= 0 else "lower"
+
+
+def _turned(interval: tuple[float, float], sign: float) -> str:
+    """The ends of an interval in the direction of the sentence."""
+    low, high = interval if sign >= 0 else (-interval[1], -interval[0])
+    return f"{low:.3g} to {high:.3g}"
+
+
+def _gap_table(result: Conditional) -> Table:
+    heads = [
+        "group", "rows", "gap", "explained", "not explained",
+        f"{percent(result.confidence_level)} interval", "in %", "p (all groups)", "no counterpart",
+    ]  # fmt: skip
+    if not any(gap.no_counterpart > 0 for gap in result.gaps):
+        heads.pop()
+    rows = []
+    for gap in result.gaps:
+        low, high = gap.adjusted.interval
+        cells = [
+            Name(gap.group), f"{gap.n:,.0f}", _number(gap.raw), _number(gap.explained),
+            _number(gap.adjusted), f"{low:.4g} to {high:.4g}" if gap.is_estimated else "n/a",
+            _number(gap.adjusted_percent, 3), p_text(gap.p_adjusted),
+            f"{100 * gap.no_counterpart:.2g}%",
+        ]  # fmt: skip
+        rows.append(cells[: len(heads)])
+    caption = f"Gaps of mean scores, in units of the score, against {clean(result.reference)}"
+    return Table(heads, rows, caption, result.columns(), "controls.csv", limit=30)
+
+
+def _number(estimate: Estimate, digits: int = 4) -> str:
+    return "n/a" if estimate.value != estimate.value else f"{estimate.value:.{digits}g}"
+
+
+def _conditional_note(result: Conditional) -> str:
+    note = (
+        f"Controls: {', '.join(clean(name) for name in result.controls)}. Not explained is "
+        f"{result.estimand}; explained is the rest of the gap. Model of the reference's scores: "
+        f"{result.outcome}. Each prediction is by models that have not seen the row. Information "
+        f"through {result.summary}; p by {result.test}."
+    )
+    if result.left_out:
+        why = "; ".join(f"{clean(name)}, {reason}" for name, reason in result.left_out.items())
+        note += f" Not used: {why}"
+    return note
+
+
+# ------------------------------------------------------------------------------------------------
+# Inferred membership.
+
+
+def imputation_view(result: Imputation) -> View:
+    """Return gaps with the assumption on inferred groups, and their range without it."""
+    level = percent(result.confidence_level)
+    gaps = result.gaps
+    rows = [
+        [
+            Name(g.group), Name(g.reference), with_interval(g.value, g.interval),
+            with_interval(g.regressed, g.regressed_interval), span(g.bounds),
+            "known" if g.settled else "not known",
+        ]
+        for g in gaps
+    ]  # fmt: skip
+    heads = ["group", "minus", f"by weighting ({level})", f"by regression ({level})",
+             f"range without any assumption ({level})", "sign"]  # fmt: skip
+    columns: dict[str, list[Any]] = {
+        "group": [g.group for g in gaps],
+        "reference": [g.reference for g in gaps],
+        "gap": [g.value for g in gaps],
+        "gap_low": [g.interval[0] for g in gaps],
+        "gap_high": [g.interval[1] for g in gaps],
+        "regressed": [g.regressed for g in gaps],
+        "regressed_low": [g.regressed_interval[0] for g in gaps],
+        "regressed_high": [g.regressed_interval[1] for g in gaps],
+        "bound_low": [g.bounds[0] for g in gaps],
+        "bound_high": [g.bounds[1] for g in gaps],
+    }
+    bars = [
+        Bar(f"{g.group} minus {g.reference}", g.value, *g.interval, wide=g.bounds) for g in gaps
+    ]
+    return View(
+        "What inferred groups leave uncertain",
+        [
+            *imputation_words(result),
+            Figure(
+                lambda: bar_chart(bars, "gap in mean score", "Gaps by group, with the assumption "
+                                  "and without"),
+                "Gaps between mean scores",
+                "Dot and dark line: the estimate with the assumption and its interval. Pale block: "
+                "the range without any assumption.",
+            ),
+            Table(heads, rows, "Mean score of a group minus that of the reference", columns,
+                  "imputation.csv"),
+            Note(f"Whatever the true groups are, independence is at least "
+                 f"{number(result.least_independence, 3)}. There is no upper limit below 1."),
+        ],
+    )  # fmt: skip
+
+
+def imputation_words(result: Imputation, limit: int = 6) -> list[str]:
+    """Return what inferred membership leaves uncertain, in sentences."""
+    words = [
+        f"Groups are given as probabilities, which remove {100 * result.certainty:.0f}% of the "
+        "uncertainty about them. Information and weighted gaps assume that, among people with the "
+        "same probabilities, the score does not depend on the group. Gaps by regression assume the "
+        "opposite: among people of the same group, the score does not depend on the probabilities. "
+        "If neither holds, the truth can lie outside both."
+    ]
+    level = percent(result.confidence_level)
+    for gap in result.gaps[:limit]:
+        words.append(
+            f"Mean score of {group_name(gap.group)} minus that of {group_name(gap.reference)}: "
+            f"{with_interval(gap.value, gap.interval)} by weighting, "
+            f"{with_interval(gap.regressed, gap.regressed_interval)} by regression; between "
+            f"{number(gap.bounds[0], 3)} and {number(gap.bounds[1], 3)} without any assumption "
+            f"({level} confidence)."
+        )
+    return words
+
+
+# ------------------------------------------------------------------------------------------------
+# A score as a price.
+
+
+def pricing_view(result: Pricing) -> View:
+    """Return what was charged and what happened, by group and band of the score."""
+    return View(
+        "Expected and actual",
+        [
+            *pricing_sentences(result),
+            _price_table(result),
+            Figure(lambda: _draw_bands(result), "Actual over expected by band of the score"),
+            _band_table(result),
+            Note(_pricing_note(result)),
+        ],
+    )
+
+
+def pricing_sentences(result: Pricing) -> list[str]:
+    """Return deviance, actual over expected in all, and the gaps against the reference."""
+    out = []
+    if result.loss and result.d2 == result.d2:
+        low, high = result.d2_interval
+        out.append(
+            f"The score explains {100 * result.d2:.2f}% of the {_loss(result)} deviance "
+            f"({'R²' if result.power == 0 else 'D²'}, {percent(result.confidence_level)} interval "
+            f"{100 * low:.2f}% to {100 * high:.2f}%). Its mean deviance is "
+            f"{number(result.deviance)}; that of the best constant is "
+            f"{number(result.null_deviance)}."
+        )
+    elif result.loss and result.n_not_positive:
+        out.append(
+            f"The {_loss(result)} deviance is not defined: {result.n_not_positive:,} predictions "
+            "are zero or below."
+        )
+    value, *ends = result.actual_expected
+    return [
+        *out,
+        f"Actual over expected is {with_interval(value, ends)} over all rows.",
+        *_price_gaps(result),
+    ]
+
+
+def _price_gaps(result: Pricing) -> list[str]:
+    """One sentence per group: predictions against the reference, and the actual outcomes."""
+    columns = result._groups
+    out: list[str] = []
+    unit = " per unit of exposure" if result.has_exposure else ""
+    reference = group_name(result.reference)
+    for k, group in enumerate(columns["group"]):
+        if group == result.reference or len(out) == MOST_SENTENCES:
+            continue
+        score, actual = (
+            [columns[f"log_ratio_{of}{end}"][k] for end in ("", "_low", "_high")]
+            for of in ("score", "target")
+        )
+        if not all(map(math.isfinite, score)):
+            continue
+        also = f"; actual outcomes were {_change(actual)}" if math.isfinite(actual[0]) else ""
+        out.append(
+            f"Predictions for {group_name(group)} are {_change(score)} than for {reference}{unit}"
+            f"{also}."
+        )
+    return out
+
+
+def _loss(result: Pricing) -> str:
+    return f"Tweedie (power {result.power:g})" if result.loss == "tweedie" else result.loss.title()
+
+
+def _change(ends: Sequence[float]) -> str:
+    """A log ratio as "3.1% higher (1.2% to 5.0%)", the interval in the same direction."""
+    value, low, high = (100 * math.expm1(v) for v in ends)
+    text = f"{abs(value):.3g}% {_way(value)}"
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return text
+    low, high = (low, high) if value >= 0 else (-high, -low)
+    return f"{text} ({low:.3g}% to {high:.3g}%)"
+
+
+def _price_table(result: Pricing) -> Table:
+    columns = result._groups
+    unit = "exposure" if result.has_exposure else "n"
+    heads = ["group", "exposure" if result.has_exposure else "rows", "actual", "expected",
+             "actual/expected", "gap of scores", "gap of actuals"]  # fmt: skip
+    rows = []
+    for k, group in enumerate(columns["group"]):
+        gaps = ["reference"] * 2
+        if group != result.reference:
+            gaps = [_percent(columns, f"log_ratio_{of}", k) for of in ("score", "target")]
+        sums = [number(columns[name][k]) for name in ("actual", "expected")]
+        rows.append([Name(group), number(columns[unit][k], 6), *sums, _ratio(columns, k), *gaps])
+    caption = "Actual over expected, and gaps against the reference"
+    return Table(heads, rows, caption, columns, "pricing.csv")
+
+
+def _ratio(columns: dict[str, list[Any]], k: int) -> str:
+    value = columns["actual_expected"][k]
+    ends = [columns[f"actual_expected_{end}"][k] for end in ("low", "high")]
+    if value != value or all(end != end for end in ends):
+        return number(value, 3)
+    return with_interval(value, ends)
+
+
+def _percent(columns: dict[str, list[Any]], name: str, k: int) -> str:
+    value, low, high = (100 * math.expm1(columns[f"{name}{e}"][k]) for e in ("", "_low", "_high"))
+    return f"{value:+.1f}% ({low:+.1f} to {high:+.1f})" if math.isfinite(value) else "n/a"
+
+
+def _band_table(result: Pricing) -> Table:
+    columns = result._bands
+    n_bands = max(columns["band"])
+    heads = ["group"]
+    for b in range(n_bands):
+        low, high = (number(columns[f"score_{end}"][b], 3) for end in ("low", "high"))
+        heads.append(f"{low} to {high}" if low != high else low)
+    rows = [
+        [Name(group), *(_ratio(columns, k * n_bands + b) for b in range(n_bands))]
+        for k, group in enumerate(result._groups["group"])
+    ]
+    caption = "Actual over expected by band of the score"
+    return Table(heads, rows, caption, columns, "bands.csv")
+
+
+def _pricing_note(result: Pricing) -> str:
+    times = "exposure times score" if result.has_exposure else "the scores"
+    by = " by exposure" if result.has_exposure else ""
+    return (
+        f"Actual is the sum of the targets, expected the sum of {times}. The "
+        f"{percent(result.confidence_level)} intervals of actual over expected hold one at a time; "
+        f"those of gaps against {group_name(result.reference)} hold for all groups at once. Bands "
+        f"are fifths of the score{by}, the same for all groups."
+    )
+
+
+def drawn_groups(result: Pricing) -> list[int]:
+    """Return the largest groups by exposure, in their order."""
+    size = np.asarray(result._groups["exposure"], dtype=float)
+    return sorted(np.argsort(-size, kind="stable")[:DRAWN_GROUPS].tolist())
+
+
+def band_curves(result: Pricing) -> list[tuple[Any, ...]]:
+    """Return band, ratio and interval of each group that is drawn, moved a little apart."""
+    n_bands = max(result._bands["band"])
+    order = drawn_groups(result)
+    out = []
+    for place, k in enumerate(order):
+        at = slice(k * n_bands, (k + 1) * n_bands)
+        ratio, low, high = (
+            np.asarray(result._bands[f"actual_expected{end}"][at], dtype=float)
+            for end in ("", "_low", "_high")
+        )
+        x = np.arange(1, n_bands + 1) + 0.12 * (place - (len(order) - 1) / 2)
+        low, high = (np.where(np.isfinite(end), end, ratio) for end in (low, high))
+        known = np.isfinite(ratio)
+        out.append((x[known], ratio[known], low[known], high[known]))
+    return out
+
+
+def band_axis(curves: Sequence[tuple[Any, ...]]) -> tuple[float, float]:
+    """Return an axis from 0 to what holds the ratios and most of their intervals."""
+    ratios = np.concatenate([[1.0], *(c[1] for c in curves)])
+    ends = np.concatenate([[1.0], *(c[3] for c in curves)])
+    top = max(float(ratios.max()), min(float(ends.max()), 2.0 * float(ratios.max())))
+    return 0.0, 1.08 * top
+
+
+def _draw_bands(result: Pricing) -> Html:
+    curves = band_curves(result)
+    n_bands = max(result._bands["band"])
+    bottom, top = band_axis(curves)
+    chart = Chart(
+        (0.5, n_bands + 0.5), (bottom, top), x_label="band of the score, lowest to highest",
+        y_label="actual / expected", title="Actual over expected by group and band of the score",
+        width=720, height=300, x_ticks=range(1, n_bands + 1),
+    )  # fmt: skip
+    chart.guide([0.5, n_bands + 0.5], [1.0, 1.0], "guide")
+    for k, (x, ratio, low, high) in enumerate(curves):
+        chart.error_bars(x, np.clip(low, bottom, top), np.clip(high, bottom, top), k)
+        if len(x):
+            chart.line(x, ratio, k)
+        chart.dots(x, ratio, k)
+    names, order = result._groups["group"], drawn_groups(result)
+    keys = legend([label(names[k], 60) for k in order], len(names) - len(order))
+    return join([keys, chart.render(class_="chart wide")])
+
+
+# ------------------------------------------------------------------------------------------------
+# Mean scores, in words: what a page says first.
+
+
+def money_view(audit: Audit, favorable: str | None = None) -> View:
+    """Return gaps of mean scores, the widest first."""
+    parts: list[Any] = _first(money_sentences(audit, favorable), 0)
+    if audit.pricing is not None and audit.pricing.has_exposure:
+        parts.append(Note("Scores are per unit of exposure."))
+    if audit.n_negative:
+        parts.append(negative_scores(audit))
+    return View("The gap in units of the score", parts)
+
+
+def money_sentences(audit: Audit, favorable: str | None = None) -> list[str]:
+    """Return mean scores of each group against the largest one, the widest gap first."""
+    if audit._rows is None:
+        return [f"Mean scores differ by up to {number(audit.disparities.mean_score_gap)}."]
+    impact = audit.impact(at=(), favorable=favorable or "high")
+    groups = widest_first(impact)
+    most = MOST_SENTENCES + 1
+    shown = [gap_words(impact, group, favorable) for group in groups[:most]]
+    more = [f"{len(groups) - most} more groups are in the tables."] if len(groups) > most else []
+    return shown + more
+
+
+def widest_first(impact: Impact) -> list[str]:
+    """Return the groups but the reference; a small one is last, as its gap is mostly noise."""
+
+    def size(group: str) -> float:
+        value = abs(impact.get("mean_difference", group).value)
+        return -value if math.isfinite(value) else 0.0
+
+    groups = [g for g in impact.groups if g != impact.reference]
+    return sorted(groups, key=lambda group: (group in impact.apart, size(group)))
+
+
+def gap_words(impact: Impact, group: str, favorable: str | None) -> str:
+    """Return one group against the reference: the gap in units, in percent, and for whose good."""
+    gap, ratio = (impact.get(name, group) for name in ("mean_difference", "mean_ratio"))
+    share = f" ({abs(100 * (ratio.value - 1)):.3g}%)" if has_percent(impact, group) else ""
+    text = (
+        f"Scores of {group_name(group)} are {number(abs(gap.value), 3)}{share} {_way(gap.value)} "
+        f"than those of {group_name(impact.reference)} on average"
+    )
+    if not gap.defined:
+        return f"{text}; there are too few rows for an interval."
+    ends = (gap.low, gap.high) if gap.value >= 0 else (-gap.high, -gap.low)
+    text += f" ({percent(impact.confidence_level)} interval {span(ends)})"
+    if not gap.differs:
+        return f"{text}. Chance alone could produce this."
+    if favorable is None:
+        return f"{text}."
+    good = (gap.value > 0) == (favorable == "high")
+    return f"{text}, to their {'advantage' if good else 'disadvantage'}."
+
+
+def has_percent(impact: Impact, group: str) -> bool:
+    """Whether a gap is worth a percentage: not where the mean is near zero for its spread."""
+    gap, smd, ratio = (impact.get(s, group) for s in ("mean_difference", "smd", "mean_ratio"))
+    if not ratio.defined or not math.isfinite(smd.value):
+        return False
+    spread = abs(gap.value / smd.value) if smd.value else 0.0
+    return float(impact.groups[impact.reference]["mean_score"]) > 0.5 * spread
+
+
+def gap_changes_view(before: Audit, after: Audit, favorable: str | None = None) -> View:
+    """Return mean scores against the largest group, before and after."""
+    pair = [audit.impact(at=(), favorable=favorable or "high") for audit in (before, after)]
+    reference = pair[0].reference
+    rows = []
+    for group in (g for g in pair[0].groups if g != reference):
+        cells = []
+        for impact in pair:
+            gap, ratio = (impact.get(s, group) for s in ("mean_difference", "mean_ratio"))
+            share = f", {100 * (ratio.value - 1):+.3g}%" if has_percent(impact, group) else ""
+            cells.append(f"{with_interval(gap.value, (gap.low, gap.high))}{share}")
+        rows.append([Name(group), *cells])
+    first = widest_first(pair[0])[0]
+    level = percent(before.confidence_level)
+    return View(
+        "The gap in units of the score",
+        [
+            Lead(f"Before: {gap_words(pair[0], first, favorable)}"),
+            Lead(f"After: {gap_words(pair[1], first, favorable)}"),
+            Table(
+                ["group", "before: no fairness term", "after: selected model"], rows,
+                f"Mean score minus that of {group_name(reference)}, with {level} intervals",
+            ),
+        ],
+    )  # fmt: skip

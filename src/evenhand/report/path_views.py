@@ -1,0 +1,628 @@
+"""A fairness path: its view, and the page on which every point opens the model behind it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core.frames import json_safe
+from .._core.provenance import stamp
+from ..auditing.figures import (
+    audits_of,
+    criterion_changes,
+    drawn_rows,
+    grid_over,
+    residual_changes,
+    weight_name,
+)
+from ..data.criteria import get_criterion
+from .audit_views import (
+    cards,
+    density_chart,
+    figure_grid,
+    figures,
+    gains_table,
+    group_legend,
+    group_table,
+)
+from .charts import Chart
+from .gap_views import gap_changes_view
+from .markup import Html, asset, csv_link, element
+from .page import (
+    NOT_STATED,
+    About,
+    about_section,
+    document,
+    limits,
+    method,
+    provenance,
+    signature_block,
+)
+from .verdict_views import verdict_view
+from .view import Figure, Lead, Name, Note, Table, View, bullets, facts, section
+from .words import (
+    fixed,
+    group_name,
+    is_measured,
+    measured,
+    number,
+    part_word,
+    percent,
+    row_count,
+    short_names,
+    with_margin,
+)
+
+if TYPE_CHECKING:
+    from ..auditing.result import Audit
+    from ..auditing.verdict import Tolerance
+    from ..training.path import FairnessPath
+
+
+# Marks beside a weight, where words would not fit.
+MARKS = {"selected": "→", "dominated": "·", "mixed": "~", "": " "}
+_MEANINGS = {
+    "selected": "selected",
+    "dominated": "another model is better in both",
+    "mixed": "mixed: some folds give everybody one score",
+}
+
+
+def path_view(path: FairnessPath) -> View:
+    """Return the frontier as a table that fits a terminal."""
+    prefit = ", around a model that was fitted before" if path.fitted_before else ""
+    table = points_table(path)
+    rows = [[f"{MARKS[row[-1]]} {row[0]}", *row[1:-1]] for row in table.rows]
+    remarks = {row[-1] for row in table.rows}
+    legend = [f"{MARKS[name]} {text}" for name, text in _MEANINGS.items() if name in remarks]
+    legend.append(f"weight: of fairness against {path.accuracy.symbol}")
+    name = short_names([path.sensitive_name], 60)[0]
+    return View(
+        f"Frontier of {path.accuracy.symbol} and {path.criterion}",
+        [
+            f"{_path_counts(path)}, held out in {path.n_splits} folds{prefit}.",
+            f"{name}: {', '.join(short_names(path.labels, 40))}.",
+            Table(["  weight", *table.heads[1:-1]], rows, table.caption),
+            Note(f"{'; '.join(legend)}."),
+        ],
+    )
+
+
+def _path_counts(path: FairnessPath) -> str:
+    is_value = any(m.of == "measurement" for m in path.points[0].measures.values())
+    unknown = f" ({path.n_unknown:,} of unknown {'value' if is_value else 'group'})"
+    rows = row_count(path.n_rows, path.n_clusters) + (unknown if path.n_unknown else "")
+    return f"{len(path)} models, {rows}"
+
+
+def points_table(path: FairnessPath) -> Table:
+    """Return one row per model, with a remark in the last column."""
+    rows = []
+    for point, dominated, mixed in zip(path.points, path.dominated(), path.mixed, strict=True):
+        note = "mixed" if mixed else "dominated" if dominated else ""
+        rows.append([
+            f"{point.fairness_weight:.4g}",
+            f"{point.accuracy:.4f} ± {point.accuracy_interval[1] - point.accuracy:.4f}",
+            *(
+                f"{m.shown:.4f} ± {(m.interval[1] - m.interval[0]) / 2:.4f}"
+                if m.defined
+                else "not defined"
+                for m in point.measures.values()
+            ),
+            "selected" if point is path.selected else note,
+        ])  # fmt: skip
+    heads = ["fairness weight", path.accuracy.symbol, *path.criteria, "remark"]
+    level = percent(path.confidence_level)
+    caption = f"Models, held out (± is half the width of the {level} interval)"
+    return Table(heads, rows, caption, path._columns(), "path.csv")
+
+
+# ------------------------------------------------------------------------------------------------
+# What a selected model does to every criterion and every group, beside the model it replaces.
+
+
+_BEFORE_AFTER = ["before: no fairness term", "after: selected model"]
+
+
+def changes_view(path: FairnessPath, before: Audit, after: Audit, chosen: int) -> View:
+    """Return criteria and residuals, before and after."""
+    criteria, residuals = criterion_changes(before, after), residual_changes(before, after)
+    points = [path.points[k] for k in (0, chosen)]
+    accuracies = [with_margin(p.accuracy, p.accuracy_interval[1] - p.accuracy) for p in points]
+    rows: list[list[Any]] = [[path.accuracy.symbol, *accuracies, ""]]
+    for k, name in enumerate(criteria["criterion"]):
+        cells = [
+            f"{fixed(criteria[w][k], 3)} ({criteria[f'{w}_low'][k]:.3f} to "
+            f"{criteria[f'{w}_high'][k]:.3f})"
+            for w in ("before", "after")
+        ]
+        rows.append([get_criterion(name).title, *cells, criteria["remark"][k]])
+    groups: list[list[Any]] = []
+    for k, group in enumerate(residuals["group"]):
+        cells = [
+            with_margin(residuals[w][k], residuals[w][k] - residuals[f"{w}_low"][k])
+            for w in ("before", "after")
+        ]
+        groups.append([Name(group), *cells, residuals["remark"][k]])
+    heads, level = [*_BEFORE_AFTER, "remark"], percent(path.confidence_level)
+    return View(
+        "What the selected model changes",
+        [
+            Lead(worse_words(criteria, residuals)),
+            Table(
+                ["criterion", *heads], rows,
+                f"All criteria, with {level} intervals (0 fair, 1 not)", criteria, "criteria.csv",
+            ),
+            Table(
+                ["group", *heads], groups,
+                "Outcome minus score, by group. Below 0 the scores are higher than the outcomes "
+                f"(± is half the width of the {level} interval)", residuals, "residuals.csv",
+            ),
+        ],
+    )  # fmt: skip
+
+
+def worse_words(criteria: dict[str, list[Any]], residuals: dict[str, list[Any]]) -> str:
+    """Return what the selected model makes worse, in a sentence."""
+    worse = [
+        f"{name} ({fixed(criteria['before'][k], 3)} → {fixed(criteria['after'][k], 3)})"
+        for k, name in enumerate(criteria["criterion"])
+        if criteria["remark"][k]
+    ]
+    for k, group in enumerate(residuals["group"]):
+        if residuals["remark"][k]:
+            side = "high" if residuals["after"][k] < 0 else "low"
+            worse.append(
+                f"{group_name(group)} is scored even more too {side} (outcome minus score "
+                f"{number(residuals['before'][k], 3)} → {number(residuals['after'][k], 3)})"
+            )
+    if not worse:
+        return "No criterion gets worse, and no group's mean residual by more than chance."
+    return f"What gets worse: {'; '.join(worse)}."
+
+
+# ------------------------------------------------------------------------------------------------
+# The page.
+
+
+def path_page(
+    path: FairnessPath,
+    *,
+    about: About | Mapping[str, Any] | None = None,
+    tolerance: Tolerance | None = None,
+    favorable: str | None = None,
+    source: Mapping[str, Any] | None = None,
+    features: Mapping[str, Sequence[Any]] | None = None,
+    notes: Sequence[str] = (),
+) -> str:
+    """A path as a document.
+
+    Parameters
+    ----------
+    path : FairnessPath
+        As from :func:`evenhand.fairness_path`.
+    about : About or mapping, optional
+        Who asks and what for.
+    tolerance : Tolerance, optional
+        What the selected model is judged by.
+    favorable : {"high", "low"}, optional
+        Which change of a score is a gain; the tolerance's own when left out.
+    source : mapping, optional
+        Facts about the data to print.
+    features : mapping, optional
+        Columns "feature", "information", "before" and "after", for the table of features.
+    notes : sequence of str
+        How the columns were prepared, one sentence each.
+    """
+    about = About.of(about)
+    audits, chosen = audits_of(path), chosen_index(path)
+    before, after = audits[0], audits[chosen]
+    changed = path.selected is not None and chosen > 0
+    verdict = None
+    if tolerance is not None:
+        favorable = favorable or tolerance.favorable
+        verdict = after.verdict(tolerance) if path.selected is not None else None
+    views = [
+        None if verdict is None else verdict_view(verdict),
+        gap_changes_view(before, after, favorable) if changed else None,
+        _summary(path, audits, chosen),
+        changes_view(path, before, after, chosen) if changed else None,
+        _gains_view(before, after, favorable) if changed else None,
+        _selection(path, chosen),
+        _frontier_view(path, chosen),
+        _panels(path, audits, chosen),
+        _models_view(path, audits),
+        _pictures(before, after) if changed else None,
+        features_view(features) if features else None,
+        View("How the columns were used", [bullets([element("bdi", n) for n in notes])])
+        if notes
+        else None,
+    ]
+    is_value = is_measured(before)
+    rows = {**(source or {}), "Period": about.period or NOT_STATED, "Criterion": path.criterion}
+    rows["Model"] = "" if path._handle is None else path._handle.estimator
+    rows["Measured with"] = path.measured_with
+    shown = [section(v) if isinstance(v, View) else v for v in views if v is not None]
+    end = [
+        method(path.confidence_level, is_value), section(_path_method(path), "h3"),
+        provenance(before, list(rows.items())), limits(before, _limits(path)), signature_block(),
+    ]  # fmt: skip
+    return document(
+        about.title or f"The price of fairness: {path.criterion}",
+        f"{_path_counts(path)}, {len(path.labels)} {part_word(before)}s of "
+        f"{short_names([path.sensitive_name], 80)[0]}, each model measured on rows it was not "
+        f"fitted to ({path.n_splits} folds)",
+        [about_section(about, _question(path, is_value)), *shown, *end],
+        _data(path, about, source or {}),
+        asset("script.js"),
+    )
+
+
+def chosen_index(path: FairnessPath) -> int:
+    """Return the selected point, or the most accurate one."""
+    for k, point in enumerate(path.points):
+        if point is path.selected:
+            return k
+    return int(np.argmax([p.accuracy for p in path.points]))
+
+
+def _question(path: FairnessPath, is_value: bool) -> str:
+    limit = "" if path.request is None else f" Asked for: {_asked(path)}."
+    name = short_names([path.sensitive_name], 60)[0]
+    whom = f"people whatever their {name}" if is_value else f"the groups of {name}"
+    return (
+        f"What does it cost to make the score fairer to {whom} ({path.criterion}), and what does "
+        f"that do to everybody?{limit}"
+    )
+
+
+def _asked(path: FairnessPath) -> str:
+    assert path.request is not None
+    return f"{path.request.limits()} ({path.request.judge()})"
+
+
+def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> View:
+    name, symbol = path.criterion, path.accuracy.symbol
+    first = path.points[0]
+    fairest = min(path.points, key=lambda p: p.measure(name).value)
+    text = (
+        f"With no fairness term the model explains {100 * first.accuracy:.1f}% of the "
+        f"{path.accuracy.unit} of the outcome ({symbol} {first.accuracy:.3f}), and {name} is "
+        f"{first.measure(name).shown:.3f}. The fairest model has {name} "
+        f"{fairest.measure(name).shown:.3f} and {symbol} {fairest.accuracy:.3f}."
+    )
+    if path.selected is None:
+        unmet = f" No model meets what was asked, {_asked(path)}." if path.request else ""
+        more = " No model has been selected. Choose a point below to see what it would mean."
+        return View("In short", [Lead(text + unmet + more)])
+    point = path.points[chosen]
+    cost = 100 * (first.accuracy - point.accuracy)
+    m = point.measure(name)
+    price = f"costs {cost:.1f} points of {symbol}" if cost >= 0.05 else "costs next to no accuracy"
+    text += (
+        f" The selected model has {name} {m.shown:.3f} (interval {m.interval[0]:.3f} to "
+        f"{m.interval[1]:.3f}) and {symbol} {point.accuracy:.3f}: it {price}."
+    )
+    if path.request is not None:
+        text += f" It was chosen for {_asked(path)}."
+    beside = ", beside the model without a fairness term:" if chosen else ":"
+    return View(
+        "In short",
+        [
+            Lead(text),
+            element("p", f"The selected model, criterion by criterion{beside}", class_="next"),
+            cards(audits[chosen], audits[0] if chosen else None),
+        ],
+    )
+
+
+def _gains_view(before: Audit, after: Audit, favorable: str | None) -> View:
+    words = (
+        "You did not say whether a high score is good. The table shows whose scores go up or down."
+        if favorable is None
+        else f"A {favorable} score is favorable."
+    )
+    table = gains_table(before, after, "gains.csv", favorable)
+    return View("Who gains and who loses", [Note(words), table])
+
+
+def _selection(path: FairnessPath, chosen: int) -> View:
+    """The rule as it was applied, and whether the model meets it."""
+    rows: list[tuple[str, Any]] = [("Models compared", f"{len(path)}")]
+    request = path.request
+    if request is None:
+        rows.append(("Asked for", "nothing; no model was chosen"))
+        return View("How the model was chosen", [facts(rows)])
+    best = "most accurate" if request.max_unfairness is not None else "fairest"
+    rows += [
+        ("Asked for", request.limits()),
+        ("Judged", request.judge()),
+        ("Chosen", f"the {best} model that meets it"),
+    ]
+    if path.selected is None:
+        rows.append(("Result", "no model meets it"))
+        return View("How the model was chosen", [facts(rows)])
+    u, accuracy = path._judged(request.criterion, request.certify)
+    ends = ("upper bound of ", "lower bound of ") if request.certify else ("", "")
+    met = request.choose(u[chosen : chosen + 1], accuracy[chosen : chosen + 1])[1]
+    value = f"{ends[0]}{request.criterion} {fixed(u[chosen], 4)}, "
+    value += f"{ends[1]}{path.accuracy.symbol} {accuracy[chosen]:.4f}"
+    certificate = (
+        f"with {percent(path.confidence_level)} confidence the bounds hold for all {len(path)} "
+        "models at once, and so for the one picked"
+    )
+    rows += [
+        ("Judged value", value),
+        ("Meets it", "yes" if met else "no: it is the closest model"),
+        ("Certificate", certificate if request.certify and met else "none"),
+    ]
+    return View("How the model was chosen", [facts(rows)])
+
+
+def _models_view(path: FairnessPath, audits: Sequence[Audit]) -> View:
+    by_group: dict[str, list[Any]] = {"model": [], "fairness_weight": []}
+    for k, audit in enumerate(audits):
+        count = len(audit._groups.columns["group"])
+        by_group["model"] += [k + 1] * count
+        by_group["fairness_weight"] += [path.points[k].fairness_weight] * count
+        for name, values in audit._groups.columns.items():
+            by_group.setdefault(name, []).extend(values)
+    words = element("p", "Groups under every model:", class_="note screen")
+    return View("All models", [points_table(path), words, csv_link(by_group, "groups.csv")])
+
+
+def _pictures(before: Audit, after: Audit) -> View:
+    pair = [drawn_rows(audit) for audit in (before, after)]
+    grid = grid_over(pair[0].s, pair[1].s)
+    titles = ("Before: no fairness term", "After: the selected model")
+    charts = {
+        title: density_chart(rows, grid, height=220, title=title)
+        for title, rows in zip(titles, pair, strict=True)
+    }
+    scores = [group_legend(pair[0], before), figure_grid(charts)]
+    return View(
+        "The selected model in pictures",
+        [
+            View(f"Scores by {part_word(before)}, before and after", scores),
+            View("Same score, same outcome?", [figures(after)]),
+        ],
+    )
+
+
+def features_view(features: Mapping[str, Sequence[Any]]) -> View:
+    """Return what each feature tells about the group, and how its coefficient moved."""
+    before, after = (np.asarray(features[k], dtype=float) for k in ("before", "after"))
+    order = np.argsort(-np.abs(after - before), kind="stable")[:30]
+    rows = [
+        [
+            Name(features["feature"][j]),
+            f"{100 * features['information'][j]:.1f}%",
+            *(number(float(v)) for v in (before[j], after[j], after[j] - before[j])),
+        ]
+        for j in order
+    ]
+    heads = ["feature", "uncertainty about the group it removes", "coefficient before", "after",
+             "change"]  # fmt: skip
+    more = len(before) - len(rows)
+    caption = "Features whose coefficient moved most"
+    caption += f"; {more} more in the CSV" if more else ""
+    return View(
+        "Which features carry the group",
+        [
+            Note(
+                "Coefficients are per standard deviation of the feature, without and with the "
+                "fairness term. A feature that tells much about the group and loses weight carried "
+                "the group into the score."
+            ),
+            Table(heads, rows, caption, features, "features.csv"),
+        ],
+    )
+
+
+def _path_method(path: FairnessPath) -> View:
+    prefit = (
+        ". The model inside was fitted before, once for all parts; that it has seen none of these "
+        "rows is what its user says (prefit=True)"
+    )
+    words = (
+        f"The rows were split into {path.n_splits} parts. Each part was scored by models fitted to "
+        f"the others, so no row is judged by a model that has seen it"
+        f"{prefit if path.fitted_before else ''}. The fairness weight sets how much one point of "
+        f"{path.criterion} counts against one point of {path.accuracy.symbol}."
+    )
+    return View("How the frontier was measured", [words])
+
+
+def _limits(path: FairnessPath) -> tuple[str, ...]:
+    return (
+        f"{len(path)} models were compared on the same rows. The one that looks best among many "
+        "looks a little better than it is. Selection with certify=True (--certify) allows for "
+        "that.",
+        "The numbers are those of models fitted to part of the rows; the final model is fitted to "
+        "all of them.",
+    )
+
+
+def _data(path: FairnessPath, about: About, source: Mapping[str, Any]) -> dict[str, Any]:
+    return json_safe(
+        {
+            "format": "evenhand.path",
+            "version": 1,
+            **stamp(),
+            "about": about.to_dict(),
+            "source": {str(k): str(v) for k, v in source.items()},
+            "criterion": path.criterion,
+            "confidence_level": path.confidence_level,
+            "sensitive": path.sensitive_name,
+            "labels": list(path.labels),
+            "n_rows": path.n_rows,
+            "n_clusters": path.n_clusters,
+            "n_unknown": path.n_unknown,
+            "fitted_before": path.fitted_before,
+            "request": None if path.request is None else path.request.to_dict(),
+            "points": path._columns(),
+        }
+    )
+
+
+# ------------------------------------------------------------------------------------------------
+# The frontier and the models behind its points.
+
+
+_PANEL = ("n", "mean_score", "sd_score", "mean_target", "mean_residual", "rmse")
+
+
+def _panels(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> Html:
+    """The models one by one, of which one is shown at a time."""
+    drawn = [drawn_rows(audit) for audit in audits]
+    grid = grid_over(drawn[0].s, drawn[-1].s)
+    part = part_word(audits[0])
+    shown = []
+    for k, (audit, rows) in enumerate(zip(audits, drawn, strict=True)):
+        title = f"Scores by {part}, model {k + 1}"
+        chart = density_chart(rows, grid, height=240, title=title).render()
+        picture = element("figure", element("figcaption", f"Scores by {part}"), chart)
+        heading = f"Model {k + 1} of {len(path)}: {weight_name(path.points[k].fairness_weight)}"
+        heading += " (selected)" if path.points[k] is path.selected else ""
+        view = View(
+            heading,
+            [
+                element("div", picture, _panel_facts(path, k, audit), class_="figures"),
+                group_table(audit, _PANEL, file=""),
+                _request(path, k),
+            ],
+        )
+        shown.append(
+            element("article", section(view, "h3"), class_="panel", data_panel=k,
+                    hidden=k != chosen)
+        )  # fmt: skip
+    return element("section", group_legend(drawn[0], audits[0]), *shown)
+
+
+def _panel_facts(path: FairnessPath, k: int, audit: Audit) -> Html:
+    point = path.points[k]
+    half = point.accuracy_interval[1] - point.accuracy
+    rows: list[tuple[str, Any]] = [(path.accuracy.symbol, with_margin(point.accuracy, half))]
+    rows += [(get_criterion(name).title, measured(m)) for name, m in audit.measures.items()]
+    gap = number(audit.disparities.mean_score_gap, 3)
+    return facts([*rows, ("Largest gap in mean score", gap)])
+
+
+def _request(path: FairnessPath, k: int) -> Html | None:
+    """What to ask for to be given this model, where asking can name it."""
+    value = path.points[k].measure(path.criterion).value
+    if value <= 0 or path.dominated()[k]:
+        return None
+    limit = math.ceil(value * 1e5) / 1e5
+    return element(
+        "p", "To be given this model: ", element("code", f"path.select(max_unfairness={limit:g})"),
+        " in Python, or ", element("code", f"--max-unfairness {limit:g}"), " on the command line.",
+        class_="note",
+    )  # fmt: skip
+
+
+def _frontier_view(path: FairnessPath, chosen: int) -> View:
+    first, *others = [path.criterion, *(c for c in path.criteria if c != path.criterion)]
+    symbol = path.accuracy.symbol
+    rest = [
+        element(
+            "figure",
+            element("figcaption", f"{symbol} against {name}"),
+            draw_frontier(path, name, chosen, 520, 300),
+        )
+        for name in others
+    ]
+    steps = element(
+        "div",
+        element("button", "← Less fair", type="button", id="step-back"),
+        element("button", "Fairer →", type="button", id="step-forward"),
+        element("span", id="spoken", class_="note", aria_live="polite"),
+        class_="steps screen",
+        hidden=True,
+    )
+    return View(
+        "What fairness costs",
+        [
+            Note(
+                "Each point is a model; further left is fairer, higher up is more accurate. Click "
+                "a point, or reach it with the Tab and arrow keys, to see that model below. Bars "
+                f"are {percent(path.confidence_level)} intervals, cut off where they leave the "
+                "picture. For faded models another one is better in both respects."
+            ),
+            Figure(
+                lambda: draw_frontier(path, first, chosen, 720, 380), f"{symbol} against {first}"
+            ),
+            element("div", *rest, class_="figures"),
+            steps,
+        ],
+    )
+
+
+def draw_frontier(path: FairnessPath, name: str, chosen: int, width: int, height: int) -> Html:
+    """Return accuracy against one criterion; every point can be clicked."""
+    measures = [p.measure(name) for p in path.points]
+    u = np.array([m.shown for m in measures])
+    ends = np.array([m.interval for m in measures])
+    symbol = path.accuracy.symbol
+    accuracy = np.array([p.accuracy for p in path.points])
+    margins = np.array([p.accuracy_interval for p in path.points])
+    left, right = _axis(u, ends, 0.02)
+    chart = Chart(
+        (min(left, -0.03 * right), right), _axis(accuracy, margins, 0.01), width=width,
+        height=height, x_label=f"{name} (0 fair, 1 not)", y_label=f"held-out {symbol}",
+        title=f"{symbol} against {name}",
+    )  # fmt: skip
+    faded = path.dominated(name)
+    front = np.flatnonzero(~faded)[np.argsort(u[~faded], kind="stable")]
+    if len(front) > 1:
+        chart.guide(u[front], accuracy[front], "frontier-line")
+    marks = []
+    for k, point in enumerate(path.points):
+        kind = "point" + (" dominated" if faded[k] else "")
+        kind += " chosen" if point is path.selected else ""
+        text = _point_words(path, k, name)
+        marks.append(
+            element(
+                "g", element("title", text), *_mark(chart, u[k], accuracy[k], ends[k], margins[k]),
+                class_=kind, role="radio", aria_checked="true" if k == chosen else "false",
+                tabindex="0" if k == chosen else "-1", aria_label=text, data_point=k,
+            )
+        )  # fmt: skip
+    chart.add(element("g", *marks, role="radiogroup", aria_label=f"Models by {symbol} and {name}"))
+    return chart.render("group", "chart wide" if width > 600 else "chart")
+
+
+def _mark(chart: Chart, u: float, accuracy: float, ends: Any, margins: Any) -> list[Html]:
+    """A point with its intervals, cut off at the axes, and room to hit it."""
+    x, y = float(chart.px(u)), float(chart.py(accuracy))
+    low, high = chart.px(np.clip(ends, *chart.x))
+    below, above = chart.py(np.clip(margins, *chart.y))
+    bars = f"M{low:.1f} {y:.1f}H{high:.1f}M{x:.1f} {below:.1f}V{above:.1f}"
+    circles = [
+        element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=r, class_=name)
+        for r, name in ((10, "ring"), (6, "mark"), (12, "hit"))
+    ]
+    return [element("path", class_="whisker", d=bars), *circles]
+
+
+def _axis(values: Any, ends: Any, least: float) -> tuple[float, float]:
+    """Ends of an axis: all points, and of the intervals what does not squeeze the points."""
+    low, high = float(values.min()), float(values.max())
+    room = max(0.5 * (high - low), least)
+    low, high = max(float(ends.min()), low - room), min(float(ends.max()), high + room)
+    low, high = min(low, float(values.min())), max(high, float(values.max()))
+    pad = 0.05 * max(high - low, least)
+    return low - pad, high + pad
+
+
+def _point_words(path: FairnessPath, k: int, name: str) -> str:
+    point = path.points[k]
+    text = weight_name(point.fairness_weight)
+    selected = ", selected" if point is path.selected else ""
+    return (
+        f"Model {k + 1} of {len(path)}, {text}{selected}: {path.accuracy.symbol} "
+        f"{point.accuracy:.3f}, {name} {point.measure(name).shown:.3f}"
+    )

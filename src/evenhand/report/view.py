@@ -1,0 +1,291 @@
+"""One structure per result: sentences, tables, figures; shown as text, in notebooks, on pages."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from .markup import Html, csv_link, element, join, label, table
+from .words import clean, short_names, upper_first
+
+WIDTH = 80
+# The class of a result -> the module with its view, a function such as `audit_view`.
+_MODULES = {
+    "Audit": "audit_views",
+    "AuditSet": "audit_views",
+    "Measure": "audit_views",
+    "Conditional": "gap_views",
+    "Imputation": "gap_views",
+    "Pricing": "gap_views",
+    "Verdict": "verdict_views",
+    "Impact": "verdict_views",
+    "Drivers": "after_views",
+    "Monitor": "after_views",
+    "FairnessPath": "path_views",
+}
+_FUNCTIONS = {"AuditSet": "audit_set_view", "FairnessPath": "path_view"}
+
+
+class Name(str):
+    """A user's label in a table: whole on a page, cut to one short line elsewhere."""
+
+    __slots__ = ()
+
+
+class Lead(str):
+    """The sentence to read first."""
+
+    __slots__ = ()
+
+
+class Note(str):
+    """Small print."""
+
+    __slots__ = ()
+
+
+class Judged(str):
+    """A sentence on one criterion, with its grade; a page shows it as a card instead."""
+
+    level: str
+
+    def __new__(cls, text: str, level: str) -> Judged:
+        out = super().__new__(cls, text)
+        out.level = level
+        return out
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text whose first column names the row.
+
+    Attributes
+    ----------
+    heads : sequence of str
+        Of the columns, in lower case.
+    rows : sequence of rows of str, Name or Html
+    caption : str
+    columns : mapping, optional
+        What a page offers as CSV, under the name `file`.
+    limit : int
+        Longest name in a terminal.
+    wrapped : bool
+        Whether cells hold sentences, to be set over several lines on a page.
+    """
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    caption: str = ""
+    columns: Mapping[str, Sequence[Any]] | None = None
+    file: str = ""
+    limit: int = 24
+    wrapped: bool = False
+
+    def plain(self) -> list[list[str]]:
+        """The head and the rows as short text."""
+        out = [[_flatten(cell) for cell in row] for row in [self.heads, *self.rows]]
+        for j in range(len(self.heads)):
+            names = list(dict.fromkeys(row[j] for row in self.rows if isinstance(row[j], Name)))
+            short = dict(zip(names, short_names(names, self.limit), strict=True))
+            for shown, row in zip(out[1:], self.rows, strict=True):
+                shown[j] = short.get(row[j], shown[j])
+        return out
+
+
+def _flatten(cell: str) -> str:
+    """One line of text, at its indent."""
+    return " " * (len(cell) - len(cell.lstrip(" "))) + clean(cell)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture, drawn on a page only.
+
+    Attributes
+    ----------
+    draw : function without arguments
+        Returns the picture as markup.
+    caption, note : str
+        Above and below it.
+    """
+
+    draw: Callable[[], Html]
+    caption: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a result shows: a title and parts in the order of reading.
+
+    Parts are sentences (str, Lead, Note, Judged), tables, figures, sections (View) and Html, which
+    only a page shows. A notebook shows the top level and the sections that are `brief`. `badge` is
+    the outcome in a word or two, with the class of its color.
+    """
+
+    title: str
+    parts: Sequence[Any]
+    badge: tuple[str, str] | None = None
+    brief: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The title and the outcome, on one line."""
+        return clean(self.title if self.badge is None else f"{self.title}: {self.badge[0]}")
+
+
+def view_of(result: Any) -> View:
+    """Return the view of any result."""
+    kind = type(result).__name__
+    module = import_module(f"{__package__}.{_MODULES[kind]}")
+    return getattr(module, _FUNCTIONS.get(kind, f"{kind.lower()}_view"))(result)
+
+
+# ------------------------------------------------------------------------------------------------
+# Text.
+
+
+def show_text(result: Any) -> str:
+    """Return a result as text of 80 columns."""
+    return view_text(view_of(result))
+
+
+def view_text(view: View, width: int = WIDTH) -> str:
+    """Return a view as text; lines of tables and sentences are no longer than `width`."""
+    return "\n".join(_lines(view, width)).strip("\n")
+
+
+def _lines(view: View, width: int) -> Iterator[str]:
+    yield from textwrap.wrap(view.heading, width)
+    table_before = False
+    for part in view.parts:
+        if isinstance(part, View):
+            yield ""
+            yield from _lines(part, width)
+        elif isinstance(part, Table):
+            yield ""
+            yield from textwrap.wrap(clean(part.caption), width)
+            yield from fit_table(part.plain(), width)
+        elif isinstance(part, str) and not isinstance(part, Html):
+            if table_before:
+                yield ""
+            yield from textwrap.wrap(clean(part), width)
+        else:
+            continue
+        table_before = isinstance(part, Table | View)
+
+
+def fit_table(rows: Sequence[Sequence[str]], width: int = WIDTH) -> list[str]:
+    """Return a table that goes on below where it is wider, with its first column once more."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines: list[str] = []
+    for block in column_blocks(widths, width):
+        lines += [""] if lines else []
+        for row in [rows[0], ["-" * w for w in widths], *rows[1:]]:
+            lines.append("  ".join(row[j].ljust(widths[j]) for j in (0, *block)).rstrip())
+    return lines
+
+
+def column_blocks(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Return the columns but the first, as many together as fit beside it; two spaces between."""
+    blocks: list[list[int]] = [[]]
+    used = widths[0]
+    for j in range(1, len(widths)):
+        if blocks[-1] and used + 2 + widths[j] > room:
+            blocks.append([])
+            used = widths[0]
+        blocks[-1].append(j)
+        used += 2 + widths[j]
+    return blocks
+
+
+# ------------------------------------------------------------------------------------------------
+# Notebooks and pages.
+
+
+def show_notebook(result: Any) -> Html:
+    """Return a result for a notebook: the top of its view, without style sheet or script."""
+    return _notebook(view_of(result))
+
+
+def _notebook(view: View) -> Html:
+    parts: list[Any] = [element("p", element("b", view.heading))]
+    for part in view.parts:
+        if isinstance(part, View) and part.brief:
+            parts.append(_notebook(part))
+        elif isinstance(part, Table):
+            parts += [element("p", part.caption) if part.caption else None, _plain_table(part)]
+        elif isinstance(part, str) and not isinstance(part, Html):
+            parts.append(element("p", part))
+    return element("div", *parts)
+
+
+def _plain_table(part: Table) -> Html:
+    head, *rows = part.plain()
+    return element(
+        "table",
+        element("thead", element("tr", *(element("th", h) for h in head))),
+        element("tbody", *(element("tr", *(element("td", c) for c in row)) for row in rows)),
+        style="border-collapse:collapse;font-variant-numeric:tabular-nums",
+    )
+
+
+def section(view: View, level: str = "h2", prefix: str = "") -> Html:
+    """Return a view as a section of a page.
+
+    Parameters
+    ----------
+    view : View
+    level : str
+        The tag of its heading.
+    prefix : str
+        Of the names of its CSV files, where a page shows several results of a kind.
+    """
+    below = f"h{int(level[1]) + 1}"
+    parts = [_markup(part, below, prefix) for part in view.parts]
+    badge = None
+    if view.badge is not None:
+        badge = element("p", view.badge[0], class_=f"badge {view.badge[1]}")
+    return element("section", element(level, view.title), badge, *parts)
+
+
+def _markup(part: Any, level: str, prefix: str) -> Html | None:
+    if isinstance(part, View):
+        return section(part, level, prefix)
+    if isinstance(part, Table):
+        return _page_table(part, prefix)
+    if isinstance(part, Figure):
+        caption = element("figcaption", part.caption) if part.caption else None
+        note = element("p", part.note, class_="note") if part.note else None
+        return element("figure", caption, part.draw(), note)
+    if part is None or isinstance(part, Judged):
+        return None
+    if isinstance(part, Html):
+        return part
+    kinds: dict[type, str] = {Lead: "lead", Note: "note"}
+    return element("p", part, class_=kinds.get(type(part)))
+
+
+def _page_table(part: Table, prefix: str) -> Html:
+    rows = [[label(c, 80) if isinstance(c, Name) else c for c in row] for row in part.rows]
+    shown = table(
+        [upper_first(head) for head in part.heads], rows, caption=part.caption,
+        class_="words" if part.wrapped else "",
+    )  # fmt: skip
+    if part.columns is None:
+        return shown
+    return join([shown, csv_link(part.columns, prefix + part.file)])
+
+
+def bullets(items: Sequence[Any]) -> Html:
+    """Return a list of sentences."""
+    return element("ul", *(element("li", item) for item in items))
+
+
+def facts(rows: Sequence[tuple[str, Any]]) -> Html:
+    """Return terms and what they are, one line each."""
+    cells = [part for name, value in rows for part in (element("dt", name), element("dd", value))]
+    return element("dl", *cells, class_="facts")

@@ -1,0 +1,240 @@
+"""Numbers, labels and the sentences about a measure, as people read them everywhere."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..data.criteria import get_criterion, listing
+
+if TYPE_CHECKING:
+    from ..auditing.result import Audit
+    from ..measures.measures import Measure
+
+
+# ------------------------------------------------------------------------------------------------
+# Numbers and labels.
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number for a table or a tick: few digits, no "-0", "n/a" where undefined."""
+    if value is None or value != value:
+        return "n/a"
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    text = f"{value:.{digits}g}"
+    if abs(value) >= 10**digits and abs(value) < 1e9:
+        text = f"{value:,.0f}"
+    return "0" if float(text.replace(",", "")) == 0 else text
+
+
+def with_margin(value: float, margin: float) -> str:
+    """ "1.234 ± 0.056": the margin to two digits, the value to the same place."""
+    if not margin > 0 or not math.isfinite(margin):
+        return number(value)
+    places = 1 - math.floor(math.log10(margin))
+    if places > 8 or margin >= 1e9:
+        return f"{number(value)} ± {number(margin, 2)}"
+    places = max(places, 0)
+    return f"{value:,.{places}f} ± {margin:,.{places}f}"
+
+
+def short_names(names: Sequence[str], limit: int = 24) -> tuple[str, ...]:
+    """Labels fit for a legend: one line, at most `limit` characters, still distinct."""
+    out: list[str] = []
+    for name in names:
+        text = clean(name)
+        if len(text) > limit:
+            text = text[: limit - 1].rstrip() + "…"
+        text = text or "(empty)"
+        plain, copy = text, 2
+        while text in out:
+            text, copy = f"{plain} ({copy})", copy + 1
+        out.append(text)
+    return tuple(out)
+
+
+def clean(text: str) -> str:
+    """Without line breaks and characters that steer a terminal or reverse the reading order."""
+    flat = " ".join(str(text).split())
+    return "".join(
+        "�" if unicodedata.category(c) in ("Cc", "Cs") or c in _STEERING else c for c in flat
+    )
+
+
+_STEERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
+
+
+def group_name(label: str) -> str:
+    """A group in a sentence: "group 'north'"."""
+    return f"group '{short_names([label], 60)[0]}'"
+
+
+def fixed(value: float, places: int = 4) -> str:
+    """A number to so many places, without "-0.0000"."""
+    return f"{round(value, places) + 0.0:.{places}f}"
+
+
+def span(interval: Sequence[float], digits: int = 3) -> str:
+    """ "0.1 to 0.3"."""
+    return f"{number(interval[0], digits)} to {number(interval[1], digits)}"
+
+
+def with_interval(value: float, interval: Sequence[float], digits: int = 3) -> str:
+    """ "0.2 (0.1 to 0.3)"."""
+    return f"{number(value, digits)} ({span(interval, digits)})"
+
+
+def measured(measure: Measure) -> str:
+    """ "0.0551 (0.030 to 0.088)": the value and the interval of a measure."""
+    return f"{fixed(measure.shown)} ({measure.interval[0]:.3f} to {measure.interval[1]:.3f})"
+
+
+def percent(share: float) -> str:
+    """A confidence level or a limit: "95%"."""
+    return f"{100 * share:g}%"
+
+
+def p_text(p: float) -> str:
+    """A p-value for a table."""
+    if math.isnan(p):
+        return "n/a"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def p_words(p: float) -> str:
+    """A p-value in a sentence: "p = 0.012"."""
+    return f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}"
+
+
+def upper_first(text: str) -> str:
+    """The text with a capital at its start."""
+    return text[:1].upper() + text[1:]
+
+
+# ------------------------------------------------------------------------------------------------
+# What a measure says.
+
+
+# Where words change; shares of the uncertainty about the group. Not thresholds of any law.
+SMALL, LARGE = 0.01, 0.10
+# From the least to the worst.
+GRADES = {
+    "undefined": "– Nothing to measure",
+    "holds": "✓ No difference found",
+    "unclear": "? Not enough data",
+    "slight": "! Slightly violated",
+    "unsized": "! Violated, size unknown",
+    "clear": "✕ Clearly violated",
+    "strong": "✕ Strongly violated",
+}
+
+
+def grade(measure: Measure) -> str:
+    """Return how bad it is: a key of `GRADES`."""
+    if not measure.defined:
+        return "undefined"
+    if not measure.found:
+        return "holds" if measure.interval[1] <= SMALL else "unclear"
+    if measure.unsized:
+        return "unsized"
+    if measure.value < SMALL:
+        return "slight"
+    return "clear" if measure.value < LARGE else "strong"
+
+
+def judge_measure(measure: Measure, title: str = "") -> str:
+    """Return one sentence or two on one criterion, with its name."""
+    criterion = get_criterion(measure.criterion)
+    title = title or criterion.title
+    level = grade(measure)
+    if level == "undefined":
+        return (
+            f"{title} has nothing to measure here: the {criterion.words(criterion.given)} alone "
+            "reveals the group, so the value is not defined."
+        )
+    low, high = (100 * v for v in measure.interval)
+    size = f"{measure.meaning} (between {low:.1f}% and {high:.1f}%)"
+    p = "" if math.isnan(measure.p_value) else f", {p_words(measure.p_value)}"
+    advice = f" {measure.conflict}." if measure.conflict else ""
+    if level == "holds":
+        return f"{title}: the audit found no difference. {upper_first(size)}.{advice}"
+    if level == "unclear":
+        chance = f" Chance alone could produce this ({p[2:]})." if p and not advice else ""
+        p = p if advice else ""
+        return f"{title}: not enough data. {upper_first(size)}{p}.{chance}{advice}"
+    if level == "unsized":
+        return f"{title} is violated, but its size is unknown: {size}{p}.{advice}"
+    how = {"slight": "slightly", "clear": "clearly", "strong": "strongly"}[level]
+    return f"{title} is {how} violated: {size}{p}.{advice}"
+
+
+def worst_part(audit: Audit, criterion: str) -> tuple[str, Measure]:
+    """Return which part of an audit decides on a criterion: the one violated most."""
+    order = list(GRADES)
+    return max(
+        audit.parts(criterion).items(),
+        key=lambda part: (order.index(grade(part[1])), part[1].value),
+    )
+
+
+def judge_criterion(audit: Audit, criterion: str) -> str:
+    """Return what an audit says on one criterion: the worst of a crossing and its parts."""
+    own = audit.measures[criterion]
+    name, worst = worst_part(audit, criterion)
+    if worst is own:
+        return judge_measure(own)
+    return (
+        f"{judge_measure(worst)} This is {clean(name)}; for all {len(audit.labels)} crossed groups "
+        f"together the value is {fixed(own.shown)}."
+    )
+
+
+def headline(audit: Audit) -> str:
+    """Return all criteria in one line, the worst first."""
+    levels = {name: grade(worst_part(audit, name)[1]) for name in audit.measures}
+    if set(levels.values()) == {"holds"}:
+        return "The audit found no difference by any criterion measured."
+    return " ".join(
+        f"{text[2:]}: {listing([name for name in levels if levels[name] == level])}."
+        for level, text in reversed(GRADES.items())
+        if level in levels.values()
+    )
+
+
+def accuracy(r2: float) -> str:
+    """R² in a sentence."""
+    if r2 <= 0:
+        return f"The score predicts the target no better than the target's mean (R² {r2:.3f})."
+    return f"The score explains {100 * r2:.1f}% of the variance of the target (R²)."
+
+
+def negative_scores(audit: Audit) -> str:
+    """Return how many scores are negative where the target never is."""
+    known = audit.n_rows - audit.n_unknown
+    share = 100 * audit.n_negative / known
+    return f"{audit.n_negative:,} scores ({share:.2g}%) are negative, but the target never is."
+
+
+def is_measured(audit: Audit) -> bool:
+    """Whether the attribute is a measurement, cut into bands for tables and figures."""
+    return any(m.of == "measurement" for m in audit.measures.values())
+
+
+def part_word(audit: Audit) -> str:
+    """Return what rows are tabled and drawn by: group, or band of a measurement."""
+    return "band" if is_measured(audit) else "group"
+
+
+def unknown_words(audit: Audit) -> str:
+    """Return what rows that are left out lack."""
+    return "known value" if is_measured(audit) else "known group"
+
+
+def row_count(n_rows: int, n_clusters: int | None) -> str:
+    """Return so many rows, and in how many clusters."""
+    return f"{n_rows:,} rows" + ("" if n_clusters is None else f" in {n_clusters:,} clusters")

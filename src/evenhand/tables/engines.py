@@ -1,0 +1,468 @@
+"""Which engine reads a table, and how it is opened: frames, relations, files, databases."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from os import PathLike
+from pathlib import Path, PurePath
+from typing import Any
+from urllib.parse import urlsplit
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from narwhals.stable.v2 import Implementation
+
+from ..auditing.audits import audit
+from ..auditing.result import Audit
+from ..measures.cells import Cells
+from ..measures.edges import Edges
+from .data_files import Batch, Files, look_at
+from .plan import Columns, Engine, EngineError, in_short
+from .readers import NULLS, TableError, nearest
+
+ENGINES = ("duckdb", "polars", "spark", "ibis", "dask", "numpy")
+# Before the address of a database that Ibis connects to.
+ADDRESS = "ibis:"
+_NAMES = {
+    Implementation.DUCKDB: "duckdb", Implementation.POLARS: "polars", Implementation.IBIS: "ibis",
+    Implementation.PYSPARK: "spark", Implementation.PYSPARK_CONNECT: "spark",
+    Implementation.DASK: "dask",
+}  # fmt: skip
+# Of columns whose files differ.
+_TYPES: dict[str, Any] = {"double": nw.Float64, "integer": nw.Int64, "text": nw.String}
+# Databases that are one file.
+_FILES = ("duckdb", "sqlite")
+
+
+class Held:
+    """A table in memory, which NumPy counts."""
+
+    def __init__(self, table: Any) -> None:
+        if isinstance(table, Mapping):
+            self.columns = dict(table)
+        else:
+            frame = nw.from_native(table, eager_only=True)
+            self.columns = {str(column.name): column.to_native() for column in frame.iter_columns()}
+
+    def kinds(self) -> dict[str, str]:
+        """What a column may be is checked where it is counted."""
+        return dict.fromkeys(self.columns, "number")
+
+    def count(self, columns: Columns, edges: Edges | int | None) -> Cells:
+        """The cells."""
+        take = {None: None, **self.columns}
+        return Cells.from_rows(
+            take[columns.target], take[columns.score],
+            sensitive_features={name: take[name] for name in columns.groups},
+            sample_weight=take[columns.weight], frequency=take[columns.frequency], edges=edges,
+        )  # fmt: skip
+
+    def audit(self, columns: Columns, **how: Any) -> Audit:
+        """An audit with controls, of the rows themselves."""
+        take = {None: None, **self.columns}
+        groups = [name for name in columns.groups if name not in columns.controls]
+        result = audit(
+            take[columns.target], take[columns.score],
+            sensitive_features={name: _known(take[name]) for name in groups},
+            controls={name: take[name] for name in columns.controls},
+            sample_weight=take[columns.weight], frequency=take[columns.frequency], **how,
+        )  # fmt: skip
+        assert isinstance(result, Audit)
+        return result
+
+
+def _known(labels: Any) -> Any:
+    """Labels with a gap in place of an empty text."""
+    values = np.asarray(labels, dtype=object)
+    blank = np.array([isinstance(value, str) and not value for value in values], dtype=bool)
+    if not blank.any():
+        return labels
+    values = values.copy()
+    values[blank] = None
+    return values
+
+
+def open_table(table: Any, columns: Columns, engine: str | None = None) -> Any:
+    """An engine with the table in it.
+
+    Parameters
+    ----------
+    table : Any
+        As in :func:`evenhand.audit_table`.
+    columns : Columns
+        Those that will be read; files are checked to have them.
+    engine : str, optional
+    """
+    if isinstance(engine, str) and engine.startswith(ADDRESS):
+        return open_address(engine.removeprefix(ADDRESS), table)
+    if engine is not None and engine not in ENGINES:
+        raise ValueError(
+            f"`engine` must be one of {', '.join(ENGINES)}, or ibis: with the address of a "
+            f"database, got {engine!r}."
+        )
+    if isinstance(table, str) and table.startswith("duckdb:"):
+        _must_be(engine, "duckdb", table)
+        return _open_database(table)
+    if isinstance(table, str | PathLike) or _is_paths(table):
+        paths = list(table) if isinstance(table, list | tuple) else [table]
+        return _open_paths(paths, columns, engine)
+    return _open_frame(table, engine)
+
+
+def _open_frame(table: Any, engine: str | None) -> Any:
+    frame = nw.from_native(table, pass_through=True)
+    if isinstance(frame, nw.LazyFrame) and not frame.implementation.is_polars():
+        own = _NAMES.get(frame.implementation, str(frame.implementation))
+        _must_be(engine, own, f"a table of {own}")
+        if own == "dask":
+            from .dask_engine import DaskTable
+
+            return DaskTable(table)
+        if own == "ibis":
+            return _open_ibis(table)
+        return Engine(frame)
+    scanned = _is_dataset(table)
+    if not (scanned or isinstance(frame, nw.DataFrame | nw.LazyFrame | Mapping)):
+        raise ValueError(
+            "`table` must be a path, an address, a frame, a relation or an expression, got "
+            f"{type(table).__name__}. Hint: arrays go to evenhand.audit."
+        )
+    lazy = scanned or isinstance(frame, nw.LazyFrame)
+    engine = engine or ("numpy" if not lazy else "duckdb" if scanned else "polars")
+    if engine == "numpy" and not lazy:
+        return Held(table)
+    if engine == "duckdb" and not isinstance(frame, Mapping):
+        return _open_in_duckdb(table, frame)
+    if engine == "polars" and not scanned and frame.implementation.is_polars():
+        return Engine(frame.lazy())
+    raise ValueError(f"`engine` must be one that reads {type(table).__name__}, got {engine!r}.")
+
+
+def _is_dataset(table: Any) -> bool:
+    """Whether it is one of Arrow's, which is only where that was imported."""
+    module = sys.modules.get("pyarrow.dataset")
+    return module is not None and isinstance(table, module.Dataset)
+
+
+def _must_be(engine: str | None, wanted: str, what: str) -> None:
+    if engine not in (None, wanted):
+        raise ValueError(f"`engine` must be {wanted!r} for {what}, got {engine!r}.")
+
+
+def _is_paths(table: Any) -> bool:
+    return (
+        isinstance(table, list | tuple)
+        and len(table) > 0
+        and all(isinstance(v, str | PathLike) for v in table)
+    )
+
+
+def _open_paths(paths: list[Any], columns: Columns, engine: str | None) -> Engine:
+    readers = {"duckdb": _duckdb_files, "polars": _polars_files, "spark": _spark_files}
+    if engine is None:
+        engine = "duckdb" if find_spec("duckdb") or not find_spec("polars") else "polars"
+    if engine not in readers:
+        raise ValueError(f"`engine` must be duckdb, polars or spark for files, got {engine!r}.")
+    return readers[engine](look_at(paths, columns), columns)
+
+
+def _joined(parts: list[Any], files: Files, columns: Columns) -> Engine:
+    """Frames of batches as one, with columns of types that all of them can have."""
+    frames = [nw.from_native(part) for part in parts]
+    if len(frames) == 1:
+        return Engine(frames[0])
+    alike = []
+    for frame, batch in zip(frames, files.batches, strict=True):
+        casts = [
+            (nw.lit(None) if name in batch.missing else nw.col(name)).cast(_TYPES[kind]).alias(name)
+            for name, kind in files.types.items()
+        ]
+        alike.append((frame.with_columns(*casts) if casts else frame).select(*columns.names))
+    return Engine(nw.concat(alike))
+
+
+def _needed(package: str, extra: str = "engines") -> ModuleNotFoundError:
+    return ModuleNotFoundError(
+        f"{package} is needed to read this table: {package} is not installed. Hint: pip install "
+        f"'evenhand[{extra}]'."
+    )
+
+
+# ------------------------------------------------------------------------------------------------
+# DuckDB: files, its own tables, Arrow and pandas.
+
+
+def _connect(path: str | None = None) -> Any:
+    """A database in memory, or a file opened for reading."""
+    try:
+        import duckdb
+    except ModuleNotFoundError:
+        raise _needed("DuckDB") from None
+    if path is not None and not Path(path).is_file():
+        raise TableError(f"There is no file {path!r}.")
+    try:
+        connection = duckdb.connect(path or ":memory:", read_only=path is not None)
+    except duckdb.Error as error:
+        raise TableError(f"{path!r} cannot be opened by DuckDB: {in_short(error)}") from error
+    # It would be among the results on standard output.
+    connection.execute("SET enable_progress_bar = false")
+    return connection
+
+
+def _open_database(address: str) -> Engine:
+    """`duckdb:file.db/table`."""
+    path, slash, name = address.removeprefix("duckdb:").rpartition("/")
+    if not slash or not path or not name:
+        raise TableError(f"`table` must be duckdb:FILE/TABLE, got {address!r}.")
+    parts = [_quoted(part) for part in name.split(".")]
+    return _asked(_connect(path), f"SELECT * FROM {'.'.join(parts)}")
+
+
+def _duckdb_files(files: Files, columns: Columns) -> Engine:
+    """Files of one kind as one table, with the columns matched by name."""
+    if files.kind == "parquet":
+        options = "union_by_name = true, hive_partitioning = false"
+        if files.folders:
+            options = "union_by_name = true, hive_partitioning = true, hive_types_autocast = false"
+        query = f"SELECT * FROM read_parquet({_list(files.files)}, {options})"
+        return _asked(_connect(), query)
+    # Numbers are told from all lines and not the first few; codes of groups such as "02139" stay.
+    types = {**dict.fromkeys(columns.groups, "VARCHAR")}
+    types |= dict.fromkeys(columns.numbers.values(), "DOUBLE")
+    given = ", ".join(f"{_text(name)}: {_text(t)}" for name, t in types.items())
+    names = ", ".join(_quoted(name) for name in columns.names)
+    parts = [
+        f"SELECT {names} FROM read_csv({_list(batch.files)}, header = true, "
+        f"delim = {_text(batch.separator)}, decimal_separator = {_text(batch.decimal)}, "
+        f"skip = {batch.skip}, types = {{{given}}}, nullstr = {_list(NULLS)})"
+        for batch in files.batches
+    ]
+    return _asked(_connect(), " UNION ALL ".join(parts))
+
+
+def _open_in_duckdb(table: Any, frame: Any) -> Engine:
+    """An Arrow table or dataset, or a pandas or Polars frame."""
+    connection = _connect()
+    if isinstance(frame, nw.DataFrame) and frame.implementation.is_pandas():
+        return Engine(nw.from_native(connection.from_df(table)))
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect("polars")
+    if isinstance(frame, nw.DataFrame):
+        table = frame.to_arrow()
+    return Engine(nw.from_native(connection.from_arrow(table)))
+
+
+def _asked(connection: Any, query: str) -> Engine:
+    import duckdb
+
+    try:
+        return Engine(nw.from_native(connection.sql(query)))
+    except duckdb.Error as error:
+        raise EngineError(f"`table` cannot be read by DuckDB: {in_short(error)}") from error
+
+
+def _quoted(name: str, mark: str = '"') -> str:
+    """A name in SQL."""
+    return f"{mark}{name.replace(mark, 2 * mark)}{mark}"
+
+
+def _list(values: Iterable[str]) -> str:
+    return "[" + ", ".join(_text(value) for value in values) + "]"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+# ------------------------------------------------------------------------------------------------
+# Polars: files as lazy frames.
+
+
+def _polars_files(files: Files, columns: Columns) -> Engine:
+    try:
+        import polars as pl
+    except ModuleNotFoundError:
+        raise _needed("Polars") from None
+    if files.kind == "parquet":
+        return _joined([_polars_parquet(b, files, columns) for b in files.batches], files, columns)
+    types: dict[str, Any] = dict.fromkeys(columns.groups, pl.String)
+    types |= dict.fromkeys(columns.numbers.values(), pl.Float64)
+    parts = [
+        pl.scan_csv(
+            list(batch.files), schema_overrides=types, null_values=list(NULLS),
+            separator=batch.separator, decimal_comma=batch.decimal == ",", skip_rows=batch.skip,
+        ).select(columns.names)
+        for batch in files.batches
+    ]  # fmt: skip
+    return _joined(parts, files, columns)
+
+
+def _polars_parquet(batch: Batch, files: Files, columns: Columns) -> Any:
+    """The columns that are wanted, as the first file has them; others may differ as they like."""
+    import polars as pl
+
+    if "://" in batch.files[0]:
+        return pl.scan_parquet(list(batch.files))
+    schema = pl.read_parquet_schema(batch.files[0])
+    wanted = {name: schema[name] for name in columns.names if name in schema}
+    more: dict[str, Any] = {"hive_partitioning": False}
+    if files.folders:
+        more = {"hive_partitioning": True, "hive_schema": dict.fromkeys(files.keys, pl.String)}
+    rows = pl.scan_parquet(list(batch.files), schema=wanted, extra_columns="ignore", **more)
+    return rows.select(columns.names)
+
+
+# ------------------------------------------------------------------------------------------------
+# Spark: files through the session that runs, or a new one.
+
+
+def _spark_files(files: Files, columns: Columns) -> Engine:
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError:
+        raise _needed("PySpark", "spark") from None
+    session = SparkSession.builder.getOrCreate()
+    read = _spark_parquet if files.kind == "parquet" else _spark_csv
+    try:
+        parts = [read(session, batch, files, columns) for batch in files.batches]
+        return _joined(parts, files, columns)
+    except Exception as error:  # many kinds
+        raise EngineError(f"`table` cannot be read by Spark: {in_short(error)}") from error
+
+
+def _spark_parquet(session: Any, batch: Batch, files: Files, columns: Columns) -> Any:
+    reader = session.read
+    if files.folders:
+        # Values of folders as text, as they stand: "02139" is not 2139.
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        reader = reader.option("basePath", _root(files))
+        fields = reader.parquet(*batch.files).schema
+        text = {name: StructField(name, StringType()) for name in files.folders}
+        reader = reader.schema(StructType([text.get(field.name, field) for field in fields]))
+    return reader.parquet(*batch.files)
+
+
+def _root(files: Files) -> str:
+    """The folder below which the names of folders are values."""
+    roots = []
+    for file in files.files:
+        parts = PurePath(file).parent.parts
+        first = next(k for k, part in enumerate(parts) if "=" in part)
+        roots.append(str(PurePath(*parts[:first])) if first else ".")
+    return os.path.commonpath(roots)
+
+
+def _spark_csv(session: Any, batch: Batch, files: Files, columns: Columns) -> Any:
+    if batch.skip:
+        raise ValueError(f"{batch.files[0]!r} has a line before the names of its columns.")
+    # A line with more or fewer fields than there are names is an error and no gap.
+    frame = session.read.csv(
+        list(batch.files), header=True, sep=batch.separator, escape='"', mode="FAILFAST",
+        enforceSchema=False,
+    )  # fmt: skip
+    missing = ", ".join(map(_text, NULLS))
+
+    def read(name: str) -> str:
+        quoted = _quoted(name, "`")
+        known = f"CASE WHEN {quoted} IN ({missing}) THEN NULL ELSE {quoted} END"
+        if name not in columns.numbers.values():
+            return f"{known} AS {quoted}"
+        digits = f"REPLACE({known}, ',', '.')" if batch.decimal == "," else known
+        return f"CAST({digits} AS DOUBLE) AS {quoted}"
+
+    return frame.selectExpr(*[read(name) for name in columns.names])
+
+
+# ------------------------------------------------------------------------------------------------
+# Ibis: a table of any of its backends, or of a database by its address.
+
+
+def _open_ibis(table: Any) -> Engine:
+    import ibis
+
+    if ibis.get_backend(table).name == "sqlite":
+        # It keeps text in columns of numbers, and would read it as 0.
+        numbers = [name for name, dtype in table.schema().items() if dtype.is_numeric()]
+        table = table.mutate(
+            **{
+                name: ibis.ifelse(
+                    table[name].typeof().isin(["real", "integer"]), table[name], ibis.null()
+                )
+                for name in numbers
+            }
+        )
+    return Engine(nw.from_native(table))
+
+
+def open_address(address: str, name: Any) -> Engine:
+    """A table by its name, of the database at an address that Ibis knows, for reading.
+
+    Parameters
+    ----------
+    address : str
+        Such as ``duckdb://file.db``, ``sqlite://file.db`` or ``postgres://user@host/database``.
+    name : str
+        Of the table, after its schema and a point where it is in one.
+    """
+    shown = without_password(address)
+    if not isinstance(name, str):
+        what = "several" if isinstance(name, list | tuple) else type(name).__name__
+        raise ValueError(f"`table` must be the name of one table of {shown}, got {what}.")
+    try:
+        import ibis
+    except ModuleNotFoundError:
+        raise _needed("Ibis") from None
+    parts = urlsplit(address)
+    more: dict[str, Any] = {}
+    if parts.scheme in _FILES:
+        # A name that is not there would make a new and empty database.
+        path = parts.netloc + parts.path
+        if path and not Path(path).is_file():
+            raise TableError(f"There is no file {path!r}.")
+        more = {"read_only": True} if path and parts.scheme == "duckdb" else {}
+    try:
+        connection = ibis.connect(address, **more)
+    except Exception as error:  # every driver has its own kinds
+        text = next(iter(str(error).splitlines()), type(error).__name__)[:300]
+        if parts.password:
+            text = text.replace(parts.password, "***")
+        raise TableError(
+            f"`engine` must be ibis: and the address of a database that can be opened, got "
+            f"{shown}: {text}"
+        ) from None
+    if parts.scheme == "duckdb":
+        connection.raw_sql("SET enable_progress_bar = false")
+    return _open_ibis(_named_table(connection, name, shown))
+
+
+def without_password(address: str) -> str:
+    """An address that can be shown."""
+    parts = urlsplit(address)
+    place = parts.netloc
+    if parts.password:
+        place = place.replace(f":{parts.password}@", ":***@")
+    return f"{parts.scheme}://{place}{parts.path}"
+
+
+def _named_table(connection: Any, name: str, shown: str) -> Any:
+    schema, _, last = name.rpartition(".")
+    where = tuple(schema.split(".")) if "." in schema else schema
+    for place in ({}, {"database": where}) if schema else ({},):
+        try:
+            return connection.table(last if place else name, **place)
+        except Exception as error:  # drivers say in many ways that there is none
+            seen = error
+    try:
+        names = sorted(connection.list_tables())
+    except Exception:  # the message does without them
+        names = []
+    close = nearest(name, names)
+    hint = f" Did you mean {close!r}?" if close is not None else ""
+    listed = f" Its tables are {', '.join(map(repr, names[:30]))}." if names else ""
+    raise TableError(
+        f"`table` must be the name of a table: {shown} has no {name!r}.{hint}{listed}"
+    ) from seen
