@@ -41,23 +41,6 @@ class Members:
         codes = None if self.codes is None else self.codes[rows]
         return replace(self, codes=codes, soft=None if self.soft is None else self.soft[rows])
 
-    def column(self, k: int) -> Array:
-        """Membership of group k; the reference group comes last and has no column of its own."""
-        if self.codes is not None:
-            return (self.codes == k).astype(np.float64)
-        assert self.soft is not None
-        return self.soft[:, k] if k < self.n_groups - 1 else 1.0 - self.soft.sum(axis=1)
-
-    def columns(self, rows: Any = slice(None)) -> Array:
-        """(m, K − 1) membership of some rows, without the reference group."""
-        if self.codes is None:
-            assert self.soft is not None
-            return self.soft[rows]
-        codes = self.codes[rows]
-        out = np.zeros((len(codes), self.n_groups))
-        out[np.arange(len(codes)), codes] = 1.0
-        return out[:, :-1]
-
 
 class RowsInCells(NamedTuple):
     """What the test functions are made of; z is empty for independence.
@@ -190,7 +173,14 @@ def sandwich(
         w = weight[part]
         left = 1.0 - 2.0 * w / mass[cell] + lost[cell]
         f *= np.where(left > 1e-9, w / np.sqrt(np.maximum(left, 1e-9)), 0.0)[:, None]
-        a = members.columns(part) - share[cell]
+        if members.codes is not None:
+            a = -share[cell]
+            codes = members.codes[part]
+            hit = np.flatnonzero(codes < g)
+            a[hit, codes[hit]] += 1.0
+        else:
+            assert members.soft is not None
+            a = members.soft[part] - share[cell]
         product = (a[:, :, None] * f[:, None, :]).reshape(len(f), width)
         out += product.T @ product
     return out * (n / count)
@@ -353,7 +343,11 @@ class UnitScores:
         self._f = f - np.column_stack(sums)[cell]
         members = self._members
         groups = members.n_groups - 1
-        columns = (weight * members.column(k) for k in range(groups))
+        columns = (
+            (weight * (members.codes == k) for k in range(groups))
+            if members.codes is not None
+            else (weight * members.soft[:, k] for k in range(groups))  # type: ignore[index]
+        )
         self._share = np.column_stack([np.bincount(cell, x, n_cells) / mass for x in columns])
 
     def _sample(self) -> None:
@@ -377,7 +371,14 @@ class UnitScores:
         while low < len(ends):
             high = max(low + 1, int(np.searchsorted(ends, self._start[low] + chunk)))
             part = self._order[self._start[low] : ends[high - 1]]
-            a = members.columns(part) - self._share[self._rows.cell[part]]
+            a = -self._share[self._rows.cell[part]]
+            if members.codes is not None:
+                codes = members.codes[part]
+                hit = np.flatnonzero(codes < groups)
+                a[hit, codes[hit]] += 1.0
+            else:
+                assert members.soft is not None
+                a += members.soft[part]
             f = self._f[part] * self._factor[part, None]
             product = (a[:, :, None] * f[:, None, :]).reshape(len(part), width)
             yield np.add.reduceat(product, self._start[low:high] - self._start[low], axis=0)
@@ -386,8 +387,10 @@ class UnitScores:
     def _leverage(self, weight: Array, unit: Rows) -> float:
         members, cell, found = self._members, self._rows.cell, []
         for k, share in enumerate(self._share.T):
-            spread = weight * np.square(members.column(k) - share[cell])
-            mass = np.bincount(unit, weight) * np.bincount(unit, spread)
+            a = members.codes == k if members.codes is not None else members.soft[:, k]  # type: ignore[index]
+            mass = np.bincount(unit, weight) * np.bincount(
+                unit, weight * np.square(a - share[cell])
+            )
             found.append(float(mass.sum() ** 2 / max(np.square(mass).sum(), 1e-300)))
         return min(found)
 
@@ -464,7 +467,13 @@ def weights_tied(rows: RowsInCells, members: Members, weight: Array) -> bool:
         return columns - np.column_stack(means)[cell]
 
     groups = members.n_groups - 1
-    a = centered(members.columns())
+    if members.codes is not None:
+        a = np.zeros((len(cell), groups + 1))
+        a[np.arange(len(cell)), members.codes] = 1.0
+        a = centered(a[:, :groups])
+    else:
+        assert members.soft is not None
+        a = centered(members.soft)
     f = centered(feature_matrix(*rows)[:, :3])
     product = centered((a[:, :, None] * f[:, None, :]).reshape(len(cell), -1))
     x = centered(np.log(weight)[:, None])[:, 0]
