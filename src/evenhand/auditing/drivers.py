@@ -517,7 +517,7 @@ class Drivers(Shown):
         force : bool
             Overwrite an existing file.
         """
-        return view("write_drivers_page")(self, path, force)
+        return view("write_result_page")(self, path, force)
 
 
 def drivers(

@@ -225,7 +225,7 @@ class Monitor(Shown):
         force : bool
             Overwrite an existing file.
         """
-        return view("write_monitor_page")(self, path, force)
+        return view("write_result_page")(self, path, force)
 
 
 def judge(

@@ -11,7 +11,7 @@ import numpy as np
 from ..auditing.figures import DRAWN_GROUPS
 from .charts import Bar, Chart, bar_chart, legend
 from .markup import Html, join, label
-from .view import Figure, Lead, Name, Note, Table, View
+from .view import Figure, Lead, Name, Note, Table, View, interval_columns
 from .words import (
     clean,
     fixed,
@@ -182,9 +182,7 @@ def imputation_view(result: Imputation) -> View:
     columns: dict[str, list[Any]] = {
         "group": [g.group for g in gaps],
         "reference": [g.reference for g in gaps],
-        "gap": [g.value for g in gaps],
-        "gap_low": [g.interval[0] for g in gaps],
-        "gap_high": [g.interval[1] for g in gaps],
+        **interval_columns("gap", gaps),
         "regressed": [g.regressed for g in gaps],
         "regressed_low": [g.regressed_interval[0] for g in gaps],
         "regressed_high": [g.regressed_interval[1] for g in gaps],
@@ -404,15 +402,14 @@ def band_axis(curves: Sequence[tuple[Any, ...]]) -> tuple[float, float]:
 def _draw_bands(result: Pricing) -> Html:
     curves = band_curves(result)
     n_bands = max(result._bands["band"])
-    bottom, top = band_axis(curves)
     chart = Chart(
-        (0.5, n_bands + 0.5), (bottom, top), x_label="band of the score, lowest to highest",
+        (0.5, n_bands + 0.5), band_axis(curves), x_label="band of the score, lowest to highest",
         y_label="actual / expected", title="Actual over expected by group and band of the score",
         width=720, height=300, x_ticks=range(1, n_bands + 1),
     )  # fmt: skip
-    chart.guide([0.5, n_bands + 0.5], [1.0, 1.0], "guide")
+    chart.guide([0.5, n_bands + 0.5], [1.0, 1.0])
     for k, (x, ratio, low, high) in enumerate(curves):
-        chart.error_bars(x, np.clip(low, bottom, top), np.clip(high, bottom, top), k)
+        chart.error_bars(x, low, high, k)
         if len(x):
             chart.line(x, ratio, k)
         chart.dots(x, ratio, k)

@@ -14,7 +14,7 @@ from ..auditing.figures import DrawnRows, calibration, density, drawn_rows, grid
 from .after_views import highest_shown, known_runs
 from .charts import DASHES, PALETTE
 from .gap_views import band_axis, band_curves, drawn_groups
-from .words import fixed, part_word, short_names
+from .words import fixed, part_word, percent, short_names
 
 if TYPE_CHECKING:
     from ..auditing.drivers import Drivers
@@ -142,9 +142,8 @@ def plot_gains(
             f"{100 * gain:.0f}% up, {100 * loss:.0f}% down", (1.01, row), fontsize="small",
             xycoords=("axes fraction", "data"), va="center",
         )  # fmt: skip
-    ax.set_xlabel(f"score under {safe(names[1])} minus score under {safe(names[0])}")
-    ax.set_title("Who gains and who loses", fontsize="medium", loc="left")
-    _tidy(ax)
+    x_label = f"score under {safe(names[1])} minus score under {safe(names[0])}"
+    _tidy(ax, x_label, title="Who gains and who loses")
     return fig
 
 
@@ -190,20 +189,16 @@ def plot_features(
         1, 2, figsize=(9.6, 1.6 + 0.3 * len(chosen)), sharey=True, layout="constrained"
     )
     left.barh(rows, [100 * information[j] for j in chosen], color=PALETTE[0], height=0.6)
-    left.set_xlabel("% of uncertainty about the group removed")
-    left.set_title("Information about the group", fontsize="medium", loc="left")
     left.set_yticks(rows, labels)
+    _tidy(left, "% of uncertainty about the group removed", title="Information about the group")
     right.hlines(rows, first[chosen], last[chosen], color="0.6", lw=2)
     right.scatter(first[chosen], rows, color=PALETTE[6], s=34, label=safe(names[0]), zorder=3)
     right.scatter(
         last[chosen], rows, color=PALETTE[1], s=34, marker="D", label=safe(names[1]), zorder=3
     )
     right.axvline(0.0, color="0.3", lw=1)
-    right.set_xlabel("coefficient")
-    right.set_title("Coefficients", fontsize="medium", loc="left")
     right.legend(fontsize="small", frameon=False)
-    for ax in (left, right):
-        _tidy(ax)
+    _tidy(right, "coefficient", title="Coefficients")
     if len(chosen) < len(features):
         left.annotate(
             f"{len(features) - len(chosen)} features that moved less are not shown.", (0, -0.02),
@@ -237,9 +232,7 @@ def _draw_densities(ax: Any, drawn: DrawnRows, grid: Any = None) -> None:
             ax.fill_between(grid, curve, color=PALETTE[k], alpha=0.08, lw=0)
     ax.set_ylim(bottom=0)
     ax.set_yticks([])
-    ax.set_xlabel("score")
-    ax.set_ylabel("density")
-    _tidy(ax)
+    _tidy(ax, "score", "density")
 
 
 def _draw_calibration(ax: Any, drawn: DrawnRows) -> None:
@@ -257,9 +250,7 @@ def _draw_calibration(ax: Any, drawn: DrawnRows) -> None:
     ax.plot(ends, ends, color="0.5", lw=0.9, dashes=(4, 3), zorder=1)
     ax.set_xlim(grid[0], grid[-1])
     ax.set_ylim(tall[0], tall[-1])
-    ax.set_xlabel("score")
-    ax.set_ylabel("target (dashed line: target = score)")
-    _tidy(ax)
+    _tidy(ax, "score", "target (dashed line: target = score)")
 
 
 def _draw_measures(ax: Any, audit: Audit) -> None:
@@ -280,9 +271,8 @@ def _draw_measures(ax: Any, audit: Audit) -> None:
             fixed(value, 3), (value, row), xytext=(0, 8), textcoords="offset points",
             ha="center", fontsize="small",
         )  # fmt: skip
-    ax.set_xlabel("normalized information (0: fair, 1: not)")
-    ax.set_title(f"Measures, {100 * audit.confidence_level:g}% intervals")
-    _tidy(ax)
+    title = f"Measures, {percent(audit.confidence_level)} intervals"
+    _tidy(ax, "normalized information (0: fair, 1: not)", title=title)
 
 
 def _add_legend(fig: Any, ax: Any, names: Sequence[str], total: int) -> None:
@@ -303,7 +293,11 @@ def _style(k: int) -> dict[str, Any]:
     return style
 
 
-def _tidy(ax: Any) -> None:
+def _tidy(ax: Any, x_label: str, y_label: str = "", title: str = "") -> None:
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
+    if title:
+        ax.set_title(title, fontsize="medium", loc="left")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="x", color="0.92", lw=0.8)
     ax.set_axisbelow(True)
@@ -400,8 +394,7 @@ def plot_pricing(result: Pricing) -> Any:
         )  # fmt: skip
     axes.set_ylim(*band_axis(curves))
     axes.set_xticks(range(1, max(result._bands["band"]) + 1))
-    axes.set_xlabel("band of the score, lowest to highest")
-    axes.set_ylabel("actual / expected")
+    _tidy(axes, "band of the score, lowest to highest", "actual / expected")
     axes.legend(frameon=False)
     return fig
 
@@ -461,8 +454,5 @@ def _panel(panel: Any, path: FairnessPath, name: str) -> None:
             label=f"selected (fairness weight {path.selected.fairness_weight:.3g})",
         )  # fmt: skip
     own = " (the path's own)" if name == path.criterion else ""
-    panel.set_title(f"{name}{own}", fontsize=11)
-    panel.set_xlabel("information about the group (0 is fair)")
     panel.axvline(0.0, color="gray", linewidth=0.6, zorder=1)
-    panel.grid(alpha=0.2)
-    panel.spines[["top", "right"]].set_visible(False)
+    _tidy(panel, "information about the group (0 is fair)", title=f"{name}{own}")

@@ -95,6 +95,15 @@ class Table:
         return out
 
 
+def interval_columns(name: str, estimates: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return values and both ends of their intervals, as columns for a CSV."""
+    return {
+        name: [e.value for e in estimates],
+        f"{name}_low": [e.interval[0] for e in estimates],
+        f"{name}_high": [e.interval[1] for e in estimates],
+    }
+
+
 def _flatten(cell: str) -> str:
     """One line of text, at its indent."""
     return " " * (len(cell) - len(cell.lstrip(" "))) + clean(cell)
@@ -271,8 +280,9 @@ def _markup(part: Any, level: str, prefix: str) -> Html | None:
 
 def _page_table(part: Table, prefix: str) -> Html:
     rows = [[label(c, 80) if isinstance(c, Name) else c for c in row] for row in part.rows]
+    heads = [head if head.startswith("p (") else upper_first(head) for head in part.heads]
     shown = table(
-        [upper_first(head) for head in part.heads], rows, caption=part.caption,
+        heads, rows, caption=part.caption,
         class_="words" if part.wrapped else "",
     )  # fmt: skip
     if part.columns is None:

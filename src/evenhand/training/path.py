@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 
 from .._core.arrays import Vector
-from .._core.frames import to_frame
+from .._core.frames import json_safe, to_frame
 from .._core.validation import check_confidence_level
 from .._core.views import Shown, view
 from ..data.criteria import CONDITIONAL, CRITERIA, get_criterion
@@ -467,6 +467,22 @@ class FairnessPath(Shown):
         backend : {"pandas", "polars", "pyarrow"}, optional
         """
         return to_frame(self._columns(), backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the models and the rows, as plain values that JSON can hold."""
+        names = ("criterion", "confidence_level", "n_rows", "n_clusters", "n_unknown",
+                 "fitted_before")  # fmt: skip
+        return json_safe(
+            {
+                "format": "evenhand.path",
+                "version": 1,
+                **{name: getattr(self, name) for name in names},
+                "sensitive": self.sensitive_name,
+                "labels": list(self.labels),
+                "request": None if self.request is None else self.request.to_dict(),
+                "points": self._columns(),
+            }
+        )
 
     def plot(self) -> Any:
         """A Matplotlib figure: accuracy against each criterion, with error bars."""
