@@ -90,7 +90,7 @@ def test_before_and_after_are_the_points(path):
     assert found["before"] == [m.shown for m in path.points[0].measures.values()]
     assert found["after"] == [m.shown for m in path.selected.measures.values()]
     residuals = residual_changes(audits[0], audits[at])
-    y, a = path._data.y, path._data.sensitive_features["region"]
+    y, a = path._rows.target, path._rows.others["sensitive_features"]["region"]
     s, t = path.points[0].scores, path.selected.scores
     for k, group in enumerate(residuals["group"]):
         mine = a == group

@@ -179,7 +179,7 @@ class _Ledger:
         out = np.zeros(shape)
         for b in range(n_bands):
             at = band == b
-            out[:, b] = x[at] @ self.groups.probabilities[at]
+            out[:, b] = x[at] @ self.groups.membership()[at]
         return out
 
     def columns(self, band: Rows, n_bands: int) -> dict[str, list[Any]]:
@@ -230,7 +230,7 @@ class _Ledger:
                 for b in range(n_bands):
                     at = np.flatnonzero(band == b)
                     ratio = actual[at, None] / a[:, b] - expected[at, None] / e[:, b]
-                    moves = weight[at, None] * groups.probabilities[at] * ratio
+                    moves = weight[at, None] * groups.membership()[at] * ratio
                     if groups.cluster is not None:
                         moves = cluster_groups(groups.cluster[at], moves)
                     variance[:, b] = np.square(moves).sum(axis=0)

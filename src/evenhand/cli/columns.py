@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.validation import quote
+from .._core.validation import InputError, quote
 from ..data.bands import Bands, Continuous, measurement
 from ..data.labels import MAX_FRACTIONS, MAX_NUMBERS, suggest_edges
 from ..tables.readers import TableError, called, is_text_type, value_type
@@ -211,10 +211,8 @@ def cut(table: pa.Table, bands: Mapping[str, Edges]) -> tuple[pa.Table, dict[str
                 continue
             values = measurement(column)
             made[name] = Bands.make(edges, values)
-        except ValueError as error:
-            text = str(error).split(" Hint:")[0]
-            text = text.replace("`values` of a Continuous", "its cells")
-            text = text.replace("`values`", "its cells").replace("`edges`", "the edges")
+        except InputError as error:
+            text = error.worded({"values": "its cells", "edges": "the edges"}[error.argument])
             what = "--continuous cannot take" if edges is None else "--band cannot cut"
             raise TableError(
                 f"{what} {quote(name)}: {text} Hint: cells that are no numbers must be empty, and "

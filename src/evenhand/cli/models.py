@@ -351,9 +351,9 @@ def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, lis
     from ..auditing.figures import feature_information
 
     assert path._handle is not None
-    assert path._data is not None
+    assert path._rows is not None
     assert rows.X is not None
-    plain = path._handle.fit(0.0, path._data)
+    plain = path._handle.fit(0.0, path._rows)
     names = [name for column in rows.features for name in column.features]
     groups = rows.who
     if rows.named.continuous:

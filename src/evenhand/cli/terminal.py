@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from .._core.validation import InputError
 from ..report.markup import Html
 from ..report.view import Judged, Table, View, column_blocks, view_of
 from ..report.words import clean
@@ -189,48 +191,32 @@ def _in_words(debug: bool) -> Iterator[None]:
                 note(_in_options(text))
 
 
-_OPTIONS = {
-    "`y_true`": "The target",
-    "`y_pred`": "The prediction",
-    "`sensitive_features`": "--sensitive",
-    "`sample_weight`": "--weight",
-    "`frequency`": "--frequency",
-    "`cluster`": "--cluster",
-    "`confidence_level`": "--confidence",
-    "`max_unfairness`": "--max-unfairness",
-    "`min_r2`": "--min-r2",
-    "`min_accuracy`": "--min-accuracy",
-    "`n_points`": "--points",
-    "`cv`": "--folds",
-    "`alpha`": "--alpha",
-    "`exposure`": "--exposure",
-    "`given`": "--given",
-    "`controls`": "--control",
-    "`power`": "--power",
-    "`quantile`": "--quantile",
-    "`loss`": "--loss",
-    "`estimator`": "--estimator",
-    "`engine`": "--engine",
-    "`criterion`": "--criterion",
-    "`group_features`": "--group-features",
-    "`table`": "The table",
-    "`min_count`": "--min-count",
-    "`path`": "The file to write",
-    "`favorable`": "--favorable",
-    "`reference`": "--reference",
-    "`at`": "--at",
-    "`level`": "--level",
-    "`smallest`": "--smallest",
-    "`tolerance`": "--tolerance",
+# Arguments of the library as the command line names them; of others the name with two dashes.
+_NAMES = {
+    "y_true": "The target", "y_pred": "The prediction", "table": "The table",
+    "path": "The file to write", "sensitive_features": "--sensitive", "sample_weight": "--weight",
+    "controls": "--control", "confidence_level": "--confidence", "n_points": "--points",
+    "cv": "--folds",
+}  # fmt: skip
+_SAME = (
+    "frequency", "cluster", "max_unfairness", "min_r2", "min_accuracy", "alpha", "exposure",
+    "given", "power", "quantile", "loss", "estimator", "engine", "criterion", "group_features",
+    "min_count", "favorable", "reference", "at", "level", "smallest", "tolerance",
+)  # fmt: skip
+_NAMES |= {name: f"--{name.replace('_', '-')}" for name in _SAME}
+# Hints that say how to do it in Python, and of no use to someone who has not made the folds.
+_HINTS = {
     " Hint: pass `y_true` to the audit.": " Hint: give --target.",
     "force=True (--force on the command line)": "--force",
-    # Of no use to someone who has not made the folds.
     " Hint: in cross-validation, stratify the folds by group so that every fold holds each of "
     "them.": "",
 }
 
 
 def _plain(error: Exception) -> str:
+    if isinstance(error, InputError) and error.argument in _NAMES:
+        name = f"{_NAMES[error.argument]} {error.where}".rstrip()
+        return error.worded(name, _in_options(error.hint))
     text = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}: {str(error.filename)!r}."
@@ -239,9 +225,9 @@ def _plain(error: Exception) -> str:
 
 def _in_options(text: str) -> str:
     """A message of the library in the words of the command line."""
-    for python, option in _OPTIONS.items():
+    for python, option in _HINTS.items():
         text = text.replace(python, option)
-    return text
+    return re.sub(r"`(\w+)`", lambda name: _NAMES.get(name[1], name[0]), text)
 
 
 def show_result(result: Any, style: str = "", title: str = "") -> None:

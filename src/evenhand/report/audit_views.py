@@ -52,6 +52,10 @@ PARTS = (
     "Splitting groups makes the share smaller, so each attribute is also judged on its own. The "
     "worst of these counts."
 )
+ONE_GROUP = (
+    "Splitting groups makes the share smaller, so each group is also compared with all others. The "
+    "worst of these counts."
+)
 _GROUP_HEADS = {
     "n": "rows", "n_clusters": "clusters", "share": "share", "mean_score": "mean score",
     "sd_score": "spread of score", "mean_target": "mean outcome",
@@ -180,12 +184,14 @@ def part_tables(audit: Audit) -> list[Any]:
         for key, values in measure_columns(tuple(parts.values())).items():
             columns.setdefault(key, []).extend(values)
     rows = [[Name(part), *row] for part, row in cells.items()]
+    what = "Each attribute on its own, and the" if audit.attributes else "All groups, and the"
     caption = (
-        "Each attribute on its own, and the worst group against the rest (± is half the width of "
-        f"the {percent(audit.confidence_level)} interval)"
+        f"{what} worst group against the rest (± is half the width of the "
+        f"{percent(audit.confidence_level)} interval)"
     )
     heads = ["groups", *audit.measures]
-    return [Note(PARTS), Table(heads, rows, caption, columns, "parts.csv", limit=29)]
+    note = Note(PARTS if audit.attributes else ONE_GROUP)
+    return [note, Table(heads, rows, caption, columns, "parts.csv", limit=29)]
 
 
 def group_table(

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Vector
 from .._core.files import TableError
+from .._core.validation import InputError
 from ..data.encoding import MISSING
 from ..data.labels import check_count, cross, sorted_labels
 from ..measures.cells import EXTREMES, SUMS, Cells, checked
@@ -490,14 +491,18 @@ def _check_inside(found: dict[str, NDArray[Any]], edges: Edges, facts: dict[str,
             )
 
 
+class TooManyLevels(InputError):
+    """A column with so many values that it is no attribute."""
+
+
 def check_levels(count: float, name: str, argument: str = "sensitive_features") -> None:
     """Refuse a column with so many values that it is no attribute."""
     if count > MOST_LEVELS:
-        raise ValueError(
-            f"`{argument}` (column {name!r}) must have at most {MOST_LEVELS} levels, found "
-            f"about {count:,.0f}. Hint: cut numbers and dates into bands, such as "
-            "evenhand.bands or CASE WHEN in the table, and merge rare levels into larger ones."
-        )
+        raise TooManyLevels(
+            argument, f"have at most {MOST_LEVELS} levels", f"about {count:,.0f}",
+            "cut numbers and dates into bands, such as evenhand.bands or CASE WHEN in the table, "
+            "and merge rare levels into larger ones.", f"(column {name!r})",
+        )  # fmt: skip
 
 
 def without_blank(cells: Cells) -> Cells:

@@ -396,7 +396,7 @@ class FairGLM(FairLinear):
             )
         return problem
 
-    def _settle(self, problem: GLMProblem, theta: Vector) -> None:
+    def _keep_more(self, problem: GLMProblem, theta: Vector) -> None:
         # Means of 1/η have no limit just before they turn negative; they end where training did.
         self._least_eta = -np.inf
         if self.loss_.link.positive:

@@ -23,9 +23,8 @@ from .._core.validation import check_column, check_index, check_nonnegative, ref
 from ..data.criteria import get_criterion
 from ..data.encoding import needs_encoding
 from ..data.folds import make_folds
-from ..data.groups import Groups, resolve_groups
-from ..data.sample import repeat_rows
-from ..data.weights import check_cluster, check_weight
+from ..data.groups import Groups
+from ..data.sample import Sample, repeat_rows
 from .group_features import (
     MAPS,
     Membership,
@@ -362,22 +361,18 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     ) -> tuple[Vector, Vector]:
         """Base scores and group probabilities; the features of the maps, and the target."""
         self._check_parameters()
-        check_index(
-            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
-            cluster=cluster,
-        )  # fmt: skip
-        y = check_column(y, "y")
         refuse_masked(X, "X")
         (X,) = indexable(X)  # folds are rows, which not every sparse format can give
+        rows = Sample.read(
+            y, names={"y_true": "y"}, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, cluster=cluster, groups_optional=True, X=X,
+        )  # fmt: skip
+        y, weight, groups = check_column(rows.target, "y"), rows.weight, rows.groups
         check_consistent_length(X, y)
-        weight = check_weight(sample_weight, len(y))
-        groups = None
-        if sensitive_features is not None:
-            groups = resolve_groups(sensitive_features, n_rows=len(y), sample_weight=weight)
-        refuse_missing_groups(sensitive_features is None and self.fairness_weight > 0)
+        refuse_missing_groups(groups is None and self.fairness_weight > 0)
         if groups is not None and self._used_weight(self.fairness_weight) < self.fairness_weight:
             warn_no_effect()
-        folds = self._make_folds(X, y, groups, check_cluster(cluster, len(y)))
+        folds = self._make_folds(X, y, groups, rows.cluster)
         score = self._fit_base(X, y, weight, folds)
         self.center_ = float(np.average(score, weights=weight))
         spread = float(np.sqrt(np.average((score - self.center_) ** 2, weights=weight)))
@@ -396,18 +391,23 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
                 self.transport_ = Transport.fit(groups.take_known(z), members)
         elif self.map_ == "transport":
             self.map_ = "affine"  # no groups to move
+        labels = ("all",) if groups is None or p is None else groups.label_names
+        return self._make_columns(numbers, z, p, labels), y
+
+    def _make_columns(
+        self, numbers: Any, z: Vector, p: Vector | None, labels: tuple[str, ...]
+    ) -> Any:
+        """Columns of the linear model of the maps, and the penalty on them."""
         self._maps: ScoreMaps | StackColumns
         if not self.passthrough:
-            n_maps = 1 if p is None else p.shape[1]
-            self._maps = maps = ScoreMaps(n_maps, self.bends_, self.transport_)
+            self._maps = maps = ScoreMaps(len(labels), self.bends_, self.transport_)
             self._penalty: Any = maps.slopes()
-            return maps.features(z, p), y
-        labels = ("all",) if groups is None or p is None else groups.label_names
+            return maps.features(z, p)
         self._maps = stack = StackColumns(labels, self.bends_, self.transport_)
         assert self._copy is not None
         self.columns_ = (*self._copy.names, *stack.names)
         self._penalty = StackPenalty(len(stack.names), stack.slopes(), self.passthrough_alpha)
-        return join_columns(numbers, stack.features(z, p)), y
+        return join_columns(numbers, stack.features(z, p))
 
     def _make_folds(self, X: Any, y: Vector, groups: Groups | None, clusters: Any) -> list[Any]:
         """Folds for base scores and group probabilities; none where neither is fitted."""
