@@ -30,12 +30,11 @@ from .group_features import (
     Membership,
     ScoreMaps,
     Transport,
-    check_kind,
     classifier_input,
     out_of_fold_groups,
     refuse_measured,
 )
-from .linear_base import ScoresWithGroups, refuse_missing_groups
+from .linear_base import ScoresWithGroups, check_kind, refuse_missing_groups
 from .ridge import FairRidge
 from .stack import (
     LinearCopy,
