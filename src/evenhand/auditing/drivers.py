@@ -457,6 +457,9 @@ class Drivers(Shown):
         ----------
         backend : {"pandas", "polars", "pyarrow"}, optional
         """
+        return to_frame(self._columns(), backend)
+
+    def _columns(self) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {"feature": [d.feature for d in self.drivers]}
 
         def add(name: str, parts: list[Part]) -> None:
@@ -469,7 +472,7 @@ class Drivers(Shown):
         for name in self.criteria:
             add(name, [d.criteria[name] for d in self.drivers])
         columns["leak"] = [d.leak for d in self.drivers]
-        return to_frame(columns, backend)
+        return columns
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""

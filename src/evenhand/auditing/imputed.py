@@ -108,6 +108,9 @@ class Imputation(Shown):
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per group: the gap under the assumption, and its bounds without it."""
+        return to_frame(self._columns(), backend)
+
+    def _columns(self) -> dict[str, Any]:
         names = ("group", "reference", "gap", "gap_low", "gap_high", "regressed",
                  "regressed_low", "regressed_high", "least", "largest", "bound_low",
                  "bound_high")  # fmt: skip
@@ -116,7 +119,7 @@ class Imputation(Shown):
              g.low, g.high, *g.bounds)
             for g in self.gaps
         ]  # fmt: skip
-        return to_frame(dict(zip(names, zip(*rows, strict=True), strict=True)), backend)
+        return dict(zip(names, zip(*rows, strict=True), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything by name."""

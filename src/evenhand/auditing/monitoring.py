@@ -435,17 +435,17 @@ _DATE = re.compile(r"(?<!\d)(\d{4})-(\d{2})(?:-(\d{2}))?(?!\d)")
 _NAMED = 12
 
 
-def cells_by_period(
-    frame: nw.DataFrame[Any], period: str | None, time: str | None, y_true: str | None,
-    y_pred: str | None, sensitive_features: str | Sequence[str] | None,
-    sample_weight: str | None, frequency: str | None,
-) -> dict[str, Cells]:  # fmt: skip
-    """Cells of each period of a table in memory, in the order of time."""
+def cells_by_period(frame: nw.DataFrame[Any], period: str | None, **names: Any) -> dict[str, Cells]:
+    """Cells of each period of a table in memory, in the order of time.
+
+    `names` are those of its columns by argument: time, y_true, y_pred, sensitive_features,
+    sample_weight and frequency.
+    """
     columns = dict(frame_columns(frame))
 
-    def take(name: str | None, argument: str, needed: bool = False) -> Any:
+    def take(name: Any, argument: str) -> Any:
         if name is None:
-            if needed:
+            if argument in ("time", "y_pred", "sensitive_features"):
                 raise ValueError(f"`{argument}` must name a column of the table, got None.")
             return None
         if name not in columns:
@@ -455,39 +455,29 @@ def cells_by_period(
             )
         return columns[name]
 
-    dates = take(time, "time", needed=True)
-    s = check_column(take(y_pred, "y_pred", needed=True).to_native(), "y_pred")
-    target = take(y_true, "y_true")
-    y = None if target is None else check_column(target.to_native(), "y_true")
-    if sensitive_features is None:
-        raise ValueError("`sensitive_features` must name a column of the table, got None.")
-    wanted = [sensitive_features] if isinstance(sensitive_features, str) else sensitive_features
-    groups = {name: take(name, "sensitive_features").to_native() for name in wanted}
-    optional = {
-        "sample_weight": take(sample_weight, "sample_weight"),
-        "frequency": take(frequency, "frequency"),
-    }
-    others = {
-        name: np.asarray(column.to_numpy())
-        for name, column in optional.items()
-        if column is not None
-    }
-    labels = period_labels(dates, period)
-    edges = Edges.from_values(s, y)
-    out = {}
-    frames = {name: nw.from_native(column, series_only=True) for name, column in groups.items()}
-    found, number = np.unique(labels, return_inverse=True)
+    attributes = names.pop("sensitive_features")
+    if attributes is None or isinstance(attributes, str):
+        attributes = [attributes]
+    held = {argument: take(name, argument) for argument, name in names.items()}
+    groups = {name: take(name, "sensitive_features") for name in attributes}
+    dates = held.pop("time")
+    held = {name: column.to_native() for name, column in held.items() if column is not None}
+    for name in ("y_pred", "y_true"):
+        if name in held:
+            held[name] = check_column(held[name], name)
+    held = {name: np.asarray(column) for name, column in held.items()}
+    edges = Edges.from_values(held["y_pred"], held.get("y_true"))
+    distinct, number = np.unique(period_labels(dates, period), return_inverse=True)
     order = np.argsort(number, kind="stable")
-    ends = np.cumsum(np.bincount(number, minlength=len(found)))
-    for name, rows in zip(found, np.split(order, ends[:-1]), strict=True):
-        out[str(name)] = Cells.from_rows(
-            None if y is None else y[rows],
-            s[rows],
-            sensitive_features={key: column[rows].to_native() for key, column in frames.items()},
+    ends = np.cumsum(np.bincount(number, minlength=len(distinct)))
+    return {
+        str(name): Cells.from_rows(
+            **{"y_true": None, **{key: column[rows] for key, column in held.items()}},
+            sensitive_features={key: column[rows].to_native() for key, column in groups.items()},
             edges=edges,
-            **{key: values[rows] for key, values in others.items()},
         )
-    return out
+        for name, rows in zip(distinct, np.split(order, ends[:-1]), strict=True)
+    }
 
 
 def checked_series(table: Mapping[Any, Any]) -> dict[str, Cells]:

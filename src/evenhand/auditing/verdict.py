@@ -183,6 +183,44 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
             "eh.Tolerance(independence=0.01), or eh.Tolerance.from_file(path)."
         )
     level = tolerance.level if level is None else check_level(level)
+    _refuse_unmeasured(audit, tolerance)
+    tests = list(_tests(audit, tolerance, level))
+    within = holm(np.array([clause.p_within for clause, _ in tests]))
+    first = next(iter(audit.measures.values()))
+    n = int(first.n if first.n_clusters is None else first.n_clusters)
+    is_function = audit.conditional is not None and audit.conditional.is_function
+    judged = []
+    for (clause, z), p in zip(tests, within.tolist(), strict=True):
+        word = judge(p, clause.p_beyond, level)
+        # A fail has to stand out among all tests, a pass of a clause does not.
+        strict = level if clause.within else level / len(tests)
+        needed = units_needed(n, z, strict) if word == OPEN else math.nan
+        note = clause.note
+        if clause.clause in WITH_CONTROLS and is_function and word != OPEN:
+            note = (
+                "the score is a function of controls and group, so this says that a difference "
+                "can be told and not how large it is; see the adjusted gap"
+            )
+        clause = replace(clause, p_within=p, judged=word, needed=needed, note=note)
+        judged.append(_withhold(audit, clause, tolerance))
+    words = {clause.judged for clause in judged}
+    worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
+    small: dict[str, None] = {}
+    if any(not of_information(name) for name, _ in tolerance.clauses):
+        small = dict.fromkeys(g for part in _impact_parts(audit) for g in _small(part, tolerance))
+    unit = "rows" if first.n_clusters is None else "clusters"
+    plain, remarks = "", audit.remarks
+    if audit._unweighted is not None:
+        plain = verdict_of(audit._unweighted(), tolerance, level).outcome
+        if plain != OUTCOMES[worst]:
+            remarks = (f"Without the sample weights the outcome is: {plain}.", *remarks)
+    return Verdict(
+        OUTCOMES[worst], tuple(judged), tolerance, level, unit, n, tuple(small), remarks, plain
+    )
+
+
+def _refuse_unmeasured(audit: Audit, tolerance: Tolerance) -> None:
+    """Refuse clauses on what the audit has not measured."""
     has_target = "mean_target" in audit._groups.columns
     lacking = [
         name
@@ -198,45 +236,6 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
             + (" Hint: pass `controls` to the audit." if controlled else "")
             + (" Hint: pass `y_true` to the audit." if len(controlled) < len(lacking) else "")
         )
-    found: list[ClauseResult] = []
-    errors: list[float] = []
-    for result, z in _tests(audit, tolerance, level):
-        found.append(result)
-        errors.append(z)
-    within = holm(np.array([c.p_within for c in found]))
-    first = next(iter(audit.measures.values()))
-    clustered = first.n_clusters is not None
-    n = int(first.n_clusters if first.n_clusters is not None else first.n)
-    is_function = audit.conditional is not None and audit.conditional.is_function
-    judged = []
-    for clause, p, z in zip(found, within.tolist(), errors, strict=True):
-        word = judge(p, clause.p_beyond, level)
-        # A fail has to stand out among all tests, a pass of a clause does not.
-        strict = level if clause.within else level / len(found)
-        needed = units_needed(n, z, strict) if word == OPEN else math.nan
-        note = clause.note
-        if clause.clause in WITH_CONTROLS and is_function and word != OPEN:
-            note = (
-                "the score is a function of controls and group, so this says that a difference "
-                "can be told and not how large it is; see the adjusted gap"
-            )
-        judged.append(replace(clause, p_within=p, judged=word, needed=needed, note=note))
-    judged = [_withhold(audit, clause, tolerance) for clause in judged]
-    words = {clause.judged for clause in judged}
-    worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
-    small = dict.fromkeys(
-        group for part in _impact_parts(audit) for group in _small(part, tolerance)
-    )
-    asked = any(not of_information(name) for name, _ in tolerance.clauses)
-    plain, remarks = "", audit.remarks
-    if audit._unweighted is not None:
-        plain = verdict_of(audit._unweighted(), tolerance, level).outcome
-        if plain != OUTCOMES[worst]:
-            remarks = (f"Without the sample weights the outcome is: {plain}.", *remarks)
-    return Verdict(
-        OUTCOMES[worst], tuple(judged), tolerance, level, "clusters" if clustered else "rows", n,
-        tuple(small) if asked else (), remarks, plain,
-    )  # fmt: skip
 
 
 # Beyond this share of rows that nobody judged, or whose group is not known, nothing passes.

@@ -406,32 +406,29 @@ def encode(table: Any, columns: Sequence[Column]) -> tuple[Matrix, dict[str, int
                 f"Column {quote(spec.name)} was there in training and is missing now; there are "
                 f"{there}. Hint: pass a table of the same form."
             )
-        column = table[spec.name]
-        absent = _missing(column)
-        if spec.kind == "number":
-            values = _numbers(column, spec.name, absent)
-            if values is None:
-                raise ColumnError(
-                    f"Column {quote(spec.name)} held numbers in training and holds text now. "
-                    "Hint: score a table of the same form."
-                )
-            filled = np.where(absent, spec.fill, values)
-            parts.append((filled - spec.center) / spec.scale)
-            if spec.missing:
-                parts.append(absent.astype(np.float64))
-            continue
-        # Numbers stand for categories that are written as numbers, such as codes in another file.
-        text = _texts(column, absent)
-        known = absent.copy()
-        for level in spec.levels:
-            hit = text == level
-            known |= hit
-            if level != spec.levels[0]:
-                parts.append(hit.astype(np.float64))
-        if spec.other:
-            parts.append((~known).astype(np.float64))
-        elif (~known).any():
-            unseen[spec.name] = int((~known).sum())
-        if spec.missing:
-            parts.append(absent.astype(np.float64))
+        new, count = _encode_column(table[spec.name], spec)
+        parts += new
+        if count:
+            unseen[spec.name] = count
     return (np.column_stack(parts) if parts else np.empty((n, 0))), unseen
+
+
+def _encode_column(column: Any, spec: Column) -> tuple[list[Matrix], int]:
+    """Columns of X, and rows whose level was not there in training and has no column."""
+    absent = _missing(column)
+    marks = [absent.astype(np.float64)] if spec.missing else []
+    if spec.kind == "number":
+        values = _numbers(column, spec.name, absent)
+        if values is None:
+            raise ColumnError(
+                f"Column {quote(spec.name)} held numbers in training and holds text now. "
+                "Hint: score a table of the same form."
+            )
+        return [(np.where(absent, spec.fill, values) - spec.center) / spec.scale, *marks], 0
+    # Numbers stand for categories that are written as numbers, such as codes in another file.
+    text = _texts(column, absent)
+    hits = [text == level for level in spec.levels]
+    new = ~np.logical_or.reduce([absent, *hits])
+    if spec.other:
+        hits.append(new)
+    return [hit.astype(np.float64) for hit in hits[1:]] + marks, 0 if spec.other else int(new.sum())

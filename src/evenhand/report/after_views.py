@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._core.files import write_text
+from .._core.frames import tabulate
 from .._core.provenance import stamp
 from ..measures.measures import HOLDS, VIOLATED
 from .charts import Bar, Chart, bar_chart
 from .markup import Html, element, join, label
 from .page import document
-from .view import Figure, Name, Note, Table, View, interval_columns, section, view_of
+from .view import Figure, Name, Note, Table, View, section, view_of
 from .words import clean, fixed, group_name, number, percent, short_names, span, with_interval
 
 if TYPE_CHECKING:
@@ -37,12 +38,7 @@ def drivers_view(result: Drivers) -> View:
     shown = result.drivers[:MOST_FEATURES]
     bars = [Bar(d.feature, d.gaps[result.widest].value, *d.gaps[result.widest].interval)
             for d in shown]  # fmt: skip
-    heads = [
-        "feature",
-        "tells group",
-        "part of the gap",
-        *(f"part of {c}" for c in result.criteria),
-    ]
+    heads = ["feature", "tells group", *(f"part of {c}" for c in ("the gap", *result.criteria))]
     rows = [
         [
             Name(d.feature),
@@ -66,7 +62,7 @@ def drivers_view(result: Drivers) -> View:
             ),
             Table(
                 heads, rows, f"By feature, with {percent(result.confidence_level)} intervals; * "
-                "the interval excludes 0", _driver_columns(result), "drivers.csv",
+                "the interval excludes 0", result._columns(), "drivers.csv",
             ),
             *([Note(f"{more} more features have smaller parts.")] if more else []),
             *map(Note, _driver_notes(result)),
@@ -102,16 +98,6 @@ def _driver_notes(result: Drivers) -> list[str]:
         *leaks,
         *result.notes,
     ]
-
-
-def _driver_columns(result: Drivers) -> dict[str, list[Any]]:
-    drivers = result.drivers
-    columns: dict[str, list[Any]] = {"feature": [d.feature for d in drivers]}
-    columns |= interval_columns("tells_group", [d.stands_in for d in drivers])
-    columns |= interval_columns("gap", [d.gaps[result.widest] for d in drivers])
-    for name in result.criteria:
-        columns |= interval_columns(name, [d.criteria[name] for d in drivers])
-    return columns | {"leak": [d.leak for d in drivers]}
 
 
 # ------------------------------------------------------------------------------------------------
@@ -162,8 +148,7 @@ def _looks_table(criterion: str, looks: Sequence[Look]) -> Table:
     caption = f"{criterion.capitalize()} in the last {len(shown)} of {len(looks)} periods"
     heads = ["period", "people", "value", "band of all periods"]
     keys = ("period", "n", "value", "stderr", "low", "high", "why")
-    columns = {key: [getattr(look, key) for look in looks] for key in keys}
-    return Table(heads, rows, caption, columns, f"{criterion}.csv", limit=30)
+    return Table(heads, rows, caption, tabulate(looks, *keys), f"{criterion}.csv", limit=30)
 
 
 def _is_open(look: Look) -> bool:
@@ -236,7 +221,9 @@ def known_runs(looks: Sequence[Look]) -> list[list[int]]:
 def write_result_page(result: Drivers | Monitor, path: Any, force: bool = False) -> Any:
     """Write the page of a result that is not to be signed, whole or not at all."""
     view = view_of(result)
-    name = "these groups" if result.sensitive_name == "group" else label(result.sensitive_name, 80)
+    title = {"Drivers": "Drivers of a disparity", "Monitor": "Monitoring report"}
+    named = result.sensitive_name != "group"
+    under = join(["By ", label(result.sensitive_name, 80)]) if named else None
     data = {**result.to_dict(), **stamp()}
-    text = document(type(result).__name__, join(["By ", name]), [section(view)], data)
+    text = document(title[type(result).__name__], under, [section(view)], data)
     return write_text(path, text, force)

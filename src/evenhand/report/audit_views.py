@@ -16,7 +16,7 @@ from .gap_views import conditional_view, imputation_view, money_view, pricing_vi
 from .markup import Html, element, join, label
 from .page import About, Report, subtitle
 from .verdict_views import impact_view, verdict_view
-from .view import Figure, Judged, Lead, Name, Note, Table, View, interval_columns, section
+from .view import Figure, Judged, Lead, Name, Note, Table, View, section
 from .words import (
     GRADES,
     accuracy,
@@ -170,7 +170,7 @@ def measure_table(measures: Mapping[str, Measure], confidence_level: float | Non
 
 
 def part_tables(audit: Audit) -> list[Any]:
-    """Return a crossing beside its attributes and its worst group; nothing where none is."""
+    """Return a crossing, its attributes and its worst group; nothing where none is."""
     if not audit.attributes and not audit.one_against_rest:
         return []
     cells: dict[str, list[str]] = {}
@@ -201,7 +201,7 @@ def group_table(
     columns = audit._groups.columns
     names = [name for name in heads if name in columns]
     rows = [
-        [Name(group), *(_group_cell(columns, name, k) for name in names)]
+        [Name(group), *(group_cell(columns, name, k) for name in names)]
         for k, group in enumerate(columns["group"])
     ]
     part = part_word(audit)
@@ -212,7 +212,8 @@ def group_table(
     return Table(shown, rows, caption, columns if file else None, file, limit=40)
 
 
-def _group_cell(columns: Mapping[str, Sequence[Any]], name: str, k: int) -> str:
+def group_cell(columns: Mapping[str, Sequence[Any]], name: str, k: int) -> str:
+    """Return one number of a group, with ± half its interval where it has one."""
     value = columns[name][k]
     if name == "share":
         return f"{100 * value:.1f}%"
@@ -247,9 +248,10 @@ def comparison_table(audits: AuditSet) -> Table:
         for name, audit in audits.items()
     ]
     columns: dict[str, list[Any]] = {audits.kind: list(audits)}
-    columns |= {"r2": [audit.r2 for audit in audits.values()]}
+    columns["r2"] = [audit.r2 for audit in audits.values()]
     for name in first.measures:
-        columns |= interval_columns(name, [audit.measures[name] for audit in audits.values()])
+        table = measure_columns([audit.measures[name] for audit in audits.values()])
+        columns |= {f"{name}_{key}": table[key] for key in ("value", "low", "high")}
     caption = f"Measures with {percent(first.confidence_level)} intervals (0 fair, 1 not)"
     heads = [audits.kind, "R²", *first.measures]
     return Table(heads, rows, caption, columns, "comparison.csv", limit=40)
@@ -339,22 +341,18 @@ def gauge(
             element("path", d=f"M{at(tick):.1f} 13v4", class_="axis"),
             element("text", number(tick, 3), x=f"{at(tick):.1f}", y=29, class_="tick middle"),
         ]
+    if before is not None:
+        marks.append(element("circle", cx=f"{at(before):.1f}", cy=11, r=5, class_="before"))
+    width = f"{max(high - low, 1):.1f}"
     return element(
         "svg",
         element("title", text),
         element("rect", x=8, y=9, width=220, height=4, class_="track"),
+        element("rect", x=f"{low:.1f}", y=7, width=width, height=8, class_="span"),
         *marks,
-        element(
-            "rect", x=f"{low:.1f}", y=7, width=f"{max(high - low, 1):.1f}", height=8, class_="span"
-        ),
-        None
-        if before is None
-        else element("circle", cx=f"{at(before):.1f}", cy=11, r=5, class_="before"),
         element("rect", x=f"{at(value) - 1.5:.1f}", y=2, width=3, height=18, class_="value"),
-        viewBox="0 0 240 33",
-        class_="chart gauge",
-        role="img",
-    )
+        viewBox="0 0 240 33", class_="chart gauge", role="img",
+    )  # fmt: skip
 
 
 def figures(audit: Audit) -> Html:
@@ -392,7 +390,7 @@ def density_chart(
     top = max(float(c.max()) for c in curves) * 1.05 or 1.0
     chart = Chart(
         (float(grid[0]), float(grid[-1])), (0.0, top), x_label="score", y_label="share of people",
-        title=title, y_ticks=False, height=height,
+        title=title, left=26, height=height,
     )  # fmt: skip
     if len(curves) <= 4:
         for k, curve in enumerate(curves):

@@ -33,26 +33,24 @@ class Chart:
         Read out in place of the picture.
     width, height : int
         In pixels, before the page scales it.
-    y_ticks : bool
-        Densities have no scale worth reading.
     x_ticks : sequence of numbers, optional
         Where they are not round numbers of the scale.
     left : int, optional
-        Room on the left, in pixels.
+        Room on the left, in pixels, where y has no scale worth reading, as for densities.
     """
 
     def __init__(
         self, x: tuple[float, float], y: tuple[float, float], *, x_label: str, y_label: str,
-        title: str, width: int = 520, height: int = 300, y_ticks: bool = True,
+        title: str, width: int = 520, height: int = 300,
         x_ticks: Sequence[float] | None = None, left: int | None = None,
     ):  # fmt: skip
         self.x, self.y = x, y
         self.width, self.height = width, height
-        self.left = left or (LEFT if y_ticks else 26)
+        self.left = left or LEFT
         self.title = title
         self.layers: list[Html] = []
         shown = ticks(*x, count=max(3, width // 100)) if x_ticks is None else x_ticks
-        self._axes(x_label, y_label, y_ticks, shown)
+        self._axes(x_label, y_label, left is None, shown)
 
     def px(self, value: Any) -> Any:
         inner = self.width - self.left - RIGHT
@@ -211,7 +209,7 @@ def bar_chart(bars: Sequence[Bar], x_label: str, title: str) -> Html:
     n = len(bars)
     chart = Chart(
         (low, high), (0, n), x_label=x_label, y_label="", title=title, width=640,
-        height=TOP + 26 * n + BOTTOM, y_ticks=False, left=190, x_ticks=ticks(low, high, 5),
+        height=TOP + 26 * n + BOTTOM, left=190, x_ticks=ticks(low, high, 5),
     )  # fmt: skip
     for row, name in enumerate(short_names([b.name for b in bars], 18)):
         bar, y = bars[row], n - row - 0.5

@@ -11,7 +11,7 @@ import numpy as np
 from ..auditing.figures import DRAWN_GROUPS
 from .charts import Bar, Chart, bar_chart, legend
 from .markup import Html, join, label
-from .view import Figure, Lead, Name, Note, Table, View, interval_columns
+from .view import Figure, Lead, Name, Note, Table, View
 from .words import (
     clean,
     fixed,
@@ -179,16 +179,6 @@ def imputation_view(result: Imputation) -> View:
     ]  # fmt: skip
     heads = ["group", "minus", f"by weighting ({level})", f"by regression ({level})",
              f"range without any assumption ({level})", "sign"]  # fmt: skip
-    columns: dict[str, list[Any]] = {
-        "group": [g.group for g in gaps],
-        "reference": [g.reference for g in gaps],
-        **interval_columns("gap", gaps),
-        "regressed": [g.regressed for g in gaps],
-        "regressed_low": [g.regressed_interval[0] for g in gaps],
-        "regressed_high": [g.regressed_interval[1] for g in gaps],
-        "bound_low": [g.bounds[0] for g in gaps],
-        "bound_high": [g.bounds[1] for g in gaps],
-    }
     bars = [
         Bar(f"{g.group} minus {g.reference}", g.value, *g.interval, wide=g.bounds) for g in gaps
     ]
@@ -203,8 +193,8 @@ def imputation_view(result: Imputation) -> View:
                 "Dot and dark line: the estimate with the assumption and its interval. Pale block: "
                 "the range without any assumption.",
             ),
-            Table(heads, rows, "Mean score of a group minus that of the reference", columns,
-                  "imputation.csv"),
+            Table(heads, rows, "Mean score of a group minus that of the reference",
+                  result._columns(), "imputation.csv"),
             Note(f"Whatever the true groups are, independence is at least "
                  f"{number(result.least_independence, 3)}. There is no upper limit below 1."),
         ],

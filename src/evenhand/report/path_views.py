@@ -24,6 +24,7 @@ from .audit_views import (
     density_view,
     figure_grid,
     gains_table,
+    group_cell,
     group_legend,
     group_table,
 )
@@ -32,7 +33,7 @@ from .gap_views import gap_changes_view
 from .markup import Html, asset, csv_link, element
 from .page import About, Report
 from .verdict_views import verdict_view
-from .view import Figure, Lead, Name, Note, Table, View, bullets, facts, section
+from .view import Lead, Name, Note, Table, View, bullets, facts, section
 from .words import (
     fixed,
     group_name,
@@ -122,20 +123,13 @@ def changes_view(path: FairnessPath, before: Audit, after: Audit, chosen: int) -
     criteria, residuals = criterion_changes(before, after), residual_changes(before, after)
     points = [path.points[k] for k in (0, chosen)]
     accuracies = [with_margin(p.accuracy, p.accuracy_interval[1] - p.accuracy) for p in points]
-    rows: list[list[Any]] = [[path.accuracy.symbol, *accuracies, ""]]
-    for k, name in enumerate(criteria["criterion"]):
-        cells = [
-            f"{fixed(criteria[w][k], 3)} ({criteria[f'{w}_low'][k]:.3f} to "
-            f"{criteria[f'{w}_high'][k]:.3f})"
-            for w in ("before", "after")
-        ]
-        rows.append([get_criterion(name).title, *cells, criteria["remark"][k]])
-    groups: list[list[Any]] = []
+    rows = [[path.accuracy.symbol, *accuracies, ""]]
+    for name, remark in zip(criteria["criterion"], criteria["remark"], strict=True):
+        cells = [measured(audit.measures[name]) for audit in (before, after)]
+        rows.append([get_criterion(name).title, *cells, remark])
+    groups = []
     for k, group in enumerate(residuals["group"]):
-        cells = [
-            with_margin(residuals[w][k], residuals[w][k] - residuals[f"{w}_low"][k])
-            for w in ("before", "after")
-        ]
+        cells = [group_cell(a._groups.columns, "mean_residual", k) for a in (before, after)]
         groups.append([Name(group), *cells, residuals["remark"][k]])
     heads, level = [*_BEFORE_AFTER, "remark"], percent(path.confidence_level)
     return View(
@@ -291,12 +285,12 @@ def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> View:
     )
     if path.request is not None:
         text += f" It was chosen for {_asked(path)}."
-    beside = ", beside the model without a fairness term:" if chosen else ":"
+    versus = ", next to the model without a fairness term:" if chosen else ":"
     return View(
         "In short",
         [
             Lead(text),
-            element("p", f"The selected model, criterion by criterion{beside}", class_="next"),
+            element("p", f"The selected model, criterion by criterion{versus}", class_="next"),
             cards(audits[chosen], audits[0] if chosen else None),
         ],
     )
@@ -359,12 +353,9 @@ def _models_view(path: FairnessPath, audits: Sequence[Audit]) -> View:
 
 def _pictures(before: Audit, after: Audit) -> View:
     pair = {"Before: no fairness term": before, "After: the selected model": after}
-    parts = [density_view(pair)]
-    drawn = drawn_rows(after)
-    if drawn.y is not None:
-        chart = {f"Mean outcome at each score, by {part_word(after)}": calibration_chart(drawn)}
-        parts.append(View("Same score, same outcome?", [figure_grid(chart)]))
-    return View("The selected model in pictures", parts)
+    charts = {title: calibration_chart(drawn_rows(audit)) for title, audit in pair.items()}
+    outcomes = View("Same score, same outcome?", [figure_grid(charts)])
+    return View("The selected model in pictures", [density_view(pair), outcomes])
 
 
 def features_view(features: Mapping[str, Sequence[Any]]) -> View:
@@ -479,15 +470,6 @@ def _request(path: FairnessPath, k: int) -> Html | None:
 
 def _frontier_view(path: FairnessPath, chosen: int) -> View:
     first, *others = [path.criterion, *(c for c in path.criteria if c != path.criterion)]
-    symbol = path.accuracy.symbol
-    rest = [
-        element(
-            "figure",
-            element("figcaption", f"{symbol} against {name}"),
-            draw_frontier(path, name, chosen, 520, 300),
-        )
-        for name in others
-    ]
     steps = element(
         "div",
         element("button", "← Less fair", type="button", id="step-back"),
@@ -505,13 +487,20 @@ def _frontier_view(path: FairnessPath, chosen: int) -> View:
                 f"are {percent(path.confidence_level)} intervals, cut off where they leave the "
                 "picture. For faded models another one is better in both respects."
             ),
-            Figure(
-                lambda: draw_frontier(path, first, chosen, 720, 380), f"{symbol} against {first}"
+            _frontier_figure(path, first, chosen, 720, 380),
+            element(
+                "div",
+                *(_frontier_figure(path, n, chosen, 520, 300) for n in others),
+                class_="figures",
             ),
-            element("div", *rest, class_="figures"),
             steps,
         ],
     )
+
+
+def _frontier_figure(path: FairnessPath, name: str, *how: int) -> Html:
+    caption = element("figcaption", f"{path.accuracy.symbol} against {name}")
+    return element("figure", caption, draw_frontier(path, name, *how))
 
 
 def draw_frontier(path: FairnessPath, name: str, chosen: int, width: int, height: int) -> Html:

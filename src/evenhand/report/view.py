@@ -95,15 +95,6 @@ class Table:
         return out
 
 
-def interval_columns(name: str, estimates: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return values and both ends of their intervals, as columns for a CSV."""
-    return {
-        name: [e.value for e in estimates],
-        f"{name}_low": [e.interval[0] for e in estimates],
-        f"{name}_high": [e.interval[1] for e in estimates],
-    }
-
-
 def _flatten(cell: str) -> str:
     """One line of text, at its indent."""
     return " " * (len(cell) - len(cell.lstrip(" "))) + clean(cell)
