@@ -152,11 +152,11 @@ SURE_P, SURE_ERRORS = 0.001, 3.29
 SIGNIFICANT_P = 0.05
 # `Measure.found` in words.
 RULE = (
-    f"p is the chance of data at least this uneven if the criterion held exactly; below "
-    f"{SIGNIFICANT_P} the criterion is called violated. So it is where a value lies more than "
-    f"{SURE_ERRORS} standard errors above zero and the test sees nothing, as the test does not "
-    "look for every pattern, and where there is no test and the interval lies above 0. A test that "
-    "counts copies of rows, where the estimate does not, decides only if the interval agrees."
+    f"p is the chance of data at least this uneven if the criterion held exactly. We report a "
+    f"violation if p is below {SIGNIFICANT_P}, or if the estimate is more than {SURE_ERRORS} "
+    "standard errors above zero, as the test does not look for every pattern. Without a test, we "
+    "report one if the interval is above 0. If a test counts copies of rows and the estimate does "
+    "not, the test decides only if the interval agrees."
 )
 UNSIZED = (
     "The test sees a difference that this estimate is too coarse to size: believe the test that "

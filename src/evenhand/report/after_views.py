@@ -221,7 +221,9 @@ def known_runs(looks: Sequence[Look]) -> list[list[int]]:
 def write_result_page(result: Drivers | Monitor, path: Any, force: bool = False) -> Any:
     """Write the page of a result that is not to be signed, whole or not at all."""
     view = view_of(result)
-    name = "these groups" if result.sensitive_name == "group" else label(result.sensitive_name, 80)
+    title = {"Drivers": "Drivers of a disparity", "Monitor": "Monitoring report"}
+    named = result.sensitive_name != "group"
+    under = join(["By ", label(result.sensitive_name, 80)]) if named else None
     data = {**result.to_dict(), **stamp()}
-    text = document(type(result).__name__, join(["By ", name]), [section(view)], data)
+    text = document(title[type(result).__name__], under, [section(view)], data)
     return write_text(path, text, force)

@@ -170,7 +170,7 @@ def measure_table(measures: Mapping[str, Measure], confidence_level: float | Non
 
 
 def part_tables(audit: Audit) -> list[Any]:
-    """Return a crossing beside its attributes and its worst group; nothing where none is."""
+    """Return a crossing, its attributes and its worst group; nothing where none is."""
     if not audit.attributes and not audit.one_against_rest:
         return []
     cells: dict[str, list[str]] = {}

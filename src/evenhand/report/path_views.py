@@ -285,12 +285,12 @@ def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> View:
     )
     if path.request is not None:
         text += f" It was chosen for {_asked(path)}."
-    beside = ", beside the model without a fairness term:" if chosen else ":"
+    versus = ", next to the model without a fairness term:" if chosen else ":"
     return View(
         "In short",
         [
             Lead(text),
-            element("p", f"The selected model, criterion by criterion{beside}", class_="next"),
+            element("p", f"The selected model, criterion by criterion{versus}", class_="next"),
             cards(audits[chosen], audits[0] if chosen else None),
         ],
     )
@@ -353,12 +353,9 @@ def _models_view(path: FairnessPath, audits: Sequence[Audit]) -> View:
 
 def _pictures(before: Audit, after: Audit) -> View:
     pair = {"Before: no fairness term": before, "After: the selected model": after}
-    parts = [density_view(pair)]
-    drawn = drawn_rows(after)
-    if drawn.y is not None:
-        chart = {f"Mean outcome at each score, by {part_word(after)}": calibration_chart(drawn)}
-        parts.append(View("Same score, same outcome?", [figure_grid(chart)]))
-    return View("The selected model in pictures", parts)
+    charts = {title: calibration_chart(drawn_rows(audit)) for title, audit in pair.items()}
+    outcomes = View("Same score, same outcome?", [figure_grid(charts)])
+    return View("The selected model in pictures", [density_view(pair), outcomes])
 
 
 def features_view(features: Mapping[str, Sequence[Any]]) -> View:

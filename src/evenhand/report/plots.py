@@ -91,8 +91,8 @@ def plot_densities(before: Audit, after: Audit, *, names: tuple[str, str] | None
     fig, axes = _subplots(6.4, 5.6, 2, 1, sharex=True)
     for ax, drawn, title, audit in zip(axes, pair, titles, (before, after), strict=True):
         _draw_densities(ax, drawn, grid)
-        found = ", ".join(f"{m.criterion} {fixed(m.shown, 3)}" for m in audit.measures.values())
-        ax.set_title(f"{safe(title)}: {found}", fontsize="medium", loc="left")
+        values = ", ".join(f"{m.criterion} {fixed(m.shown, 3)}" for m in audit.measures.values())
+        ax.set_title(f"{safe(title)}: {values}", fontsize="medium", loc="left")
     axes[0].set_xlabel("")
     _add_legend(fig, axes[0], pair[0].names, len(before.labels))
     return fig
@@ -210,10 +210,10 @@ def safe(text: str) -> str:
     from matplotlib import font_manager
     from matplotlib.ft2font import FT2Font
 
-    found = font_manager.findfont(font_manager.FontProperties())
-    known = _GLYPHS.get(found)
+    font = font_manager.findfont(font_manager.FontProperties())
+    known = _GLYPHS.get(font)
     if known is None:
-        known = _GLYPHS.setdefault(found, frozenset(FT2Font(found).get_charmap()))
+        known = _GLYPHS.setdefault(font, frozenset(FT2Font(font).get_charmap()))
     drawn = "".join(c if ord(c) in known else f"[U+{ord(c):04X}]" for c in text)
     return drawn.replace("$", r"\$")
 

@@ -30,17 +30,6 @@ if TYPE_CHECKING:
 # Membership p_k of each row in each group: recorded, or as probable given the features.
 
 
-KINDS = ("posterior", "attribute")
-
-
-def check_kind(kind: str | None) -> None:
-    """Refuse an unknown kind of group features."""
-    if kind is not None and kind not in KINDS:
-        raise ValueError(
-            f"`group_features` must be None, {' or '.join(map(repr, KINDS))}, got {kind!r}."
-        )
-
-
 def refuse_measured(kind: str | None, groups: Groups) -> None:
     """Refuse bands of a measurement as the recorded group: those of other rows begin elsewhere."""
     if kind == "attribute" and groups.measured is not None:

@@ -38,7 +38,7 @@ from ..data.sample import repeat_rows
 from ..data.weights import check_weight, scale_to_count
 from .bound import BoundRegularizer
 from .design import FeatureMatrix, ReadsTables, is_source
-from .group_features import GroupFeatures, Slopes, check_kind
+from .group_features import GroupFeatures, Slopes
 from .penalty import FairnessRegularizer
 from .solver import STARTS, Checkpoint, PathSolver, Problem, path_tolerance
 from .source import predicted, read_columns, scanned
@@ -82,6 +82,17 @@ class ScoresWithGroups:
     def _columns(self, X: Any, **columns: Any) -> list[Any]:
         """Columns that belong to the rows of X, as they are."""
         return [*columns.values()]
+
+
+KINDS = ("posterior", "attribute")
+
+
+def check_kind(kind: str | None) -> None:
+    """Refuse an unknown kind of group features."""
+    if kind is not None and kind not in KINDS:
+        raise ValueError(
+            f"`group_features` must be None, {' or '.join(map(repr, KINDS))}, got {kind!r}."
+        )
 
 
 def refuse_missing_groups(needed: bool) -> None:
