@@ -187,8 +187,8 @@ class _Table:
         self, name: str, value: Vector, variance: Vector, psi: Influence, spread: bool = False
     ) -> None:
         """A number with its interval, and the standard deviation where it is a mean."""
-        by_size = self.clusters is None
-        error = np.sqrt(variance / self.size) if by_size else self.clusters.error(psi)
+        clusters = self.clusters
+        error = np.sqrt(variance / self.size) if clusters is None else clusters.error(psi)
         margin = np.where(self.size > 1.0 + 1e-9, self.z * error, np.nan)
         self.columns[name] = value.tolist()
         self.columns[f"{name}_low"] = (value - margin).tolist()

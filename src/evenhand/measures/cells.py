@@ -203,8 +203,9 @@ class Cells:
             for extremes in held[2:]:
                 extremes[:, 1] = np.nan
         place, group = np.divmod(keys, max(len(labels), 1))
-        where = (v.astype(np.int32) for v in (*np.divmod(place, edges.bins), group))
-        return cls(edges, labels, names, *where, *held, n_unknown)
+        first, second = np.divmod(place, edges.bins)
+        first, second, group = (v.astype(np.int32) for v in (first, second, group))
+        return cls(edges, labels, names, first, second, group, *held, n_unknown=n_unknown)
 
     @cached_property
     def n(self) -> int:
