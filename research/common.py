@@ -3,7 +3,7 @@
 A unit of work (one fit at one strength, one case of a simulation) is a function of its parameters
 alone. Its result is kept in `cache/`, one file each, written whole or not at all, so that a run
 that is stopped goes on where it was. Units kept by other code than today's are not used: the folder
-of the cache is named after the last change of the package.
+of the cache is named after the hash of the committed package.
 """
 
 from __future__ import annotations
@@ -116,19 +116,19 @@ def load(name: str, quick: bool) -> Data:
 
     rng = np.random.default_rng(SEED)
     if name in ("communities", "communities-noisy"):
-        found = load_communities(include_sensitive=name == "communities")
-        X = found.X
+        result = load_communities(include_sensitive=name == "communities")
+        X = result.X
         if name == "communities-noisy":
             noise = rng.standard_normal(X.shape) * X.std(axis=0)
-            X = X + noise * (found.sensitive == "black")[:, None]
-        rows = np.arange(len(found.y))
+            X = X + noise * (result.sensitive == "black")[:, None]
+        rows = np.arange(len(result.y))
     elif name in ("lsac", "lsac-blind"):
-        found = load_law_school(include_sensitive=name == "lsac")
-        X = found.X
-        rows = np.sort(rng.permutation(len(found.y))[:LSAC_ROWS])
+        result = load_law_school(include_sensitive=name == "lsac")
+        X = result.X
+        rows = np.sort(rng.permutation(len(result.y))[:LSAC_ROWS])
     else:
         raise ValueError(f"no data set {name!r}")
-    return Data(name, X[rows], found.y[rows], found.sensitive[rows])
+    return Data(name, X[rows], result.y[rows], result.sensitive[rows])
 
 
 def _stand_in(name: str, n_rows: int = 240, n_columns: int = 6) -> Data:
@@ -151,38 +151,38 @@ def measure(
     """
     groups = resolve_groups(a, n_rows=len(s))
     if target_entropy is None:
-        found = estimate_entropies(
+        result = estimate_entropies(
             CRITERIA.values(), {"s": s, "y": y}, groups, get_estimator(estimator)
         )
     else:
-        found = estimate_entropies(
+        result = estimate_entropies(
             [SUFFICIENCY], {"s": s, "y": y}, groups, get_estimator(estimator)
         )
-        found = replace(found, mean={**found.mean, TARGET: target_entropy})
-    return {name: found.normalized(criterion) for name, criterion in CRITERIA.items()}
+        result = replace(result, mean={**result.mean, TARGET: target_entropy})
+    return {name: result.normalized(criterion) for name, criterion in CRITERIA.items()}
 
 
 def estimate(y: Any, s: Any, a: Any, estimator: str, cluster: Any = None) -> NDArray[np.float64]:
     """Value, standard error and both ends of the 95 % interval of each criterion, (3, 4)."""
     groups = resolve_groups(a, n_rows=len(s), cluster=cluster)
-    found = estimate_entropies(
+    result = estimate_entropies(
         CRITERIA.values(), {"s": s, "y": y}, groups, get_estimator(estimator)
     )
-    out = [measure_criterion(c, found, 0.95, float("nan"), estimator) for c in CRITERIA.values()]
+    out = [measure_criterion(c, result, 0.95, float("nan"), estimator) for c in CRITERIA.values()]
     return np.array([(m.value, m.stderr, *m.interval) for m in out])
 
 
-def covers(found: NDArray[np.float64], truth: Any) -> Any:
+def covers(result: NDArray[np.float64], truth: Any) -> Any:
     """Return whether intervals, the last two columns of `estimate`, hold the truth."""
-    return (found[..., 2] <= truth) & (truth <= found[..., 3])
+    return (result[..., 2] <= truth) & (truth <= result[..., 3])
 
 
 def target_entropy(dataset: str, quick: bool, estimator: str) -> dict[str, Any]:
     """H(A|Y) of a data set by one estimator."""
     data = load(dataset, quick)
     groups = resolve_groups(data.a, n_rows=len(data.y))
-    found = get_estimator(estimator).row_losses({"y": data.y}, [TARGET], groups)
-    return {"nats": float(found[TARGET].value.mean())}
+    result = get_estimator(estimator).row_losses({"y": data.y}, [TARGET], groups)
+    return {"nats": float(result[TARGET].value.mean())}
 
 
 def r_squared(s: Vector, y: Vector) -> float:

@@ -127,40 +127,38 @@ def read_facts(name: str, folder: Path = RESULTS) -> Row:
 def read_stamps(name: str, folder: Path = RESULTS) -> list[dict[str, str]]:
     """Return the different stamps of the rows of a table, oldest first."""
     stamps = {tuple(row[key] for key in STAMP) for row in read_table(name, folder, stamped=True)}
-    found = [dict(zip(STAMP, stamp, strict=True)) for stamp in stamps]
-    return sorted(found, key=lambda stamp: (stamp["date"], stamp["commit"]))
+    result = [dict(zip(STAMP, stamp, strict=True)) for stamp in stamps]
+    return sorted(result, key=lambda stamp: (stamp["date"], stamp["commit"]))
 
 
 @cache
 def last_change(paths: tuple[str, ...], since: str | None = None) -> tuple[str, str, str] | None:
     """Return commit, date and file of the last change of some paths, if any `since` a commit."""
     span = [f"{since}..HEAD"] if since else []
-    found = git("log", "-1", "--no-merges", "--format=%h %cs", "--name-only", *span, "--", *paths)
-    if not found:
+    result = git("log", "-1", "--no-merges", "--format=%h %cs", "--name-only", *span, "--", *paths)
+    if not result:
         return None
-    head, *files = found.split("\n")
+    head, *files = result.split("\n")
     commit, date = head.split()
     return commit, date, next((f for f in files if f), "")
 
 
-def find_stale(name: str, sources: tuple[str, ...]) -> list[tuple[dict[str, str], str]]:
-    """Return the stamps of a table, each with what it is older than; "" where it is not.
+def find_stale(name: str, sources: tuple[str, ...]) -> list[tuple[str, str, str]]:
+    """Return commits and dates of a table, each with what it is older than; "" where it is not.
 
     Without the history, as in a shallow copy of the repository, nothing is known of its age.
     """
     out = []
-    for stamp in read_stamps(name):
-        commit = stamp["commit"].rstrip("+")
-        try:
-            changed = last_change(sources, commit)
-        except (OSError, subprocess.CalledProcessError):
-            out.append((stamp, f"measured at {commit}, which this copy does not know"))
-            continue
+    for commit, date in dict.fromkeys((s["commit"], s["date"]) for s in read_stamps(name)):
         words = ""
+        try:
+            changed = last_change(sources, commit.rstrip("+"))
+        except (OSError, subprocess.CalledProcessError):
+            words, changed = f"measured at {commit}, which this copy does not know", None
         if changed:
             words = (
-                f"measured at {commit} ({stamp['date']}), before the last change of {changed[2]} "
+                f"measured at {commit} ({date}), before the last change of {changed[2]} "
                 f"({changed[0]}, {changed[1]})"
             )
-        out.append((stamp, words))
-    return out or [(dict.fromkeys(STAMP, ""), "never measured")]
+        out.append((commit, date, words))
+    return out or [("", "", "never measured")]

@@ -106,11 +106,11 @@ _ALL = [
           "error of the estimators over the oracle's, seven families", (*MEASURES, *DISTRIBUTIONS)),
     Study("accuracy_fresh", "estimates:fresh", "accuracy: `auto` on fresh scenarios",
           "the same for auto on scenarios drawn later", (*MEASURES, *DISTRIBUTIONS)),
-    Study("rough", "rough:sizes", "accuracy: Laws without smoothness",
+    Study("rough", "rough:sizes", "accuracy: Distributions without smoothness",
           "bias and coverage where nothing is smooth", (*MEASURES, *DISTRIBUTIONS)),
-    Study("rough_doubling", "rough:doubling", "accuracy: Laws without smoothness",
+    Study("rough_doubling", "rough:doubling", "accuracy: Distributions without smoothness",
           "whether more rows lose what fewer saw", (*MEASURES, *DISTRIBUTIONS)),
-    Study("adversary", "adversary:run", "accuracy: Random laws",
+    Study("adversary", "adversary:run", "accuracy: Random distributions",
           "random distributions, looking for trouble", (*MEASURES, *DISTRIBUTIONS)),
     Study("intervals", "estimates:intervals", "accuracy: Intervals",
           "coverage of 95 % intervals", (*MEASURES, *DISTRIBUTIONS)),
@@ -201,7 +201,6 @@ def list_ages(page: str) -> list[str]:
     out = []
     for study in STUDIES.values():
         if study.page.split(":")[0] == page:
-            for stamp, stale in find_stale(study.name, study.sources):
-                words = f"measured at {stamp['commit']} ({stamp['date']})"
-                out.append(f"{study.name}: {stale or words}.")
+            for commit, date, stale in find_stale(study.name, study.sources):
+                out.append(f"{study.name}: {stale or f'measured at {commit} ({date})'}.")
     return out

@@ -86,13 +86,13 @@ def rough_scenario(family: str, random_state: Any = None, **parameters: Any) -> 
 
 def _draw(rng: np.random.Generator, accepted: list[str]) -> dict[str, Any]:
     names = list(MARGINS)
-    every = {
+    drawn = {
         "high": rng.uniform(0.7, 0.95),
         "low": rng.uniform(0.05, 0.3),
         "shift": (rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.9)),
         "margins": (names[rng.integers(len(names))], names[rng.integers(len(names))]),
     }
-    return {name: value for name, value in every.items() if name in accepted}
+    return {name: value for name, value in drawn.items() if name in accepted}
 
 
 def _pair(margins: Margins) -> tuple[str, str]:
@@ -336,16 +336,16 @@ def oscillation(
 def ties(
     of: str = "s",
     values: int = 100,
-    every: int = 10,
+    step: int = 10,
     heap: float = 0.3,
     high: float = 0.9,
     low: float = 0.1,
     name: str = "ties",
 ) -> RoughScenario:
-    """Integers of which those divisible by `every` hold about `heap` of the rows, with a law of
+    """Integers of which those divisible by `step` hold about `heap` of the rows, with a law of
     their own: where s is such a value, where y is, or where both are."""
     v = np.arange(values)
-    is_round = v % every == 0
+    is_round = v % step == 0
     weight = np.where(is_round, heap / is_round.sum(), (1 - heap) / (~is_round).sum())
     near = np.exp(-0.5 * ((v[:, None] - v) / (values / 3)) ** 2)
     masses = near * weight[:, None] * weight

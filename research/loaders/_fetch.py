@@ -106,19 +106,19 @@ def read(file: DataFile) -> bytes:
 
 def _from_package(file: DataFile, distribution: str, path: str) -> bytes:
     try:
-        found = metadata.distribution(distribution)
+        package = metadata.distribution(distribution)
     except metadata.PackageNotFoundError as error:
         raise ModuleNotFoundError(
             f"`{file.name}` must come from the package `{distribution}`, which is not installed. "
             f"Hint: {file.install}."
         ) from error
-    place = Path(str(found.locate_file(path)))
+    place = Path(str(package.locate_file(path)))
     if not place.is_file():
         raise DataFileError(
-            f"`{file.name}` was not found in {distribution} {found.version}, at {place}. "
+            f"`{file.name}` was not found in {distribution} {package.version}, at {place}. "
             f"{_hint(file)}"
         )
-    return _check(file, place.read_bytes(), f"{distribution} {found.version} ({place})")
+    return _check(file, place.read_bytes(), f"{distribution} {package.version} ({place})")
 
 
 def _download(file: DataFile, url: str) -> bytes:
@@ -160,11 +160,11 @@ def _check(file: DataFile, raw: bytes, where: str) -> bytes:
         ) from error
     # Git on Windows and some mirrors change line ends, and nothing else.
     content = content.replace(b"\r\n", b"\n")
-    found = hashlib.sha256(content).hexdigest()
-    if found != file.sha256:
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 != file.sha256:
         raise DataFileError(
             f"`{file.name}` from {where} must have SHA-256 {file.sha256} ({file.n_bytes} bytes), "
-            f"got {found} ({len(content)} bytes): it is incomplete or an altered copy. "
+            f"got {sha256} ({len(content)} bytes): it is incomplete or an altered copy. "
             f"{_hint(file)}"
         )
     return content

@@ -50,11 +50,11 @@ def build() -> str:
         for estimator in estimators:
             cells = []
             for n in sizes:
-                found = [ratio.get((family, n, estimator, c)) for c in CRITERIA]
-                if None in found:
+                result = [ratio.get((family, n, estimator, c)) for c in CRITERIA]
+                if None in result:
                     cells.append("not run")
                 else:
-                    cells.append(" / ".join(f"{v:.2f}" for v in found))
+                    cells.append(" / ".join(f"{v:.2f}" for v in result))
             body.append([f"`{estimator}`", *cells])
         parts += [f"## {title}", table(["estimator", *(f"n = {int(n):,}" for n in sizes)], body)]
     parts += ["## Where `auto` loses", losses(rows), fresh()]
@@ -83,8 +83,8 @@ def fresh() -> str:
     for family, title in FAMILIES.items():
         cells = []
         for n in sizes:
-            found = [float(r["ratio"]) for r in rows if (r["family"], r["n"]) == (family, n)]
-            cells.append(" / ".join(f"{v:.2f}" for v in found) if found else "not run")
+            result = [float(r["ratio"]) for r in rows if (r["family"], r["n"]) == (family, n)]
+            cells.append(" / ".join(f"{v:.2f}" for v in result) if result else "not run")
         body.append([title, *cells])
     return (
         "## `auto` on fresh scenarios\n\nThe scenarios above were looked at while the estimator was"
@@ -147,8 +147,8 @@ def times(rows: list[dict[str, str]], estimators: list[str]) -> str:
     for estimator in estimators:
         cells = []
         for n in sizes:
-            found = sorted(seconds.get((estimator, n), []))
-            cells.append(f"{1e3 * found[len(found) // 2]:.0f} ms" if found else "not run")
+            result = sorted(seconds.get((estimator, n), []))
+            cells.append(f"{1e3 * result[len(result) // 2]:.0f} ms" if result else "not run")
         body.append([f"`{estimator}`", *cells])
     return (
         table(["all three criteria", *(f"n = {int(n):,}" for n in sizes)], body)
@@ -157,17 +157,17 @@ def times(rows: list[dict[str, str]], estimators: list[str]) -> str:
 
 
 def rough() -> str:
-    """Bias and coverage of `auto` on laws without smoothness, one line a family and criterion."""
+    """Bias and coverage of `auto` where nothing is smooth, one line per family and criterion."""
     rows = [r for r in read_table("rough") if r["estimator"] == "auto" and float(r["truth"]) > 0.05]
     if not rows:
         return ""
     sizes = sorted({r["n"] for r in rows}, key=int)
-    found = {(r["family"], r["criterion"], r["n"]): r for r in rows}
+    result = {(r["family"], r["criterion"], r["n"]): r for r in rows}
     body, over, low = [], [], []
     for family, criterion in dict.fromkeys((r["family"], r["criterion"]) for r in rows):
         cells = []
         for n in sizes:
-            row = found.get((family, criterion, n))
+            row = result.get((family, criterion, n))
             if row is None:
                 cells.append("not run")
                 continue
@@ -178,8 +178,8 @@ def rough() -> str:
                 over.append(f"{where}: {bias:+.0f} %")
             if int(n) >= 20_000 and cover < 88 and int(row["replications"]) >= 20:
                 low.append(f"{where}: {cover:.0f} %")
-        truth = next(float(found[family, criterion, n]["truth"]) for n in sizes
-                     if (family, criterion, n) in found)  # fmt: skip
+        truth = next(float(result[family, criterion, n]["truth"]) for n in sizes
+                     if (family, criterion, n) in result)  # fmt: skip
         body.append([family, criterion, f"{truth:.3f}", *cells])
     counts = "; ".join(
         f"n = {int(n):,}: {', '.join(sorted({r['replications'] for r in rows if r['n'] == n}))}"
@@ -192,11 +192,11 @@ def rough() -> str:
         else "No coverage from 20,000 rows on is below 88 % (sizes with 20 replications or more).",
     ]
     return (
-        "## Laws without smoothness\n\nChecker boards, rings, bands, heaped values, parities: laws"
-        " that no smooth basis follows (`research/distributions`), wherever the truth is"
-        " above 0.05. Each cell: bias relative to the truth / share of 95 % intervals that cover"
-        " it. The goals are a bias under 25 % of the truth at 2,000 rows and under 10 % from 20,000"
-        " on, and 88 % coverage there. Seeds drawn after tuning; replications "
+        "## Distributions without smoothness\n\nChecker boards, rings, bands, heaped values, "
+        "parities: distributions that no smooth basis follows (`research/distributions`), wherever "
+        "the truth is above 0.05. Each cell: bias relative to the truth / share of 95 % intervals "
+        "that cover it. The goals are a bias under 25 % of the truth at 2,000 rows and under 10 % "
+        "from 20,000 on, and 88 % coverage there. Seeds drawn after tuning; replications "
         f"{counts}.\n\n"
         + picture("rough", "Estimate against number of rows")
         + "\n\n"
@@ -258,37 +258,36 @@ def adversary() -> str:
     rows = read_table("adversary")
     if not rows:
         return ""
-    laws: dict[str, list[dict[str, str]]] = defaultdict(list)
+    by_number: dict[str, list[dict[str, str]]] = defaultdict(list)
     for row in rows:
-        laws[row["id"]].append(row)
+        by_number[row["id"]].append(row)
     kinds: dict[str, list[tuple[bool, bool, float]]] = defaultdict(list)
-    for parts in laws.values():
+    for parts in by_number.values():
         beyond = any(float(r["excess"]) > 0 for r in parts)
         dense = float(parts[0]["rows_per_piece"]) >= 200
         inside = [float(r["low"]) <= float(r["truth"]) <= float(r["high"]) for r in parts]
         kinds[parts[0]["kind"]].append((beyond, dense, sum(inside) / len(inside)))
     body = []
-    for kind, found in sorted(kinds.items()):
-        dense = [(b, c) for b, d, c in found if d]
+    for kind, result in sorted(kinds.items()):
+        dense = [(b, c) for b, d, c in result if d]
         cover = 100 * sum(c for _, c in dense) / max(len(dense), 1)
-        body.append([kind, str(len(found)), str(sum(b for b, _, _ in found)), str(len(dense)),
+        body.append([kind, str(len(result)), str(sum(b for b, _, _ in result)), str(len(dense)),
                      str(sum(b for b, _ in dense)), f"{cover:.0f} %"])  # fmt: skip
-    head = ["kind", "laws", "beyond", "of 200 rows a piece", "beyond", "intervals that cover"]
+    head = ["kind", "tried", "beyond", "of 200 rows a piece", "beyond", "intervals that cover"]
     return (
-        "## Random laws, looking for trouble\n\n`research/studies/adversary.py` draws laws with"
-        " known truth (partitions into half-planes, discs, Voronoi cells and dyadic boxes, waves,"
-        " tables,"
-        " mixtures with smooth laws; two to six groups, odd margins, scores next to equal to their"
-        " targets) and runs `auto`. An estimate is allowed an error of three standard errors, a"
-        " quarter of the truth (a tenth from 10,000 rows on) and 0.005. Where a piece of a law"
-        " holds few rows nobody can know it: laws with 200 rows a piece or more are counted apart."
-        f" Intervals are counted for those.\n\n{table(head, body)}\n\n"
+        "## Random distributions, looking for trouble\n\n`research/studies/adversary.py` draws "
+        "distributions with known truth (partitions into half-planes, discs, Voronoi cells and "
+        "dyadic boxes, waves, tables, mixtures with smooth ones; two to six groups, odd margins, "
+        "scores next to equal to their targets) and runs `auto`. An estimate is allowed an error "
+        "of three standard errors, a quarter of the truth (a tenth from 10,000 rows on) and 0.005. "
+        "Where a piece holds few rows nobody can know it: those with 200 rows a piece or more are "
+        f"counted apart. Intervals are counted for those.\n\n{table(head, body)}\n\n"
         "The worst:\n\n" + list_worst(worst(read_numbers("adversary"), TOP))
     )
 
 
 def worst(rows: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
-    """The worst criterion of each law, worst law first."""
+    """The worst criterion of each distribution, the worst of all first."""
     by_law: dict[str, dict[str, Any]] = {}
     for row in rows:
         if row["id"] not in by_law or row["excess"] > by_law[row["id"]]["excess"]:
@@ -300,7 +299,7 @@ def worst(rows: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
 def list_worst(listed: list[dict[str, Any]]) -> str:
     """A table of distributions."""
     lines = [
-        "| law | kind | rows | rows a piece | criterion | truth | estimate | exceeds by | what |",
+        "| no. | kind | rows | rows a piece | criterion | truth | estimate | exceeds by | what |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in listed:
@@ -370,7 +369,7 @@ def size() -> str:
 
 
 def tests_elsewhere() -> str:
-    """Size with tied weights and clusters, power on rough laws."""
+    """Size with tied weights and clusters, power on rough distributions."""
     rows = [
         r for r in read_table("calibration") if r["study"] in ("tied weights", "clusters", "rough")
     ]
@@ -387,7 +386,7 @@ def tests_elsewhere() -> str:
     counts = ", ".join(sorted({r["replications"] for r in rows}, key=int))
     return (
         "The same with weights tied to group and score and with clusters (5 % is right), and on"
-        f" rough laws (100 % is right); {counts} replications a setting.\n\n"
+        f" rough distributions (100 % is right); {counts} replications a setting.\n\n"
         + table(["study", "criterion", "n", "mean rejection", "range", "settings"], body)
     )
 

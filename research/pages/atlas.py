@@ -55,12 +55,12 @@ def ranked(cell: dict[str, Line]) -> dict[str, Line]:
 
 def ranks(table: Any, league: str, keep: Callable[[tuple[Any, ...]], bool]) -> dict[str, float]:
     """Mean rank of each method over some cells of a league."""
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
     for key, cell in table.items():
         if key[3] == league and keep(key):
             for method, line in ranked(cell).items():
-                found.setdefault(method, []).append(line["rank"])
-    return {method: float(np.mean(values)) for method, values in found.items()}
+                result.setdefault(method, []).append(line["rank"])
+    return {method: float(np.mean(values)) for method, values in result.items()}
 
 
 def data_table(lines: list[Line]) -> str:

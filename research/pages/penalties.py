@@ -212,26 +212,26 @@ def ends(results: Results) -> list[tuple[str, str, float, int, float, float]]:
     out = []
     for key in dict.fromkeys((r["classifier"], r["criterion"], r["fairness_weight"]) for r in rows):
         mine = [r for r in rows if (r["classifier"], r["criterion"], r["fairness_weight"]) == key]
-        found = np.sort([r["objective"] for r in mine])
+        result = np.sort([r["objective"] for r in mine])
         tolerance = 1e-3 * (1 + key[2])
-        count = 1 + int((np.diff(found) > tolerance).sum())
+        count = 1 + int((np.diff(result) > tolerance).sum())
         lowest = min(r["unfairness"] for r in mine)
-        out.append((*key, count, float(found[-1] - found[0]), lowest))
+        out.append((*key, count, float(result[-1] - result[0]), lowest))
     return out
 
 
 def standing_explanations(results: Results) -> str:
     """Which of the earlier explanations hold at which penalty."""
-    found = summarize(results)
-    names = list(dict.fromkeys(name for name, _ in found))
-    several = [n for n in names if any(found[n, c]["minima"] > 1 for c in CRITERIA)]
-    below = [n for n in names if any(found[n, c]["least"] < BELOW for c in CRITERIA)]
+    result = summarize(results)
+    names = list(dict.fromkeys(name for name, _ in result))
+    several = [n for n in names if any(result[n, c]["minima"] > 1 for c in CRITERIA)]
+    below = [n for n in names if any(result[n, c]["least"] < BELOW for c in CRITERIA)]
     text = (
         f'*What became of the explanations.* "Several minima" {_holds(several, names)}. "A term '
         'below zero", that is a classifier made wrong by training instead of a score made fair, '
         f"{_holds(below, names)}. "
     )
-    first = {n: found[n, "independence"]["several"] for n in (OLD, PUBLISHED)}
+    first = {n: result[n, "independence"]["several"] for n in (OLD, PUBLISHED)}
     met = min(
         (
             r["strength"]
@@ -274,11 +274,11 @@ def minima(results: Results) -> str:
     for name, criterion, weight, count, spread, lowest in ends(results):
         lines.append(f"| {name} | {criterion} | {weight:g} | {count} | {spread:.4f} | "
                      f"{lowest:.3f} |")  # fmt: skip
-    found = summarize(results)
+    result = summarize(results)
     short = ["| fairness term | criterion | several minima from weight | most | below zero from "
              "weight | least value of the term |",
              "| --- | --- | ---: | ---: | ---: | ---: |"]  # fmt: skip
-    for (name, criterion), f in found.items():
+    for (name, criterion), f in result.items():
         several, below = ("–" if np.isnan(f[k]) else f"{f[k]:g}" for k in ("several", "below"))
         short.append(f"| {name} | {criterion} | {several} | {f['minima']:.0f} | {below} | "
                      f"{f['least']:.3f} |")  # fmt: skip
@@ -297,14 +297,14 @@ def minima(results: Results) -> str:
         "the share, and the fit has learned to confuse it.",
     ]
     if all(
-        found["logistic", c]["minima"] == 1 and found["logistic", c]["least"] > BELOW
+        result["logistic", c]["minima"] == 1 and result["logistic", c]["least"] > BELOW
         for c in CRITERIA
     ):
         text.append(
             "From every start the logistic term ended in one minimum and never below zero: it is "
             "fitted to the very loss that the objective reads, so there is no misfit to exploit."
         )
-    calm = [found[AUTO, c] for c in CRITERIA]
+    calm = [result[AUTO, c] for c in CRITERIA]
     if all(f["minima"] == 1 for f in calm):
         text.append(
             'LSPC with bounded scores and a penalty that grows with the rows ("auto") has one '

@@ -83,8 +83,8 @@ class Results:
         """Highest R² of some lines of the tables under a bound; NaN if none of them meets it."""
         members = {member for name in methods for member in FAMILIES[name]}
         lines = self.lines(dataset, estimator, criterion, threshold)
-        found = [r["r2"] for r in lines if r["method"] in members and np.isfinite(r["r2"])]
-        return max(found, default=float("nan"))
+        result = [r["r2"] for r in lines if r["method"] in members and np.isfinite(r["r2"])]
+        return max(result, default=float("nan"))
 
 
 def number(value: float) -> str:
@@ -260,20 +260,20 @@ def settings_table(results: Results) -> str:
         for dataset, title in NAMES.items():
             for criterion in ("separation", "independence"):
                 for threshold in THRESHOLDS:
-                    found = {
+                    result = {
                         r["method"]: r["r2"]
                         for r in results.lines(dataset, "auto", criterion, threshold)
                         if np.isfinite(r["r2"])
                     }
                     for words in settings:
-                        tried = found.get(f"{name}, {words}")
+                        tried = result.get(f"{name}, {words}")
                         if tried is None:
                             continue
-                        if name not in found:
+                        if name not in result:
                             only += 1
                         else:
                             place = f"{words}; {title}, {criterion} ≤ {threshold:.2f}"
-                            gains.append((tried - found[name], place))
+                            gains.append((tried - result[name], place))
         if name not in run:
             continue
         gain, where = max(gains)
@@ -461,12 +461,12 @@ def final_table(results: Results) -> str:
     text.append("### Where that leaves us")
     for league in (BLIND, ATTRIBUTE):
         body, counts = standing(results, league)
-        told = "; ".join(f"by {e} in {count}" for e, count in counts.items())
+        leads = "; ".join(f"by {e} in {count}" for e, count in counts.items())
         text += [
-            f"**{league.capitalize()} to predict.** Ours has the highest R², or shares it, {told}. "
-            "The standard error is that of the difference over rows; differences within two of it "
-            "may be luck, and of estimates so close to zero as 0.01 the estimators' own error "
-            "decides which strength counts.",
+            f"**{league.capitalize()} to predict.** Ours has the highest R², or shares it, "
+            f"{leads}. The standard error is that of the difference over rows; differences within "
+            "two of it may be luck, and of estimates so close to zero as 0.01 the estimators' own "
+            "error decides which strength counts.",
             body,
         ]
         losses = [loss for count in counts.values() for loss in count.lost]

@@ -47,10 +47,10 @@ def stack() -> str:
     A bound that is missed in some of the repeats is marked by how many meet it.
     """
     lines = read_table("stack")
-    found: dict[tuple[str, ...], list[str]] = {}
+    result: dict[tuple[str, ...], list[str]] = {}
     for line in lines:
         key = (line["method"], line["dataset"], line["criterion"], line["bound"])
-        found.setdefault(key, []).append(line["r2"])
+        result.setdefault(key, []).append(line["r2"])
     methods = list(dict.fromkeys(line["method"] for line in lines))
     places = list(dict.fromkeys((line["dataset"], line["criterion"]) for line in lines))
     plain = {
@@ -62,7 +62,7 @@ def stack() -> str:
     rows.append(["plain booster, which has no bound", *booster_r2])
     bounds = list(dict.fromkeys(line["bound"] for line in lines))
     for method in methods:
-        cells = [" / ".join(_mean(found[(method, *p, b)]) for b in bounds) for p in places]
+        cells = [" / ".join(_mean(result[(method, *p, b)]) for b in bounds) for p in places]
         rows.append([method, *cells])
     return table(head, rows)
 

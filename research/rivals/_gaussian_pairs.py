@@ -153,10 +153,10 @@ class ChebyshevSums:
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Pairs (c, c') of occupied cells with c in first..last and c' lying `offset` below."""
         wanted = self.grid[first:last] - offset
-        found = low + np.searchsorted(self.grid[low:high], wanted)
-        valid = found < high
-        valid[valid] = self.grid[found[valid]] == wanted[valid]
-        return first + np.flatnonzero(valid), found[valid]
+        result = low + np.searchsorted(self.grid[low:high], wanted)
+        valid = result < high
+        valid[valid] = self.grid[result[valid]] == wanted[valid]
+        return first + np.flatnonzero(valid), result[valid]
 
     def _row_chunks(self, first: int, last: int) -> list[slice]:
         begin, end = int(self.start[first]), int(self.start[last])

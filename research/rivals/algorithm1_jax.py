@@ -249,7 +249,7 @@ def fit(
             return float(value), np.asarray(grad)
 
         began = time.perf_counter()
-        found = optimize.minimize(
+        result = optimize.minimize(
             objective,
             start,
             jac=True,
@@ -258,13 +258,13 @@ def fit(
         )
         fit_time = time.perf_counter() - began
     return Fit(
-        theta=found.x[:d],
-        intercept=float(found.x[d]),
-        objective=float(found.fun),
-        evaluations=int(found.nfev),
-        iterations=int(found.nit),
-        converged=bool(found.success),
-        message=str(found.message),
+        theta=result.x[:d],
+        intercept=float(result.x[d]),
+        objective=float(result.fun),
+        evaluations=int(result.nfev),
+        iterations=int(result.nit),
+        converged=bool(result.success),
+        message=str(result.message),
         compile_time=compile_time,
         fit_time=fit_time,
     )

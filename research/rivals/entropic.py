@@ -332,17 +332,17 @@ class Dual:
             return value + tolerance * float(flat.sum()), penalized
 
         if tolerance == 0:
-            found = optimize.minimize(
+            result = optimize.minimize(
                 smooth, np.zeros(size), jac=True, method="L-BFGS-B", options=options
             )
-            u = found.x
+            u = result.x
         else:
-            found = optimize.minimize(
+            result = optimize.minimize(
                 split, np.zeros(2 * size), jac=True, method="L-BFGS-B",
                 bounds=[(0.0, None)] * (2 * size), options=options,
             )  # fmt: skip
-            u = found.x[:size] - found.x[size:]
-        return u.reshape(self.shape), int(found.nit), bool(found.success)
+            u = result.x[:size] - result.x[size:]
+        return u.reshape(self.shape), int(result.nit), bool(result.success)
 
 
 def _choice(

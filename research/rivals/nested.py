@@ -167,7 +167,7 @@ class NestedLogisticRegressor(LinearBaseline):
             gradient += 2.0 * self.alpha * theta / problem.variance
             return value + self.fairness_weight * fairness, gradient
 
-        found = optimize.minimize(
+        result = optimize.minimize(
             objective,
             start,
             jac=True,
@@ -179,15 +179,15 @@ class NestedLogisticRegressor(LinearBaseline):
                 "ftol": 1e-14,
             },
         )
-        self.n_iter_, self.n_evaluations_ = int(found.nit), int(found.nfev)
-        if found.status == 1:
+        self.n_iter_, self.n_evaluations_ = int(result.nit), int(result.nfev)
+        if result.status == 1:
             warnings.warn(
                 f"NestedLogisticRegressor stopped at max_iter={self.max_iter} before converging. "
                 "Hint: raise `max_iter`, standardize the columns of X, or use FairRidge.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return found.x
+        return result.x
 
     @staticmethod
     def _scores(problem: BaselineProblem, theta: Array) -> Array:
@@ -269,18 +269,18 @@ class NestedRegularizer:
             gradient = phi.T @ excess + shrink
             return fit + 0.5 * float((shrink * W).sum()), gradient.ravel()
 
-        found = optimize.minimize(
+        result = optimize.minimize(
             loss,
             np.zeros(shape[0] * shape[1]),
             jac=True,
             method="L-BFGS-B",
             options={"maxiter": 2000, "maxfun": 20000, "gtol": 1e-9, "ftol": 0.0},
         )
-        self.n_iterations += int(found.nit)
-        W = found.x.reshape(shape)
+        self.n_iterations += int(result.nit)
+        W = result.x.reshape(shape)
         excess = special.softmax(phi @ W, axis=1) - self.membership
         partial = self.weight * ((slope @ W) * excess).sum(axis=1) / m
-        return float(found.fun), partial
+        return float(result.fun), partial
 
 
 def _standardize(v: Array, weight: Array) -> tuple[Array, float]:

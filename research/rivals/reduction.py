@@ -280,7 +280,7 @@ class _Game:
         """
         gaps = np.array(self.gaps).reshape(len(self.gaps), -1)
         bound = np.vstack([gaps.T, -gaps.T])
-        found: Any = optimize.linprog(
+        result: Any = optimize.linprog(
             np.append(self.errors, limit),
             A_ub=np.column_stack([bound, -np.ones(len(bound))]),
             b_ub=np.full(len(bound), self.epsilon),
@@ -288,11 +288,11 @@ class _Game:
             b_eq=[1.0],
             method="highs",
         )
-        dual = -found.ineqlin.marginals
+        dual = -result.ineqlin.marginals
         shape = self.gaps[0].shape
         half = gaps.shape[1]
         # Below this a share is the solver's rounding.
-        q = np.where(found.x[:-1] > 1e-9, found.x[:-1], 0.0)
+        q = np.where(result.x[:-1] > 1e-9, result.x[:-1], 0.0)
         return q, (dual[:half] - dual[half:]).reshape(shape)
 
 

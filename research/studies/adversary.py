@@ -42,14 +42,14 @@ def try_law(seed: int, index: int, estimator: str) -> list[dict[str, Any]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = estimate(y, s, a, estimator)
+            result = estimate(y, s, a, estimator)
     except Exception:
         # An estimator must not fail on rows that a user might have: that is the worst finding.
         error = traceback.format_exc().strip().splitlines()[-1]
         return [{**about, "criterion": "all", "excess": np.inf, "error": error, **tail}]
     seconds = time.process_time() - began
     rows = []
-    for name, (value, stderr, low, high) in zip(CRITERIA, found, strict=True):
+    for name, (value, stderr, low, high) in zip(CRITERIA, result, strict=True):
         truth = law.scenario.truth.value(name)
         bound = allowed(truth, stderr, law.n)
         excess = abs(value - truth) - bound

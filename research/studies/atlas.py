@@ -136,11 +136,11 @@ def recommended_scores(
     model = eh.FairRegressor(
         criterion, max_unfairness=1.0, attribute=league, on_unreachable="best", random_state=SEED
     )
-    search = model._search(X, y, a)
+    search = model._prepare(X, y, a)
     scores, choices = [], []
     groups = a_test if league == am.KNOWN else None
     for level in LEVELS:
-        model.set_params(max_unfairness=level * base)._settle(search)
+        model.set_params(max_unfairness=level * base)._choose(search)
         scores.append(model.predict(X_test, sensitive_features=groups))
         choices.append(model.choice_)
     seconds = time.process_time() - began
@@ -163,13 +163,13 @@ def place(dataset: str, quick: bool, criterion: str, s: Any) -> dict[str, Any]:
     """R² and unfairness of held-out scores of all rows, and each row's influence on both."""
     data = load_atlas(dataset, quick)
     groups = resolve_groups(data.a, n_rows=len(s))
-    found = estimate_entropies(
+    result = estimate_entropies(
         [get_criterion(criterion)], {"s": s, "y": data.y}, groups, get_estimator("auto")
     )
     r2, influence = R2.influence(data.y, s, None)
-    psi = found.influence(get_criterion(criterion))
+    psi = result.influence(get_criterion(criterion))
     return {
-        "u": found.normalized(get_criterion(criterion)),
+        "u": result.normalized(get_criterion(criterion)),
         "r2": r2,
         "psi_u": (psi - psi.mean()).astype(np.float32),
         "psi_r2": (influence - influence.mean()).astype(np.float32),
@@ -181,24 +181,24 @@ def choose(curves: Sequence[Any], level: float) -> tuple[int, int, float]:
 
     Where no variant meets the level, the fairest place of all.
     """
-    best, found = -np.inf, None
+    best, result = -np.inf, None
     for v, curve in enumerate(curves):
         u, r2 = curve["u"], curve["r2"]
         for j in range(len(u)):
             if u[j] <= level and r2[j] > best:
-                best, found = r2[j], (v, j, 0.0)
+                best, result = r2[j], (v, j, 0.0)
             if j + 1 < len(u) and (u[j] <= level) != (u[j + 1] <= level):
                 t = (u[j] - level) / (u[j] - u[j + 1])
                 value = (1 - t) * r2[j] + t * r2[j + 1]
                 if value > best:
-                    best, found = value, (v, j, float(t))
-    if found is None:
+                    best, result = value, (v, j, float(t))
+    if result is None:
         v, j = min(
             ((v, j) for v, c in enumerate(curves) for j in range(len(c["u"]))),
             key=lambda at: curves[at[0]]["u"][at[1]],
         )
-        found = (v, j, 0.0)
-    return found
+        result = (v, j, 0.0)
+    return result
 
 
 def outer_curve(
@@ -221,9 +221,9 @@ def outer_curve(
         where = (dataset, quick, repeat, fold)
         if how is None:
             league = next(name for name, label in RECOMMENDED.items() if label == method)
-            found = cached(cache, recommended_scores, (*where, criterion, league, base))
-            s[:, test] = found["s"]
-            chosen += found["choices"].tolist()
+            result = cached(cache, recommended_scores, (*where, criterion, league, base))
+            s[:, test] = result["s"]
+            chosen += result["choices"].tolist()
         elif len(variants) == 1:
             s[:, test] = cached(cache, outer_scores, (*where, variants[0].name))["s"]
         else:
@@ -249,14 +249,14 @@ def outer_curve(
 
 def crossing(places: Sequence[Any], bound: float) -> tuple[int | None, float]:
     """Where the line through the places crosses a bound at the highest R²: after which, how far."""
-    best, found = -np.inf, (None, 0.0)
+    best, result = -np.inf, (None, 0.0)
     for j in range(len(places) - 1):
         u, r2 = ([places[i][key] for i in (j, j + 1)] for key in ("u", "r2"))
         if (u[0] <= bound) != (u[1] <= bound):
             t = (u[0] - bound) / (u[0] - u[1])
             if (1 - t) * r2[0] + t * r2[1] > best:
-                best, found = (1 - t) * r2[0] + t * r2[1], (j, float(np.clip(t, 0.1, 0.9)))
-    return found
+                best, result = (1 - t) * r2[0] + t * r2[1], (j, float(np.clip(t, 0.1, 0.9)))
+    return result
 
 
 def at_bound(curve: Any, bound: float) -> tuple[float, Any] | None:
@@ -308,8 +308,8 @@ def trace_curves(setting: Setting, datasets: Sequence[str]) -> dict[tuple[Any, .
     """All curves: (dataset, repeat, method, criterion) → places."""
     quick, cache = setting.quick, setting.cache
     bases = [(d, quick, c, league) for d in datasets for c in CRITERIA for league in RECOMMENDED]
-    found = run_all(setting, base_unfairness, bases, "plain ridge")
-    base = {(d, c, g): float(f["value"]) for (d, _, c, g), f in zip(bases, found, strict=True)}
+    result = run_all(setting, base_unfairness, bases, "plain ridge")
+    base = {(d, c, g): float(f["value"]) for (d, _, c, g), f in zip(bases, result, strict=True)}
     curves = {}
     for dataset in datasets:
         for repeat in range(repeats_of(dataset, quick)):
@@ -369,13 +369,13 @@ def rank_methods(
                     met = {}
                     for method in methods_of(criterion):
                         if league_of(method) == league:
-                            found = [
+                            result = [
                                 at_bound(
                                     curves[dataset, r, method, criterion], share * base["value"]
                                 )
                                 for r in range(repeats)
                             ]
-                            met[method] = None if None in found else found
+                            met[method] = None if None in result else result
                     yield from _ranked(
                         dataset, criterion, share, base, league, len(data.y), data.what, met,
                         curves, repeats,
@@ -392,7 +392,7 @@ def _ranked(
     # Rank among rivals and the recommended model: variants of ours would only crowd the ranks.
     order = sorted((m for m in r2 if m == ours or not is_ours(m)), key=lambda m: -r2[m])
     lines = []
-    for method, found in met.items():
+    for method, result in met.items():
         line: dict[str, Any] = {
             "dataset": dataset,
             "criterion": criterion,
@@ -409,14 +409,14 @@ def _ranked(
         }
         least = [curves[dataset, r, method, criterion]["u"].min() for r in range(repeats)]
         line["least_unfairness"] = float(np.mean(least))
-        if found is not None:
+        if result is not None:
             line["r2"] = r2[method]
             if method in order:
                 line["rank"] = 1 + order.index(method)
             if met[ours] is not None:
-                gaps = [v - w for (v, _), (w, _) in zip(found, met[ours], strict=True)]
+                gaps = [v - w for (v, _), (w, _) in zip(result, met[ours], strict=True)]
                 psi = np.mean(
-                    [p - q for (_, p), (_, q) in zip(found, met[ours], strict=True)], axis=0
+                    [p - q for (_, p), (_, q) in zip(result, met[ours], strict=True)], axis=0
                 )
                 rows = float(psi.std() / np.sqrt(len(psi)))
                 folds = float(np.std(gaps, ddof=1) / np.sqrt(len(gaps))) if len(gaps) > 1 else 0.0

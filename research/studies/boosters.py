@@ -89,9 +89,9 @@ def train(library: str, objective: Any, table: Any) -> float:
 
     def clocked(scores, data):
         began = time.process_time()
-        found = objective(scores, data)
+        result = objective(scores, data)
         spent.append(time.process_time() - began)
-        return found
+        return result
 
     if library == "xgboost":
         params = {"nthread": 1, "base_score": 0.0}
@@ -184,8 +184,8 @@ def data_sets(quick: bool) -> Iterator[tuple[Any, ...]]:
         ("communities", load_communities, 3),
         ("lsac", load_law_school, 1),
     ):
-        found = load()
-        yield name, found.X, found.y, found.sensitive, repeats
+        result = load()
+        yield name, result.X, result.y, result.sensitive, repeats
 
 
 def held_out(model, X, y, a, folds, weights) -> np.ndarray:
@@ -205,12 +205,12 @@ def held_out(model, X, y, a, folds, weights) -> np.ndarray:
 
 def at_bound(u: np.ndarray, r2: np.ndarray, bound: float) -> float | str:
     """The best R² on the curve where unfairness is no more than the bound; "" if nowhere."""
-    found = list(r2[u <= bound])
+    result = list(r2[u <= bound])
     for j in range(len(u) - 1):
         if (u[j] <= bound) != (u[j + 1] <= bound):
             t = (u[j] - bound) / (u[j] - u[j + 1])
-            found.append((1.0 - t) * r2[j] + t * r2[j + 1])
-    return float(max(found)) if found else ""
+            result.append((1.0 - t) * r2[j] + t * r2[j + 1])
+    return float(max(result)) if result else ""
 
 
 def stack(setting: Setting) -> Iterator[Row]:

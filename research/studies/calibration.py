@@ -297,9 +297,9 @@ def run(setting: Setting) -> Iterator[dict[str, Any]]:
         for family, criterion, n, share, count in list(cases(part))[: setting.choose(None, 2)]:
             units.append((part, family, criterion, n, share, setting.choose(count, 10)))
     results = run_all(setting, p_values, units, "tests of exact fairness")
-    for (part, family, criterion, n, share, count), found in zip(units, results, strict=True):
+    for (part, family, criterion, n, share, count), result in zip(units, results, strict=True):
         yield {
             "study": part, "family": family, "criterion": criterion, "n": n, "share": share,
-            "replications": count, "rejected_5": float(np.mean(found["p"] < 0.05)),
-            "rejected_1": float(np.mean(found["p"] < 0.01)),
+            "replications": count, "rejected_5": float(np.mean(result["p"] < 0.05)),
+            "rejected_1": float(np.mean(result["p"] < 0.01)),
         }  # fmt: skip

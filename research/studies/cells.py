@@ -29,12 +29,12 @@ def draw(family: str, n: int, seed: int = 0) -> tuple[np.ndarray, ...]:
     return np.asarray(y, float), np.asarray(s, float), a
 
 
-def apart(found: eh.Audit, expected: eh.Audit) -> dict[str, float]:
+def apart(result: eh.Audit, expected: eh.Audit) -> dict[str, float]:
     """Differences by criterion, in standard errors."""
     out = {}
     for name, m in expected.measures.items():
         if m.defined:
-            out[name] = (found.measures[name].value - m.value) / m.stderr
+            out[name] = (result.measures[name].value - m.value) / m.stderr
     return out
 
 
@@ -54,7 +54,7 @@ def compare(family: str, n: int, estimator: str, bins: int | None = None) -> dic
         cells_s = time.process_time() - begin
         order = np.random.default_rng(3).permutation(n)
         again = eh.audit(y[order], s[order], sensitive_features=a[order], estimator=estimator)
-    found = apart(counted, rows)
+    result = apart(counted, rows)
     return {
         "family": family,
         "n": n,
@@ -62,8 +62,8 @@ def compare(family: str, n: int, estimator: str, bins: int | None = None) -> dic
         "bins": cells.edges.bins,
         "tilted": bool(cells.edges.slope),
         "cells": cells.n_cells,
-        **{name: round(found.get(name, float("nan")), 4) for name in rows.measures},
-        "largest": round(max(map(abs, found.values()), default=float("nan")), 4),
+        **{name: round(result.get(name, float("nan")), 4) for name in rows.measures},
+        "largest": round(max(map(abs, result.values()), default=float("nan")), 4),
         "reordered": round(max(map(abs, apart(again, rows).values()), default=float("nan")), 4),
         "rows_s": round(rows_s, 3),
         "fill_s": round(fill_s, 3),
@@ -80,19 +80,19 @@ def merged(parts: int = 1000, n: int = 1_000_000) -> dict[str, Any]:
         eh.Cells.from_rows(y[p], s[p], sensitive_features=a[p], edges=whole.edges) for p in pieces
     ]
     begin = time.process_time()
-    found = eh.Cells.merge(made)
+    result = eh.Cells.merge(made)
     seconds = time.process_time() - begin
     names = ("score_bin", "target_bin", "group", "count", "least", "largest")
-    equal = all(np.array_equal(getattr(found, k), getattr(whole, k)) for k in names)
+    equal = all(np.array_equal(getattr(result, k), getattr(whole, k)) for k in names)
     scale = np.abs(whole.sums).max(axis=0)
     return {
         "family": f"{parts} parts merged",
         "n": n,
         "bins": whole.edges.bins,
-        "cells": found.n_cells,
+        "cells": result.n_cells,
         "integers_and_extremes_identical": equal,
         "largest_relative_difference_of_sums": float(
-            (np.abs(found.sums - whole.sums) / scale).max()
+            (np.abs(result.sums - whole.sums) / scale).max()
         ),
         "merge_s": round(seconds, 3),
     }

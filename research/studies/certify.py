@@ -104,8 +104,8 @@ def choices(name: str, repeats: int) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         began = time.process_time()
-        found = [repeat(scenario, seed, fresh) for seed in range(repeats)]
-    columns = {key: np.array([f[key] for f in found]) for key in found[0]}
+        result = [repeat(scenario, seed, fresh) for seed in range(repeats)]
+    columns = {key: np.array([f[key] for f in result]) for key in result[0]}
     return {**columns, "seconds": time.process_time() - began}
 
 
@@ -113,16 +113,16 @@ def run(setting: Setting) -> Iterator[dict[str, Any]]:
     names = setting.only or [scenario.name for scenario in SCENARIOS[: setting.choose(None, 1)]]
     repeats = setting.choose(200, 3)
     results = run_all(setting, choices, [(name, repeats) for name in names], "certified choices")
-    for name, found in zip(names, results, strict=True):
+    for name, result in zip(names, results, strict=True):
         scenario = BY_NAME[name]
         row = {
             "scenario": name, "n": scenario.n, "features": scenario.features,
             "groups": scenario.groups, "criterion": scenario.criterion, "limit": scenario.limit,
             "n_points": scenario.n_points, "measure": scenario.measure_with, "repeats": repeats,
-            "unfairness_at_0": float(found["start"].mean()),
+            "unfairness_at_0": float(result["start"].mean()),
         }  # fmt: skip
         for label in ("plain", "certified"):
-            row[f"{label}_violations"] = float(np.mean(found[label] > scenario.limit))
-            row[f"{label}_unreachable"] = float(np.mean(np.isnan(found[label])))
-            row[f"{label}_r2"] = float(np.nanmean(found[f"{label}_r2"]))
-        yield {**row, "seconds": float(found["seconds"])}
+            row[f"{label}_violations"] = float(np.mean(result[label] > scenario.limit))
+            row[f"{label}_unreachable"] = float(np.mean(np.isnan(result[label])))
+            row[f"{label}_r2"] = float(np.nanmean(result[f"{label}_r2"]))
+        yield {**row, "seconds": float(result["seconds"])}

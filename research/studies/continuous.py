@@ -144,7 +144,7 @@ def one_repeat(name, n, truth, seed):
     law, estimator = LAWS[name], get_estimator("auto")
     x = law.draw(n, np.random.default_rng(seed))
     columns = {"s": x[:, 2], "y": x[:, 1]}
-    found = estimate_entropies(
+    result = estimate_entropies(
         CRITERIA, columns, resolve_groups(eh.Continuous(x[:, 0]), n_rows=n), estimator
     )
     cut = np.digitize(x[:, 0], np.quantile(x[:, 0], [0.25, 0.5, 0.75]))
@@ -153,12 +153,12 @@ def one_repeat(name, n, truth, seed):
         coarse = estimate_entropies(CRITERIA, columns, resolve_groups(cut, n_rows=n), estimator)
     out = []
     for c in CRITERIA:
-        m = measure(c, found, 0.95, float("nan"), "auto")
+        m = measure(c, result, 0.95, float("nan"), "auto")
         exact = -np.expm1(-2 * truth[c.name])
         above = [np.nan, np.nan]
         if coarse is not None:
             over = coarse.nats(c) - m.nats
-            above = [over > 2 * m.stderr * found.slope(c), over]
+            above = [over > 2 * m.stderr * result.slope(c), over]
         out.append([
             m.nats - truth[c.name], float(ratio(law, x, c).mean()) - truth[c.name],
             m.interval[0] <= exact <= m.interval[1], *above,
@@ -183,7 +183,7 @@ def repeat_case(name: str, n: int, repeats: int, tests: int) -> dict[str, Any]:
     truth = {c.name: float(ratio(law, whole, c).mean()) for c in CRITERIA}
     return {
         "truth": [truth[c.name] for c in CRITERIA],
-        "found": np.array([one_repeat(name, n, truth, seed) for seed in range(repeats)], float),
+        "estimates": np.array([one_repeat(name, n, truth, seed) for seed in range(repeats)], float),
         "p": np.array([one_test(name, n, seed) for seed in range(tests)]),
     }  # fmt: skip
 
@@ -195,7 +195,7 @@ def simulated(setting: Setting) -> Iterator[Row]:
     results = run_all(setting, repeat_case, units, "continuous attributes")
     for (name, n, *_), result in zip(units, results, strict=True):
         for k, c in enumerate(CRITERIA):
-            error, oracle, inside, above, over = result["found"][:, k].T
+            error, oracle, inside, above, over = result["estimates"][:, k].T
             nats = float(result["truth"][k])
             yield {
                 "law": name, "rows": n, "criterion": c.name, "repeats": repeats, "tests": tests,
@@ -239,8 +239,8 @@ def train_against_age(rows_each: int) -> tuple[list[Row], dict[str, tuple[Any, A
             sensitive_features=eh.Continuous(age[train], "age"),
         )  # fmt: skip
         price = model.predict(columns[test])
-        found = eh.audit(None, price, sensitive_features=eh.Continuous(age[test], "age"))
-        m = found.independence
+        result = eh.audit(None, price, sensitive_features=eh.Continuous(age[test], "age"))
+        m = result.independence
         d2 = d2_tweedie_score(data.y[test], price, sample_weight=data.exposure[test], power=1)
         plain = out[0] if out else {"nats": m.nats, "d2": d2}
         out.append({
@@ -281,9 +281,9 @@ def compare_peers(scores: dict[str, tuple[Any, Any]]) -> Iterator[Row]:
         for words, setting in SETTINGS.items():
             np.random.seed(0)  # noqa: NPY002 (its projections are drawn from NumPy's global state)
             began = time.process_time()
-            found = [float(hgr(**setting).compute(a, s)) ** 2 for a, s in pairs]
+            result = [float(hgr(**setting).compute(a, s)) ** 2 for a, s in pairs]
             yield {
-                "data": name, "by": words, "value": np.mean(found), "low": np.nan, "high": np.nan,
+                "data": name, "by": words, "value": np.mean(result), "low": np.nan, "high": np.nan,
                 "cpu_seconds": (time.process_time() - began) / len(pairs),
             }  # fmt: skip
 

@@ -126,31 +126,31 @@ def replicate(design: str, seed: int, everything: bool):
             return adjusted_gaps(s, groups, control_features(controls, groups, 0), 0, 0.95)[0], None
         # Where only the test is judged, an estimator that is quick.
         name = "logistic" if design in FAIR else "auto"
-        found = audit_given(
+        result = audit_given(
             s, groups, controls, get_estimator(name), 0, seed=0, confidence_level=0.95,
             estimator=name, n_boot=0,
         )  # fmt: skip
-    return found.gaps, found.information
+    return result.gaps, result.information
 
 
 def repeat_design(design: str, replications: int, seconds: float) -> dict[str, Any]:
     """Truths, gaps and information of repeated samples: value, error, interval and p-value."""
     gaps, information = truths(design)
     start, spent = time.process_time(), 0.0
-    found, measures = [], []
+    result, measures = [], []
     for seed in range(replications):
         began = time.process_time()
         # Not where the truth is not known.
         whole = information == information and (design in FAIR or spent < seconds / 2)
         each, measure = replicate(design, seed, whole)
-        found.append([_numbers(gap.adjusted) for gap in each])
+        result.append([_numbers(gap.adjusted) for gap in each])
         if measure is not None:
             measures.append(_numbers(measure))
             spent += time.process_time() - began
         if time.process_time() - start > seconds:
             break
     return {
-        "gaps": np.array(found), "measures": np.array(measures),
+        "gaps": np.array(result), "measures": np.array(measures),
         "truths": np.array(gaps), "information": information,
     }  # fmt: skip
 
@@ -176,9 +176,9 @@ def simulated(setting: Setting) -> Iterator[dict[str, Any]]:
     designs = [d for d in DESIGNS if setting.wants(d)][: setting.choose(None, 2)]
     units = [(design, *setting.choose((1000, 60.0), (3, 60.0))) for design in designs]
     results = run_all(setting, repeat_design, units, "designs")
-    for design, found in zip(designs, results, strict=True):
-        gaps, measures = found["gaps"], found["measures"]
-        for k, truth in enumerate(found["truths"]):
+    for design, result in zip(designs, results, strict=True):
+        gaps, measures = result["gaps"], result["measures"]
+        for k, truth in enumerate(result["truths"]):
             name = f"adjusted gap, group {k + 1}" if gaps.shape[1] > 1 else "adjusted gap"
             row = summarize(design, name, gaps[:, k], float(truth))
             if design in FAIR:
@@ -190,7 +190,7 @@ def simulated(setting: Setting) -> Iterator[dict[str, Any]]:
                 "replications": len(measures), "rejected": float(np.mean(measures[:, 4] < 0.05)),
             }  # fmt: skip
         elif len(measures):
-            yield summarize(design, "information", measures, float(found["information"]))
+            yield summarize(design, "information", measures, float(result["information"]))
 
 
 # Illinois -----------------------------------------------------------------------------------------

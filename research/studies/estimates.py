@@ -56,10 +56,10 @@ def family_errors(
                     # The first call compiles its kernels; that is not what a call takes.
                     estimate_entropies(CRITERIA.values(), {"s": s, "y": y}, groups, made())
                 began = time.perf_counter()
-                found = estimate_entropies(CRITERIA.values(), {"s": s, "y": y}, groups, made())
+                result = estimate_entropies(CRITERIA.values(), {"s": s, "y": y}, groups, made())
                 if j < len(names):
                     seconds[j, number] = time.perf_counter() - began
-                values = [found.normalized(c) for c in CRITERIA.values()]
+                values = [result.normalized(c) for c in CRITERIA.values()]
                 errors[j, number] = np.array(values) - truth
     return {"errors": errors, "seconds": np.median(seconds, axis=1)}
 
@@ -83,20 +83,20 @@ def compare_with_oracle(
     count = setting.choose(100, 3)
     units = [(family, n, count, names, base) for n in sizes for family in families]
     results = run_all(setting, family_errors, units, "families")
-    for (family, n, *_), found in zip(units, results, strict=True):
+    for (family, n, *_), result in zip(units, results, strict=True):
         for j, name in enumerate(names):
-            yield from summarize_errors(family, n, name, found, j, names.index("auto"))
+            yield from summarize_errors(family, n, name, result, j, names.index("auto"))
 
 
 def summarize_errors(
-    family: str, n: int, name: str, found: Row, j: int, auto: int
+    family: str, n: int, name: str, result: Row, j: int, auto: int
 ) -> Iterator[Row]:
     """One row for each criterion.
 
     `behind_auto` is the ratio less that of `auto`, and `behind_error` its standard error over draws
     of the scenarios.
     """
-    squares = np.square(found["errors"])
+    squares = np.square(result["errors"])
     rmse, ours, oracle = (np.sqrt(squares[k].mean(axis=0)) for k in (j, auto, -1))
     count = squares.shape[1]
     draws = np.random.default_rng(0).integers(count, size=(1000, count))
@@ -108,7 +108,7 @@ def summarize_errors(
             "rmse": float(rmse[k]), "oracle_rmse": float(oracle[k]),
             "ratio": float(rmse[k] / oracle[k]),
             "behind_auto": float((rmse[k] - ours[k]) / oracle[k]), "behind_error": float(spread[k]),
-            "bias": float(found["errors"][j, :, k].mean()), "seconds": float(found["seconds"][j]),
+            "bias": float(result["errors"][j, :, k].mean()), "seconds": float(result["seconds"][j]),
             "scenarios": count,
         }  # fmt: skip
 
@@ -134,8 +134,8 @@ def family_estimates(
 ) -> dict[str, Any]:
     """(replications, criteria, 4) estimates of one scenario, and the truth."""
     scenario = random_scenario(family, scenario_seed)
-    found = [estimate(*scenario.sample(n, 1000 + r), estimator) for r in range(replications)]
-    return {"found": np.array(found), "truth": [scenario.truth.value(c) for c in CRITERIA]}
+    result = [estimate(*scenario.sample(n, 1000 + r), estimator) for r in range(replications)]
+    return {"estimates": np.array(result), "truth": [scenario.truth.value(c) for c in CRITERIA]}
 
 
 def intervals(setting: Setting) -> Iterator[Row]:
@@ -152,11 +152,11 @@ def intervals(setting: Setting) -> Iterator[Row]:
 def summarize_coverage(result: Row) -> Iterator[Row]:
     """One row for each criterion of what `family_estimates` returns."""
     for k, name in enumerate(CRITERIA):
-        found, truth = result["found"][:, k], float(result["truth"][k])
+        results, truth = result["estimates"][:, k], float(result["truth"][k])
         yield {
-            "criterion": name, "truth": truth, "coverage": float(covers(found, truth).mean()),
-            "bias": float(found[:, 0].mean() - truth), "spread": float(found[:, 0].std(ddof=1)),
-            "mean_stderr": float(found[:, 1].mean()), "replications": len(found),
+            "criterion": name, "truth": truth, "coverage": float(covers(results, truth).mean()),
+            "bias": float(results[:, 0].mean() - truth), "spread": float(results[:, 0].std(ddof=1)),
+            "mean_stderr": float(results[:, 1].mean()), "replications": len(results),
         }  # fmt: skip
 
 
@@ -187,11 +187,11 @@ def cluster_estimates(kind: str, n_clusters: int, aware: bool, replications: int
     cov = [[1.0, SLOPE], [SLOPE, SLOPE**2 + NOISE**2]]
     means = [[0.0, 0.0], [SHIFT, SLOPE * SHIFT + GAP]]
     truth = bivariate_normal_scenario(SHARE, means, [cov, cov]).truth
-    found = []
+    result = []
     for r in range(replications):
         y, s, a, cluster = sample_clusters(kind, n_clusters, 1000 + r)
-        found.append(estimate(y, s, a, "logistic", cluster if aware else None))
-    return {"found": np.array(found), "truth": [truth.value(c) for c in CRITERIA]}
+        result.append(estimate(y, s, a, "logistic", cluster if aware else None))
+    return {"estimates": np.array(result), "truth": [truth.value(c) for c in CRITERIA]}
 
 
 def clusters(setting: Setting) -> Iterator[Row]:

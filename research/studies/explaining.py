@@ -24,8 +24,8 @@ from sklearn.linear_model import LinearRegression
 
 import evenhand as eh
 from common import Setting, run_all
-from evenhand.auditing.imputed import imputation
-from evenhand.data.groups import resolve_groups
+from evenhand.auditing.imputed import bound_gaps
+from evenhand.data.sample import Sample
 
 Row = dict[str, Any]
 ROWS = 1000
@@ -61,26 +61,26 @@ def explain_once(seed: int) -> dict[str, Any]:
         # Surrogates take most of the time: a quarter of the repeats.
         if name == "scores alone" and seed % 4:
             continue
-        found = eh.drivers(
+        result = eh.drivers(
             model, X, sensitive_features=a, criteria=["independence"], estimator="logistic",
             reference="0",
         )  # fmt: skip
         inside = [
             d.gaps["1"].interval[0] <= TRUTH[d.feature] <= d.gaps["1"].interval[1]
-            for d in found.drivers
+            for d in result.drivers
             if TRUTH[d.feature]
         ]
-        gap = found.gaps["1"]
+        gap = result.gaps["1"]
         importance = permutation_importance(plain, X, y, n_repeats=2, random_state=0)
         order = np.argsort(-importance.importances_mean)[:3]
         out[name] = np.array([
-            [d.feature for d in found.drivers[:3]] == WANTED,
+            [d.feature for d in result.drivers[:3]] == WANTED,
             np.mean(inside),
-            gap.interval[0] <= gap.value + found.remainder <= gap.interval[1],
+            gap.interval[0] <= gap.value + result.remainder <= gap.interval[1],
             [f"x{j}" for j in order] == WANTED,
         ], dtype=float)  # fmt: skip
         if name == "boosted":
-            parts = [(found[f].gaps["1"].value, found[f].stands_in.value) for f in TRUTH]
+            parts = [(result[f].gaps["1"].value, result[f].stands_in.value) for f in TRUTH]
             out["features"] = np.column_stack([parts, importance.importances_mean])
     return out
 
@@ -90,9 +90,9 @@ RIGHT = ("ranked", "covered", "added", "permutation")
 
 def drivers(setting: Setting) -> Iterator[Row]:
     """Shares of repeats in which each is right."""
-    found = explain_all(setting)
+    result = explain_all(setting)
     for name in ("linear", "boosted", "scores alone"):
-        seen = [one[name] for one in found if name in one]
+        seen = [one[name] for one in result if name in one]
         share = dict(zip(RIGHT, np.mean(seen, axis=0).tolist(), strict=True))
         yield {"scores": name, "repeats": len(seen), "rows": ROWS, **share}
 
@@ -140,12 +140,11 @@ def impute(number: int, repeats: int) -> dict[str, Any]:
     out = []
     for seed in range(repeats):
         s, p, _ = draw_imputed(IMPUTED_ROWS, np.random.default_rng(seed), **law)
-        groups = resolve_groups(eh.Proxy(p, [f"g{k}" for k in range(law["K"])]), n_rows=len(s))
-        result = imputation(s, groups, 0.95)
-        assert result is not None
-        found = result["g1"]
-        out.append((*found.bounds, result.least_independence, *found.interval, found.value))
-    return {"found": np.array(out), "gap": gap, "exact": exact, "certainty": result.certainty}
+        proxy = eh.Proxy(p, [f"g{k}" for k in range(law["K"])])
+        result = bound_gaps(Sample.read(None, s, sensitive_features=proxy), 0.95)
+        one = result["g1"]
+        out.append((*one.bounds, result.least_independence, *one.interval, one.value))
+    return {"estimates": np.array(out), "gap": gap, "exact": exact, "certainty": result.certainty}
 
 
 def imputed(setting: Setting) -> Iterator[Row]:
@@ -153,7 +152,7 @@ def imputed(setting: Setting) -> Iterator[Row]:
     units = [(number, repeats) for number in range(setting.choose(len(LAWS), 2))]
     results = run_all(setting, impute, units, "imputed groups")
     for (number, _), result in zip(units, results, strict=True):
-        least_gap, most_gap, least, low, high, value = result["found"].T
+        least_gap, most_gap, least, low, high, value = result["estimates"].T
         gap, error = float(result["gap"]), float(value.std(ddof=1))
         yield {
             **LAWS[number], "rows": IMPUTED_ROWS, "repeats": repeats, "gap": gap,

@@ -113,8 +113,8 @@ def measure_point(
     known = None
     if estimator == "fourier":
         known = float(cached(cache, target_entropy, (dataset, quick, estimator))["nats"])
-    found = measure(s, data.y, data.a, estimator, known)
-    return {**found, "r2": r_squared(s, data.y), "seconds": time.process_time() - began}
+    result = measure(s, data.y, data.a, estimator, known)
+    return {**result, "r2": r_squared(s, data.y), "seconds": time.process_time() - began}
 
 
 def refine(dataset: str, quick: bool, method: str, criterion: str, cache: Path) -> dict[str, Any]:
@@ -126,8 +126,8 @@ def refine(dataset: str, quick: bool, method: str, criterion: str, cache: Path) 
 
     def at(strength: float) -> tuple[float, float]:
         unit = (dataset, quick, method, strength, "auto", cache)
-        found = cached(cache, measure_point, unit)
-        return float(found[criterion]), float(found["r2"])
+        result = cached(cache, measure_point, unit)
+        return float(result[criterion]), float(result["r2"])
 
     strengths = METHODS[method].sweep(quick)
     values = [at(strength) for strength in strengths]
@@ -149,11 +149,11 @@ def refine(dataset: str, quick: bool, method: str, criterion: str, cache: Path) 
             else:
                 middle = (1 - part) * good[0] + part * bad[0]
             middle = float(f"{middle:.4g}")
-            found = middle, at(middle)[0]
-            if found[1] <= threshold:
-                good = found
+            result = middle, at(middle)[0]
+            if result[1] <= threshold:
+                good = result
             else:
-                bad = found
+                bad = result
         out.append(good[0])
     return {"strengths": np.array(out)}
 
@@ -189,9 +189,9 @@ def points(
         if m.continuous and dataset not in NOT_REFINED
         for criterion in criteria
     ]
-    found = run_all(setting, refine, todo, f"{dataset}: strengths at the thresholds")
+    estimates = run_all(setting, refine, todo, f"{dataset}: strengths at the thresholds")
     units = [(unit, "sweep") for unit in sweep]
-    for unit, result in zip(todo, found, strict=True):
+    for unit, result in zip(todo, estimates, strict=True):
         units += [((*unit[:3], float(v)), "threshold") for v in result["strengths"]]
     units = list(dict(reversed(units)).items())
 
@@ -395,9 +395,9 @@ def sufficiency(setting: Setting) -> Iterator[Row]:
     methods = SUFFICIENCY[2:3] if setting.quick else [*SUFFICIENCY, PAPER[4]]
     rows: list[Row] = []
     for dataset, (title, floor) in VIOLATED.items():
-        found = points(setting, dataset, methods, criteria=())
-        rows += found
-        draw(setting, f"sufficiency_{dataset}", found, methods, f"{title}, 5-fold held out",
+        result = points(setting, dataset, methods, criteria=())
+        rows += result
+        draw(setting, f"sufficiency_{dataset}", result, methods, f"{title}, 5-fold held out",
              ("sufficiency",), floor, reach=3.0)  # fmt: skip
     yield from finish(setting, rows)
 
@@ -413,12 +413,12 @@ def scores(setting: Setting, row: Row) -> Any:
 
 def best(rows: list[Row], column: str, threshold: float) -> dict[str, Row | None]:
     """Of each method the point of highest R² that meets the bound; None where there is none."""
-    found: dict[str, Row | None] = {}
+    result: dict[str, Row | None] = {}
     for row in rows:
-        now = found.setdefault(row["method"], None)
+        now = result.setdefault(row["method"], None)
         if row.get(column, np.inf) <= threshold and (now is None or row["r2"] > now["r2"]):
-            found[row["method"]] = row
-    return found
+            result[row["method"]] = row
+    return result
 
 
 def table(setting: Setting, dataset: str, rows: list[Row]) -> list[Row]:
@@ -428,20 +428,20 @@ def table(setting: Setting, dataset: str, rows: list[Row]) -> list[Row]:
     for criterion in ("separation", "independence"):
         for threshold in THRESHOLDS:
             column = f"{criterion}_auto"
-            found = best(rows, column, threshold)
+            result = best(rows, column, threshold)
             at: dict[str, float] = {}
             top: dict[str, str] = {}
-            for method, row in found.items():
+            for method, row in result.items():
                 if row is not None:
                     mine = [r for r in rows if r["method"] == method]
                     at[method] = max(row["r2"], crossing(mine, column, threshold) or -np.inf)
                     if at[method] > at.get(top.get(row["league"], ""), -np.inf):
                         top[row["league"]] = method
-            for method, row in found.items():
+            for method, row in result.items():
                 line = _line(dataset, "auto", criterion, threshold, method)
                 if row is not None:
                     leader = top[row["league"]]
-                    ahead = found[leader]
+                    ahead = result[leader]
                     assert ahead is not None
                     loss = (data.y - scores(setting, row)) ** 2
                     loss = loss - (data.y - scores(setting, ahead)) ** 2
@@ -470,16 +470,16 @@ def interpolated(dataset: str, rows: list[Row], estimator: str) -> list[Row]:
     out: list[Row] = []
     for criterion in ("separation", "independence"):
         for threshold in THRESHOLDS:
-            found = {}
+            result = {}
             for name in dict.fromkeys(row["method"] for row in rows):
                 mine = [row for row in rows if row["method"] == name]
                 if estimator != "fourier" or METHODS[name].by_fourier:
-                    found[name] = crossing(mine, f"{criterion}_{estimator}", threshold)
-            for name, r2 in found.items():
+                    result[name] = crossing(mine, f"{criterion}_{estimator}", threshold)
+            for name, r2 in result.items():
                 line = _line(dataset, estimator, criterion, threshold, name)
                 if r2 is not None:
                     league = METHODS[name].league
-                    rivals = [v for n, v in found.items() if METHODS[n].league == league]
+                    rivals = [v for n, v in result.items() if METHODS[n].league == league]
                     top = max(v for v in rivals if v is not None)
                     line |= {"r2": r2, "behind": top - r2}
                 out.append(line)

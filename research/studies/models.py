@@ -210,9 +210,9 @@ def measure(name: str, weights: tuple[float, ...]) -> list[Row]:
 
     def report(model: str, scores: dict[float, np.ndarray], seconds: float) -> None:
         for weight, s in scores.items():
-            found = eh.independence(None, s, sensitive_features=a)
+            result = eh.independence(None, s, sensitive_features=a)
             rows.append({"data": name, "model": model, "fairness_weight": weight,
-                         "independence": found, "accuracy": accuracy(y, s, loss),
+                         "independence": result, "accuracy": accuracy(y, s, loss),
                          "measured_by": "R2" if loss == "normal" else "D2",
                          "cpu_seconds": seconds})  # fmt: skip
 

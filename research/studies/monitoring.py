@@ -127,26 +127,26 @@ def months(draw: Draw, rng: np.random.Generator, count: int = MONTHS) -> dict[st
 
 def raise_alarms(case: int, series: int) -> dict[str, Any]:
     """(series, alarm, 2): when alarms were raised, and since when they say; −1 beyond the last."""
-    found = []
+    results = []
     for seed in range(series):
         result = eh.monitor(months(CASES[case][3], np.random.default_rng([case, seed])))
-        found.append([(int(alarm.at), int(alarm.since)) for alarm in result.alarms])
-    most = max(map(len, found), default=0)
-    return {"alarms": np.array([f + [(-1, -1)] * (most - len(f)) for f in found]), "most": most}
+        results.append([(int(alarm.at), int(alarm.since)) for alarm in result.alarms])
+    most = max(map(len, results), default=0)
+    return {"alarms": np.array([f + [(-1, -1)] * (most - len(f)) for f in results]), "most": most}
 
 
-def summary(case: int, found: list[list[tuple[int, int]]]) -> dict[str, Any]:
+def summary(case: int, result: list[list[tuple[int, int]]]) -> dict[str, Any]:
     what, value, n, _ = CASES[case]
     row: dict[str, Any] = {
-        "what": what, "independence": value, "rows_a_month": n, "series": len(found),
-        "years": len(found) * YEARS, "alarms": float(np.mean([bool(f) for f in found])),
+        "what": what, "independence": value, "rows_a_month": n, "series": len(result),
+        "years": len(result) * YEARS, "alarms": float(np.mean([bool(f) for f in result])),
     }  # fmt: skip
     if what != "doubled":
         return row
-    late = [next((a for a in f if a[0] >= BEFORE), None) for f in found]
+    late = [next((a for a in f if a[0] >= BEFORE), None) for f in result]
     waited = [np.inf if a is None else a[0] - BEFORE + 1 for a in late]
     row["alarms"] = float(np.mean(np.isfinite(waited)))
-    row["false_alarms"] = float(np.mean([any(at < BEFORE for at, _ in f) for f in found]))
+    row["false_alarms"] = float(np.mean([any(at < BEFORE for at, _ in f) for f in result]))
     row["months_until_seen"] = float(np.median(waited))
     row["rows_until_seen"] = float(np.median(waited)) * int(n)
     row["rows_until_seen_90"] = float(np.quantile(waited, 0.9, method="higher")) * int(n)

@@ -131,14 +131,14 @@ def measure(
 def accuracy(n: int, k: int, criterion: str, device: str, dtype: torch.dtype) -> dict[str, Any]:
     """Fused kernels against plain PyTorch in float64, on the same numbers."""
     s, y, groups = rows_of(n, k, device, dtype, seed=1)
-    found = {}
+    result = {}
     for backend, kind in (("auto", dtype), ("eager", torch.float64)):
         x = s.to(kind, copy=True).requires_grad_()
         value = FairnessLoss(criterion, k, backend=backend)(x, groups, y.to(kind))
         value.backward()
         assert x.grad is not None
-        found[backend] = float(value), x.grad.double()
-    (value, slope), (exact, expected) = found["auto"], found["eager"]
+        result[backend] = float(value), x.grad.double()
+    (value, slope), (exact, expected) = result["auto"], result["eager"]
     row = {
         "what": "accuracy", "kind": device, "device": name_of(device), "rows": n, "groups": k,
         "criterion": criterion, "dtype": str(dtype).removeprefix("torch."), "value": exact,

@@ -79,9 +79,9 @@ def scenario_errors(index: int, n_rows: int, names: tuple[str, ...]) -> Row:
     seconds = []
     for name in names:
         began = time.perf_counter()
-        found = measure(s, y, a, estimator(name, scenario))
+        result = measure(s, y, a, estimator(name, scenario))
         seconds.append(time.perf_counter() - began)
-        values.append([found[c] for c in CRITERIA])
+        values.append([result[c] for c in CRITERIA])
     return {"values": np.array(values), "seconds": np.array(seconds)}
 
 
@@ -120,13 +120,13 @@ def estimator_error(setting: Setting) -> Iterator[Row]:
     results = run_all(setting, scenario_errors, units, "scenarios")
     rows = [
         {"scenario": unit[0], "estimator": name, "criterion": criterion,
-         "truth": float(found["values"][0, k]), "estimate": float(found["values"][j + 1, k])}
-        for unit, found in zip(units, results, strict=True)
+         "truth": float(result["values"][0, k]), "estimate": float(result["values"][j + 1, k])}
+        for unit, result in zip(units, results, strict=True)
         for j, name in enumerate(names)
         for k, criterion in enumerate(CRITERIA)
     ]  # fmt: skip
     yield from rows
-    seconds = sum(float(found["seconds"].sum()) for found in results)
+    seconds = sum(float(result["seconds"].sum()) for result in results)
     setting.facts.update({"compute_seconds": round(seconds, 1), "rows_per_scenario": n_rows})
     draw_errors(setting, rows)
 
@@ -159,12 +159,12 @@ def estimator_time(setting: Setting) -> Iterator[Row]:
     units = [(name, n) for name in names for n in sizes if n <= LARGEST.get(name, n)]
     results = run_all(setting.alone(), time_estimator, units, "estimator times")
     rows: list[Row] = [
-        {"estimator": name, "n": n, "seconds": float(found["seconds"].min()),
-         "slowest": float(found["seconds"].max())}
-        for (name, n), found in zip(units, results, strict=True)
+        {"estimator": name, "n": n, "seconds": float(result["seconds"].min()),
+         "slowest": float(result["seconds"].max())}
+        for (name, n), result in zip(units, results, strict=True)
     ]  # fmt: skip
     yield from rows
-    seconds = sum(float(found["seconds"].sum()) for found in results)
+    seconds = sum(float(result["seconds"].sum()) for result in results)
     setting.facts.update({"compute_seconds": round(seconds, 1), "repeats": ESTIMATOR_REPEATS})
     figure, axes = new_figure(1, 1, 7.5, 4.6)
     for name in names:
@@ -219,9 +219,9 @@ def draw_students(n: int, quick: bool) -> tuple[Any, Any, Any]:
     if quick:
         data = load("lsac", quick)
         return data.X[:n], data.y[:n], data.a[:n]
-    found = load_law_school()
-    take = np.random.default_rng(SEED).permutation(len(found.y))[:n]
-    return found.X[take], found.y[take], found.sensitive[take]
+    result = load_law_school()
+    take = np.random.default_rng(SEED).permutation(len(result.y))[:n]
+    return result.X[take], result.y[take], result.sensitive[take]
 
 
 def time_fits(name: str, n: int, strengths: tuple[float, ...], quick: bool) -> dict[str, Any]:
@@ -252,10 +252,10 @@ def fit_time(setting: Setting) -> Iterator[Row]:
         slow = {r["method"] for r in lines if r["seconds"] > ALLOWANCE}
         units = [(name, n, strengths, setting.quick) for name in METHODS if name not in slow]
         results = run_all(setting.alone(), time_fits, units, f"fit times, {n} rows")
-        for (name, *_), found in zip(units, results, strict=True):
+        for (name, *_), result in zip(units, results, strict=True):
             lines += [
                 {"method": name, "n": n, "strength": w, "seconds": float(t), "iterations": int(i)}
-                for w, t, i in zip(strengths, found["seconds"], found["iterations"], strict=False)
+                for w, t, i in zip(strengths, result["seconds"], result["iterations"], strict=False)
             ]
     yield from lines
     setting.facts.update({"compute_seconds": round(sum(r["seconds"] for r in lines), 1)})

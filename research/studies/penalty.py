@@ -109,22 +109,22 @@ def describe(unit: tuple[Any, ...]) -> Row:
             "continued": int(continued)}  # fmt: skip
 
 
-def list_points(unit: tuple[Any, ...], found: Row) -> list[Row]:
+def list_points(unit: tuple[Any, ...], result: Row) -> list[Row]:
     return [
         {**describe(unit), "strength": float(w), "r2": float(r2), "value": float(value)}
-        for w, r2, value in zip(found["weight"], found["r2"], found["value"], strict=True)
+        for w, r2, value in zip(result["weight"], result["r2"], result["value"], strict=True)
     ]
 
 
 def bounds(setting: Setting) -> Iterator[Row]:
     """R² under each bound."""
     units, results = follow_paths(setting)
-    for unit, found in zip(units, results, strict=True):
+    for unit, result in zip(units, results, strict=True):
         for threshold in THRESHOLDS:
-            r2 = crossing(list_points(unit, found), "value", threshold)
+            r2 = crossing(list_points(unit, result), "value", threshold)
             yield {**describe(unit), "threshold": threshold, "r2": "" if r2 is None else r2}
-    spread = {unit[0]: float(found["spread"]) for unit, found in zip(units, results, strict=True)}
-    seconds = sum(float(found["seconds"]) for found in results)
+    spread = {unit[0]: float(result["spread"]) for unit, result in zip(units, results, strict=True)}
+    seconds = sum(float(result["seconds"]) for result in results)
     setting.facts.update({"compute_seconds": round(seconds, 1), "estimator": "auto"})
     setting.facts["score_spread"] = spread
 
@@ -204,10 +204,10 @@ def fits_from_starts(
         direction = rng.standard_normal(len(problem.origin))
         starts.append(problem.shrunk(0.0) + size * direction / np.linalg.norm(direction))
     began = time.perf_counter()
-    found = [solve(problem, bound, weight, 1000, 1e-6, start=start) for start in starts]
+    result = [solve(problem, bound, weight, 1000, 1e-6, start=start) for start in starts]
     base = problem.objective(problem.theta)
-    fit = np.array([base + float(f.v @ f.v) for f in found])
-    term = np.array([f.term / weight for f in found])
+    fit = np.array([base + float(f.v @ f.v) for f in result])
+    term = np.array([f.term / weight for f in result])
     seconds = time.perf_counter() - began
     return {"objective": fit + weight * term, "unfairness": term, "seconds": seconds}
 
@@ -223,8 +223,8 @@ def minima(setting: Setting) -> Iterator[Row]:
     ]
     results = run_all(setting, fits_from_starts, units, "fits from many starts")
     rows: list[Row] = []
-    for (_, name, criterion, weight, _), found in zip(units, results, strict=True):
-        ends = zip(found["objective"], found["unfairness"], strict=True)
+    for (_, name, criterion, weight, _), result in zip(units, results, strict=True):
+        ends = zip(result["objective"], result["unfairness"], strict=True)
         for i, (objective, unfairness) in enumerate(ends):
             start = f"ridge x {SHRUNK[i]:g}" if i < len(SHRUNK) else f"random {i - len(SHRUNK)}"
             rows.append({

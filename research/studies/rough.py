@@ -40,13 +40,13 @@ def scenario(family: str) -> Any:
 
 def rough_estimates(estimator: str, family: str, n: int, replications: int) -> dict[str, Any]:
     """(replications, criteria, 4) estimates, and CPU seconds of each."""
-    found, seconds = [], []
+    result, seconds = [], []
     for r in range(replications):
         rows = scenario(family).sample(n, SEED + r)
         began = time.process_time()
-        found.append(estimate(*rows, estimator))
+        result.append(estimate(*rows, estimator))
         seconds.append(time.process_time() - began)
-    return {"found": np.array(found), "seconds": np.array(seconds)}
+    return {"estimates": np.array(result), "seconds": np.array(seconds)}
 
 
 def sizes(setting: Setting) -> Iterator[Row]:
@@ -63,17 +63,17 @@ def sizes(setting: Setting) -> Iterator[Row]:
     rows = []
     for (estimator, family, n, replications), result in zip(units, results, strict=True):
         for k, name in enumerate(CRITERIA):
-            truth, found = scenario(family).truth.value(name), result["found"][:, k]
-            bias = float(found[:, 0].mean() - truth)
+            truth, estimates = scenario(family).truth.value(name), result["estimates"][:, k]
+            bias = float(estimates[:, 0].mean() - truth)
             rows.append({
                 "estimator": estimator, "family": family, "n": n, "criterion": name,
-                "truth": truth, "mean": float(found[:, 0].mean()), "bias": bias,
+                "truth": truth, "mean": float(estimates[:, 0].mean()), "bias": bias,
                 # Relative to next to nothing it would mean nothing.
                 "relative_bias": bias / truth if truth > 0.01 else "",
-                "rmse": float(np.sqrt(((found[:, 0] - truth) ** 2).mean())),
-                "spread": float(found[:, 0].std(ddof=1)),
-                "mean_stderr": float(found[:, 1].mean()),
-                "coverage": float(covers(found, truth).mean()),
+                "rmse": float(np.sqrt(((estimates[:, 0] - truth) ** 2).mean())),
+                "spread": float(estimates[:, 0].std(ddof=1)),
+                "mean_stderr": float(estimates[:, 1].mean()),
+                "coverage": float(covers(estimates, truth).mean()),
                 "seconds": float(np.median(result["seconds"])), "replications": replications,
             })  # fmt: skip
     yield from rows
@@ -103,11 +103,11 @@ def draw(setting: Setting, rows: list[Row], criterion: str = "separation") -> No
     panels = split_panels(rows, criterion)
     lines = -(-len(panels) // COLUMNS)
     figure, axes = new_figure(lines, COLUMNS, 2.0 * COLUMNS, 1.7 * lines + 0.6, sharex=True)
-    for axis, (title, found) in zip(axes.flat, panels.items(), strict=False):
-        truth = float(next(iter(found.values()))[0]["truth"])
+    for axis, (title, result) in zip(axes.flat, panels.items(), strict=False):
+        truth = float(next(iter(result.values()))[0]["truth"])
         axis.axhline(truth, color="black", linewidth=1.0, label="truth")
         for estimator, (color, marker, label) in STYLES.items():
-            points = found.get(estimator, [])
+            points = result.get(estimator, [])
             if not points:
                 continue
             n = [int(row["n"]) for row in points]
@@ -144,12 +144,12 @@ def draw(setting: Setting, rows: list[Row], criterion: str = "separation") -> No
 def chain_estimates(family: str, steps: tuple[int, ...], seed: int) -> dict[str, Any]:
     """(steps, criteria, 4) estimates by `auto` from prefixes of one sample, and CPU seconds."""
     y, s, a = scenario(family).sample(max(steps), seed)
-    found, seconds = [], []
+    result, seconds = [], []
     for n in steps:
         began = time.process_time()
-        found.append(estimate(y[:n], s[:n], a[:n], "auto"))
+        result.append(estimate(y[:n], s[:n], a[:n], "auto"))
         seconds.append(time.process_time() - began)
-    return {"found": np.array(found), "seconds": np.array(seconds)}
+    return {"estimates": np.array(result), "seconds": np.array(seconds)}
 
 
 def doubling(setting: Setting) -> Iterator[Row]:
@@ -162,8 +162,8 @@ def doubling(setting: Setting) -> Iterator[Row]:
         for k, name in enumerate(CRITERIA):
             truth = scenario(family).truth.value(name)
             for step, n in enumerate(steps):
-                value, stderr, low, high = result["found"][step, k]
-                before = result["found"][step - 1, k] if step else None
+                value, stderr, low, high = result["estimates"][step, k]
+                before = result["estimates"][step - 1, k] if step else None
                 # By chance alone, with exact intervals and half of the rows in common, this
                 # happens in 0.3 % of the steps.
                 fell = before is not None and max(value, 0.0) < before[2]

@@ -77,12 +77,12 @@ def engine_line(part: str, engine: str, folder: str) -> Row:
     opened = open_table(folder, columns, engine)
 
     def timed(run: Any, times: int = 1) -> tuple[float, Any]:
-        best, found = np.inf, None
+        best, result = np.inf, None
         for _ in range(times):
             begin = cpu(child)
-            found = run()
+            result = run()
             best = min(best, cpu(child) - begin)
-        return float(best), found
+        return float(best), result
 
     plain = {"n": nw.len()}
     for name in "sy":
@@ -136,12 +136,12 @@ def exact_line(rows: int) -> Row:
     exact = eh.audit(frame["y"], frame["s"], sensitive_features=frame[["a"]])
     rows_s = cpu() - begin
     begin = cpu()
-    found = eh.audit_table(frame, **ROLES)
+    result = eh.audit_table(frame, **ROLES)
     table_s = cpu() - begin
     engine = eh.audit_table(frame, **ROLES, engine="duckdb")
     errors = [
         max(abs(audit.measures[k].value - m.value) / m.stderr for k, m in exact.measures.items())
-        for audit in (found, engine)
+        for audit in (result, engine)
     ]
     return {
         "what": "frame", "part": "frame", "engine": "numpy", "rows": rows, "usual_cpu_s": rows_s,

@@ -120,7 +120,7 @@ def many_groups(setting: Setting) -> Iterator[Row]:
     """One warm value and gradient, audits and one neighbor estimate at each number of groups."""
     sizes = setting.choose((10**4, 10**5, 10**6), (1000, 2000))
     groups = setting.choose(GROUPS, GROUPS[:3])
-    found: dict[tuple[str, int, int], float] = {}
+    result: dict[tuple[str, int, int], float] = {}
 
     def row(what: str, n: Any, k: Any, value: float, goal: str = "", **more: Any) -> Row:
         return {"what": what, "n": n, "groups": k, "value": value, "goal": goal, **more}
@@ -132,24 +132,24 @@ def many_groups(setting: Setting) -> Iterator[Row]:
         for k in groups:
             for name, (job, repeats) in jobs(*draw_groups(n, k)).items():
                 seconds, spread, _ = timed(job, repeats)
-                found[name, n, k] = seconds
+                result[name, n, k] = seconds
                 yield row(f"{name} (seconds)", n, k, seconds, spread=spread)
     top = sizes[-1]
     for name in ("value and gradient, logistic", "value and gradient, lspc"):
         for k in groups[1:]:
             goal = f"<= {AT_MOST[k]:g}" if k in AT_MOST and "logistic" in name else ""
-            ratio = found[name, top, k] / found[name, top, 2]
+            ratio = result[name, top, k] / result[name, top, 2]
             yield row(f"{name}: over that of two groups", top, k, ratio, goal)
     for name, goals in AT_LEAST.items():
         for k in groups:
-            ratio = found["mutual_info_classif", top, k] / found[name, top, k]
+            ratio = result["mutual_info_classif", top, k] / result[name, top, k]
             goal = f">= {goals[k]:g}" if k in goals else ""
             yield row(f"mutual_info_classif / {name}", top, k, ratio, goal)
-    for name in dict.fromkeys(name for name, _, _ in found):
+    for name in dict.fromkeys(name for name, _, _ in result):
         for k in groups:
-            exponent = growth(sizes, [found[name, n, k] for n in sizes])
+            exponent = growth(sizes, [result[name, n, k] for n in sizes])
             yield row(f"{name}: growth exponent in n", "", k, exponent)
-        exponent = growth(groups, [found[name, top, k] for k in groups])
+        exponent = growth(groups, [result[name, top, k] for k in groups])
         yield row(f"{name}: growth exponent in groups", top, "", exponent)
     for n, k, most in SMALL:
         yield row("audit, auto: CPU seconds", n, k, audit_cpu_seconds(n, k), f"<= {most:g}")
@@ -172,9 +172,9 @@ def our_information(criterion: Any, s: Any, y: Any, a: Any) -> float:
     """Nats; of separation H(A|Y) − H(A|S,Y), both terms timed."""
     groups = resolve_groups(a, n_rows=len(a))
     conditions = [c for c in (criterion.given, criterion.joint) if c]
-    found = KNN(NEIGHBORS).row_losses({"s": s, "y": y}, conditions, groups)
-    given = found[criterion.given].value.mean() if criterion.given else groups.entropy
-    return given - found[criterion.joint].value.mean()
+    result = KNN(NEIGHBORS).row_losses({"s": s, "y": y}, conditions, groups)
+    given = result[criterion.given].value.mean() if criterion.given else groups.entropy
+    return given - result[criterion.joint].value.mean()
 
 
 def by_sklearn(s: Any, y: Any, a: Any) -> float:
@@ -186,10 +186,10 @@ def by_ennemi(s: Any, y: Any, a: Any, given: bool = False) -> float:
 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        found = ennemi.estimate_mi(
+        result = ennemi.estimate_mi(
             a, s, cond=y if given else None, k=NEIGHBORS, discrete_y=True, max_threads=1
         )
-    return np.ravel(found)[0]
+    return np.ravel(result)[0]
 
 
 def neighbors(setting: Setting) -> Iterator[Row]:
@@ -231,11 +231,11 @@ def by_dalex(y: Any, s: Any, a: Any) -> Any:
 
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        found = dalex.fairness.GroupFairnessRegression(
+        result = dalex.fairness.GroupFairnessRegression(
             y=y, y_hat=s, protected=a.astype(str), privileged="0", label="model"
         )
-        found.fairness_check()
-    return found
+        result.fairness_check()
+    return result
 
 
 def by_infomeasure(y: Any, s: Any, a: Any) -> float:
@@ -265,6 +265,6 @@ def packages(setting: Setting) -> Iterator[Row]:
             times.setdefault(name, []).append(value)
             ratio = value / seconds["evenhand audit, logistic"]
             yield {"method": name, "n": n, "seconds": value, "times_ours": ratio}
-    for name, found in times.items():
-        exponent = growth(sizes[: len(found)], found)
+    for name, result in times.items():
+        exponent = growth(sizes[: len(result)], result)
         yield {"method": f"{name}: growth exponent", "n": "", "seconds": exponent}

@@ -128,9 +128,9 @@ def fit_once(model: str, how: str, folder: str, rows: int) -> Row:
         @contextmanager
         def timed(*arguments: Any) -> Any:
             nonlocal scan
-            with inner(*arguments) as found:
+            with inner(*arguments) as result:
                 scan = clock.look()
-                yield found
+                yield result
 
         base.scanned = timed  # type: ignore[assignment]
         before, clock = from_disk(), Clock()
@@ -220,12 +220,12 @@ def processor_seconds() -> dict[int, float]:
     import psutil
 
     me = psutil.Process()
-    found = {}
+    result = {}
     for process in [me, *me.children(recursive=True)]:
         with suppress(psutil.NoSuchProcess):
             times = process.cpu_times()
-            found[process.pid] = times.user + times.system
-    return found
+            result[process.pid] = times.user + times.system
+    return result
 
 
 class Fits:
@@ -238,13 +238,13 @@ class Fits:
 
     def __call__(self, function: Callable[[], Any]) -> Any:
         before, began = processor_seconds(), time.perf_counter()
-        found = function()
+        result = function()
         self.wall.append(time.perf_counter() - began)
         after = processor_seconds()
         spent = [after[pid] - before.get(pid, 0.0) for pid in after]
         self.cpu.append(sum(spent))
         self.busiest.append(max(spent))
-        return found
+        return result
 
     def line(self, fitted: Any) -> Row:
         return {
@@ -326,9 +326,9 @@ def on_spark(model: str, workers: int, folder: str, rows: int, repeats: int) -> 
     files = sorted(map(str, Path(folder).glob("*.parquet")))[: max(rows // 1_000_000, 1)]
     data = spark.read.parquet(*files)
     small = data.limit(50_000).repartition(workers).cache()
-    found = measure(data, small, spark, model, repeats)
+    result = measure(data, small, spark, model, repeats)
     spark.stop()
-    return found
+    return result
 
 
 def in_memory(model: str, rows: int, repeats: int) -> Row:
@@ -348,12 +348,12 @@ def fit_on(engine: str, model: str, workers: int, folder: str, rows: int, repeat
     """Time of fits by one engine, in this process and those it starts."""
     warnings.simplefilter("ignore")
     if engine == "memory":
-        found = in_memory(model, rows, repeats)
+        result = in_memory(model, rows, repeats)
     elif engine == "Spark":
-        found = on_spark(model, workers, folder, rows, repeats)
+        result = on_spark(model, workers, folder, rows, repeats)
     else:
-        found = on_dask(model, workers, engine == "Dask", rows, repeats)
-    return {"engine": engine, "model": model, "rows": rows, **found}
+        result = on_dask(model, workers, engine == "Dask", rows, repeats)
+    return {"engine": engine, "model": model, "rows": rows, **result}
 
 
 def cluster(setting: Setting) -> Iterator[Row]:

@@ -220,43 +220,43 @@ def planned(effect: float, tolerance: float | None, share: float, seed: int) -> 
 
 def repeat_coverage(kind: str, k: int, units: int, replications: int) -> dict[str, Any]:
     """Mean coverage of each number: a group's own interval, and all at once."""
-    found = [covered(kind, k, units, seed) for seed in range(replications)]
-    keys = [key for name in STATISTICS for key in found[0] if key[0] == name]
-    means = [np.array([f[key] for f in found], dtype=float).mean(axis=0) for key in keys]
+    result = [covered(kind, k, units, seed) for seed in range(replications)]
+    keys = [key for name in STATISTICS for key in result[0] if key[0] == name]
+    means = [np.array([f[key] for f in result], dtype=float).mean(axis=0) for key in keys]
     return {"keys": np.array(keys), "means": np.array(means)}
 
 
 def repeat_edge(clause: str, side: int, kind: str, k: int, units: int, replications: int) -> dict:
-    found = [judged(clause, side, kind, k, units, seed) for seed in range(replications)]
-    return {word: found.count(word) / replications for word in ("pass", "fail")}
+    result = [judged(clause, side, kind, k, units, seed) for seed in range(replications)]
+    return {word: result.count(word) / replications for word in ("pass", "fail")}
 
 
 def repeat_plan(effect: float, tolerance: float | None, share: float, replications: int) -> dict:
-    found = [planned(effect, tolerance, share, seed) for seed in range(replications)]
-    return {"decided": float(np.mean(found))}
+    result = [planned(effect, tolerance, share, seed) for seed in range(replications)]
+    return {"decided": float(np.mean(result))}
 
 
-def coverage_rows(case: tuple, count: int, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def coverage_rows(case: tuple, count: int, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
     kind, k, units = case
-    for (statistic, at), (own, together) in zip(found["keys"], found["means"], strict=True):
+    for (statistic, at), (own, together) in zip(result["keys"], result["means"], strict=True):
         yield {"part": "coverage", "design": kind, "groups": k, "units": units,
                "number": statistic, "at": at, "replications": count,
                "coverage": float(own), "simultaneous": float(together)}  # fmt: skip
 
 
-def edge_rows(case: tuple, count: int, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def edge_rows(case: tuple, count: int, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
     clause, side, kind, k, units = case
     yield {"part": "edge", "design": kind, "groups": k, "units": units, "number": clause,
-           "side": side, "replications": count, "wrong_pass": float(found["pass"]),
-           "wrong_fail": float(found["fail"])}  # fmt: skip
+           "side": side, "replications": count, "wrong_pass": float(result["pass"]),
+           "wrong_fail": float(result["fail"])}  # fmt: skip
 
 
-def plan_rows(case: tuple, count: int, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def plan_rows(case: tuple, count: int, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
     effect, tolerance, share = case
     units = eh.rows_needed(effect, [1 - share, share], tolerance=tolerance)
     yield {"part": "planning", "design": "rows", "groups": 2, "units": units,
            "number": "independence", "effect": effect, "tolerance": tolerance, "share": share,
-           "replications": count, "decided": float(found["decided"])}  # fmt: skip
+           "replications": count, "decided": float(result["decided"])}  # fmt: skip
 
 
 # Part: its cases, replications, what is repeated, and how it becomes rows.
@@ -274,5 +274,5 @@ def run(setting: Setting) -> Iterator[dict[str, Any]]:
         count = setting.choose(full, 3)
         cases = cases[: setting.choose(None, 1)]
         results = run_all(setting, function, [(*case, count) for case in cases], part)
-        for case, found in zip(cases, results, strict=True):
-            yield from rows(case, count, found)
+        for case, result in zip(cases, results, strict=True):
+            yield from rows(case, count, result)

@@ -9,8 +9,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from evenhand.data.clusters import check_cluster, renumber
 from evenhand.data.groups import resolve_groups
+from evenhand.data.weights import check_cluster, renumber
 
 LABELS = ["x", "x", "y", "z"]
 

@@ -15,11 +15,11 @@ from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
 from evenhand.auditing.group_tables import summarize_groups
-from evenhand.data.clusters import cluster_folds, degrees_of_freedom
 from evenhand.data.criteria import CRITERIA
 from evenhand.data.folds import make_folds
 from evenhand.data.groups import Proxy, resolve_groups
 from evenhand.data.sample import Sample
+from evenhand.data.weights import cluster_folds, degrees_of_freedom
 from evenhand.estimators.neighbors import _one_of_each
 from evenhand.measures.effective import EffectiveSizeWarning, SharedValuesWarning, independent_rows
 from evenhand.measures.measures import _bootstrap_error, critical_value, standard_error

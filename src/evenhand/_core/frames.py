@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, cast
 
@@ -38,6 +38,21 @@ def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None) -
 
     data = {name: list(values) for name, values in columns.items()}
     return nw.from_dict(data, backend=cast(Any, backend)).to_native()
+
+
+def tabulate(items: Iterable[Any], *names: str) -> dict[str, list[Any]]:
+    """Columns of some attributes of results; a pair such as `interval` becomes `low` and `high`."""
+    columns: dict[str, list[Any]] = {}
+    items = list(items)
+    for name in names:
+        values = [getattr(item, name) for item in items]
+        if name in ("interval", "tolerance", "bounds"):
+            prefix = "" if name == "interval" else f"{name}_"
+            for j, end in enumerate(("low", "high")):
+                columns[prefix + end] = [value[j] for value in values]
+        else:
+            columns[name] = values
+    return columns
 
 
 def json_safe(value: Any) -> Any:

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from .._core.arrays import Vector
-from ..data.clusters import cluster_sums, degrees_of_freedom
 from ..data.groups import Groups
+from ..data.weights import cluster_sums, degrees_of_freedom
 from ..measures.effective import LEAST, group_sizes, unit_masses
 from ..measures.nuisance import Features, Fitted
 

@@ -18,11 +18,10 @@ from scipy.special import fdtrc
 from .._core.arrays import Vector
 from .._core.frames import to_frame
 from .._core.views import Shown
-from ..data.clusters import cluster_groups, renumber
 from ..data.controls import Control, Controls, refuse_none
 from ..data.criteria import CONDITIONAL
 from ..data.groups import Groups, GroupWarning
-from ..data.weights import mean_one
+from ..data.weights import cluster_groups, mean_one, renumber
 from ..estimators.estimation import EntropyEstimator, RowLosses
 from ..measures.exact_tests import TestResult, exact_fairness_p_value
 from ..measures.measures import Entropies, Measure, estimate_entropies, measure

@@ -8,14 +8,15 @@ the same distribution of the feature, whatever the group.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from inspect import signature
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 from scipy.stats import rankdata
@@ -23,7 +24,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils import _safe_indexing
 
-from .._core.arrays import Vector
+from .._core.arrays import Rows, Vector
 from .._core.frames import json_safe, to_frame
 from .._core.progress import progress
 from .._core.validation import (
@@ -34,21 +35,17 @@ from .._core.validation import (
     read_native,
 )
 from .._core.views import Shown, view
-from ..data.clusters import check_cluster, cluster_sums
 from ..data.criteria import INDEPENDENCE, Criterion, get_criterion
 from ..data.encoding import TableEncoder
 from ..data.folds import make_folds
-from ..data.groups import Groups, resolve_groups
-from ..data.sample import take_rows
-from ..data.weights import check_weight
+from ..data.groups import Groups
+from ..data.sample import Sample, take_rows
+from ..data.weights import cluster_sums
 from ..estimators.estimation import EntropyEstimator
 from ..measures.measures import Entropies, estimate_entropies, get_estimator, standard_error
 
 # ------------------------------------------------------------------------------------------------
 # Features one at a time: a table with one column closed, and what a column says by itself.
-
-
-Rows = NDArray[np.intp]
 
 
 class FeatureTable:
@@ -82,13 +79,8 @@ class FeatureTable:
     def evenly(self, name: str, count: int) -> Rows:
         """Rows spread evenly over the column in its order, so that their values stand for it."""
         column = self.values(name)
-        if isinstance(column, np.ndarray) and column.dtype.kind in "fiub":
-            key = column
-        elif not isinstance(column, np.ndarray) and column.dtype.is_numeric():
-            key = np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
-        else:
-            key = _levels(column)
-        order = np.argsort(key, kind="stable")
+        key = _as_numbers(column)
+        order = np.argsort(_levels(column) if key is None else key, kind="stable")
         count = min(count, self.n)
         return order[((np.arange(count) + 0.5) * self.n / count).astype(np.intp)]
 
@@ -140,14 +132,25 @@ def stand_in(
     (spec,) = encoder.columns_
     if spec.kind == "number" and not spec.missing:
         x = groups.take_known(encoder.transform(_table(column, name))[:, 0])
-        found = estimate_entropies(
+        entropies = estimate_entropies(
             [INDEPENDENCE], {"s": groups.put_known(x)}, groups, estimator
         )  # fmt: skip
-        psi = found.influence(INDEPENDENCE)
-        return found.normalized(INDEPENDENCE), standard_error(psi, groups.weight, groups.cluster)
+        psi = entropies.influence(INDEPENDENCE)
+        return entropies.normalized(INDEPENDENCE), standard_error(
+            psi, groups.weight, groups.cluster
+        )
     if spec.kind == "left out" and "different texts" not in spec.reason:
         return 0.0, 0.0
     return _levels_information(groups.take_known(_levels(column)), groups)
+
+
+def _as_numbers(column: Any) -> Any:
+    """A column of numbers as an array; None for anything else."""
+    if isinstance(column, np.ndarray):
+        return column if column.dtype.kind in "fiub" else None
+    if not column.dtype.is_numeric():
+        return None
+    return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
 def _levels(column: Any) -> Rows:
@@ -163,7 +166,7 @@ def _levels_information(level: Rows, groups: Groups) -> tuple[float, float]:
     ρ_k = (n_lk + P(k)) / (n_l + 1) over the others, the shares P counting for one row.
     """
     member = groups.membership()
-    weight = np.ones(len(level)) if groups.weight is None else groups.weight
+    weight = groups.row_weight
     own = member * weight[:, None]
     n_levels = int(level.max()) + 1
     total = np.zeros((n_levels, groups.n_groups))
@@ -182,7 +185,7 @@ def _levels_information(level: Rows, groups: Groups) -> tuple[float, float]:
     return max(1.0 - left, -0.1), standard_error(psi, groups.weight, groups.cluster)
 
 
-def told_by(column: Any, name: str, y: Vector, weight: Vector | None) -> float:
+def explain_target(column: Any, name: str, y: Vector, weight: Vector | None) -> float:
     """Share of the variance of y's ranks that one column explains, held out.
 
     Near 1, it is the target in disguise. Of ranks, since a few large values of a skewed target
@@ -207,14 +210,11 @@ def told_by(column: Any, name: str, y: Vector, weight: Vector | None) -> float:
 def copies(table: FeatureTable) -> list[tuple[str, str]]:
     """Features that put all rows in the same order, or in the opposite one, as one before them."""
     seen: dict[bytes, str] = {}
-    found = []
+    pairs = []
     for name in table.names:
         column = table.values(name)
-        if isinstance(column, np.ndarray) and column.dtype.kind in "fiub":
-            key: Any = column
-        elif not isinstance(column, np.ndarray) and column.dtype.is_numeric():
-            key = np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
-        else:
+        key = _as_numbers(column)
+        if key is None:
             # Names of levels say nothing about order: they are numbered as they come.
             _, first, level = np.unique(_levels(column), return_index=True, return_inverse=True)
             key = np.argsort(np.argsort(first))[level]
@@ -228,8 +228,8 @@ def copies(table: FeatureTable) -> list[tuple[str, str]]:
         if before is None:
             seen[keys[0]] = name
         else:
-            found.append((name, before))
-    return found
+            pairs.append((name, before))
+    return pairs
 
 
 def _table(column: Any, name: str) -> Any:
@@ -254,38 +254,28 @@ class Closing:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class DriverRows:
-    """What is known of the rows; `cluster` as numbers over all of them."""
-
-    table: FeatureTable
-    y: Vector | None
-    groups: Groups
-    labels: Any
-    weight: Vector | None
-    cluster: NDArray[np.intp] | None
-
-
 def close_paths(
-    model: Any, data: DriverRows, close: str, n_values: int, cv: int, seed: int
+    model: Any, table: FeatureTable, sample: Sample, close: str, n_values: int, cv: int, seed: int
 ) -> Closing:
+    """The score and how to close a path; `sample.others` holds the labels of the groups."""
+    labels = sample.others["labels"]
     if hasattr(model, "predict"):
         if close == "refit":
-            return _refitted(model, data, cv, seed)
-        extra = _prediction_arguments(model, data.labels)
+            return _refitted(model, table, sample, cv, seed)
+        extra = _prediction_arguments(model, labels)
 
         def predict(X: Any) -> Vector:
             return np.asarray(model.predict(X, **extra), dtype=np.float64).ravel()
 
         # Groups that a model asks for are those of one copy of the table.
-        return _replaced(predict, data, n_values, 1 if extra else TOGETHER)
+        return _replaced(predict, table, n_values, 1 if extra else TOGETHER)
     if close == "refit":
         raise ValueError(
             "`close` must be 'shared' for scores, got 'refit'. Hint: pass the "
             "estimator that made them, and y_true."
         )
-    score = check_column(model, "model_or_scores", data.table.n)
-    return _surrogate(score, data, n_values, seed)
+    score = check_column(model, "model_or_scores", table.n)
+    return _surrogate(score, table, sample.weight, n_values, seed)
 
 
 def _prediction_arguments(model: Any, labels: Any) -> dict[str, Any]:
@@ -295,28 +285,28 @@ def _prediction_arguments(model: Any, labels: Any) -> dict[str, Any]:
 
 
 def _replaced(
-    predict: Callable[[Any], Vector], data: DriverRows, n_values: int, together: int = TOGETHER
+    predict: Callable[[Any], Vector], table: FeatureTable, n_values: int, together: int = TOGETHER
 ) -> Closing:
-    n = data.table.n
+    n = table.n
 
     def without(name: str) -> Vector:
-        rows = data.table.evenly(name, n_values)
+        rows = table.evenly(name, n_values)
         total = np.zeros(n)
         for few in np.array_split(rows, -(-len(rows) // max(together // n, 1))):
-            scores = predict(data.table.constants(name, few))
+            scores = predict(table.constants(name, few))
             total += scores.reshape(len(few), n).sum(axis=0)
         return total / len(rows)
 
-    return Closing(predict(data.table.X), without)
+    return Closing(predict(table.X), without)
 
 
-def _surrogate(score: Vector, data: DriverRows, n_values: int, seed: int) -> Closing:
+def _surrogate(
+    score: Vector, table: FeatureTable, weight: Vector | None, n_values: int, seed: int
+) -> Closing:
     """A boosted model of the scores; a closed path moves the score by what it moves the model."""
     from sklearn.ensemble import HistGradientBoostingRegressor
-    from sklearn.model_selection import cross_val_predict
     from sklearn.pipeline import make_pipeline
 
-    table, weight = data.table, data.weight
     model = make_pipeline(
         TableEncoder(standardize=False), HistGradientBoostingRegressor(random_state=seed)
     )
@@ -325,22 +315,22 @@ def _surrogate(score: Vector, data: DriverRows, n_values: int, seed: int) -> Clo
     spread = np.average((score - np.average(score, weights=weight)) ** 2, weights=weight)
     error = np.average((score - held_out) ** 2, weights=weight)
     r2 = float(1.0 - error / spread) if spread > 0 else 1.0
-    found = _replaced(model.predict, data, n_values)
-    fitted = found.score
+    replaced = _replaced(model.predict, table, n_values)
+    fitted = replaced.score
     notes: tuple[str, ...] = ()
     if r2 < 0.9:
         notes = (
             f"The features explain {100 * max(r2, 0.0):.0f}% of the scores: what else went into "
             "them is in no part.",
         )
-    return Closing(score, lambda name: score - (fitted - found.without(name)), r2, notes)
+    return Closing(score, lambda name: score - (fitted - replaced.without(name)), r2, notes)
 
 
-def _refitted(model: Any, data: DriverRows, cv: int, seed: int) -> Closing:
-    table, y, labels, weight = data.table, data.y, data.labels, data.weight
+def _refitted(model: Any, table: FeatureTable, sample: Sample, cv: int, seed: int) -> Closing:
+    y, weight, labels = sample.target, sample.weight, sample.others["labels"]
     if y is None:
         raise ValueError("`y_true` must be given with close='refit', which fits the model again.")
-    folds = make_folds(cv, table.X, y, data.groups, seed, data.cluster)
+    folds = make_folds(cv, table.X, y, sample.groups, seed, sample.cluster)
     accepted = signature(model.fit).parameters
 
     def held_out(X: Any) -> Vector:
@@ -469,6 +459,9 @@ class Drivers(Shown):
         ----------
         backend : {"pandas", "polars", "pyarrow"}, optional
         """
+        return to_frame(self._columns(), backend)
+
+    def _columns(self) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {"feature": [d.feature for d in self.drivers]}
 
         def add(name: str, parts: list[Part]) -> None:
@@ -481,7 +474,7 @@ class Drivers(Shown):
         for name in self.criteria:
             add(name, [d.criteria[name] for d in self.drivers])
         columns["leak"] = [d.leak for d in self.drivers]
-        return to_frame(columns, backend)
+        return columns
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
@@ -529,7 +522,7 @@ class Drivers(Shown):
         force : bool
             Overwrite an existing file.
         """
-        return view("write_drivers_page")(self, path, force)
+        return view("write_result_page")(self, path, force)
 
 
 def drivers(
@@ -612,79 +605,96 @@ def drivers(
     level, seed = check_confidence_level(confidence_level), check_seed(random_state)
     table = FeatureTable(X)
     y = None if y_true is None else check_column(y_true, "y_true", table.n)
-    weight = check_weight(sample_weight, table.n)
-    groups = resolve_groups(
-        sensitive_features, n_rows=table.n, sample_weight=weight, cluster=cluster
+    sample = Sample.read(
+        y, sensitive_features=sensitive_features, sample_weight=sample_weight, cluster=cluster,
+        X=table.X,
     )  # fmt: skip
-    if groups.measured is not None:
+    sample = replace(sample, others={"labels": sensitive_features})
+    if sample.groups.measured is not None:
         raise ValueError(
             "`sensitive_features` must be groups for drivers, got a Continuous. Hint: cut it with "
             "evenhand.bands."
         )
-    ref = _reference(groups, reference)
-    wanted = _criteria(criteria, y)
-    data = DriverRows(table, y, groups, sensitive_features, weight, check_cluster(cluster, table.n))
-    closing = close_paths(model_or_scores, data, close, int(n_values), cv, seed)
-    how = get_estimator(estimator, seed)
-    z = float(ndtri(0.5 + level / 2))
-
-    def entropies(s: Vector) -> Entropies:
-        variables = {"s": s} if y is None else {"s": s, "y": y}
-        return estimate_entropies(wanted, variables, groups, how)
-
-    whole = entropies(closing.score)
-    others = [k for k in range(groups.n_groups) if k != ref]
-    names = groups.label_names
-
-    def gap_parts(values: Vector) -> dict[str, Part]:
-        found = _gaps(groups.take_known(values), groups, ref)
-        return {names[k]: _part(*found[k], z) for k in others}
-
-    found = []
+    closing = close_paths(model_or_scores, table, sample, close, int(n_values), cv, seed)
+    whole = _Whole(
+        closing.score, sample, _reference(sample.groups, reference), _criteria(criteria, y),
+        get_estimator(estimator, seed), float(ndtri(0.5 + level / 2)),
+    )  # fmt: skip
+    parts = []
     with progress(len(table.names), "drivers") as advance:
         for name in table.names:
-            column = table.values(name)
-            moved = closing.score - closing.without(name)
-            # A mean of equal scores is off by its rounding.
-            moved[np.abs(moved) <= 1e-13 * np.abs(closing.score).max()] = 0.0
-            after = entropies(closing.score - moved)
-            parts = {}
-            for criterion in wanted:
-                psi = whole.influence(criterion) - after.influence(criterion)
-                value = whole.normalized(criterion) - after.normalized(criterion)
-                error = standard_error(psi, groups.weight, groups.cluster)
-                parts[criterion.name] = _part(value, error, z)
-            leak = float("nan") if y is None else told_by(column, name, y, weight)
-            found.append(
-                Driver(
-                    feature=name,
-                    stands_in=_part(*stand_in(column, name, groups, how), z, least=0.0),
-                    gaps=gap_parts(moved),
-                    criteria=parts,
-                    leak=leak,
-                )
-            )
+            parts.append(whole.driver(name, table.values(name), closing.without(name)))
             advance()
-    gaps = gap_parts(closing.score)
+    gaps = whole.gap_parts(closing.score)
     widest = max(gaps, key=lambda name: abs(gaps[name].value))
-    found.sort(key=lambda driver: -abs(driver.gaps[widest].value))
-    measured = {}
-    for criterion in wanted:
-        psi = whole.influence(criterion)
-        error = standard_error(psi, groups.weight, groups.cluster)
-        measured[criterion.name] = _part(whole.normalized(criterion), error, z, least=0.0)
+    parts.sort(key=lambda driver: -abs(driver.gaps[widest].value))
     return Drivers(
-        drivers=tuple(found),
-        reference=names[ref],
+        drivers=tuple(parts),
+        reference=sample.groups.label_names[whole.reference],
         widest=widest,
         gaps=gaps,
-        criteria=measured,
+        criteria=whole.criterion_parts(),
         close=close,
-        sensitive_name=groups.name,
+        sensitive_name=sample.groups.name,
         surrogate_r2=closing.surrogate_r2,
         confidence_level=level,
         notes=(*closing.notes, *_copy_notes(table)),
     )
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """The score as it is, which scores with a closed path are compared with."""
+
+    score: Vector
+    sample: Sample
+    reference: int
+    criteria: list[Criterion]
+    estimator: EntropyEstimator
+    z: float
+
+    def entropies(self, score: Vector) -> Entropies:
+        variables = replace(self.sample, scores=score).variables
+        return estimate_entropies(self.criteria, variables, self.sample.groups, self.estimator)
+
+    @cached_property
+    def own(self) -> Entropies:
+        return self.entropies(self.score)
+
+    def gap_parts(self, values: Vector) -> dict[str, Part]:
+        groups = self.sample.groups
+        gaps = zip(
+            groups.label_names,
+            _gaps(groups.take_known(values), groups, self.reference),
+            strict=True,
+        )
+        return {
+            name: _part(*gap, self.z) for k, (name, gap) in enumerate(gaps) if k != self.reference
+        }
+
+    def criterion_parts(self, after: Entropies | None = None) -> dict[str, Part]:
+        """What goes away from here to `after`; all of it where that is None."""
+        groups, parts = self.sample.groups, {}
+        for c in self.criteria:
+            psi, value, least = self.own.influence(c), self.own.normalized(c), 0.0
+            if after is not None:
+                psi, value, least = psi - after.influence(c), value - after.normalized(c), -math.inf
+            error = standard_error(psi, groups.weight, groups.cluster)
+            parts[c.name] = _part(value, error, self.z, least)
+        return parts
+
+    def driver(self, name: str, column: Any, without: Vector) -> Driver:
+        moved = self.score - without
+        # A mean of equal scores is off by its rounding.
+        moved[np.abs(moved) <= 1e-13 * np.abs(self.score).max()] = 0.0
+        y, groups = self.sample.target, self.sample.groups
+        return Driver(
+            feature=name,
+            stands_in=_part(*stand_in(column, name, groups, self.estimator), self.z, least=0.0),
+            gaps=self.gap_parts(moved),
+            criteria=self.criterion_parts(self.entropies(self.score - moved)),
+            leak=math.nan if y is None else explain_target(column, name, y, self.sample.weight),
+        )
 
 
 def _copy_notes(table: FeatureTable) -> list[str]:
@@ -699,11 +709,11 @@ def _criteria(criteria: Sequence[str] | None, y: Vector | None) -> list[Criterio
     names = criteria
     if names is None:
         names = ["independence"] if y is None else ["independence", "separation"]
-    found = [get_criterion(name) for name in names]
-    for criterion in found:
+    wanted = [get_criterion(name) for name in names]
+    for criterion in wanted:
         if y is None and criterion.needs:
             raise ValueError(f"`y_true` must be given for {criterion.name}, got None.")
-    return found
+    return wanted
 
 
 def _reference(groups: Groups, reference: Any) -> int:
@@ -725,11 +735,11 @@ def _gaps(values: Vector, groups: Groups, ref: int) -> list[tuple[float, float]]
     share = mass / mass.sum(axis=0)
     means = values @ share
     psi = share * (values[:, None] - means) * len(values)
-    found = []
+    gaps = []
     for k in range(groups.n_groups):
         error = standard_error(psi[:, k] - psi[:, ref], None, groups.cluster)
-        found.append((float(means[k] - means[ref]), error))
-    return found
+        gaps.append((float(means[k] - means[ref]), error))
+    return gaps
 
 
 def _part(value: float, stderr: float, z: float, least: float = -np.inf) -> Part:

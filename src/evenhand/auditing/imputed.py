@@ -1,8 +1,12 @@
 """What an audit by membership probabilities can and cannot say.
 
 Probabilities p_ik = P(A = k | Z_i) from names and addresses say nothing about how the score goes
-with the group among people of the same p. The audit takes it that it does not, S ⟂ A | Z, and where
-it does, the audit is wrong: a disparity that Z does not see is left out.
+with the group among people of the same p. Two assumptions give a number, and they are opposites:
+
+    S ⟂ A | Z ("guess")   mean score of k = Σ_i ω_i p_ik s_i / Σ_i ω_i p_ik   (weighting)
+    S ⟂ Z | A ("group")   s_i = Σ_k p_ik μ_k + error, by least squares        (regression)
+
+Where neither holds the truth can lie outside both.
 
 Bounds over all joint laws that agree with the probabilities: within a stratum c of rows with like
 probabilities, any rows may be those of group k, as long as they are p_k of them. The mean score of
@@ -21,16 +25,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri, xlogy
 
-from .._core.arrays import Vector
+from .._core.arrays import Array, Rows, Vector
 from .._core.frames import to_frame
 from .._core.views import Shown
 from ..data.groups import Groups
+from ..data.sample import Sample
 from ..measures.measures import standard_error
 
-Rows = NDArray[np.intp]
 # A stratum must hold enough rows for its scores to stand for those of its people.
 LEAST_ROWS, MOST_STRATA = 60, 128
 BINS = 24
@@ -45,7 +48,9 @@ class ImputedGap:
     ----------
     group, reference : str
     value, interval
-        If score and group are independent among people of the same probabilities.
+        By weighting: if score and group are independent among people of the same probabilities.
+    regressed, regressed_interval
+        By regression: if score and probabilities are independent among people of the same group.
     low, high : float
         Least and largest over all laws that agree with the probabilities.
     bounds : (float, float)
@@ -57,6 +62,8 @@ class ImputedGap:
     reference: str
     value: float
     interval: tuple[float, float]
+    regressed: float
+    regressed_interval: tuple[float, float]
     low: float
     high: float
     bounds: tuple[float, float]
@@ -82,6 +89,8 @@ class Imputation(Shown):
         1 − H(A|Z)/H(A): the share of the uncertainty about the group that the probabilities remove.
         1 is a recorded group, and 0 says nothing about it.
     n_strata : int
+    assume : {"guess", "group"} or None
+        What the user takes for granted; see :class:`Proxy`.
     """
 
     gaps: tuple[ImputedGap, ...]
@@ -89,6 +98,7 @@ class Imputation(Shown):
     certainty: float
     n_strata: int
     confidence_level: float = 0.95
+    assume: str | None = None
 
     def __getitem__(self, group: str) -> ImputedGap:
         for gap in self.gaps:
@@ -98,95 +108,96 @@ class Imputation(Shown):
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per group: the gap under the assumption, and its bounds without it."""
-        columns: dict[str, list[Any]] = {
-            "group": [g.group for g in self.gaps],
-            "reference": [g.reference for g in self.gaps],
-            "gap": [g.value for g in self.gaps],
-            "gap_low": [g.interval[0] for g in self.gaps],
-            "gap_high": [g.interval[1] for g in self.gaps],
-            "least": [g.low for g in self.gaps],
-            "largest": [g.high for g in self.gaps],
-            "bound_low": [g.bounds[0] for g in self.gaps],
-            "bound_high": [g.bounds[1] for g in self.gaps],
-        }
-        return to_frame(columns, backend)
+        return to_frame(self._columns(), backend)
+
+    def _columns(self) -> dict[str, Any]:
+        names = ("group", "reference", "gap", "gap_low", "gap_high", "regressed",
+                 "regressed_low", "regressed_high", "least", "largest", "bound_low",
+                 "bound_high")  # fmt: skip
+        rows = [
+            (g.group, g.reference, g.value, *g.interval, g.regressed, *g.regressed_interval,
+             g.low, g.high, *g.bounds)
+            for g in self.gaps
+        ]  # fmt: skip
+        return dict(zip(names, zip(*rows, strict=True), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything by name."""
         return {**vars(self), "gaps": [dict(vars(g)) for g in self.gaps]}
 
 
-def imputation(s: Vector, groups: Groups, confidence_level: float) -> Imputation | None:
-    """Bounds for scores `s` of the known rows; None where groups are recorded."""
-    if groups.probabilities is None:
-        return None
-    p = groups.probabilities
-    weight = np.ones(len(s)) if groups.weight is None else groups.weight
+def bound_gaps(rows: Sample, confidence_level: float) -> Imputation:
+    """Bounds for the scores of rows with membership probabilities."""
+    s, groups = rows.scores, rows.groups
+    p, weight = groups.probabilities, groups.row_weight
     strata = make_strata(p)
     z = float(ndtri(0.5 + confidence_level / 2))
     ref = int(np.argmax(groups.shares))
-    high = _extreme_terms(s, p, weight, strata)
-    low = -_extreme_terms(-s, p, weight, strata)
-    plain = s[:, None] * p
+    terms = {
+        "plain": s[:, None] * p,
+        "high": _extreme_terms(s, p, weight, strata),
+        "low": -_extreme_terms(-s, p, weight, strata),
+    }
     total = weight @ p
 
-    def influence(terms: NDArray[np.float64], k: int) -> tuple[float, Vector]:
-        """Σωg/Σωp and its influence on a mean over rows."""
-        value = float(weight @ terms[:, k] / total[k])
-        return value, (terms[:, k] - value * p[:, k]) * (weight.sum() / total[k])
+    def mean(kind: str, k: int) -> tuple[float, Vector]:
+        """Σωg/Σωp of group k, and its influence on a mean over rows."""
+        g = terms[kind][:, k]
+        value = float(weight @ g / total[k])
+        return value, (g - value * p[:, k]) * (weight.sum() / total[k])
 
-    def difference(
-        upper: NDArray[np.float64], lower: NDArray[np.float64], k: int
-    ) -> tuple[float, float]:
-        (a, psi_a), (b, psi_b) = influence(upper, k), influence(lower, ref)
-        return a - b, standard_error(psi_a - psi_b, groups.weight, groups.cluster)
+    def difference(upper: str, lower: str, k: int) -> tuple[float, float]:
+        (a, psi_a), (b, psi_b) = mean(upper, k), mean(lower, ref)
+        return a - b, z * standard_error(psi_a - psi_b, groups.weight, groups.cluster)
 
-    names = groups.label_names
-    gaps = []
-    for k in range(groups.n_groups):
-        if k == ref:
-            continue
-        value, error = difference(plain, plain, k)
-        least, least_error = difference(low, high, k)
-        most, most_error = difference(high, low, k)
-        gaps.append(
-            ImputedGap(
-                group=names[k],
-                reference=names[ref],
-                value=value,
-                interval=(value - z * error, value + z * error),
-                low=least,
-                high=most,
-                bounds=(least - z * least_error, most + z * most_error),
-            )
-        )
+    mu, psi = _regress(s, p, weight)
+
+    def gap(k: int) -> ImputedGap:
+        value, half = difference("plain", "plain", k)
+        least, below = difference("low", "high", k)
+        most, above = difference("high", "low", k)
+        slope = float(mu[k] - mu[ref])
+        error = z * standard_error(psi[:, k] - psi[:, ref], groups.weight, groups.cluster)
+        return ImputedGap(
+            groups.label_names[k], groups.label_names[ref], value, (value - half, value + half),
+            slope, (slope - error, slope + error), least, most, (least - below, most + above),
+        )  # fmt: skip
+
     left = -float(np.average(xlogy(p, p).sum(axis=1), weights=weight))
     return Imputation(
-        gaps=tuple(gaps),
+        gaps=tuple(gap(k) for k in range(groups.n_groups) if k != ref),
         least_independence=_least_information(s, p, weight, strata, groups) / groups.entropy,
         certainty=1.0 - left / groups.entropy,
         n_strata=int(strata.max()) + 1,
         confidence_level=confidence_level,
+        assume=groups.assume,
     )
 
 
-def make_strata(p: NDArray[np.float64]) -> Rows:
+def _regress(s: Vector, p: Array, weight: Vector) -> tuple[Vector, Array]:
+    """Means of the groups by least squares on the probabilities, and their influences, (n, K)."""
+    inverse = np.linalg.pinv((p.T * weight) @ p / weight.sum(), hermitian=True)
+    mu = inverse @ (p.T @ (weight * s)) / weight.sum()
+    return mu, (p * (s - p @ mu)[:, None]) @ inverse
+
+
+def make_strata(p: Array) -> Rows:
     """Numbers of strata of like probabilities, each split in two while it is wide and large."""
     label = np.zeros(len(p), dtype=np.intp)
     waiting = [np.arange(len(p))]
-    found = 0
+    count = 0
     while waiting:
         waiting.sort(key=len)
         rows = waiting.pop()
         parts = None
-        if len(rows) >= 2 * LEAST_ROWS and found + len(waiting) + 2 <= MOST_STRATA:
+        if len(rows) >= 2 * LEAST_ROWS and count + len(waiting) + 2 <= MOST_STRATA:
             spread = p[rows].var(axis=0)
             k = int(spread.argmax())
             if spread[k] > 1e-8:
                 parts = _halves(rows, p[rows, k])
         if parts is None:
-            label[rows] = found
-            found += 1
+            label[rows] = count
+            count += 1
         else:
             waiting += parts
     return label
@@ -204,9 +215,7 @@ def _halves(rows: Rows, values: Vector) -> list[Rows] | None:
     return [rows[order[:cut]], rows[order[cut:]]]
 
 
-def _extreme_terms(
-    s: Vector, p: NDArray[np.float64], weight: Vector, strata: Rows
-) -> NDArray[np.float64]:
+def _extreme_terms(s: Vector, p: Array, weight: Vector, strata: Rows) -> Array:
     """(n, K) terms (s − t_c)₊ + t_c·p_k, whose sum is the largest Σ_{i in k} s_i."""
     out = np.empty_like(p)
     order = np.lexsort((-s, strata))
@@ -221,9 +230,7 @@ def _extreme_terms(
     return out
 
 
-def _least_information(
-    s: Vector, p: NDArray[np.float64], weight: Vector, strata: Rows, groups: Groups
-) -> float:
+def _least_information(s: Vector, p: Array, weight: Vector, strata: Rows, groups: Groups) -> float:
     """min I(S;A) in nats over laws that agree with the probabilities, less what chance adds.
 
     Scores are binned, which only lowers it. Mirror descent in w_cbk = P(k | stratum, bin), whose
@@ -243,7 +250,7 @@ def _least_information(
     w = np.repeat((share / size[:, None])[:, None, :], n_bins, axis=1)
     wanted = share[:, None, :]
 
-    def information(w: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def information(w: Array) -> tuple[float, Array]:
         q = np.einsum("cb,cbk->bk", mass, w) / in_bin[:, None]
         ratio = np.log(np.maximum(q, 1e-300) / P)
         return float((in_bin[:, None] * q * ratio).sum() / total), ratio

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._core.arrays import Vector
+from .._core.arrays import Array, Rows, Vector
 from ..data.criteria import Criterion
 from ..data.groups import Groups
 from ..estimators.estimation import EntropyEstimator
@@ -86,7 +85,7 @@ def worst_against_rest(
     for criterion in criteria:
         for k in np.argsort(-scores[criterion.name], kind="stable")[:tries].tolist():
             wanted.setdefault(k, []).append(criterion)
-    found: dict[str, OneAgainstRest] = {}
+    worst: dict[str, OneAgainstRest] = {}
     for k, shared in wanted.items():
         name = candidates[k][0]
         codes = members[k].astype(np.intp)[groups.codes]
@@ -97,10 +96,10 @@ def worst_against_rest(
         for criterion in shared:
             p = min(tests[criterion.name].p_value * len(candidates), 1.0)
             value = measure(criterion, entropies, p_value=p, seed=seed, **how)
-            before = found.get(criterion.name)
+            before = worst.get(criterion.name)
             if before is None or _certain(value) > _certain(before.measure):
-                found[criterion.name] = OneAgainstRest(name, value, len(candidates))
-    return {c.name: found[c.name] for c in criteria}
+                worst[criterion.name] = OneAgainstRest(name, value, len(candidates))
+    return {c.name: worst[c.name] for c in criteria}
 
 
 def _certain(value: Measure) -> float:
@@ -113,7 +112,7 @@ def _candidates(groups: Groups, names: Sequence[str]) -> list[tuple[str, list[bo
 
     Levels of an attribute of two are left out: there one against the rest is the attribute.
     """
-    found = [
+    candidates = [
         (name, [k == j for j in range(groups.n_groups)])
         for k, name in enumerate(groups.label_names)
     ]
@@ -122,15 +121,15 @@ def _candidates(groups: Groups, names: Sequence[str]) -> list[tuple[str, list[bo
         if len(levels) > 2:
             for level in levels:
                 inside = [label[j] == level for label in groups.labels]
-                found.append((f"{attribute}: {level}", inside))
-    return found
+                candidates.append((f"{attribute}: {level}", inside))
+    return candidates
 
 
 def _screen(
     criteria: Sequence[Criterion],
     variables: Mapping[str, Vector],
     groups: Groups,
-    members: NDArray[np.float64],
+    members: Array,
     seed: int,
 ) -> dict[str, Vector]:
     """Rough values on a grid, less what chance adds to them and one standard error of that.
@@ -150,7 +149,7 @@ def _screen(
     weighted = np.bincount(place, groups.weight, minlength=int(np.prod(shape)))
     counts = weighted.reshape(shape) * (groups.n_effective / groups.n_known)
     rng = np.random.default_rng(seed)
-    found = {}
+    values = {}
     for criterion in criteria:
         inner = [name for name in criterion.joint if name not in criterion.given]
         rest = tuple(names.index(name) for name in names if name not in criterion.joint)
@@ -159,13 +158,11 @@ def _screen(
         table = counts.sum(axis=rest).transpose(*order, len(kept))
         table = table.reshape(-1, BINS ** len(inner), groups.n_groups)
         smooth = _smooth_value(table, len(criterion.given), len(inner), members)
-        found[criterion.name] = np.maximum(smooth, _cell_value(table, members, rng))
-    return found
+        values[criterion.name] = np.maximum(smooth, _cell_value(table, members, rng))
+    return values
 
 
-def _smooth_value(
-    table: NDArray[np.float64], n_given: int, n_inner: int, members: NDArray[np.float64]
-) -> Vector:
+def _smooth_value(table: Array, n_given: int, n_inner: int, members: Array) -> Vector:
     """½ log(residual variance given / joint) over what is left, for (given, inner, K) counts."""
     n = table.sum()
     share = table.sum(axis=(0, 1)) @ members.T / n
@@ -187,9 +184,7 @@ def _smooth_value(
     return (information[1] - information[0] - chance) / left
 
 
-def _cell_value(
-    table: NDArray[np.float64], members: NDArray[np.float64], rng: np.random.Generator
-) -> Vector:
+def _cell_value(table: Array, members: Array, rng: np.random.Generator) -> Vector:
     """Plug-in information of the cells over what is left, for (given, inner, K) counts.
 
     What chance adds is found by drawing tables in which the groups of each given cell are spread
@@ -203,14 +198,14 @@ def _cell_value(
     given = table.sum(axis=1)
     left = _entropy(given @ members.T / outer[:, None], outer / n)
 
-    def information(counts: NDArray[np.float64]) -> Vector:
+    def information(counts: Array) -> Vector:
         total = counts.sum(axis=2).ravel()
         flat = counts.reshape(-1, counts.shape[2])[total > 0]
         total = total[total > 0]
         inside = given_entropy(counts)
         return inside - _entropy(flat @ members.T / total[:, None], total / total.sum())
 
-    def given_entropy(counts: NDArray[np.float64]) -> Vector:
+    def given_entropy(counts: Array) -> Vector:
         each = counts.sum(axis=1)
         total = np.maximum(each.sum(axis=1), 1e-300)
         return _entropy(each @ members.T / total[:, None], total / total.sum())
@@ -226,7 +221,7 @@ def _cell_value(
     return (information(table) - chance) / np.maximum(left, 1e-12)
 
 
-def _smooth(cells: NDArray[np.intp], depth: int) -> NDArray[np.float64]:
+def _smooth(cells: Rows, depth: int) -> Array:
     """Products of Legendre polynomials of the bin numbers, up to degree 3 together."""
     columns = [np.ones(len(cells))]
     degrees = [0]
@@ -244,14 +239,14 @@ def _smooth(cells: NDArray[np.intp], depth: int) -> NDArray[np.float64]:
     return np.column_stack(columns)
 
 
-def _bins(values: Vector) -> NDArray[np.intp]:
+def _bins(values: Vector) -> Rows:
     """About equally filled bins; equal values share one."""
     sample = values[np.linspace(0, len(values) - 1, min(len(values), SAMPLE)).astype(int)]
     cuts = np.unique(np.quantile(sample, np.arange(1, BINS) / BINS))
     return np.searchsorted(cuts, values, side="left").astype(np.intp, copy=False)
 
 
-def _entropy(share: NDArray[np.float64], weight: Vector) -> Vector:
+def _entropy(share: Array, weight: Vector) -> Vector:
     """Σ weight·h(share) down the rows, h the entropy of a share and its complement."""
     p = np.clip(share, 1e-300, 1.0)
     q = np.clip(1.0 - share, 1e-300, 1.0)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtr
 
-from .._core.frames import json_safe, to_frame
+from .._core.arrays import Array
+from .._core.frames import json_safe, tabulate, to_frame
 from .._core.views import Shown
 from ..data.criteria import CRITERIA, WITH_CONTROLS
 from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, judge, units_needed
@@ -32,19 +33,12 @@ import hashlib
 import json
 from pathlib import Path
 
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ..data.criteria import get_criterion
 from ..measures.exact_tests import SMOOTH_SHARE
 from ..measures.measures import errors_below, half_width_down_to
-from .impact import (
-    ON_LOG,
-    SMALLEST,
-    check_favorable,
-    check_smallest,
-    read_cutoffs,
-)
+from .impact import ON_LOG, SMALLEST, check_favorable, check_smallest, read_cutoffs
 
 NEED_CONTROLS = {*WITH_CONTROLS, *ADJUSTED}
 OUTCOMES = {VIOLATED: "fail", OPEN: "not enough data", HOLDS: "pass"}
@@ -122,6 +116,8 @@ class Verdict(Shown):
         Groups too small to be judged by themselves.
     remarks : tuple of str
         What was done to the rows, in sentences.
+    unweighted : str
+        The outcome without the sample weights, where there are any.
     """
 
     outcome: str
@@ -132,6 +128,7 @@ class Verdict(Shown):
     n: int
     unjudged: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    unweighted: str = ""
 
     @property
     def passed(self) -> bool:
@@ -153,13 +150,10 @@ class Verdict(Shown):
         return to_frame(self._columns(), backend)
 
     def _columns(self) -> dict[str, list[Any]]:
-        names = ("clause", "part", "group", "at", "value")
-        columns = {name: [getattr(c, name) for c in self.clauses] for name in names}
-        for j, end in enumerate(("low", "high")):
-            columns[end] = [c.interval[j] for c in self.clauses]
-            columns[f"tolerance_{end}"] = [c.tolerance[j] for c in self.clauses]
-        names = ("p_within", "p_beyond", "judged", "needed", "note")
-        return columns | {name: [getattr(c, name) for c in self.clauses] for name in names}
+        return tabulate(
+            self.clauses, "clause", "part", "group", "at", "value", "interval", "tolerance",
+            "p_within", "p_beyond", "judged", "needed", "note",
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
@@ -174,6 +168,7 @@ class Verdict(Shown):
                 "needed": self.needed,
                 "unjudged": self.unjudged,
                 "remarks": self.remarks,
+                "unweighted": self.unweighted,
                 "tolerance": {**self.tolerance.to_dict(), "digest": self.tolerance.digest},
                 "clauses": [dict(vars(clause)) for clause in self.clauses],
             }
@@ -188,6 +183,44 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
             "eh.Tolerance(independence=0.01), or eh.Tolerance.from_file(path)."
         )
     level = tolerance.level if level is None else check_level(level)
+    _refuse_unmeasured(audit, tolerance)
+    tests = list(_tests(audit, tolerance, level))
+    within = holm(np.array([clause.p_within for clause, _ in tests]))
+    first = next(iter(audit.measures.values()))
+    n = int(first.n if first.n_clusters is None else first.n_clusters)
+    is_function = audit.conditional is not None and audit.conditional.is_function
+    judged = []
+    for (clause, z), p in zip(tests, within.tolist(), strict=True):
+        word = judge(p, clause.p_beyond, level)
+        # A fail has to stand out among all tests, a pass of a clause does not.
+        strict = level if clause.within else level / len(tests)
+        needed = units_needed(n, z, strict) if word == OPEN else math.nan
+        note = clause.note
+        if clause.clause in WITH_CONTROLS and is_function and word != OPEN:
+            note = (
+                "the score is a function of controls and group, so this says that a difference "
+                "can be told and not how large it is; see the adjusted gap"
+            )
+        clause = replace(clause, p_within=p, judged=word, needed=needed, note=note)
+        judged.append(_withhold(audit, clause, tolerance))
+    words = {clause.judged for clause in judged}
+    worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
+    small: dict[str, None] = {}
+    if any(not of_information(name) for name, _ in tolerance.clauses):
+        small = dict.fromkeys(g for part in _impact_parts(audit) for g in _small(part, tolerance))
+    unit = "rows" if first.n_clusters is None else "clusters"
+    plain, remarks = "", audit.remarks
+    if audit._unweighted is not None:
+        plain = verdict_of(audit._unweighted(), tolerance, level).outcome
+        if plain != OUTCOMES[worst]:
+            remarks = (f"Without the sample weights the outcome is: {plain}.", *remarks)
+    return Verdict(
+        OUTCOMES[worst], tuple(judged), tolerance, level, unit, n, tuple(small), remarks, plain
+    )
+
+
+def _refuse_unmeasured(audit: Audit, tolerance: Tolerance) -> None:
+    """Refuse clauses on what the audit has not measured."""
     has_target = "mean_target" in audit._groups.columns
     lacking = [
         name
@@ -203,39 +236,73 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
             + (" Hint: pass `controls` to the audit." if controlled else "")
             + (" Hint: pass `y_true` to the audit." if len(controlled) < len(lacking) else "")
         )
-    found: list[ClauseResult] = []
-    errors: list[float] = []
-    for result, z in _tests(audit, tolerance, level):
-        found.append(result)
-        errors.append(z)
-    within = holm(np.array([c.p_within for c in found]))
-    first = next(iter(audit.measures.values()))
-    clustered = first.n_clusters is not None
-    n = int(first.n_clusters if first.n_clusters is not None else first.n)
-    is_function = audit.conditional is not None and audit.conditional.is_function
-    judged = []
-    for clause, p, z in zip(found, within.tolist(), errors, strict=True):
-        word = judge(p, clause.p_beyond, level)
-        # A fail has to stand out among all tests, a pass of a clause does not.
-        strict = level if clause.within else level / len(found)
-        needed = units_needed(n, z, strict) if word == OPEN else math.nan
-        note = clause.note
-        if clause.clause in WITH_CONTROLS and is_function and word != OPEN:
-            note = (
-                "the score is a function of controls and group, so this says that a difference "
-                "can be told and not how large it is; see the adjusted gap"
-            )
-        judged.append(replace(clause, p_within=p, judged=word, needed=needed, note=note))
-    words = {clause.judged for clause in judged}
-    worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
-    small = dict.fromkeys(
-        group for part in _impact_parts(audit) for group in _small(part, tolerance)
+
+
+# Beyond this share of rows that nobody judged, or whose group is not known, nothing passes.
+_MOST_UNJUDGED = 0.05
+
+
+def _withhold(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> ClauseResult:
+    """A pass that the data behind it cannot carry becomes "not enough data", with the reason."""
+    if clause.judged != HOLDS:
+        return clause
+    reason = (
+        _inferred(audit, clause) or _hidden(audit, clause) or _left_out(audit, clause, tolerance)
     )
-    asked = any(not of_information(name) for name, _ in tolerance.clauses)
-    return Verdict(
-        OUTCOMES[worst], tuple(judged), tolerance, level, "clusters" if clustered else "rows", n,
-        tuple(small) if asked else (), audit.remarks,
-    )  # fmt: skip
+    return replace(clause, judged=OPEN, needed=math.inf, note=reason) if reason else clause
+
+
+def _inferred(audit: Audit, clause: ClauseResult) -> str:
+    """Why inferred groups do not carry a pass, or ""."""
+    result = audit.imputation
+    if result is None or result.assume == "guess":
+        return ""
+    if clause.clause == "mean_difference":
+        gap = result[clause.group]
+        ranges = [gap.regressed_interval]
+        if result.assume is None:
+            ranges.append(gap.bounds)
+        low, high = clause.tolerance
+        if all(low <= a and b <= high for a, b in ranges):
+            return ""
+        return "groups are inferred, and other assumptions about them give a larger difference"
+    return (
+        "groups are inferred, and a pass depends on what is assumed about them; state it with "
+        'Proxy(..., assume="guess") if the score depends on the group through them alone'
+    )
+
+
+def _hidden(audit: Audit, clause: ClauseResult) -> str:
+    """Why rows of unknown group stand in the way of a pass, or "".
+
+    With a share u of them, I(S;A)/H(A) can be as large as (1 − u)·(value among the others) + u.
+    """
+    share = audit.n_unknown / audit.n_rows if audit.n_rows else 0.0
+    limit = _MOST_UNJUDGED
+    if of_information(clause.clause):
+        limit = (clause.tolerance[1] - clause.interval[1]) / max(1.0 - clause.interval[1], 1e-12)
+    if share <= limit:
+        return ""
+    return (
+        f"{audit.n_unknown:,} rows ({100 * share:.1f}%) have no known group, and could hide a "
+        "difference beyond the limit"
+    )
+
+
+def _left_out(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
+    """Why groups too small to be judged stand in the way of a pass, or ""."""
+    if of_information(clause.clause):
+        return ""
+    part = audit.attributes.get(clause.part, audit)
+    small = _small(part, tolerance)
+    shares = dict(zip(part.labels, part._groups.columns["share"], strict=True))
+    share = sum(shares[group] for group in small)
+    if share <= _MOST_UNJUDGED:
+        return ""
+    return (
+        f"{len(small)} groups that are too small to be judged hold {100 * share:.1f}% of the rows; "
+        "merge them into larger ones"
+    )
 
 
 def _tests(
@@ -261,22 +328,22 @@ def _adjusted(
     audit: Audit, tolerance: Tolerance, level: float
 ) -> Iterator[tuple[ClauseResult, float]]:
     """Clauses on what the controls leave: the information, and the gaps."""
-    found = audit.conditional
-    if found is None:
+    conditional = audit.conditional
+    if conditional is None:
         return
     for name, ends in tolerance.clauses:
         if name in WITH_CONTROLS:
-            yield _information(name, audit.sensitive_name, found.information, ends, level, 1)
+            yield _information(name, audit.sensitive_name, conditional.information, ends, level, 1)
     wanted = {name: ends for name, ends in tolerance.clauses if name in ADJUSTED}
     if not wanted:
         return
-    if tolerance.reference not in ("largest", found.reference):
+    if tolerance.reference not in ("largest", conditional.reference):
         raise ValueError(
-            f"`reference` must be that of the adjusted gaps, {found.reference!r}, got "
+            f"`reference` must be that of the adjusted gaps, {conditional.reference!r}, got "
             f"{tolerance.reference!r}. Hint: pass `reference` to the audit."
         )
     small = _small(audit, tolerance)
-    gaps = [gap for gap in found.gaps if gap.group not in small]
+    gaps = [gap for gap in conditional.gaps if gap.group not in small]
     for name, ends in wanted.items():
         for gap in gaps:
             one = getattr(gap, ADJUSTED[name])
@@ -287,7 +354,9 @@ def _adjusted(
             )  # fmt: skip
             yield _number(number, audit.sensitive_name, ends, level)
         if not gaps:
-            yield _nobody(name, audit.sensitive_name, found.reference, tolerance.smallest, ends)
+            yield _nobody(
+                name, audit.sensitive_name, conditional.reference, tolerance.smallest, ends
+            )
 
 
 def information_parts(
@@ -473,10 +542,10 @@ class Tolerance:
                 "`Tolerance` must hold at least one clause, got none; there are "
                 f"{', '.join(clause_names())}. Hint: eh.Tolerance(independence=0.01)."
             )
-        found = {name: _range(name, given[name]) for name in clause_names() if name in given}
+        ranges = {name: _range(name, given[name]) for name in clause_names() if name in given}
         if favorable is not None:
             favorable = check_favorable(favorable)
-        rates = [name for name in AT_CUTOFF if name in found]
+        rates = [name for name in AT_CUTOFF if name in ranges]
         if rates and favorable is None:
             raise ValueError(
                 f'`favorable` must be given for {" and ".join(rates)}: "high" if a person is '
@@ -488,7 +557,7 @@ class Tolerance:
         if rates and not cutoffs:
             raise ValueError(f"`at` must hold a cutoff for {rates[0]}, got none.")
         values = {
-            "clauses": tuple(found.items()), "level": check_level(level), "reference": reference,
+            "clauses": tuple(ranges.items()), "level": check_level(level), "reference": reference,
             "favorable": favorable, "at": cutoffs, "smallest": check_smallest(smallest),
         }  # fmt: skip
         for name, value in values.items():
@@ -820,7 +889,7 @@ def _noncentrality(freedom: int, level: float, power: float) -> float:
     return float(brentq(lambda x: ncx2.sf(critical, freedom, x) - power, 1e-9, top))
 
 
-def _shares(shares: Any) -> NDArray[np.float64]:
+def _shares(shares: Any) -> Array:
     try:
         p = np.asarray(shares, dtype=np.float64)
     except (TypeError, ValueError):

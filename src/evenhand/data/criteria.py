@@ -18,11 +18,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from .._core.arrays import Array
 
 # What a conditional entropy of the group conditions on: () is H(A), ("s", "y") is H(A|S,Y).
 Condition = tuple[str, ...]
-Column = NDArray[np.float64]
+Column = Array
 
 NOTHING: Condition = ()
 SCORE: Condition = ("s",)
@@ -70,10 +71,7 @@ class Variable:
         return self.name == "s" or "s" in self.of
 
 
-VARIABLES: dict[str, Variable] = {
-    "s": Variable("s", "score"),
-    "y": Variable("y", "target"),
-}
+VARIABLES: dict[str, Variable] = {"s": Variable("s", "score"), "y": Variable("y", "target")}
 
 
 def get_variable(name: str) -> Variable:
@@ -343,10 +341,10 @@ def measurable(columns: Collection[str]) -> list[Criterion]:
 
 def complete(criteria: Iterable[Criterion], columns: Mapping[str, Column]) -> dict[str, Column]:
     """The columns, and those that the criteria compute from them."""
-    found = dict(columns)
+    completed = dict(columns)
     for criterion in criteria:
         for variable in criterion.variables:
-            if variable.value is not None and variable.name not in found:
+            if variable.value is not None and variable.name not in completed:
                 parts = (columns[name] for name in variable.of)
-                found[variable.name] = np.asarray(variable.value(*parts), dtype=np.float64)
-    return found
+                completed[variable.name] = np.asarray(variable.value(*parts), dtype=np.float64)
+    return completed

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core.arrays import Matrix
+from .._core.arrays import Mask, Matrix
 from .._core.validation import frame_columns, quote, read_native
 
 # A level seen in fewer rows cannot be told from noise; rarer ones share "other".
@@ -220,8 +220,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 def fit_columns(table: Any, names: Sequence[str]) -> list[Column]:
     """Decide how each column of those names is used."""
-    found = dict(frame_columns(nw.from_native(table, eager_only=True)))
-    return [_fit_column(found[name], name, True, MIN_LEVEL_ROWS, MAX_LEVELS) for name in names]
+    held = dict(frame_columns(nw.from_native(table, eager_only=True)))
+    return [_fit_column(held[name], name, True, MIN_LEVEL_ROWS, MAX_LEVELS) for name in names]
 
 
 def needs_encoding(X: Any, arrays: bool = False) -> bool:
@@ -257,7 +257,7 @@ def _read(X: Any) -> tuple[dict[str, Any], bool]:
     return {f"x{j}": array[:, j] for j in range(array.shape[1])}, False
 
 
-def _missing(column: Any) -> NDArray[np.bool_]:
+def _missing(column: Any) -> Mask:
     """Which rows are null or NaN."""
     if isinstance(column, np.ndarray):
         if column.dtype.kind == "f":
@@ -289,19 +289,19 @@ def _fit_column(column: Any, name: str, standardize: bool, rare: int, most: int)
         )
         return Column(name, "number", fill, center, scale, bool(absent.any()))
     text = _texts(column, absent)
-    found, counts = np.unique(text[~absent].astype(str), return_counts=True)
-    if len(found) > max(20, 0.5 * len(text)):
+    levels, counts = np.unique(text[~absent].astype(str), return_counts=True)
+    if len(levels) > max(20, 0.5 * len(text)):
         return Column(
             name, "left out",
-            reason=f"it has {len(found)} different texts in {len(text)} rows, like a name",
+            reason=f"it has {len(levels)} different texts in {len(text)} rows, like a name",
         )  # fmt: skip
-    order = np.lexsort((found, -counts))
+    order = np.lexsort((levels, -counts))
     kept = [k for k in order if counts[k] >= min(rare, counts.max())][:most]
-    if len(kept) == 1 and len(found) == 1 and not absent.any():
+    if len(kept) == 1 and len(levels) == 1 and not absent.any():
         return Column(name, "left out", reason="it has the same value in every row")
     return Column(
         name, "category", missing=bool(absent.any()),
-        levels=tuple(str(found[k]) for k in kept), other=len(kept) < len(found),
+        levels=tuple(str(levels[k]) for k in kept), other=len(kept) < len(levels),
     )  # fmt: skip
 
 
@@ -314,7 +314,7 @@ def _counts_rows(values: Matrix, column: Any) -> bool:
     return len(values) > 20 and whole and bool((np.diff(values) > 0).all())
 
 
-def _numbers(column: Any, name: str, absent: NDArray[np.bool_]) -> Matrix | None:
+def _numbers(column: Any, name: str, absent: Mask) -> Matrix | None:
     """The column as floats if that is what it is, dates as days; None for text."""
     if isinstance(column, np.ndarray):
         values = _array_numbers(column, absent, name)
@@ -344,7 +344,7 @@ def _numbers(column: Any, name: str, absent: NDArray[np.bool_]) -> Matrix | None
     return values
 
 
-def _floats(column: Any, absent: NDArray[np.bool_]) -> Matrix:
+def _floats(column: Any, absent: Mask) -> Matrix:
     if absent.any() and not column.dtype.is_float():
         column = column.cast(nw.Float64)
     values = np.array(column.cast(nw.Float64).fill_null(np.nan).to_numpy(), dtype=np.float64)
@@ -358,7 +358,7 @@ def _unusable(name: str, kind: Any) -> ColumnError:
     )
 
 
-def _array_numbers(values: NDArray[Any], absent: NDArray[np.bool_], name: str) -> Matrix | None:
+def _array_numbers(values: NDArray[Any], absent: Mask, name: str) -> Matrix | None:
     """A NumPy column as floats; None where it holds text."""
     if values.dtype.kind == "O":
         kinds = {type(v) for v in values[~absent]}
@@ -379,7 +379,7 @@ def _array_numbers(values: NDArray[Any], absent: NDArray[np.bool_], name: str) -
     return values.astype(np.float64)
 
 
-def _texts(column: Any, absent: NDArray[np.bool_]) -> NDArray[Any]:
+def _texts(column: Any, absent: Mask) -> NDArray[Any]:
     values = list(column) if isinstance(column, np.ndarray) else column.to_list()
     return np.array([None if gap else str(v) for v, gap in zip(values, absent, strict=True)])
 
@@ -406,32 +406,29 @@ def encode(table: Any, columns: Sequence[Column]) -> tuple[Matrix, dict[str, int
                 f"Column {quote(spec.name)} was there in training and is missing now; there are "
                 f"{there}. Hint: pass a table of the same form."
             )
-        column = table[spec.name]
-        absent = _missing(column)
-        if spec.kind == "number":
-            values = _numbers(column, spec.name, absent)
-            if values is None:
-                raise ColumnError(
-                    f"Column {quote(spec.name)} held numbers in training and holds text now. "
-                    "Hint: score a table of the same form."
-                )
-            filled = np.where(absent, spec.fill, values)
-            parts.append((filled - spec.center) / spec.scale)
-            if spec.missing:
-                parts.append(absent.astype(np.float64))
-            continue
-        # Numbers stand for categories that are written as numbers, such as codes in another file.
-        text = _texts(column, absent)
-        known = absent.copy()
-        for level in spec.levels:
-            hit = text == level
-            known |= hit
-            if level != spec.levels[0]:
-                parts.append(hit.astype(np.float64))
-        if spec.other:
-            parts.append((~known).astype(np.float64))
-        elif (~known).any():
-            unseen[spec.name] = int((~known).sum())
-        if spec.missing:
-            parts.append(absent.astype(np.float64))
+        new, count = _encode_column(table[spec.name], spec)
+        parts += new
+        if count:
+            unseen[spec.name] = count
     return (np.column_stack(parts) if parts else np.empty((n, 0))), unseen
+
+
+def _encode_column(column: Any, spec: Column) -> tuple[list[Matrix], int]:
+    """Columns of X, and rows whose level was not there in training and has no column."""
+    absent = _missing(column)
+    marks = [absent.astype(np.float64)] if spec.missing else []
+    if spec.kind == "number":
+        values = _numbers(column, spec.name, absent)
+        if values is None:
+            raise ColumnError(
+                f"Column {quote(spec.name)} held numbers in training and holds text now. "
+                "Hint: score a table of the same form."
+            )
+        return [(np.where(absent, spec.fill, values) - spec.center) / spec.scale, *marks], 0
+    # Numbers stand for categories that are written as numbers, such as codes in another file.
+    text = _texts(column, absent)
+    hits = [text == level for level in spec.levels]
+    new = ~np.logical_or.reduce([absent, *hits])
+    if spec.other:
+        hits.append(new)
+    return [hit.astype(np.float64) for hit in hits[1:]] + marks, 0 if spec.other else int(new.sum())

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core import shards
+from .._core.arrays import Mask, Rows
 from .._core.files import TableError
 from .._core.validation import frame_columns, quote, read_native
 
@@ -75,7 +76,7 @@ def _single(name: str, values: Any) -> Any:
     return columns[0][1]
 
 
-def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
+def encode(column: Any, name: str | None) -> tuple[Rows, list[Any]]:
     """Codes (−1 where missing) and the sorted labels of one column."""
     labels: list[Any]
     if isinstance(column, nw.Series):
@@ -96,13 +97,10 @@ def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
         labels = [bool(v) for v in (False, True) if (column == v).any()]
         return (column.astype(np.intp) - (labels == [True])), list(labels)
     if column.dtype.kind == "f":
-        missing = np.isnan(column)
-        values, inverse = np.unique(column[~missing], return_inverse=True)
+        codes, values = _encode_known(column, np.isnan(column))
         labels = [int(v) if float(v).is_integer() else float(v) for v in values]
         whole = all(isinstance(v, int) for v in labels)  # integers with gaps, in pandas
         check_count(labels, len(column), "integer" if whole else "float", name)
-        codes = np.full(len(column), -1, dtype=np.intp)
-        codes[~missing] = inverse
         return codes, labels
     if column.dtype.kind in "OT":  # NumPy's own strings may hold a missing value
         return _encode_objects(column.astype(object), name)
@@ -118,10 +116,9 @@ def encode(column: Any, name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
     return codes.astype(np.intp, copy=False), values.tolist()
 
 
-def _encode_dates(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
+def _encode_dates(column: NDArray[Any], name: str | None) -> tuple[Rows, list[Any]]:
     """Labels are Python dates and durations where these are as fine as the values, else text."""
-    missing = np.isnat(column)
-    values, inverse = np.unique(column[~missing], return_inverse=True)
+    codes, values = _encode_known(column, np.isnat(column))
     labels = values.astype(str).tolist()
     # Durations in years or months have no fixed length.
     vague = column.dtype.kind == "m" and np.datetime_data(column.dtype)[0] in ("Y", "M")
@@ -131,12 +128,17 @@ def _encode_dates(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.in
             labels = coarse.tolist()
             break
     check_count(labels, len(column), "date", name)
-    codes = np.full(len(column), -1, dtype=np.intp)
-    codes[~missing] = inverse
     return codes, labels
 
 
-def _few_labels(column: NDArray[Any]) -> tuple[NDArray[np.intp], list[Any]] | None:
+def _encode_known(column: NDArray[Any], missing: Mask) -> tuple[Rows, NDArray[Any]]:
+    """Codes, −1 where missing, and the distinct values."""
+    codes = np.full(len(column), -1, dtype=np.intp)
+    values, codes[~missing] = np.unique(column[~missing], return_inverse=True)
+    return codes, values
+
+
+def _few_labels(column: NDArray[Any]) -> tuple[Rows, list[Any]] | None:
     """Codes and labels of a text array with few distinct values, without sorting the rows."""
     codes = np.full(len(column), -1, dtype=np.intp)
     labels: list[Any] = []
@@ -149,7 +151,7 @@ def _few_labels(column: NDArray[Any]) -> tuple[NDArray[np.intp], list[Any]] | No
     return None
 
 
-def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
+def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[Rows, list[Any]]:
     seen: dict[Any, int] = {}
     codes = np.empty(len(column), dtype=np.intp)
     for i, value in enumerate(column.tolist()):
@@ -190,7 +192,7 @@ def _kind(value: Any) -> str:
     return "integer" if isinstance(value, Integral) else "float"
 
 
-def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[NDArray[np.intp], list[Any]]:
+def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[Rows, list[Any]]:
     dtype = column.dtype
     if dtype == nw.Object:
         return _encode_objects(np.fromiter(column.to_list(), dtype=object, count=len(column)), name)
@@ -247,29 +249,29 @@ def sorted_labels(labels: list[Any]) -> list[Any]:
         return sorted(labels, key=lambda v: (type(v).__name__, str(v)))
 
 
-def _sort_labels(codes: NDArray[np.intp], labels: list[Any]) -> tuple[NDArray[np.intp], list[Any]]:
-    ordered = sorted_labels(labels)
+def _sort_labels(
+    codes: NDArray[Any], labels: list[Any], among: list[Any] | None = None, kind: Any = np.intp
+) -> tuple[NDArray[Any], list[Any]]:
+    """Codes in the order of the labels, or of all those that they are among."""
+    ordered = sorted_labels(labels if among is None else among)
     rank = {label: k for k, label in enumerate(ordered)}
-    lookup = np.array([rank[label] for label in labels] + [-1], dtype=np.intp)
+    lookup = np.array([rank[label] for label in labels] + [-1], dtype=kind)
     return lookup[codes], ordered
 
 
 def share_labels(
-    column: Any, codes: NDArray[np.intp], labels: list[Any], name: str | None
-) -> tuple[NDArray[np.intp], list[Any]]:
+    column: Any, codes: Rows, labels: list[Any], name: str | None
+) -> tuple[Rows, list[Any]]:
     """Codes for the labels of all workers, where the column is one shard of many."""
     if not shards.active():
         return codes, labels
     declared = isinstance(column, nw.Series) and column.dtype in (nw.Categorical, nw.Enum)
-    found = shards.gather_objects((labels, len(codes), declared))
-    merged = list(dict.fromkeys(label for part, _, _ in found for label in part))
-    _refuse_equal_types([label for part, _, _ in found for label in part], name)
-    if not any(declared for _, _, declared in found):
-        _check_count(merged, sum(count for _, count, _ in found), _kind_of(merged), name)
-    ordered = sorted_labels(merged)
-    rank = {label: k for k, label in enumerate(ordered)}
-    lookup = np.array([rank[label] for label in labels] + [-1], dtype=np.intp)
-    return lookup[codes], ordered
+    parts = shards.gather_objects((labels, len(codes), declared))
+    merged = list(dict.fromkeys(label for part, _, _ in parts for label in part))
+    _refuse_equal_types([label for part, _, _ in parts for label in part], name)
+    if not any(declared for _, _, declared in parts):
+        _check_count(merged, sum(count for _, count, _ in parts), _kind_of(merged), name)
+    return _sort_labels(codes, labels, merged)
 
 
 def _kind_of(labels: list[Any]) -> str:
@@ -279,9 +281,7 @@ def _kind_of(labels: list[Any]) -> str:
     return "date" if labels and all(isinstance(v, date) for v in labels) else "text"
 
 
-def cross(
-    coded: list[tuple[NDArray[np.intp], list[Any]]],
-) -> tuple[NDArray[np.intp], list[Any]]:
+def cross(coded: list[tuple[Rows, list[Any]]]) -> tuple[Rows, list[Any]]:
     """Intersections of several attributes; unknown where any of them is."""
     combined = np.zeros(len(coded[0][0]), dtype=np.int64)
     missing = np.zeros(len(combined), dtype=bool)
@@ -291,8 +291,8 @@ def cross(
     combined[missing] = -1
     cells, inverse = np.unique(combined[~missing], return_inverse=True)
     if shards.active():
-        found, cells = cells, np.unique(np.concatenate(shards.gather_objects(cells)))
-        inverse = np.searchsorted(cells, found)[inverse]
+        own, cells = cells, np.unique(np.concatenate(shards.gather_objects(cells)))
+        inverse = np.searchsorted(cells, own)[inverse]
     out = np.full(len(combined), -1, dtype=np.intp)
     out[~missing] = inverse
     crossed = []
@@ -446,10 +446,7 @@ class Labels:
                 tuple(several[k] for several, k in zip(labels, codes, strict=True))
                 for codes in self._crossed
             ]
-        ordered = sorted_labels(crossed)
-        rank = {label: k for k, label in enumerate(ordered)}
-        lookup = np.array([*(rank[label] for label in crossed), -1], dtype=np.int16)
-        return Coded(lookup[self._codes], ordered, " × ".join(self.names))
+        return Coded(*_sort_labels(self._codes, crossed, kind=np.int16), " × ".join(self.names))
 
     def values(self) -> NDArray[Any]:
         """The values of a single column in every row, None where they are missing."""

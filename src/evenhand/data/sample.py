@@ -19,16 +19,21 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from .._core.arrays import Vector
+from .._core.arrays import Rows, Vector
 from .._core.validation import as_floats, check_column, check_index, read_native, refuse_masked
 from .bands import Continuous
-from .clusters import check_cluster, renumber
 from .controls import Controls, read_controls
 from .copies import find_copies
 from .groups import Groups, Proxy, resolve_groups
-from .weights import check_exposure, check_weight, refuse_few_weighted, weighted_rows
-
-Rows = NDArray[np.intp]
+from .weights import (
+    check_cluster,
+    check_exposure,
+    check_weight,
+    mean_one,
+    refuse_few_weighted,
+    renumber,
+    weighted_rows,
+)
 
 # People that rows may be repeated for. Beyond that the copies take more memory than most machines
 # have to spare for them.
@@ -67,7 +72,7 @@ class Sample:
 
     groups: Any = None
     scores: Any = None
-    target: Vector | None = None
+    target: Any = None
     weight: Vector | None = None
     frequency: Vector | None = None
     cluster: Rows | None = None
@@ -80,7 +85,8 @@ class Sample:
         cls, y_true: Any = None, y_pred: Any = None, *, sensitive_features: Any = None,
         sample_weight: Any = None, frequency: Any = None, cluster: Any = None,
         exposure: Any = None, controls: Any = None, names: Mapping[str, str] | None = None,
-        groups_optional: bool = False, require_two: bool = True, **others: Any,
+        groups_optional: bool = False, require_two: bool = True, keep_labels: bool = False,
+        **others: Any,
     ) -> Sample:  # fmt: skip
         """Check what a user handed in: kinds, lengths, finite numbers, and pandas indices.
 
@@ -94,6 +100,8 @@ class Sample:
             Take None for `sensitive_features`: the sample then has no groups.
         require_two : bool
             Refuse a single group.
+        keep_labels : bool
+            Keep `sensitive_features` among `others`, for estimators that are handed them.
         **others : Any
             Columns or tables whose rows belong to the others'; kept in `others`.
         """
@@ -131,7 +139,7 @@ class Sample:
             )
         return cls(
             groups, columns.get("y_pred"), columns.get("y_true"), weight, None, clusters, size,
-            read, {name: handed[name] for name in others},
+            read, {name: handed[name] for name in [*others, *["sensitive_features"] * keep_labels]},
         )  # fmt: skip
 
     @property
@@ -218,6 +226,13 @@ class Sample:
             return self
         rows = replace(self, groups=None).take(groups.known)
         return replace(rows, groups=replace(groups, known=None, n_rows=groups.n_known))
+
+    def by_exposure(self) -> Sample:
+        """Units of exposure for rows, in the weights of the groups; the rows are known ones."""
+        if self.exposure is None:
+            return self
+        weight = self.exposure * (1.0 if self.groups.weight is None else self.groups.weight)
+        return replace(self, groups=replace(self.groups, weight=mean_one(weight)))
 
     def per_unit(self) -> Sample:
         """Targets per unit of exposure, where they are totals over one."""

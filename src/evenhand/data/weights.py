@@ -1,20 +1,22 @@
-"""Sample weights and exposures: what is accepted, which rows count, and their scale."""
+"""How rows count: weights, exposures, and clusters of rows that belong together."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._core import shards
-from .._core.validation import as_floats, check_column, refuse_masked
+from .._core.arrays import Array, Mask, Rows
+from .._core.validation import as_floats, check_column, read_native, refuse_masked
 
 # From fewer effective rows nothing can be said.
 LEAST = 5.0
 
 
-def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64] | None:
+def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> Array | None:
     """Validate sample weights; None stays None.
 
     They keep their scale unless it is one at which sums of them or of their squares leave the range
@@ -51,7 +53,7 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.flo
     return weight if 1e-100 < largest < 1e100 else weight / largest
 
 
-def weighted_rows(weight: NDArray[np.float64] | None) -> NDArray[np.intp] | None:
+def weighted_rows(weight: Array | None) -> Rows | None:
     """The rows to measure: those of positive weight, or None where that is every row.
 
     A row without weight must count for nothing, and ranks, neighbors and folds see rows, not
@@ -62,7 +64,7 @@ def weighted_rows(weight: NDArray[np.float64] | None) -> NDArray[np.intp] | None
     return np.flatnonzero(weight)
 
 
-def mean_one(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+def mean_one(weight: Array | None) -> Array | None:
     """Weights in proportion, scaled to mean 1; None for none."""
     if weight is None or not (len(weight) or shards.active()):
         return None
@@ -73,7 +75,7 @@ def mean_one(weight: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
     return scale_to_count(weight / largest)
 
 
-def scale_to_count(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+def scale_to_count(weight: Array) -> Array:
     """Weights times n/Σw, for those whose sum is a float like any other."""
     count, total = shards.add(float(len(weight)), float(weight.sum()))
     return weight * (count / total)
@@ -89,7 +91,7 @@ def refuse_few_weighted(kept: int, n_rows: int) -> None:
         )
 
 
-def check_exposure(exposure: Any, n_rows: int) -> NDArray[np.float64]:
+def check_exposure(exposure: Any, n_rows: int) -> Array:
     """A positive column."""
     exposure = check_column(exposure, "exposure", n_rows)
     if not (exposure > 0).all():
@@ -102,14 +104,199 @@ def check_exposure(exposure: Any, n_rows: int) -> NDArray[np.float64]:
 
 
 # ------------------------------------------------------------------------------------------------
+# Rows that belong together: a person over years, a ZIP code, a school.
+#
+# Rows of one cluster are not independent, so what leaves rows out leaves whole clusters out, sums
+# of squares run over clusters, and sample sizes count clusters.
+
+
+def check_cluster(cluster: Any, n_rows: int) -> Rows | None:
+    """Cluster number of each row, 0 … G − 1; None for None and where every row is its own cluster.
+
+    Parameters
+    ----------
+    cluster : (n,) array or series of labels, or None
+    n_rows : int
+        The length it must have.
+    """
+    if cluster is None:
+        return None
+    native = read_native(cluster, "cluster")
+    if isinstance(native, nw.DataFrame):
+        if len(native.columns) != 1:
+            raise ValueError(
+                f"`cluster` must be one column, got {len(native.columns)}. Hint: join them into "
+                "one label per row first."
+            )
+        native = next(native.iter_columns())
+    missing: NDArray[Any] | None
+    if isinstance(native, nw.Series):
+        missing = native.is_null().to_numpy().astype(bool)
+        # Numbers stay numbers; everything else is compared as Python objects are.
+        numeric = native.dtype.is_numeric() or native.dtype == nw.Boolean
+        values = native.to_numpy() if numeric else np.array(native.to_list(), dtype=object)
+    else:
+        masked = isinstance(cluster, np.ma.MaskedArray)
+        missing = np.ma.getmaskarray(cluster) if masked else None
+        values = np.asarray(np.ma.getdata(cluster) if masked else cluster)
+        if values.dtype.kind in "US" and not isinstance(cluster, np.ndarray):
+            values = np.array(list(cluster), dtype=object)  # as text, a NaN would be "nan"
+    if values.ndim != 1:
+        raise ValueError(f"`cluster` must be 1-D, one label per row, got shape {values.shape}.")
+    if len(values) != n_rows:
+        raise ValueError(
+            f"`cluster` must have one entry per row: got {len(values)} for {n_rows} rows."
+        )
+    missing = _missing(values) if missing is None else missing | _missing(values)
+    if missing.any():
+        raise ValueError(
+            f"`cluster` must be known in every row: {int(missing.sum())} of {n_rows} are missing. "
+            "Hint: give a row that belongs to no other a label of its own."
+        )
+    codes = _number(values)
+    count = int(codes.max()) + 1 if n_rows else 0
+    if count == 1 and n_rows > 1:
+        raise ValueError(
+            "`cluster` must hold at least two clusters, got one: from a single cluster nothing "
+            "can be said about others. Hint: leave `cluster` out only if its rows are independent."
+        )
+    return None if count == n_rows else codes
+
+
+def _missing(values: NDArray[Any]) -> Mask:
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    if values.dtype.kind in "Mm":
+        return np.isnat(values)
+    if values.dtype.kind == "O":
+        gone = (v is None or type(v).__name__ in ("NAType", "NaTType") or v != v for v in values)
+        return np.fromiter(gone, dtype=bool, count=len(values))
+    return np.zeros(len(values), dtype=bool)
+
+
+def _number(values: NDArray[Any]) -> Rows:
+    if values.dtype.kind != "O":
+        return np.unique(values, return_inverse=True)[1].astype(np.intp, copy=False)
+    seen: dict[Any, int] = {}
+    try:
+        numbers = (seen.setdefault(v, len(seen)) for v in values.tolist())
+        return np.fromiter(numbers, dtype=np.intp, count=len(values))
+    except TypeError:
+        raise ValueError(
+            "`cluster` must hold labels (text, numbers, dates), got an element of type "
+            f"{type(values[0]).__name__}."
+        ) from None
+
+
+def renumber(cluster: Rows | None) -> Rows | None:
+    """Numbers 0 … G − 1 again after rows were taken; None where no two rows share one."""
+    if cluster is None or not len(cluster):
+        return None
+    present = np.bincount(cluster) > 0
+    if present.sum() == len(cluster):
+        return None
+    return (np.cumsum(present) - 1)[cluster]
+
+
+def cluster_folds(cluster: Rows, strata: Rows, n_folds: int, random_state: Any = None) -> Rows:
+    """Fold of each row: whole clusters, spread so that each stratum is shared out evenly.
+
+    Large clusters are placed first, each where its strata are least represented so far. Equal ones
+    come in random order.
+
+    Parameters
+    ----------
+    cluster : (n,) array of numbers 0 … G − 1
+    strata : (n,) array of numbers 0 … K − 1
+    n_folds : int
+        At most G.
+    random_state : int, RandomState or None
+    """
+    from sklearn.utils import check_random_state
+
+    from ..kernels.clusters import deal_clusters
+
+    names, strata = np.unique(strata, return_inverse=True)
+    counts = np.zeros((int(cluster.max()) + 1, len(names)))
+    np.add.at(counts, (cluster, strata), 1.0)
+    # By first row, so that names of clusters do not matter.
+    order = by_first_row(cluster)[check_random_state(random_state).permutation(len(counts))]
+    order = order[np.argsort(-counts[order].sum(axis=1), kind="stable")]
+    return deal_clusters(counts / counts.sum(axis=0), order, n_folds)[cluster]
+
+
+def deal_by_size(cluster: Rows, most: int) -> Rows:
+    """Fold of each row: clusters dealt out to at most `most` folds, largest first."""
+    size = np.bincount(cluster)
+    if len(size) <= most:
+        return cluster
+    # Back and forth over the folds, so that none gets all the large ones.
+    lap, step = np.divmod(np.arange(len(size)), most)
+    fold = np.where(lap % 2, most - 1 - step, step)
+    return _deal(cluster, np.argsort(-size, kind="stable"), fold)
+
+
+def deal_by_first_row(cluster: Rows, most: int) -> Rows:
+    """Fold of each row: clusters dealt out to at most `most` folds in turn, as their rows come."""
+    order = by_first_row(cluster)
+    return _deal(cluster, order, np.arange(len(order)) % most)
+
+
+def _deal(cluster: Rows, order: Rows, fold: Rows) -> Rows:
+    """Fold of each row, from those of the clusters in some order."""
+    out = np.empty_like(order)
+    out[order] = fold
+    return out[cluster]
+
+
+def by_first_row(cluster: Rows) -> Rows:
+    """The clusters in the order in which their first rows come."""
+    first = np.full(int(cluster.max()) + 1, len(cluster))
+    np.minimum.at(first, cluster, np.arange(len(cluster)))
+    return np.argsort(first)
+
+
+def cluster_sums(cluster: Rows, values: Array) -> Array:
+    """(G,): Σ of n values over the rows of each cluster."""
+    return np.bincount(cluster, values).astype(np.float64, copy=False)
+
+
+def cluster_groups(cluster: Rows, membership: Array) -> Array:
+    """(G, K): Σ of (n, K) memberships, weighted or not, over the rows of each cluster."""
+    return np.column_stack([cluster_sums(cluster, column) for column in membership.T])
+
+
+def degrees_of_freedom(squares: Array, mass: Array) -> float:
+    """(ΣV_k)² / Σ V_k²/(G_k − 1): how well a sum of squares over clusters is known.
+
+    Satterthwaite's rule, with V_k the part of the clusters that mostly hold group k and G_k their
+    effective number, (ΣW)²/ΣW². A few clusters that decide the sum leave few degrees of freedom,
+    however many others there are.
+
+    Parameters
+    ----------
+    squares : (G,) array
+        The squares summed.
+    mass : (G, K) array
+        Weight of each group in each cluster.
+    """
+    main, weight = mass.argmax(axis=1), mass.sum(axis=1)
+    part = np.bincount(main, squares)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        count = np.bincount(main, weight) ** 2 / np.bincount(main, weight**2)
+        doubt = np.where(part > 0, part**2 / np.maximum(count - 1.0, 1.0), 0.0).sum()
+        return float(max(part.sum() ** 2 / doubt, 1.0)) if doubt > 0 else float(len(squares) - 1)
+
+
+# ------------------------------------------------------------------------------------------------
 # Sums over all rows, those on other workers included.
 
 
-def weighted_sum(values: NDArray[np.float64], weight: NDArray[np.float64] | None = None) -> float:
+def weighted_sum(values: Array, weight: Array | None = None) -> float:
     """Σ w·value."""
     return float(shards.add(float(values.sum() if weight is None else weight @ values)))
 
 
-def weighted_mean(values: NDArray[np.float64], weight: NDArray[np.float64] | None = None) -> float:
+def weighted_mean(values: Array, weight: Array | None = None) -> float:
     """Σ w·value / Σ w."""
     return shards.average(values, weight)

@@ -17,7 +17,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from .._core.arrays import Array
-from ..data.clusters import deal_by_first_row
+from ..data.weights import deal_by_first_row
 from ..kernels import Rows, reference
 from ..kernels.basis import Basis
 from ._cells import Cells, sums

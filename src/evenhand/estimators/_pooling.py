@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Array
-from ..data.clusters import deal_by_size
 from ..data.groups import Groups
+from ..data.weights import deal_by_size
 from ._cells import Cells, sums
 from ._dyadic import Grown, Prior
 from ._ladder import Rung

@@ -23,9 +23,9 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
-from ..data.clusters import cluster_folds
 from ..data.criteria import Condition
 from ..data.groups import Groups
+from ..data.weights import cluster_folds
 from .estimation import RowLosses
 from .ranks import typical_spread
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, polygamma
 
-from ..data.clusters import cluster_sums, renumber
 from ..data.criteria import Condition
 from ..data.groups import Groups
+from ..data.weights import cluster_sums, renumber
 from .estimation import RowLosses, largest_loss, refuse_many_variables
 from .ranks import typical_spread
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.arrays import Vector
+from .._core.arrays import Rows, Vector
 from ..data.groups import Groups
 from ..data.sample import Sample
 from ..data.weights import mean_one
@@ -148,8 +148,8 @@ class _Whole(NamedTuple):
     sums: Vector
     least: Vector
     largest: Vector
-    first: NDArray[np.intp]
-    cell: NDArray[np.intp]
+    first: Rows
+    cell: Rows
 
 
 def _spread(cells: Cells, axis: int, whole: _Whole, turn: Vector, entry: Any) -> Vector:

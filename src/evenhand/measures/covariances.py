@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincc
 from scipy.stats import f as f_law
 
+from .._core.arrays import Array, Mask, Rows
 from ..estimators.ranks import RankedRows, Ranks, neighbor_slopes, scattered_rows
 
 # Effective rows of the smallest group at which the sandwich covariance counts for one half.
@@ -31,14 +32,31 @@ class Members:
     `codes` number the groups with the reference last; `soft` is (m, K − 1) or None.
     """
 
-    codes: NDArray[np.intp] | None
-    soft: NDArray[np.float64] | None
+    codes: Rows | None
+    soft: Array | None
     n_groups: int
     note: str = ""
 
     def take(self, rows: Any) -> Members:
         codes = None if self.codes is None else self.codes[rows]
         return replace(self, codes=codes, soft=None if self.soft is None else self.soft[rows])
+
+    def column(self, k: int) -> Array:
+        """Membership of group k; the reference group comes last and has no column of its own."""
+        if self.codes is not None:
+            return (self.codes == k).astype(np.float64)
+        assert self.soft is not None
+        return self.soft[:, k] if k < self.n_groups - 1 else 1.0 - self.soft.sum(axis=1)
+
+    def columns(self, rows: Any = slice(None)) -> Array:
+        """(m, K − 1) membership of some rows, without the reference group."""
+        if self.codes is None:
+            assert self.soft is not None
+            return self.soft[rows]
+        codes = self.codes[rows]
+        out = np.zeros((len(codes), self.n_groups))
+        out[np.arange(len(codes)), codes] = 1.0
+        return out[:, :-1]
 
 
 class RowsInCells(NamedTuple):
@@ -48,12 +66,12 @@ class RowsInCells(NamedTuple):
     latter;  cell, center, slope : cell of each row, mean of z and slope of f along z in each cell
     """
 
-    u: NDArray[np.float64]
-    v: NDArray[np.float64]
-    z: NDArray[np.float64]
+    u: Array
+    v: Array
+    z: Array
     cell: NDArray[np.int32]
-    center: NDArray[np.float64]
-    slope: NDArray[np.float64]
+    center: Array
+    slope: Array
 
 
 class Scores:
@@ -65,9 +83,7 @@ class Scores:
     V moves to the sandwich covariance, which asks nothing of the weights but is noisy before that.
     """
 
-    def __init__(
-        self, rows: RowsInCells, members: Members, weight: NDArray[np.float64] | None
-    ) -> None:
+    def __init__(self, rows: RowsInCells, members: Members, weight: Array | None) -> None:
         from ..kernels import significance as kernels
 
         g = members.n_groups - 1
@@ -113,8 +129,8 @@ class Scores:
 
 
 def _split_weight(
-    weight: NDArray[np.float64] | None, cell: NDArray[np.int32], n_cells: int, members: Members
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    weight: Array | None, cell: NDArray[np.int32], n_cells: int, members: Members
+) -> tuple[Array, Array]:
     """h by group and g by row with w = h·g, from the regression of log w on the group in cells."""
     factor = np.ones(members.n_groups)
     if weight is None:
@@ -132,7 +148,7 @@ def _split_weight(
     return factor, weight / factor[members.codes]
 
 
-def smallest_effective(members: Members, weight: NDArray[np.float64]) -> float:
+def smallest_effective(members: Members, weight: Array) -> float:
     """(Σw)² / Σw² of the smallest group."""
     if members.codes is not None:
         total = np.bincount(members.codes, weight)
@@ -145,13 +161,8 @@ def smallest_effective(members: Members, weight: NDArray[np.float64]) -> float:
 
 
 def sandwich(
-    rows: RowsInCells,
-    members: Members,
-    weight: NDArray[np.float64],
-    mean: NDArray[np.float64],
-    share: NDArray[np.float64],
-    mass: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    rows: RowsInCells, members: Members, weight: Array, mean: Array, share: Array, mass: Array
+) -> Array:
     """Σ w² (a − ā)(a − ā)ᵀ ⊗ (f − f̄)(f − f̄)ᵀ / q, a block of rows at a time.
 
     q = 1 − 2w/W + Σw²/W² is what estimating the mean of its cell leaves of a row's variance, which
@@ -179,25 +190,13 @@ def sandwich(
         w = weight[part]
         left = 1.0 - 2.0 * w / mass[cell] + lost[cell]
         f *= np.where(left > 1e-9, w / np.sqrt(np.maximum(left, 1e-9)), 0.0)[:, None]
-        if members.codes is not None:
-            a = -share[cell]
-            codes = members.codes[part]
-            hit = np.flatnonzero(codes < g)
-            a[hit, codes[hit]] += 1.0
-        else:
-            assert members.soft is not None
-            a = members.soft[part] - share[cell]
+        a = members.columns(part) - share[cell]
         product = (a[:, :, None] * f[:, None, :]).reshape(len(f), width)
         out += product.T @ product
     return out * (n / count)
 
 
-def _recenter(
-    raw: NDArray[np.float64],
-    first: NDArray[np.float64],
-    mean: NDArray[np.float64],
-    mass: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _recenter(raw: Array, first: Array, mean: Array, mass: Array) -> Array:
     """Σ v (x − m)(x − m)ᵀ by cell from Σ v xxᵀ, Σ v x and Σ v."""
     cross = first[:, :, None] * mean[:, None, :]
     out = raw - cross - cross.transpose(0, 2, 1)
@@ -205,26 +204,17 @@ def _recenter(
     return out
 
 
-def _subtract_square(
-    scatter: NDArray[np.float64], total: NDArray[np.float64], count: NDArray[np.float64]
-) -> None:
+def _subtract_square(scatter: Array, total: Array, count: Array) -> None:
     """Scatter about the mean from that about zero, in place, given the sums."""
     scatter -= total[:, :, None] * total[:, None, :] / count[:, None, None]
 
 
-def _cell_shares(
-    soft: NDArray[np.float64],
-    cell: NDArray[np.int32],
-    weight: NDArray[np.float64] | None,
-    mass: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _cell_shares(soft: Array, cell: NDArray[np.int32], weight: Array | None, mass: Array) -> Array:
     columns = [c if weight is None else c * weight for c in soft.T]
     return np.column_stack([np.bincount(cell, c, len(mass)) / mass for c in columns])
 
 
-def _soft_scatter(
-    soft: NDArray[np.float64], cell: NDArray[np.int32], share: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _soft_scatter(soft: Array, cell: NDArray[np.int32], share: Array) -> Array:
     n_cells, g = share.shape
     centered = [soft[:, k] - share[cell, k] for k in range(g)]
     out = np.empty((n_cells, g, g))
@@ -234,7 +224,7 @@ def _soft_scatter(
     return out
 
 
-def root_inverse(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+def root_inverse(covariance: Array) -> Array:
     """R with RRᵀ the pseudo-inverse, on the scale of correlations; its columns are the rank."""
     spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     used = spread > 1e-9 * max(spread.max(), 1e-300)
@@ -292,8 +282,8 @@ class UnitScores:
         self,
         rows: RowsInCells,
         members: Members,
-        weight: NDArray[np.float64] | None,
-        unit: NDArray[np.intp],
+        weight: Array | None,
+        unit: Rows,
         a_direction: int,
         clusters: bool,
     ) -> None:
@@ -335,7 +325,7 @@ class UnitScores:
         scaled = self.statistic * self.dof_left / (self.dof * max(self.units, 1.0))
         return float(f_law.sf(scaled, self.dof, self.dof_left))
 
-    def _set_up(self, weight: NDArray[np.float64], unit: NDArray[np.intp]) -> None:
+    def _set_up(self, weight: Array, unit: Rows) -> None:
         from ..kernels.significance import feature_matrix
 
         cell, n_cells = self._rows.cell, len(self._rows.slope)
@@ -363,11 +353,7 @@ class UnitScores:
         self._f = f - np.column_stack(sums)[cell]
         members = self._members
         groups = members.n_groups - 1
-        columns = (
-            (weight * (members.codes == k) for k in range(groups))
-            if members.codes is not None
-            else (weight * members.soft[:, k] for k in range(groups))  # type: ignore[index]
-        )
+        columns = (weight * members.column(k) for k in range(groups))
         self._share = np.column_stack([np.bincount(cell, x, n_cells) / mass for x in columns])
 
     def _sample(self) -> None:
@@ -381,7 +367,7 @@ class UnitScores:
             self._order = self._order[np.repeat(keep, sizes)]
             self._start = np.concatenate([[0], np.cumsum(sizes[keep])[:-1]])
 
-    def _scores(self) -> Iterator[NDArray[np.float64]]:
+    def _scores(self) -> Iterator[Array]:
         """S_g of the units, some at a time."""
         members, groups = self._members, self._share.shape[1]
         width = groups * self._f.shape[1]
@@ -391,30 +377,21 @@ class UnitScores:
         while low < len(ends):
             high = max(low + 1, int(np.searchsorted(ends, self._start[low] + chunk)))
             part = self._order[self._start[low] : ends[high - 1]]
-            a = -self._share[self._rows.cell[part]]
-            if members.codes is not None:
-                codes = members.codes[part]
-                hit = np.flatnonzero(codes < groups)
-                a[hit, codes[hit]] += 1.0
-            else:
-                assert members.soft is not None
-                a += members.soft[part]
+            a = members.columns(part) - self._share[self._rows.cell[part]]
             f = self._f[part] * self._factor[part, None]
             product = (a[:, :, None] * f[:, None, :]).reshape(len(part), width)
             yield np.add.reduceat(product, self._start[low:high] - self._start[low], axis=0)
             low = high
 
-    def _leverage(self, weight: NDArray[np.float64], unit: NDArray[np.intp]) -> float:
-        members, cell, found = self._members, self._rows.cell, []
+    def _leverage(self, weight: Array, unit: Rows) -> float:
+        members, cell, sizes = self._members, self._rows.cell, []
         for k, share in enumerate(self._share.T):
-            a = members.codes == k if members.codes is not None else members.soft[:, k]  # type: ignore[index]
-            mass = np.bincount(unit, weight) * np.bincount(
-                unit, weight * np.square(a - share[cell])
-            )
-            found.append(float(mass.sum() ** 2 / max(np.square(mass).sum(), 1e-300)))
-        return min(found)
+            spread = weight * np.square(members.column(k) - share[cell])
+            mass = np.bincount(unit, weight) * np.bincount(unit, spread)
+            sizes.append(float(mass.sum() ** 2 / max(np.square(mass).sum(), 1e-300)))
+        return min(sizes)
 
-    def _total(self) -> NDArray[np.float64]:
+    def _total(self) -> Array:
         members, groups = self._members, self._share.shape[1]
         f = self._f * self._plain[:, None]
         if members.codes is None:
@@ -423,22 +400,22 @@ class UnitScores:
         sums = [np.bincount(members.codes, column, members.n_groups) for column in f.T]
         return np.column_stack(sums)[:groups].ravel().astype(np.float64, copy=False)
 
-    def _covariance(self) -> NDArray[np.float64]:
+    def _covariance(self) -> Array:
         width = self._share.shape[1] * self._f.shape[1]
         out = np.zeros((width, width))
         for scores in self._scores():
             out += scores.T @ scores
         return out * (self.n_units / len(self._start))
 
-    def _fourth(self, used: NDArray[np.intp], root: NDArray[np.float64]) -> float:
-        found = sum(
+    def _fourth(self, used: Rows, root: Array) -> float:
+        total = sum(
             float(np.square(np.square(scores[:, used] @ root).sum(axis=1)).sum())
             for scores in self._scores()
         )
-        return found * (self.n_units / len(self._start))
+        return total * (self.n_units / len(self._start))
 
 
-def weight_units(cell: NDArray[np.int32]) -> tuple[NDArray[np.intp], bool]:
+def weight_units(cell: NDArray[np.int32]) -> tuple[Rows, bool]:
     """Independent units of a weighted sample: cells, and the rows of cells of many rows, if any."""
     size = np.bincount(cell)
     single = size[cell] > MAX_UNIT_ROWS
@@ -448,7 +425,7 @@ def weight_units(cell: NDArray[np.int32]) -> tuple[NDArray[np.intp], bool]:
 
 
 def clusters_in_cells(
-    cell: NDArray[np.int32], n_cells: int, cluster: NDArray[np.intp]
+    cell: NDArray[np.int32], n_cells: int, cluster: Rows
 ) -> tuple[NDArray[np.int32], int, int]:
     """Cells merged with their neighbors until they hold enough clusters, and how many were merged.
 
@@ -462,7 +439,7 @@ def clusters_in_cells(
     return cell // np.int32(merge), -(-n_cells // merge), merge
 
 
-def weights_tied(rows: RowsInCells, members: Members, weight: NDArray[np.float64]) -> bool:
+def weights_tied(rows: RowsInCells, members: Members, weight: Array) -> bool:
     """Whether weights depend on both the group and the tested variable, as far as log w tells.
 
     F tests in the regression of log w within cells on groups, on the first test functions, and on
@@ -470,7 +447,6 @@ def weights_tied(rows: RowsInCells, members: Members, weight: NDArray[np.float64
     """
     from ..kernels.significance import feature_matrix
 
-    n_cells = len(rows.slope)
     # A sample tells as much; the design is large with many groups.
     stretch = -(-len(weight) * (1 + 4 * members.n_groups) // TIED_NUMBERS)
     if stretch > 1:
@@ -479,40 +455,37 @@ def weights_tied(rows: RowsInCells, members: Members, weight: NDArray[np.float64
         z = rows.z[some] if len(rows.z) else rows.z
         part = (rows.u[some], rows.v[some], z, rows.cell[some])
         rows = RowsInCells(*part, rows.center, rows.slope)
-    cell = rows.cell
+    cell, n_cells = rows.cell, len(rows.slope)
     size = np.maximum(np.bincount(cell, minlength=n_cells), 1)
 
-    def centered(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    def centered(columns: Array) -> Array:
         means = [np.bincount(cell, column, n_cells) / size for column in columns.T]
         return columns - np.column_stack(means)[cell]
 
     groups = members.n_groups - 1
-    if members.codes is not None:
-        a = np.zeros((len(cell), groups + 1))
-        a[np.arange(len(cell)), members.codes] = 1.0
-        a = centered(a[:, :groups])
-    else:
-        assert members.soft is not None
-        a = centered(members.soft)
+    a = centered(members.columns())
     f = centered(feature_matrix(*rows)[:, :3])
     product = centered((a[:, :, None] * f[:, None, :]).reshape(len(cell), -1))
     x = centered(np.log(weight)[:, None])[:, 0]
-    design = np.column_stack([a, f, product])
-    gram, right = design.T @ design, design.T @ x
-    total = float(x @ x)
-    free = len(cell) - n_cells - design.shape[1]
-    if total <= 1e-20 * len(cell) or free < 1:
-        return False
-    every = np.arange(design.shape[1])
-    of_group, of_tested = every < groups, (every >= groups) & (every < groups + 3)
+    return _jointly_seen(np.column_stack([a, f, product]), x, groups, len(cell) - n_cells)
 
-    def rest(used: NDArray[np.bool_]) -> tuple[float, int]:
+
+def _jointly_seen(design: Array, x: Array, groups: int, n: int) -> bool:
+    """Whether F tests see products, or both groups and functions, in a regression of x."""
+    gram, right = design.T @ design, design.T @ x
+    total, free = float(x @ x), n - design.shape[1]
+    if total <= 1e-20 * len(x) or free < 1:
+        return False
+    places = np.arange(design.shape[1])
+    of_group, of_tested = places < groups, (places >= groups) & (places < groups + 3)
+
+    def rest(used: Mask) -> tuple[float, int]:
         beta, _, rank, _ = np.linalg.lstsq(gram[np.ix_(used, used)], right[used], rcond=1e-9)
         return max(total - float(right[used] @ beta), 1e-12 * total), int(rank)
 
-    full, full_rank = rest(np.ones(len(every), dtype=bool))
+    full, full_rank = rest(np.ones(len(places), dtype=bool))
 
-    def seen(left_out: NDArray[np.bool_]) -> bool:
+    def seen(left_out: Mask) -> bool:
         without, rank = rest(~left_out)
         gain = full_rank - rank
         if gain < 1:
@@ -524,11 +497,7 @@ def weights_tied(rows: RowsInCells, members: Members, weight: NDArray[np.float64
     return seen(jointly) or (seen(of_group | jointly) and seen(of_tested | jointly))
 
 
-def independent_rows(
-    weight: NDArray[np.float64] | None,
-    cluster: NDArray[np.intp] | None,
-    rng: np.random.Generator,
-) -> NDArray[np.intp]:
+def independent_rows(weight: Array | None, cluster: Rows | None, rng: np.random.Generator) -> Rows:
     """Rows drawn so that they are independent and follow the weighted law without weights.
 
     A row is kept with probability w / max w. With clusters, one row of each is drawn in proportion
@@ -574,19 +543,15 @@ MAX_SLOPE = 0.05
 LEAST_LEVEL = 0.5
 
 
-def scan_rows(n: int, n_groups: int) -> NDArray[np.intp] | slice:
+def scan_rows(n: int, n_groups: int) -> Rows | slice:
     """The rows scanned; with many groups, each of which is scanned, fewer."""
     most = max(MAX_ROWS * 4 // max(n_groups, 4), MAX_ROWS // 5)
     return slice(None) if n <= most else scattered_rows(n, -(-n // most))
 
 
 def level_rank(
-    target: Ranks | RankedRows,
-    z: NDArray[np.float64],
-    cell: NDArray[np.int32],
-    n_cells: int,
-    exact: bool,
-) -> NDArray[np.float64] | None:
+    target: Ranks | RankedRows, z: Array, cell: NDArray[np.int32], n_cells: int, exact: bool
+) -> Array | None:
     """The rank of a variable, NaN in cells in which it follows z; None if it does so in most.
 
     `exact` says that a cell is a single value of the conditioning variable, z its normal score.
@@ -605,7 +570,7 @@ def level_rank(
     return np.where(level[cell], target.rank, np.nan)
 
 
-def difference(s: NDArray[np.float64], y: NDArray[np.float64]) -> Ranks | None:
+def difference(s: Array, y: Array) -> Ranks | None:
     """Ranks of s − y; None where it is rounding.
 
     Given one of them it says as much as the other, and what happens near s = y shows in it best.
@@ -617,11 +582,7 @@ def difference(s: NDArray[np.float64], y: NDArray[np.float64]) -> Ranks | None:
     return Ranks(gap)
 
 
-def scan_p_value(
-    coordinates: Sequence[NDArray[np.float64]],
-    cell: NDArray[np.int32],
-    members: Members,
-) -> float:
+def scan_p_value(coordinates: Sequence[Array], cell: NDArray[np.int32], members: Members) -> float:
     """p of the mean of cot(π p_jk) over levels (j, k): the Cauchy combination.
 
     p_jk is of Q = Σ D²/V over the rectangles of a level, or of its largest term. D contrasts, in a
@@ -650,7 +611,7 @@ def scan_p_value(
     middle = (np.cumsum(size) - 0.5 * size) / n
     block = np.minimum((middle * 2**height).astype(np.int64), 2**height - 1)
     shares = [_shares(cell, members, size, groups) for groups in _few_groups(members.n_groups)]
-    found: list[NDArray[np.float64]] = []
+    p_values: list[Array] = []
     for x in coordinates:
         used = ~np.isnan(x)
         bins = np.zeros(n, dtype=np.int64)
@@ -662,20 +623,20 @@ def scan_p_value(
             moments = np.stack([share, scale * variance, scale * fourth])
             # A contrast of two equal halves has a quarter of the variance of its rows.
             most = 0.25 * (size @ moments[1]) / LEAST_VARIANCE
-            found += _p_values(
+            p_values += _p_values(
                 scan_levels(cell, bins, own, moments, block, depth, height, most, LEAST_VARIANCE)
             )
-    p = np.concatenate(found) if found else np.empty(0)
+    p = np.concatenate(p_values) if p_values else np.empty(0)
     if not len(p):
         return float("nan")
     # Beyond ½ a cotangent would take from the others, and a bound of 1 all there is.
     return float(np.arctan2(1.0, np.mean(1.0 / np.tan(np.pi * np.minimum(p, 0.5)))) / np.pi)
 
 
-def _p_values(levels: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+def _p_values(levels: Array) -> Iterator[Array]:
     """p-values of all levels, group by group."""
-    for found in levels:
-        q, m, extra, bound = found[found[:, :, 1] > 0].T
+    for level in levels:
+        q, m, extra, bound = level[level[:, :, 1] > 0].T
         # Scaled gamma with mean m and variance 2m + Σ κ₄/V²; the latter may be negative near p = ½.
         scale = np.maximum(2.0 * m + extra, m) / m
         sums = gammaincc(m / scale, q / scale)
@@ -691,12 +652,12 @@ def _few_groups(n_groups: int) -> Iterator[range]:
 
 
 def _shares(
-    cell: NDArray[np.int32], members: Members, size: NDArray[np.float64], groups: range
-) -> tuple[NDArray[Any], tuple[NDArray[np.float64], ...]]:
+    cell: NDArray[np.int32], members: Members, size: Array, groups: range
+) -> tuple[NDArray[Any], tuple[Array, ...]]:
     """Membership of some groups by row (numbers from 0 on, or columns), and its mean, variance and
     fourth cumulant by cell."""
     held = np.maximum(size, 1.0)[:, None]  # a sample may miss a cell
-    columns = [_column(members, k) for k in groups]
+    columns = [members.column(k) for k in groups]
     share = np.stack([np.bincount(cell, a, len(size)) for a in columns], axis=1) / held
     spread = share * (1.0 - share)
     fourth = spread * (1.0 - 6.0 * spread)
@@ -705,12 +666,3 @@ def _shares(
     squares = [np.square(a - m[cell]) for a, m in zip(columns, share.T, strict=True)]
     variance = np.stack([np.bincount(cell, v, len(size)) for v in squares], axis=1) / held
     return np.stack(columns, axis=1), (share, variance, fourth)
-
-
-def _column(members: Members, k: int) -> NDArray[np.float64]:
-    """Membership of group k; the reference group comes last and has no column of its own."""
-    if members.codes is not None:
-        return (members.codes == k).astype(float)
-    assert members.soft is not None
-    soft = members.soft
-    return soft[:, k] if k < soft.shape[1] else 1.0 - soft.sum(axis=1)

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._core.arrays import Array
 from .._core.validation import warn_user
-from ..data.clusters import cluster_groups
 from ..data.criteria import Condition, Criterion, word_for
 from ..data.groups import Groups, GroupWarning
-from ..data.weights import LEAST
+from ..data.weights import LEAST, cluster_groups
 from ..kernels import standardizer
 from ..kernels.basis import get_basis
 
@@ -27,7 +25,7 @@ class EffectiveSizeWarning(GroupWarning):
     """Unequal weights or large clusters leave few effective rows."""
 
 
-def unit_masses(groups: Groups) -> NDArray[np.float64]:
+def unit_masses(groups: Groups) -> Array:
     """Weight of each group in each unit: (G, K) for clusters, (m, K) for rows."""
     if groups.codes is not None and groups.cluster is not None:
         cell = groups.cluster * groups.n_groups + groups.codes
@@ -40,7 +38,7 @@ def unit_masses(groups: Groups) -> NDArray[np.float64]:
     return mass if groups.cluster is None else cluster_groups(groups.cluster, mass)
 
 
-def group_sizes(groups: Groups) -> NDArray[np.float64]:
+def group_sizes(groups: Groups) -> Array:
     """Effective number of rows, or of clusters, of each group, (K,)."""
     if groups.cluster is None and groups.weight is None and groups.codes is not None:
         return groups.counts
@@ -88,9 +86,7 @@ class SharedValuesWarning(GroupWarning):
 
 
 def warn_shared_values(
-    variables: Mapping[str, NDArray[np.float64]],
-    left: Mapping[str, float],
-    groups: Groups,
+    variables: Mapping[str, Array], left: Mapping[str, float], groups: Groups
 ) -> None:
     """Warn where a variable gives the group away because each of its values is of one group.
 
@@ -182,7 +178,7 @@ def independent_rows(criterion: Criterion, variables: Mapping[str, Array], group
     """
     assert groups.cluster is not None
     n = groups.n_known
-    weight = np.ones(n) if groups.weight is None else groups.weight
+    weight = groups.row_weight
     given = _terms(criterion.given, variables, groups)
     phi = _terms(criterion.joint, variables, groups)
     weighted = (given * weight[:, None]).T

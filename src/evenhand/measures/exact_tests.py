@@ -18,16 +18,14 @@ from zlib import crc32
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import chi2
 from scipy.stats import f as f_law
 
-from .._core.arrays import Array
-from ..data.clusters import cluster_groups, renumber
+from .._core.arrays import Array, Mask, Rows
 from ..data.criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
 from ..data.groups import Groups
-from ..data.weights import refuse_few_weighted
+from ..data.weights import cluster_groups, refuse_few_weighted, renumber
 from ..estimators._spline_basis import cubic, splines
 from ..estimators.ranks import (
     EXACT_RANK_ROWS,
@@ -68,22 +66,14 @@ N_DRAWS = 1999
 
 
 def draw_all(
-    rows: RowsInCells,
-    members: Members,
-    mean: NDArray[np.float64],
-    root: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
+    rows: RowsInCells, members: Members, mean: Array, root: Array, rng: np.random.Generator
+) -> Array:
     """The statistic for random assignments of the groups of each cell to its rows."""
     from ..kernels.significance import feature_matrix
 
     order = np.argsort(rows.cell, kind="stable")
     f = (feature_matrix(*rows) - mean[rows.cell])[order]
-    if members.soft is None:
-        assert members.codes is not None
-        a = np.eye(members.n_groups)[members.codes][order, :-1]
-    else:
-        a = members.soft[order]
+    a = members.columns(order)
     keys = rng.random((N_DRAWS, len(f))) + rows.cell[order]
     total = np.tensordot(f[np.argsort(keys, axis=1)], a, axes=(1, 0))
     return np.square(total.transpose(0, 2, 1).reshape(N_DRAWS, -1) @ root).sum(axis=1)
@@ -98,12 +88,8 @@ def handful_of(members: Members, fewest: int) -> int:
 
 
 def draw_handful(
-    rows: RowsInCells,
-    count: int,
-    mean: NDArray[np.float64],
-    root: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
+    rows: RowsInCells, count: int, mean: Array, root: Array, rng: np.random.Generator
+) -> Array:
     """As :func:`draw_all` for one single cell, in the time of `count` rows a draw instead of n."""
     from ..kernels.significance import feature_matrix
 
@@ -141,7 +127,7 @@ LEAST_WEIGHT = 1e-12
 
 def exact_fairness_p_value(
     criterion: str | Criterion,
-    variables: Mapping[str, NDArray[np.float64]],
+    variables: Mapping[str, Array],
     groups: Groups,
     *,
     random_state: int | np.random.Generator | None = None,
@@ -204,7 +190,7 @@ def exact_fairness_p_value(
 
 def exact_fairness_p_values(
     criteria: Iterable[str | Criterion],
-    variables: Mapping[str, NDArray[np.float64]],
+    variables: Mapping[str, Array],
     groups: Groups,
     *,
     random_state: int | np.random.Generator | None = None,
@@ -254,7 +240,7 @@ def _streams(criteria: Iterable[Criterion], rng: np.random.Generator) -> dict[st
     return {c.name: known.get(c.name, first ^ crc32(c.name.encode())) for c in criteria}
 
 
-def _usable(groups: Groups) -> tuple[NDArray[np.bool_] | None, Members]:
+def _usable(groups: Groups) -> tuple[Mask | None, Members]:
     """Leave out rows of no weight, and merge or leave out groups of a handful of rows."""
     rows = None
     if groups.weight is not None:
@@ -299,10 +285,10 @@ class _Data:
     """What a test of any criterion is made of: ranks, membership, weights and clusters of rows."""
 
     ranks: Mapping[str, Ranks]
-    values: Mapping[str, NDArray[np.float64]]
+    values: Mapping[str, Array]
     members: Members
-    weight: NDArray[np.float64] | None
-    cluster: NDArray[np.intp] | None
+    weight: Array | None
+    cluster: Rows | None
 
     def gap(self, rows: Any = slice(None)) -> Ranks | None:
         """Ranks of s − y in some rows."""
@@ -313,7 +299,7 @@ class _Data:
         """Those of the rows scanned, which two criteria ask for."""
         return self.gap(scan_rows(len(self.values["s"]), self.members.n_groups))
 
-    def take(self, rows: NDArray[np.intp]) -> _Data:
+    def take(self, rows: Rows) -> _Data:
         """Some of the rows, as independent ones without weights."""
         values = {name: column[rows] for name, column in self.values.items()}
         return _Data(rank_all(values), values, self.members.take(rows), None, None)
@@ -338,21 +324,20 @@ def _same_units(criterion: Criterion) -> bool:
 def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
     members = data.members
     if len(criterion.tested) > 1 or len(criterion.given) > 1:
-        reason = "only one variable given at most one other is"
-        return TestResult(0.0, 0, float("nan"), f"not tested: {reason}")
+        return _untested("only one variable given at most one other is")
     (tested,) = criterion.tested
     if members.n_groups < 2:
-        return TestResult(0.0, 0, float("nan"), "not tested: fewer than two groups have rows")
+        return _untested("fewer than two groups have rows")
     if data.cluster is not None and (count := int(data.cluster.max()) + 1) < MIN_CLUSTERS:
-        reason = f"{count} clusters say too little about how clusters differ ({MIN_CLUSTERS} do)"
-        return TestResult(0.0, 0, float("nan"), f"not tested: {reason}")
+        return _untested(
+            f"{count} clusters say too little about how clusters differ ({MIN_CLUSTERS} do)"
+        )
     if data.ranks[tested].n_atoms < 2:
         return TestResult(0.0, 0, 1.0, f"holds: {tested} is constant")
     setting = _setting(criterion, tested, data)
     if setting is None:
         (given,) = criterion.given
         return TestResult(0.0, 0, 1.0, f"holds: {tested} is a function of {given}")
-    where = setting.where
     if data.cluster is not None:
         units = UnitScores(
             setting.rows, members, data.weight, data.cluster, CLUSTERS_A_DIRECTION, clusters=True
@@ -367,6 +352,14 @@ def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
         tied = _unit_result(criterion, units, setting, data, kind, seed)
         if not single or smallest_effective(members, data.weight) > SMALL_GROUP:
             return tied
+    return _permute(criterion, data, setting, seed, tied)
+
+
+def _permute(
+    criterion: Criterion, data: _Data, setting: _Tested, seed: int, tied: TestResult | None
+) -> TestResult:
+    """The statistic among permutations of the groups within cells, in closed form or drawn."""
+    members, where = data.members, setting.where
     score = Scores(setting.rows, members, data.weight)
     root = root_inverse(score.covariance)
     dof = root.shape[1]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 
-from .._core.arrays import Vector
+from .._core.arrays import Array, Rows, Vector
+from .._core.frames import tabulate
 from .._core.views import Shown
-from ..data.clusters import cluster_groups, cluster_sums, degrees_of_freedom
 from ..data.criteria import (
     INDEPENDENCE,
     NOTHING,
@@ -26,6 +26,7 @@ from ..data.criteria import (
 )
 from ..data.groups import Groups
 from ..data.sample import Sample, too_many
+from ..data.weights import cluster_groups, cluster_sums, degrees_of_freedom
 from ..estimators.base import BasisClassifier
 from ..estimators.estimation import EntropyEstimator, RowLosses
 from .cell_rows import expand_cells, refuse_beside_cells
@@ -151,11 +152,11 @@ SURE_P, SURE_ERRORS = 0.001, 3.29
 SIGNIFICANT_P = 0.05
 # `Measure.found` in words.
 RULE = (
-    f"p is the chance of data at least this uneven if the criterion held exactly; below "
-    f"{SIGNIFICANT_P} the criterion is called violated. So it is where a value lies more than "
-    f"{SURE_ERRORS} standard errors above zero and the test sees nothing, as the test does not "
-    "look for every pattern, and where there is no test and the interval lies above 0. A test that "
-    "counts copies of rows, where the estimate does not, decides only if the interval agrees."
+    f"p is the chance of data at least this uneven if the criterion held exactly. We report a "
+    f"violation if p is below {SIGNIFICANT_P}, or if the estimate is more than {SURE_ERRORS} "
+    "standard errors above zero, as the test does not look for every pattern. Without a test, we "
+    "report one if the interval is above 0. If a test counts copies of rows and the estimate does "
+    "not, the test decides only if the interval agrees."
 )
 UNSIZED = (
     "The test sees a difference that this estimate is too coarse to size: believe the test that "
@@ -353,22 +354,12 @@ def asked(criterion: Criterion, measured: bool) -> str:
     return words
 
 
-def measure_columns(measures: Collection[Measure]) -> dict[str, list[Any]]:
+def measure_columns(measures: Iterable[Measure]) -> dict[str, list[Any]]:
     """The measures as columns of a table, one row each."""
-    return {
-        "criterion": [m.criterion for m in measures],
-        "value": [m.value for m in measures],
-        "low": [m.interval[0] for m in measures],
-        "high": [m.interval[1] for m in measures],
-        "stderr": [m.stderr for m in measures],
-        "p_value": [m.p_value for m in measures],
-        "nats": [m.nats for m in measures],
-        "normalizer": [m.normalizer for m in measures],
-        "n": [m.n for m in measures],
-        "n_clusters": [m.n_clusters for m in measures],
-        "estimator": [m.estimator for m in measures],
-        "chosen": [m.chosen for m in measures],
-    }
+    return tabulate(
+        measures, "criterion", "value", "interval", "stderr", "p_value", "nats", "normalizer", "n",
+        "n_clusters", "estimator", "chosen",
+    )  # fmt: skip
 
 
 def measure(
@@ -453,7 +444,7 @@ def _centered(psi: Vector, weight: Vector | None) -> Vector:
 
 
 def standard_error(
-    psi: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None = None,
+    psi: Vector, weight: Vector | None, cluster: Rows | None = None,
     frequency: Vector | None = None,
 ) -> float:  # fmt: skip
     """√(Σω²(ψ − mean ψ)²)/Σω, with n/(n − 1) for the mean: the error of a weighted mean of ψ.
@@ -474,7 +465,7 @@ def standard_error(
 
 
 def _bootstrap_error(
-    psi: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None, n_boot: int, seed: int
+    psi: Vector, weight: Vector | None, cluster: Rows | None, n_boot: int, seed: int
 ) -> float:
     """Spread of the mean of psi over draws of rows, or of clusters; each keeps its weight."""
     rng = np.random.default_rng(seed)
@@ -507,43 +498,24 @@ def _bootstrap_error(
 SMALLEST = -0.1
 
 
-def _adaptive(random_state: Any) -> EntropyEstimator:
-    from ..estimators.adaptive import Adaptive
+def _named(module: str, name: str) -> Callable[[Any], EntropyEstimator]:
+    """Make an estimator of the package, loaded on first use."""
 
-    return Adaptive()
+    def make(random_state: Any) -> EntropyEstimator:
+        kind = getattr(import_module(f"evenhand.estimators.{module}"), name)
+        # Only the Fourier features are drawn.
+        return kind(random_state=random_state or 0) if name == "Fourier" else kind()
 
-
-def _lspc(random_state: Any) -> EntropyEstimator:
-    from ..estimators.lspc import LSPC
-
-    return LSPC()
-
-
-def _logistic(random_state: Any) -> EntropyEstimator:
-    from ..estimators.logistic import Logistic
-
-    return Logistic()
-
-
-def _fourier(random_state: Any) -> EntropyEstimator:
-    from ..estimators.fourier import Fourier
-
-    return Fourier(random_state=0 if random_state is None else random_state)
-
-
-def _knn(random_state: Any) -> EntropyEstimator:
-    from ..estimators.neighbors import KNN
-
-    return KNN()
+    return make
 
 
 # Name → seed → estimator. One of your own is one more entry.
 ESTIMATORS: dict[str, Callable[[Any], EntropyEstimator]] = {
-    "auto": _adaptive,
-    "lspc": _lspc,
-    "logistic": _logistic,
-    "fourier": _fourier,
-    "knn": _knn,
+    "auto": _named("adaptive", "Adaptive"),
+    "lspc": _named("lspc", "LSPC"),
+    "logistic": _named("logistic", "Logistic"),
+    "fourier": _named("fourier", "Fourier"),
+    "knn": _named("neighbors", "KNN"),
 }
 
 
@@ -619,7 +591,7 @@ class Entropies:
         """H(A | variable) for each variable that is conditioned on by itself."""
         return {c[0]: value for c, value in self.mean.items() if len(c) == 1}
 
-    def influence(self, criterion: Criterion) -> NDArray[np.float64]:
+    def influence(self, criterion: Criterion) -> Array:
         """Influence of each row on the normalized value v = 1 − H_joint/H_given.
 
         [−(ℓ_joint − H_joint) + (ℓ_given − H_given)·H_joint/H_given] / H_given up to a constant,
@@ -681,8 +653,8 @@ class MeasuredEntropies(Entropies):
     def nats(self, criterion: Criterion) -> float:
         """I(joint;A) − I(given;A), no less than where v is −0.1."""
         rows = self.ratios[criterion.name].value
-        found = float(np.average(rows, weights=self.groups.weight))
-        return max(found, -0.5 * float(np.log1p(-SMALLEST)))
+        mean = float(np.average(rows, weights=self.groups.weight))
+        return max(mean, -0.5 * float(np.log1p(-SMALLEST)))
 
     def normalized(self, criterion: Criterion) -> float:
         """1 − exp(−2·I)."""
@@ -691,7 +663,7 @@ class MeasuredEntropies(Entropies):
     def exhausted(self, criterion: Criterion) -> bool:
         return False
 
-    def influence(self, criterion: Criterion) -> NDArray[np.float64]:
+    def influence(self, criterion: Criterion) -> Array:
         """Of each row on v: its log density ratio, times ∂v/∂I."""
         return self.ratios[criterion.name].influence / self.slope(criterion)
 
@@ -708,10 +680,10 @@ class MeasuredEntropies(Entropies):
 
 def estimate_entropies(
     criteria: Iterable[Criterion],
-    variables: Mapping[str, NDArray[np.float64]],
+    variables: Mapping[str, Array],
     groups: Groups,
     estimator: EntropyEstimator,
-    frequency: NDArray[np.float64] | None = None,
+    frequency: Array | None = None,
 ) -> Entropies:
     """All entropies that the criteria need, each estimated once.
 
@@ -742,10 +714,12 @@ def estimate_entropies(
         ratios = measured_ratios(variables, list(pairs.values()), groups, estimator)
         by_name = {name: ratios[pair] for name, pair in pairs.items()}
         return MeasuredEntropies({}, {}, groups, independent, by_name)
-    found = dict(estimator.row_losses(variables, asked, groups)) if asked else {}
+    losses = dict(estimator.row_losses(variables, asked, groups)) if asked else {}
     terms = share_terms(groups)
-    found[NOTHING] = RowLosses(terms, terms, "group shares", groups.n_groups - 1.0)
-    rows = {condition: found[reduced.get(condition, condition)] for condition in [NOTHING, *needed]}
+    losses[NOTHING] = RowLosses(terms, terms, "group shares", groups.n_groups - 1.0)
+    rows = {
+        condition: losses[reduced.get(condition, condition)] for condition in [NOTHING, *needed]
+    }
     mean = {NOTHING: groups.entropy}
     fewer = 0.0
     if frequency is not None:
@@ -759,13 +733,13 @@ def estimate_entropies(
     return Entropies(mean, rows, groups, independent)
 
 
-def people_effective(groups: Groups, frequency: NDArray[np.float64]) -> float:
+def people_effective(groups: Groups, frequency: Array) -> float:
     """(Σω)² / Σω²/f: equally weighted people, where rows of weight ω stand for f of them."""
     weight = frequency if groups.weight is None else groups.weight
     return float(weight.sum() ** 2 / (weight**2 / frequency).sum())
 
 
-def share_terms(groups: Groups) -> NDArray[np.float64]:
+def share_terms(groups: Groups) -> Array:
     """Per-row terms of H(A): −log P(aᵢ), or its expectation under membership probabilities."""
     surprise = -np.log(groups.shares)
     if groups.codes is not None:

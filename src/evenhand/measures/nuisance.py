@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from .._core.arrays import Matrix, Vector
-from ..data.clusters import cluster_folds
 from ..data.controls import Control, Controls
 from ..data.groups import Groups
+from ..data.weights import cluster_folds
 
 N_FOLDS = 5
 # Trees need rows to split; below this they never beat a curve.
