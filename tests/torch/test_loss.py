@@ -44,6 +44,7 @@ def tensors(data, dtype=torch.float64, device="cpu"):
 
 
 def expected(data, criterion, **options):
+    options = {"basis": "quadratic", **options}
     bound = eh.FairnessRegularizer(criterion, **options).bind(data.y, **data.fairness)
     return bound.value_and_grad(data.s)
 

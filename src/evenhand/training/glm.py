@@ -158,7 +158,7 @@ class FairGLM(FairLinear):
         quantile: float = 0.5,
         score: str = "mean",
         classifier: str = "logistic",
-        basis: str = "quadratic",
+        basis: str = "auto",
         kappa: float | str = "auto",
         score_map: str = "auto",
         group_features: str | None = None,

@@ -68,19 +68,6 @@ def choose_map(model: Any) -> str:
     return "transport" if equal and model.group_features == "attribute" else "affine"
 
 
-def choose_basis(model: Any) -> str:
-    """The basis of the classifier in the fairness term.
-
-    Held out at separation of at most 0.01, degree 3 was the one to get there with the columns of a
-    stack; under bounds on independence it was no better.
-    """
-    if model.basis != "auto":
-        return model.basis
-    criterion = get_criterion(model.criterion)
-    given = criterion.tested == ("s",) and not criterion.equalizes_scores
-    return "degree3" if given and model.passthrough else "quadratic"
-
-
 def check_shape(model: Any) -> None:
     """Refuse unknown kinds of maps, and those that contradict each other."""
     for name, allowed in (("passthrough", ()), ("ensemble", ("auto",))):
@@ -157,11 +144,10 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         with many ties cannot be matched exactly, and with "posterior" it helps only where the
         features all but tell the group. "spline": a curve of straight pieces with bends at fixed
         quantiles of s₀. It helps where the base is wrong by more than shift and scale (a linear
-        base of a curved truth); it does not help a flexible base. It also has room to be fair only
-        in the eyes of the quadratic classifier it is trained against: audit it with the default
-        estimator before relying on it. Where "spline" or "transport" would fall it is mixed with
-        a simpler map that does not. "auto" is "transport" for independence by attribute, and
-        "affine" otherwise. With `passthrough` the same columns are beside X, but a spline bends
+        base of a curved truth); it does not help a flexible base. Where "spline" or "transport"
+        would fall it is mixed with a simpler map that does not. "auto" is "transport" for
+        independence by attribute, and "affine" otherwise. With `passthrough` the same columns are
+        beside X, but a spline bends
         alike in all groups, nothing keeps the score from falling where s₀ rises, and "auto" is
         "transport" (without group features "spline").
     alpha : float
@@ -172,10 +158,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         what X can be trusted to add.
     group_alpha : "auto" or nonnegative float
         γ of a penalty γ·Σ_k ‖slope_k − mean slope‖², see :class:`FairRidge`.
-    basis : {"auto", "quadratic", "linear", "degree3"}
-        As in :class:`FairRidge`. "auto" is "quadratic", and "degree3" for separation with
-        `passthrough`, whose many columns find what a quadratic does not see.
-    classifier, kappa, score_map, max_iter, tol
+    classifier, basis, kappa, score_map, max_iter, tol
         As in :class:`FairRidge`.
     group_classifier : classifier, optional
         P(a|x) for "posterior": anything with `predict_proba`. Logistic regression on the scaled
@@ -368,7 +351,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     def _ridge(self, fairness_weight: float) -> FairRidge:
         return FairRidge(
             self.criterion, fairness_weight, self.alpha, classifier=self.classifier,
-            basis=choose_basis(self), group_alpha=self.group_alpha, kappa=self.kappa,
+            basis=self.basis, group_alpha=self.group_alpha, kappa=self.kappa,
             score_map=self.score_map, max_iter=self.max_iter, tol=self.tol,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""FairRegressor: the recommended model, which chooses features, degree, map and strength itself.
+"""FairRegressor: the recommended model, which chooses features, map and strength itself.
 
 Every candidate of `_candidates` is fitted on folds; the one of highest held-out R² under the bound
 (or of highest R² − fairness_weight·Ĩ) is refitted on all rows.
@@ -88,20 +88,9 @@ LEAGUES = {
     "blind": (
         Candidate("linear", "one linear score for all", _ridge()),
         Candidate(
-            "linear, degree 3",
-            "one linear score for all, fair to a third degree",
-            _ridge(basis="degree3"),
-        ),
-        Candidate(
             "posterior",
             "a linear score that may differ by the probability of each group given the features",
             _ridge(group_features="posterior"),
-        ),
-        Candidate(
-            "posterior, degree 3",
-            "a linear score that may differ by the probability of each group given the features, "
-            "fair to a third degree",
-            _ridge(group_features="posterior", basis="degree3"),
         ),
         Candidate(
             "posterior, transport",
@@ -115,11 +104,6 @@ LEAGUES = {
             "attribute",
             "a linear score that may differ by group",
             _ridge(group_features="attribute"),
-        ),
-        Candidate(
-            "attribute, degree 3",
-            "a linear score that may differ by group, fair to a third degree",
-            _ridge(group_features="attribute", basis="degree3"),
         ),
         # Maps are fitted to out-of-fold scores, which helps where the ridge overfits.
         Candidate(
@@ -174,7 +158,7 @@ class Tried:
 
 
 class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator):
-    """The recommended fair model: features, degree, map and strength chosen on inner folds.
+    """The recommended fair model: features, map and strength chosen on inner folds.
 
     With `max_unfairness` the most accurate candidate whose held-out normalized information is at
     most that; with `fairness_weight` the candidate of largest held-out

@@ -40,9 +40,11 @@ class FairRidge(FairLinear):
         Penalty on the coefficients, per row.
     classifier : {"logistic", "lspc"}
         The classifier of the group inside the fairness term; "lspc" is the published method.
-    basis : {"quadratic", "linear", "degree3"}
-        Basis of that classifier. "degree3" also sees skewed differences between groups, which
-        models trained against the quadratic one can leave behind.
+    basis : {"auto", "spline", "quadratic", "linear", "degree3"}
+        Basis of that classifier. "spline" sees whatever shape of difference between groups the rows
+        can show; "quadratic", of the published method, sees shifts and spreads, and models trained
+        against it can leave the rest behind. "auto" is "spline", and "quadratic" for "lspc" or
+        unbounded scores.
     kappa : "auto", nonnegative float or "published"
         Ridge penalty of that classifier, on a sum over the rows with known group and in units of
         standardized variables. "auto" is 0.001 for "logistic", and for "lspc" 0.3 a row without a
@@ -117,7 +119,7 @@ class FairRidge(FairLinear):
         alpha: float = 1e-3,
         *,
         classifier: str = "logistic",
-        basis: str = "quadratic",
+        basis: str = "auto",
         kappa: float | str = "auto",
         score_map: str = "auto",
         group_features: str | None = None,
