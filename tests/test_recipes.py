@@ -93,7 +93,7 @@ def test_criterion_on_a_frontier_and_in_its_report(rows, tmp_path):
     assert len(path.plot().axes) == 5
     page = path.to_html(tmp_path / "path.html").read_text(encoding="utf-8")
     assert "R² against errors" in page
-    assert "<mi>R</mi><mo>;</mo><mi>A</mi>" in page
+    assert "I(R;A) / H(A)" in page
     assert "R is the error." in page
 
 

@@ -31,7 +31,6 @@ from ..data.controls import _pool as pool
 from ..data.criteria import complete, measurable
 from ..data.groups import MAX_GROUPS, Proxy
 from ..data.sample import Sample, repeat_rows, too_many
-from ..estimators.base import BasisClassifier
 from ..estimators.estimation import EntropyEstimator
 from ..estimators.ranks import EXACT_RANK_ROWS, rank_all
 from ..kernels.threads import n_threads
@@ -310,7 +309,7 @@ def audit(
         columns = dict(zip(columns, rest, strict=True))
         attributes = _read_attributes(columns["sensitive_features"], per_attribute, len(models))
         samples = _read_models(y_true, y_pred, columns)
-        run = replace(run, people=frequency is not None and not _is_parametric(run.estimator))
+        run = replace(run, frequent=frequency is not None)
         run = replace(run, loss=read_loss(loss, power, next(iter(samples.values())).target))
         audits = run.audit_models(samples, attributes, per_attribute)
         if per_attribute and attributes:
@@ -318,11 +317,6 @@ def audit(
             return AuditSet({**crossed.attributes, " × ".join(attributes): crossed}, "attribute")
     several = isinstance(y_pred, dict) or len(models) > 1
     return AuditSet(audits, "model") if several else next(iter(audits.values()))
-
-
-def _is_parametric(estimator: EntropyEstimator) -> bool:
-    """Whether an estimator cannot take exact values for a sign of the group."""
-    return isinstance(estimator, BasisClassifier)
 
 
 @dataclass(frozen=True)
@@ -336,7 +330,7 @@ class _Run:
     n_boot: int
     reference: Any = "largest"
     loss: Loss | None = None
-    people: bool = False  # rows were repeated by frequencies, for people who differ
+    frequent: bool = False  # rows were repeated by frequencies, for people who differ
 
     @property
     def how(self) -> dict[str, Any]:
@@ -375,7 +369,7 @@ class _Run:
     ) -> Audit:  # fmt: skip
         """One audit of rows: those of weight zero are left out, and copies count once."""
         weighted = sample.weighted()
-        kept, n_copies = weighted.distinct(self.people)
+        kept, n_copies = weighted.distinct(self.frequent, self.estimator)
         audit = self.audit(kept, name, attributes, crossed, warn)
         weight = sample.weight
         is_weighted = weight is not None and bool((weight != weight[0]).any())
@@ -479,7 +473,7 @@ def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -
         estimated = None if rows.frequency is None else rows
         return run.audit(tested, name, attributes, names, warn, estimated)
 
-    if cells.copied and not _is_parametric(run.estimator):
+    if cells.copied and not getattr(run.estimator, "is_smooth", False):
         raise ValueError(
             "`cells` must count different people: nearly all who share a score and a target are of "
             "one group, as copies of a row are. Hint: count each row once; if they are people, "

@@ -193,23 +193,27 @@ class Sample:
             refuse_few_weighted(kept.groups.n_known, self.n_rows)
         return kept
 
-    def distinct(self, people: bool = False) -> tuple[Sample, int]:
+    def distinct(self, frequent: bool = False, estimator: Any = None) -> tuple[Sample, int]:
         """Copies of rows counted once, with the weight of all, and how many rows that leaves out.
 
         Parameters
         ----------
-        people : bool
-            Rows were repeated by `frequency`, so that equal ones are said to be different people:
-            a table that looks like copies all the same is refused.
+        frequent : bool
+            Rows were repeated by `frequency`, so that equal ones are said to be different people.
+            An estimator that is smooth takes them for that; for others, which can take an exact
+            value for a sign of the group, a table that looks like copies is refused.
+        estimator : EntropyEstimator, optional
         """
         columns = [column for column in (self.scores, self.target) if column is not None]
         groups = self.groups
         if self.cluster is not None or groups is None or groups.measured is not None or not columns:
             return self, 0  # rows of one cluster are left out together, copies among them
+        if frequent and getattr(estimator, "is_smooth", False):
+            return self, 0
         place = find_copies(columns, groups.numbers())
         if place is None:
             return self, 0
-        if people:
+        if frequent:
             raise ValueError(_COPIES_OR_PEOPLE)
         first = np.unique(place, return_index=True)[1]
         kept = self.take(first)

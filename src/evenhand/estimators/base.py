@@ -32,6 +32,8 @@ class BasisClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     basis: str
     losses: str
+    # Whether exact values cannot pass for a sign of the group, as they can in tables of values.
+    is_smooth = True
 
     @abstractmethod
     def _fit_rows(self, rows: Rows, basis: Basis) -> NDArray[np.float64]: ...

@@ -27,7 +27,6 @@ from ..data.criteria import (
 from ..data.groups import Groups
 from ..data.sample import Sample, too_many
 from ..data.weights import cluster_groups, cluster_sums, degrees_of_freedom
-from ..estimators.base import BasisClassifier
 from ..estimators.estimation import EntropyEstimator, RowLosses
 from .cell_rows import expand_cells, refuse_beside_cells
 from .cells import Cells
@@ -770,8 +769,7 @@ def _measure(
             raise ValueError("`y_pred` must be given, got None.")
         sample = Sample.read(y_true, y_pred, **columns).weighted()
         check_effective_size(sample.groups)
-        people = columns["frequency"] is not None and not isinstance(engine, BasisClassifier)
-        sample, _ = sample.distinct(people)
+        sample, _ = sample.distinct(columns["frequency"] is not None, engine)
     entropies = estimate_entropies(
         [criterion], sample.variables, sample.groups, engine, sample.frequency
     )
