@@ -25,6 +25,9 @@ CALLS = {
     "independence": lambda a: eh.independence(None, Y, sensitive_features=a, estimator="lspc"),
     "separation": lambda a: eh.separation(Y, X["x"], sensitive_features=a, estimator="lspc"),
     "audit": lambda a: eh.audit(Y, X["x"], sensitive_features=a, estimator="lspc"),
+    "drivers": lambda a: eh.drivers(
+        FITTED.predict(X, sensitive_features=A), X, sensitive_features=a
+    ),
     "audit of models": lambda a: eh.audit(Y, X, sensitive_features=a, estimator="lspc"),
     "FairRidge": lambda a: eh.FairRidge().fit(X, Y, sensitive_features=a),
     "FairRidge.predict": lambda a: FITTED.predict(X, sensitive_features=a),

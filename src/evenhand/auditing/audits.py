@@ -530,8 +530,8 @@ def audit_cells(cells: Cells, run: Callable[..., Audit]) -> Audit:
             if len(levels) > 1:
                 at = np.array([levels.index(label[j]) for label in cells.labels])
                 few = [_regroup(v, levels, at, name) for v in (rows, tested)]
-                found = run(*few, {}, (), False)
-                parts[name] = _exact(found, cells, at, len(levels))
+                part = run(*few, {}, (), False)
+                parts[name] = _exact(part, cells, at, len(levels))
     names = cells.names if len(cells.names) > 1 else ()
     whole = run(rows, tested, parts, names, True)
     return _exact(whole, cells, np.arange(len(cells.labels)), len(cells.labels))
@@ -583,9 +583,9 @@ def _present(cells: Cells, most: int = MAX_GROUPS) -> Cells:
     present = np.bincount(cells.group, minlength=len(cells.labels)) > 0
     labels = tuple(label for label, k in zip(cells.labels, present, strict=True) if k)
     if len(labels) < 2:
-        found = f"only {labels[0]!r}" if labels else "no known group"
+        there = f"only {labels[0]!r}" if labels else "no known group"
         raise ValueError(
-            f"`cells` must hold at least two groups to compare, found {found} among {cells.n:,} "
+            f"`cells` must hold at least two groups to compare, found {there} among {cells.n:,} "
             "people. Hint: merge them with cells of others first."
         )
     if len(labels) > most:
@@ -604,7 +604,7 @@ def _regroup(rows: Sample, levels: tuple[Any, ...], at: Rows, name: str) -> Samp
     return replace(rows, groups=groups)
 
 
-def _exact(found: Audit, cells: Cells, at: Rows, n_groups: int) -> Audit:
+def _exact(audit: Audit, cells: Cells, at: Rows, n_groups: int) -> Audit:
     """Put in what the sums say exactly; `at` is the group of each label of the cells."""
     own = at[cells.group]
     sums = np.stack([np.bincount(own, c, n_groups) for c in cells.sums.T], axis=1).astype(
@@ -612,18 +612,18 @@ def _exact(found: Audit, cells: Cells, at: Rows, n_groups: int) -> Audit:
     )
     count = np.bincount(own, cells.count, n_groups).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        table, values = _exact_table(found._groups.columns, cells, sums, count)
+        table, values = _exact_table(audit._groups.columns, cells, sums, count)
         r2 = _r2(cells) if cells.has_target else float("nan")
-    gaps = replace(found.disparities, mean_score_gap=float(np.ptp(values["mean_score"])))
+    gaps = replace(audit.disparities, mean_score_gap=float(np.ptp(values["mean_score"])))
     if cells.has_target:
         rmse = values["rmse"]
         ratio = float(rmse.max() / rmse.min()) if rmse.min() > 0 else float("nan")
         gaps = replace(gaps, rmse_ratio=ratio)
-    rows = found._rows
+    rows = audit._rows
     if isinstance(rows, AuditedRows):
         rows = rows.standing_for(cells.n)
     return replace(
-        found, n_rows=cells.n + cells.n_unknown, n_unknown=cells.n_unknown, r2=r2,
+        audit, n_rows=cells.n + cells.n_unknown, n_unknown=cells.n_unknown, r2=r2,
         disparities=gaps, _groups=GroupTable(table), _rows=rows,
     )  # fmt: skip
 

@@ -187,8 +187,8 @@ class _Table:
         self, name: str, value: Vector, variance: Vector, psi: Influence, spread: bool = False
     ) -> None:
         """A number with its interval, and the standard deviation where it is a mean."""
-        by_size = self.clusters is None
-        error = np.sqrt(variance / self.size) if by_size else self.clusters.error(psi)
+        clusters = self.clusters
+        error = np.sqrt(variance / self.size) if clusters is None else clusters.error(psi)
         margin = np.where(self.size > 1.0 + 1e-9, self.z * error, np.nan)
         self.columns[name] = value.tolist()
         self.columns[f"{name}_low"] = (value - margin).tolist()
@@ -371,13 +371,13 @@ class AuditedRows:
     def moments(self, cutoffs: Sequence[Cutoff], side: str | None) -> GroupMoments:
         """Means by group with these cutoffs; a side of None is both."""
         sides = SIDES if side is None else (side,)
-        found = group_moments(self._rows, cutoffs, sides)
+        result = group_moments(self._rows, cutoffs, sides)
         times = self._times
         if times == 1.0:
-            return found
+            return result
         return replace(
-            found, count=found.count * times, size=found.size * times,
-            n_units=found.n_units * times, covariance=found.covariance / times,
+            result, count=result.count * times, size=result.size * times,
+            n_units=result.n_units * times, covariance=result.covariance / times,
         )  # fmt: skip
 
     def standing_for(self, people: int) -> AuditedRows:

@@ -185,19 +185,19 @@ def make_strata(p: Array) -> Rows:
     """Numbers of strata of like probabilities, each split in two while it is wide and large."""
     label = np.zeros(len(p), dtype=np.intp)
     waiting = [np.arange(len(p))]
-    found = 0
+    count = 0
     while waiting:
         waiting.sort(key=len)
         rows = waiting.pop()
         parts = None
-        if len(rows) >= 2 * LEAST_ROWS and found + len(waiting) + 2 <= MOST_STRATA:
+        if len(rows) >= 2 * LEAST_ROWS and count + len(waiting) + 2 <= MOST_STRATA:
             spread = p[rows].var(axis=0)
             k = int(spread.argmax())
             if spread[k] > 1e-8:
                 parts = _halves(rows, p[rows, k])
         if parts is None:
-            label[rows] = found
-            found += 1
+            label[rows] = count
+            count += 1
         else:
             waiting += parts
     return label

@@ -260,7 +260,7 @@ def judge(
     share = level / len(watched)
     looks, alarms = {}, []
     for criterion in watched:
-        values = [found.get(criterion.name) for found in measures]
+        values = [period.get(criterion.name) for period in measures]
         own = share / 2 if criterion.name in asked else share
         looks[criterion.name] = tuple(_looks(names, cells, values, share))
         raised = _changes(criterion.name, names, values, own)
@@ -325,11 +325,11 @@ def _measures(
             labels=tuple(cells.labels[k] for k in present),
             codes=np.searchsorted(present, groups.codes),
         )
-    found = estimate_entropies(watched, rows.variables, groups, how)
+    entropies = estimate_entropies(watched, rows.variables, groups, how)
     name = estimator if isinstance(estimator, str) else type(estimator).__name__
     out = {}
     for criterion in watched:
-        one = measure(criterion, found, 0.95, math.nan, name, frequency=rows.frequency)
+        one = measure(criterion, entropies, 0.95, math.nan, name, frequency=rows.frequency)
         if one.defined:
             out[criterion.name] = one
     return out
@@ -340,13 +340,13 @@ def _looks(
 ) -> list[Look]:
     out = []
     t = 0
-    for name, part, found in zip(names, cells, values, strict=True):
-        if found is None:
+    for name, part, measured in zip(names, cells, values, strict=True):
+        if measured is None:
             out.append(Look(name, part.n, math.nan, math.nan, 0.0, 1.0, _why(part)))
         else:
             t += 1
-            low, high = _mean([found]).bounds(spent(level, t) / 2)
-            out.append(Look(name, part.n, found.value, found.stderr, low, high))
+            low, high = _mean([measured]).bounds(spent(level, t) / 2)
+            out.append(Look(name, part.n, measured.value, measured.stderr, low, high))
     return out
 
 
@@ -419,10 +419,10 @@ def _above(
         seen.append(t)
         windows = [m for m in (2**j for j in range(20)) if m <= len(seen)]
         for m in windows:
-            found = _mean([values[k] for k in seen[-m:]])  # type: ignore[misc]
-            if found.bounds(spent(level, len(seen)) / len(windows))[0] > limit:
+            mean = _mean([values[k] for k in seen[-m:]])  # type: ignore[misc]
+            if mean.bounds(spent(level, len(seen)) / len(windows))[0] > limit:
                 since = names[seen[-m]]
-                return [Alarm(names[t], ABOVE, criterion, since, math.nan, found.value)]
+                return [Alarm(names[t], ABOVE, criterion, since, math.nan, mean.value)]
     return []
 
 
@@ -515,15 +515,15 @@ def gathered(series: Mapping[str, Cells], period: str) -> dict[str, Cells]:
     needs_day = period in ("day", "week")
     parts: dict[str, list[Cells]] = {}
     for name, cells in series.items():
-        found = _DATE.search(name)
-        if found is None or (needs_day and found[3] is None):
+        match = _DATE.search(name)
+        if match is None or (needs_day and match[3] is None):
             form = "2024-03-07" if needs_day else "2024-03"
             raise ValueError(
                 f"`period` must be left out for cells whose names are no dates such as {form}, got "
                 f"{period!r} with {name!r}."
             )
         try:
-            day = date(int(found[1]), int(found[2]), int(found[3] or 1))
+            day = date(int(match[1]), int(match[2]), int(match[3] or 1))
         except ValueError:
             raise ValueError(f"`period` needs names with dates, got {name!r}.") from None
         parts.setdefault(label_of(day, period), []).append(cells)
@@ -556,9 +556,9 @@ def absent(names: Sequence[str], period: str | None) -> list[str]:
     # No month is shorter than 28 days, so that none is stepped over.
     step = {"day": 1, "week": 7}.get(period, 28)
     days = range(0, (last - first).days, step)
-    every = dict.fromkeys(label_of(first + timedelta(k), period) for k in days)
+    all_names = dict.fromkeys(label_of(first + timedelta(k), period) for k in days)
     there = set(names)
-    gone = [name for name in every if name not in there]
+    gone = [name for name in all_names if name not in there]
     if not gone:
         return []
     more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""

@@ -126,12 +126,12 @@ class Audit(Shown):
         name = get_criterion(criterion).name
         if name not in self.measures:
             return {}
-        found = {self.sensitive_name: self.measures[name]}
-        found |= {part: audit.measures[name] for part, audit in self.attributes.items()}
+        measures = {self.sensitive_name: self.measures[name]}
+        measures |= {part: audit.measures[name] for part, audit in self.attributes.items()}
         if name in self.one_against_rest:
             worst = self.one_against_rest[name]
-            found[f"{worst.group} against the rest"] = worst.measure
-        return found
+            measures[f"{worst.group} against the rest"] = worst.measure
+        return measures
 
     def impact(
         self,

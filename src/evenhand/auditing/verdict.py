@@ -328,22 +328,22 @@ def _adjusted(
     audit: Audit, tolerance: Tolerance, level: float
 ) -> Iterator[tuple[ClauseResult, float]]:
     """Clauses on what the controls leave: the information, and the gaps."""
-    found = audit.conditional
-    if found is None:
+    conditional = audit.conditional
+    if conditional is None:
         return
     for name, ends in tolerance.clauses:
         if name in WITH_CONTROLS:
-            yield _information(name, audit.sensitive_name, found.information, ends, level, 1)
+            yield _information(name, audit.sensitive_name, conditional.information, ends, level, 1)
     wanted = {name: ends for name, ends in tolerance.clauses if name in ADJUSTED}
     if not wanted:
         return
-    if tolerance.reference not in ("largest", found.reference):
+    if tolerance.reference not in ("largest", conditional.reference):
         raise ValueError(
-            f"`reference` must be that of the adjusted gaps, {found.reference!r}, got "
+            f"`reference` must be that of the adjusted gaps, {conditional.reference!r}, got "
             f"{tolerance.reference!r}. Hint: pass `reference` to the audit."
         )
     small = _small(audit, tolerance)
-    gaps = [gap for gap in found.gaps if gap.group not in small]
+    gaps = [gap for gap in conditional.gaps if gap.group not in small]
     for name, ends in wanted.items():
         for gap in gaps:
             one = getattr(gap, ADJUSTED[name])
@@ -354,7 +354,9 @@ def _adjusted(
             )  # fmt: skip
             yield _number(number, audit.sensitive_name, ends, level)
         if not gaps:
-            yield _nobody(name, audit.sensitive_name, found.reference, tolerance.smallest, ends)
+            yield _nobody(
+                name, audit.sensitive_name, conditional.reference, tolerance.smallest, ends
+            )
 
 
 def information_parts(
@@ -540,10 +542,10 @@ class Tolerance:
                 "`Tolerance` must hold at least one clause, got none; there are "
                 f"{', '.join(clause_names())}. Hint: eh.Tolerance(independence=0.01)."
             )
-        found = {name: _range(name, given[name]) for name in clause_names() if name in given}
+        ranges = {name: _range(name, given[name]) for name in clause_names() if name in given}
         if favorable is not None:
             favorable = check_favorable(favorable)
-        rates = [name for name in AT_CUTOFF if name in found]
+        rates = [name for name in AT_CUTOFF if name in ranges]
         if rates and favorable is None:
             raise ValueError(
                 f'`favorable` must be given for {" and ".join(rates)}: "high" if a person is '
@@ -555,7 +557,7 @@ class Tolerance:
         if rates and not cutoffs:
             raise ValueError(f"`at` must hold a cutoff for {rates[0]}, got none.")
         values = {
-            "clauses": tuple(found.items()), "level": check_level(level), "reference": reference,
+            "clauses": tuple(ranges.items()), "level": check_level(level), "reference": reference,
             "favorable": favorable, "at": cutoffs, "smallest": check_smallest(smallest),
         }  # fmt: skip
         for name, value in values.items():

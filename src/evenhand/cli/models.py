@@ -36,6 +36,8 @@ from .rows import TableRows, load_training
 from .terminal import command, fail, leave, note, say, show_result
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..training.path import FairnessPath
 
 
@@ -501,6 +503,28 @@ def demo(
     run_demo(out, writing.force)
 
 
+_DEMO = {
+    "title": "Grades of 4,137 students: the price of fairness",
+    "purpose": "a demonstration: grades in college, from what was known at entry",
+    "model_name": "fair linear regression",
+}
+
+
+def _write_students(data: Any, path: Path, force: bool) -> pa.Table:
+    """The data of the demo as a file that the commands can read."""
+    import pyarrow as pa
+
+    students = pa.table(
+        {
+            **{n: pa.array(c) for n, c in zip(data.feature_names, data.X.T, strict=True)},
+            data.target_name: pa.array(data.y),
+            data.sensitive_name: pa.array(data.sensitive.tolist()),
+        }
+    )
+    _files.write_file(path, lambda p: write_table(students, p), force)
+    return students
+
+
 def run_demo(out: Path, force: bool) -> None:
     """Audit, frontier, choice and report on the grades of 4,137 students."""
     import pyarrow as pa
@@ -514,14 +538,7 @@ def run_demo(out: Path, force: bool) -> None:
             _files.check_free(out / name, force)
     data = load_gpa2()
     out.mkdir(parents=True, exist_ok=True)
-    students = pa.table(
-        {
-            **{n: pa.array(c) for n, c in zip(data.feature_names, data.X.T, strict=True)},
-            data.target_name: pa.array(data.y),
-            data.sensitive_name: pa.array(data.sensitive.tolist()),
-        }
-    )
-    _files.write_file(out / "students.csv", lambda p: write_table(students, p), force)
+    students = _write_students(data, out / "students.csv", force)
     say("1. The data: grades of 4,137 college students, to be predicted from what was known when")
     say("   they entered. Are the predictions fair to students of every race?\n")
     rows = load_training(out / "students.csv", TrainingColumns(target="colgpa", sensitive=["race"]))
@@ -538,12 +555,7 @@ def run_demo(out: Path, force: bool) -> None:
     say(f"   for the most accurate model with independence of at most {limit:g}.")
     chosen = path.select(max_unfairness=limit, on_unreachable="best")
     assert path.selected is not None
-    about = {
-        "title": "Grades of 4,137 students: the price of fairness",
-        "purpose": "a demonstration: grades in college, from what was known at entry",
-        "model_name": "fair linear regression",
-    }
-    write_path(path, chosen, rows, outputs, about=about, favorable="high")
+    write_path(path, chosen, rows, outputs, about=_DEMO, favorable="high")
     scores = students.select([data.target_name, data.sensitive_name])
     scores = scores.append_column("ordinary", pa.array(first))
     scores = scores.append_column("fair", pa.array(path.selected.scores))

@@ -62,10 +62,10 @@ def bands(values: Any, edges: Sequence[Any], *, labels: Sequence[str] | None = N
             raise InputError("values", "be one column", len(columns))
         native, values = columns[0], columns[0].to_native()
     array = measurement(native if isinstance(native, nw.Series) else values)
-    found = Bands.make(edges, array, labels)
-    codes = found.codes(array)
-    names = np.array([*found.labels, None], dtype=object)[codes]
-    return _like(native, names, found.labels) if isinstance(native, nw.Series) else names
+    cut = Bands.make(edges, array, labels)
+    codes = cut.codes(array)
+    names = np.array([*cut.labels, None], dtype=object)[codes]
+    return _like(native, names, cut.labels) if isinstance(native, nw.Series) else names
 
 
 @dataclass(frozen=True)
@@ -90,19 +90,19 @@ class Bands:
     def make(cls, edges: Any, values: NDArray[Any], labels: Sequence[str] | None = None) -> Bands:
         """Check the edges against values, which are floats or dates, and name the bands."""
         dates = values.dtype.kind == "M"
-        found = _dates(edges) if dates else _numbers(edges)
+        begins = _dates(edges) if dates else _numbers(edges)
         if labels is None:
             known = values[~_missing(values)]
             whole = not dates and bool((known == np.floor(known)).all())
-            labels = _names(found, whole)
+            labels = _names(begins, whole)
         if isinstance(labels, str) or not all(isinstance(name, str) for name in labels):
             raise ValueError(f"`labels` must be texts, got {labels!r}.")
-        if len(labels) != len(found) + 1 or len(set(labels)) != len(labels):
+        if len(labels) != len(begins) + 1 or len(set(labels)) != len(labels):
             raise ValueError(
-                f"`labels` must be {len(found) + 1} different names for {len(found)} edges, got "
+                f"`labels` must be {len(begins) + 1} different names for {len(begins)} edges, got "
                 f"{list(labels)!r}."
             )
-        return cls(found, tuple(labels))
+        return cls(begins, tuple(labels))
 
     def codes(self, values: NDArray[Any]) -> Rows:
         """Number of the band of each value, −1 where it is missing."""
@@ -169,22 +169,22 @@ def _from_objects(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _numbers(edges: Any) -> tuple[float, ...]:
-    found = _listed(edges)
-    good = all(isinstance(e, Real) and not isinstance(e, bool) for e in found)
-    if not good or not all(math.isfinite(e) for e in found):
+    listed = _listed(edges)
+    good = all(isinstance(e, Real) and not isinstance(e, bool) for e in listed)
+    if not good or not all(math.isfinite(e) for e in listed):
         raise InputError(
             "edges", "be finite numbers for a column of numbers", repr(edges),
             "where bands begin, such as [25, 65].",
         )  # fmt: skip
-    return _rising(tuple(float(e) for e in found), edges)
+    return _rising(tuple(float(e) for e in listed), edges)
 
 
 def _dates(edges: Any) -> tuple[str, ...]:
-    found = _listed(edges)
+    listed = _listed(edges)
     try:
-        if any(isinstance(e, Real) for e in found):
+        if any(isinstance(e, Real) for e in listed):
             raise ValueError
-        values = [np.datetime64(e, "us") for e in found]
+        values = [np.datetime64(e, "us") for e in listed]
         if any(np.isnat(v) for v in values):
             raise ValueError
     except (TypeError, ValueError):
@@ -199,10 +199,10 @@ def _dates(edges: Any) -> tuple[str, ...]:
 def _listed(edges: Any) -> list[Any]:
     if isinstance(edges, str | bytes) or not hasattr(edges, "__iter__"):
         raise InputError("edges", "be a list of where bands begin", repr(edges))
-    found = list(edges)
-    if not found:
+    listed = list(edges)
+    if not listed:
         raise InputError("edges", "hold at least one value", "none")
-    return found
+    return listed
 
 
 def _rising(values: tuple[Any, ...], edges: Any) -> tuple[Any, ...]:
@@ -308,17 +308,17 @@ class Continuous:
                 "values", "be finite or missing", f"{np.isinf(array).sum()} infinite ones",
                 "set them to NaN if they mean that the value is not known.", _OWNER,
             )  # fmt: skip
-        found, counts = np.unique(array[~missing], return_counts=True)
-        if len(found) < LEAST_DISTINCT:
+        distinct, counts = np.unique(array[~missing], return_counts=True)
+        if len(distinct) < LEAST_DISTINCT:
             raise InputError(
-                "values", f"hold at least {LEAST_DISTINCT} distinct values", len(found),
+                "values", f"hold at least {LEAST_DISTINCT} distinct values", len(distinct),
                 "pass so few as categories, without Continuous, or cut them with evenhand.bands.",
                 _OWNER,
             )  # fmt: skip
-        edges = _cuts(found, counts)
+        edges = _cuts(distinct, counts)
         object.__setattr__(self, "_values", array)
         object.__setattr__(self, "_edges", edges)
-        object.__setattr__(self, "_labels", _name_bands(found, edges, dates))
+        object.__setattr__(self, "_labels", _name_bands(distinct, edges, dates))
 
     def __len__(self) -> int:
         return len(self._values)
@@ -386,7 +386,7 @@ def _looks_like_numbers(values: Any) -> bool:
         return False
 
 
-def _cuts(found: Array, counts: Rows) -> Array:
+def _cuts(distinct: Array, counts: Rows) -> Array:
     """Where bands begin: the boundaries between values nearest to equal shares.
 
     A value that many rows share stays whole, so that there can be fewer bands than asked for.
@@ -394,7 +394,7 @@ def _cuts(found: Array, counts: Rows) -> Array:
     share = np.cumsum(counts)[:-1] / counts.sum()
     bands = int(np.clip(counts.sum() // BAND_ROWS, 2, BANDS))
     nearest = [int(np.argmin(np.abs(share - k / bands))) for k in range(1, bands)]
-    return found[np.unique(nearest) + 1]
+    return distinct[np.unique(nearest) + 1]
 
 
 def _name_bands(distinct: Array, edges: Array, dates: bool) -> tuple[str, ...]:

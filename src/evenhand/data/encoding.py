@@ -220,8 +220,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 def fit_columns(table: Any, names: Sequence[str]) -> list[Column]:
     """Decide how each column of those names is used."""
-    found = dict(frame_columns(nw.from_native(table, eager_only=True)))
-    return [_fit_column(found[name], name, True, MIN_LEVEL_ROWS, MAX_LEVELS) for name in names]
+    held = dict(frame_columns(nw.from_native(table, eager_only=True)))
+    return [_fit_column(held[name], name, True, MIN_LEVEL_ROWS, MAX_LEVELS) for name in names]
 
 
 def needs_encoding(X: Any, arrays: bool = False) -> bool:
@@ -289,19 +289,19 @@ def _fit_column(column: Any, name: str, standardize: bool, rare: int, most: int)
         )
         return Column(name, "number", fill, center, scale, bool(absent.any()))
     text = _texts(column, absent)
-    found, counts = np.unique(text[~absent].astype(str), return_counts=True)
-    if len(found) > max(20, 0.5 * len(text)):
+    levels, counts = np.unique(text[~absent].astype(str), return_counts=True)
+    if len(levels) > max(20, 0.5 * len(text)):
         return Column(
             name, "left out",
-            reason=f"it has {len(found)} different texts in {len(text)} rows, like a name",
+            reason=f"it has {len(levels)} different texts in {len(text)} rows, like a name",
         )  # fmt: skip
-    order = np.lexsort((found, -counts))
+    order = np.lexsort((levels, -counts))
     kept = [k for k in order if counts[k] >= min(rare, counts.max())][:most]
-    if len(kept) == 1 and len(found) == 1 and not absent.any():
+    if len(kept) == 1 and len(levels) == 1 and not absent.any():
         return Column(name, "left out", reason="it has the same value in every row")
     return Column(
         name, "category", missing=bool(absent.any()),
-        levels=tuple(str(found[k]) for k in kept), other=len(kept) < len(found),
+        levels=tuple(str(levels[k]) for k in kept), other=len(kept) < len(levels),
     )  # fmt: skip
 
 

@@ -40,8 +40,8 @@ def make_folds(
             f"rows of {len(y)}. Hint: use KFold or StratifiedKFold rather than ShuffleSplit or "
             "repeats."
         )
-    for train, test in folds if cluster is not None else ():
-        torn = np.intersect1d(cluster[train], cluster[test])
+    for train, test in folds:
+        torn = () if cluster is None else np.intersect1d(cluster[train], cluster[test])
         if len(torn):
             raise ValueError(
                 f"`cv` must keep clusters whole: {len(torn)} have rows on both sides of a "

@@ -291,8 +291,8 @@ def cross(coded: list[tuple[Rows, list[Any]]]) -> tuple[Rows, list[Any]]:
     combined[missing] = -1
     cells, inverse = np.unique(combined[~missing], return_inverse=True)
     if shards.active():
-        found, cells = cells, np.unique(np.concatenate(shards.gather_objects(cells)))
-        inverse = np.searchsorted(cells, found)[inverse]
+        own, cells = cells, np.unique(np.concatenate(shards.gather_objects(cells)))
+        inverse = np.searchsorted(cells, own)[inverse]
     out = np.full(len(combined), -1, dtype=np.intp)
     out[~missing] = inverse
     crossed = []

@@ -203,8 +203,9 @@ class Cells:
             for extremes in held[2:]:
                 extremes[:, 1] = np.nan
         place, group = np.divmod(keys, max(len(labels), 1))
-        where = (v.astype(np.int32) for v in (*np.divmod(place, edges.bins), group))
-        return cls(edges, labels, names, *where, *held, n_unknown)
+        first, second = np.divmod(place, edges.bins)
+        first, second, group = (v.astype(np.int32) for v in (first, second, group))
+        return cls(edges, labels, names, first, second, group, *held, n_unknown=n_unknown)
 
     @cached_property
     def n(self) -> int:
@@ -363,8 +364,8 @@ def merge(parts: list[Cells]) -> Cells:
         for part in parts
     ]  # fmt: skip
     n_groups = max(len(labels), 1)
-    found = [part._place * n_groups + group for part, group in zip(parts, groups, strict=True)]
-    entries, keys = _number_all(found, first.edges.bins**2 * n_groups)
+    keyed = [part._place * n_groups + group for part, group in zip(parts, groups, strict=True)]
+    entries, keys = _number_all(keyed, first.edges.bins**2 * n_groups)
     count, sums = np.zeros(len(keys), dtype=np.int64), np.zeros((len(keys), N_SUMS))
     least, largest = np.full((len(keys), 2), np.inf), np.full((len(keys), 2), -np.inf)
     for entry, part in zip(entries, parts, strict=True):
@@ -376,12 +377,12 @@ def merge(parts: list[Cells]) -> Cells:
     return Cells._of_keys(first.edges, labels, first.names, keys, held, unknown)
 
 
-def _union(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+def _union(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     """All labels: as they are where they agree, else in their own order, or by name."""
-    if all(labels == found[0] for labels in found):
-        return found[0]
-    everyone = dict.fromkeys(label for labels in found for label in labels)
-    longest = max(found, key=len)
+    if all(labels == each[0] for labels in each):
+        return each[0]
+    everyone = dict.fromkeys(label for labels in each for label in labels)
+    longest = max(each, key=len)
     if len(longest) == len(everyone):
         return longest
     try:
@@ -402,8 +403,8 @@ def _names(name: str, labels: tuple[Any, ...]) -> tuple[str, ...]:
 
 def _take(rows: Mask, *columns: Any) -> tuple[Any, ...]:
     """Some rows of columns that may be None; no copy where it is all of them."""
-    every = bool(rows.all())
-    return tuple(c if c is None or every else c[rows] for c in columns)
+    whole = bool(rows.all())
+    return tuple(c if c is None or whole else c[rows] for c in columns)
 
 
 def _number_all(parts: list[NDArray[np.int64]], size: int) -> tuple[list[Rows], NDArray[np.int64]]:
@@ -565,13 +566,13 @@ def _labels(head: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
         else isinstance(v, str | int | float)
         for v in labels
     ]  # fmt: skip
-    found = tuple(tuple(v) if isinstance(v, list) else v for v in labels)
-    if not all(good) or len(set(found)) < len(found):
+    plain = tuple(tuple(v) if isinstance(v, list) else v for v in labels)
+    if not all(good) or len(set(plain)) < len(plain):
         raise ValueError(
             f"`table` must have distinct labels, one value for each of {', '.join(names)}, got "
             f"{labels!r}."
         )
-    return found, tuple(names)
+    return plain, tuple(names)
 
 
 def _numbers(table: Any, name: str) -> NDArray[Any]:
@@ -688,11 +689,11 @@ def write_cells(
 
 def suppressed_in(path: Any) -> Suppressed | None:
     """What was left out before the file was written."""
-    found = (read_table(path).schema.metadata or {}).get(_SMALL)
-    if found is None:
+    said = (read_table(path).schema.metadata or {}).get(_SMALL)
+    if said is None:
         return None
     try:
-        lost = Suppressed(**json.loads(found))
+        lost = Suppressed(**json.loads(said))
         counts = (lost.min_count, lost.entries, lost.people)
         if not all(isinstance(v, int) and v >= 0 for v in counts):
             raise ValueError(f"counts must be integers, got {counts}")

@@ -384,12 +384,12 @@ class UnitScores:
             low = high
 
     def _leverage(self, weight: Array, unit: Rows) -> float:
-        members, cell, found = self._members, self._rows.cell, []
+        members, cell, sizes = self._members, self._rows.cell, []
         for k, share in enumerate(self._share.T):
             spread = weight * np.square(members.column(k) - share[cell])
             mass = np.bincount(unit, weight) * np.bincount(unit, spread)
-            found.append(float(mass.sum() ** 2 / max(np.square(mass).sum(), 1e-300)))
-        return min(found)
+            sizes.append(float(mass.sum() ** 2 / max(np.square(mass).sum(), 1e-300)))
+        return min(sizes)
 
     def _total(self) -> Array:
         members, groups = self._members, self._share.shape[1]
@@ -408,11 +408,11 @@ class UnitScores:
         return out * (self.n_units / len(self._start))
 
     def _fourth(self, used: Rows, root: Array) -> float:
-        found = sum(
+        total = sum(
             float(np.square(np.square(scores[:, used] @ root).sum(axis=1)).sum())
             for scores in self._scores()
         )
-        return found * (self.n_units / len(self._start))
+        return total * (self.n_units / len(self._start))
 
 
 def weight_units(cell: NDArray[np.int32]) -> tuple[Rows, bool]:
@@ -614,7 +614,7 @@ def scan_p_value(coordinates: Sequence[Array], cell: NDArray[np.int32], members:
     order = np.argsort(cell.astype(np.int16) if len(size) < 2**15 else cell, kind="stable")
     first = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
     shares = [_shares(cell, members, size, groups) for groups in _few_groups(members.n_groups)]
-    found: list[Array] = []
+    p_values: list[Array] = []
     for x in coordinates:
         used = ~np.isnan(x)
         bins = np.zeros(n, dtype=np.int64)
@@ -626,12 +626,12 @@ def scan_p_value(coordinates: Sequence[Array], cell: NDArray[np.int32], members:
             moments = np.stack([share, scale * variance, scale * fourth])
             # A contrast of two equal halves has a quarter of the variance of its rows.
             most = 0.25 * (size @ moments[1]) / LEAST_VARIANCE
-            found += _p_values(
+            p_values += _p_values(
                 scan_levels(
                     order, first, bins, own, moments, block, depth, height, most, LEAST_VARIANCE
                 )
             )
-    p = np.concatenate(found) if found else np.empty(0)
+    p = np.concatenate(p_values) if p_values else np.empty(0)
     if not len(p):
         return float("nan")
     # Beyond ½ a cotangent would take from the others, and a bound of 1 all there is.
@@ -640,8 +640,8 @@ def scan_p_value(coordinates: Sequence[Array], cell: NDArray[np.int32], members:
 
 def _p_values(levels: Array) -> Iterator[Array]:
     """p-values of all levels, group by group."""
-    for found in levels:
-        q, m, extra, bound = found[found[:, :, 1] > 0].T
+    for level in levels:
+        q, m, extra, bound = level[level[:, :, 1] > 0].T
         # Scaled gamma with mean m and variance 2m + Σ κ₄/V²; the latter may be negative near p = ½.
         scale = np.maximum(2.0 * m + extra, m) / m
         sums = gammaincc(m / scale, q / scale)

@@ -653,8 +653,8 @@ class MeasuredEntropies(Entropies):
     def nats(self, criterion: Criterion) -> float:
         """I(joint;A) − I(given;A), no less than where v is −0.1."""
         rows = self.ratios[criterion.name].value
-        found = float(np.average(rows, weights=self.groups.weight))
-        return max(found, -0.5 * float(np.log1p(-SMALLEST)))
+        mean = float(np.average(rows, weights=self.groups.weight))
+        return max(mean, -0.5 * float(np.log1p(-SMALLEST)))
 
     def normalized(self, criterion: Criterion) -> float:
         """1 − exp(−2·I)."""
@@ -714,10 +714,12 @@ def estimate_entropies(
         ratios = measured_ratios(variables, list(pairs.values()), groups, estimator)
         by_name = {name: ratios[pair] for name, pair in pairs.items()}
         return MeasuredEntropies({}, {}, groups, independent, by_name)
-    found = dict(estimator.row_losses(variables, asked, groups)) if asked else {}
+    losses = dict(estimator.row_losses(variables, asked, groups)) if asked else {}
     terms = share_terms(groups)
-    found[NOTHING] = RowLosses(terms, terms, "group shares", groups.n_groups - 1.0)
-    rows = {condition: found[reduced.get(condition, condition)] for condition in [NOTHING, *needed]}
+    losses[NOTHING] = RowLosses(terms, terms, "group shares", groups.n_groups - 1.0)
+    rows = {
+        condition: losses[reduced.get(condition, condition)] for condition in [NOTHING, *needed]
+    }
     mean = {NOTHING: groups.entropy}
     fewer = 0.0
     if frequency is not None:
