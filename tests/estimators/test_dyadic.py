@@ -29,8 +29,8 @@ ALPHA = np.array([0.5, 0.5])
 
 
 def log_evidence(cells, alpha=ALPHA):
-    rectangles = kernels.rectangle_sums(np.asarray(cells, dtype=float))
-    return rectangles, *kernels.evidence(rectangles, alpha, kernels.log_rising(alpha, 64))
+    cells = np.asarray(cells, dtype=float)
+    return kernels.evidence(cells, alpha, kernels.log_rising(alpha, 64))
 
 
 def dirichlet(counts, alpha=ALPHA):
@@ -80,8 +80,8 @@ def test_leaving_one_out_is_exact():
     rng = np.random.default_rng(1)
     cells = rng.integers(0, 4, (4, 4, 2)).astype(float)
     rectangles, log_p, log_stop = log_evidence(cells)
-    share, _ = kernels.leaf_shares(log_p, log_stop)
-    _, outside = kernels.cell_probabilities(rectangles, share, ALPHA, np.empty((0, 0, 0)))
+    share, live, _ = kernels.leaf_shares(log_p, log_stop)
+    _, outside = kernels.cell_probabilities(rectangles, share, live, ALPHA, np.empty((0, 0, 0)))
     for row, column, group in product(range(4), range(4), range(2)):
         if cells[row, column, group]:
             fewer = cells.copy()
@@ -95,7 +95,7 @@ def test_every_cell_lies_in_one_part():
     cells = rng.integers(0, 9, (8, 8, 3)).astype(float)
     alpha = np.full(3, 0.5)
     _, log_p, log_stop = log_evidence(cells, alpha)
-    share, leaves = kernels.leaf_shares(log_p, log_stop)
+    share, _, leaves = kernels.leaf_shares(log_p, log_stop)
     for row, column in product(range(8), range(8)):
         total, i = 0.0, 8 + row
         while i:
@@ -112,10 +112,10 @@ def test_left_out_is_a_fit_to_the_others():
     rng = np.random.default_rng(3)
     cells = rng.integers(0, 9, (4, 4, 2)).astype(float)
     rectangles, log_p, log_stop = log_evidence(cells)
-    share, _ = kernels.leaf_shares(log_p, log_stop)
-    near, _ = kernels.cell_probabilities(rectangles, share, ALPHA, np.empty((0, 0, 0)))
+    share, live, _ = kernels.leaf_shares(log_p, log_stop)
+    near, _ = kernels.cell_probabilities(rectangles, share, live, ALPHA, np.empty((0, 0, 0)))
     row, column = np.array([0, 3]), np.array([2, 1])
-    found = kernels.left_out(rectangles, share, ALPHA, row, column)
+    found = kernels.left_out(rectangles, share, live, ALPHA, row, column)
     np.testing.assert_allclose(found, near[row, column], rtol=1e-9)
 
 

@@ -429,10 +429,10 @@ def test_text_page_and_dictionary_name_both(tmp_path):
     audit = eh.audit(y, s, sensitive_features=a, cluster=cluster, estimator="logistic")
     n = f"{len(y):,} rows in 150 clusters"
     assert n in str(audit)
-    assert " clusters " in str(audit).split("\n\n")[-2].splitlines()[0]
+    assert "\ngroup  rows  clusters " in str(audit)
     page = audit.to_html(tmp_path / "a.html").read_text()
     assert n in page
-    assert "sampling errors count clusters" in page
+    assert "Sampling errors therefore count clusters" in page
     assert ">Clusters<" in page
     assert n in audit._repr_html_()
     found = audit.to_dict()

@@ -60,7 +60,6 @@ def test_contrasts_have_the_variance_of_permutations():
     depth, height, n_cells = 4, 2, 12
     cell, bins, a = small_grid(0, n_cells=n_cells, depth=depth)
     size = np.bincount(cell).astype(float)
-    start = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
     share = np.bincount(cell, a) / size
     block = (np.arange(n_cells) * 4 // n_cells).astype(np.int64)
     spread = share * (1 - share) * size / (size - 1)
@@ -68,7 +67,7 @@ def test_contrasts_have_the_variance_of_permutations():
     # Two groups at once, each the mirror image of the other.
     soft, shares = np.column_stack([a, 1.0 - a]), np.column_stack([share, 1.0 - share])
     moments = np.stack([shares, *(np.column_stack([v, v]) for v in (spread, fourth))])
-    rows = np.arange(len(a)), start, bins
+    rows = cell, bins
     grid = moments, block, depth, height
     found, mirrored = scan_levels(*rows, soft, *grid, np.full(2, 1e9), 1.0)
     np.testing.assert_allclose(mirrored, found, rtol=1e-10)

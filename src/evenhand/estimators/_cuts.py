@@ -102,8 +102,7 @@ def move_cuts(counts: Counts, mass: Array, depth: tuple[int, int], prior: Prior)
         sums = np.diff(table[ends], axis=0)
         if side:
             sums = sums.transpose(1, 0, 2)
-        rectangles = kernels.rectangle_sums(np.ascontiguousarray(sums))
-        return kernels.evidence(rectangles, prior.alpha, prior.rising)[0][1, 1]
+        return kernels.evidence(sums, prior.alpha, prior.rising)[1][1, 1]
 
     starts = [ROOTS[0], *((_even(m), _even(m)) for m in (5, 6, 7))]
     found = [fitness(add_up(0, c[1]), 0, c[0]) for c in starts]

@@ -106,9 +106,9 @@ def screen(plane: Plane, groups: Groups, weight: Array, prior: Prior, folds: Ind
     shape = (1 << plane.depth[0], 1 << plane.depth[1], groups.n_groups)
     unequal = weight if groups.weight is not None else np.empty(0)
     mass, single = kernels.grid_sums(*sides, groups.codes, unequal, shape)
-    rectangles = kernels.rectangle_sums(mass)
-    share, _ = kernels.leaf_shares(*kernels.evidence(rectangles, prior.alpha, prior.rising))
-    outside = kernels.cell_probabilities(rectangles, share, prior.alpha, single)[1]
+    rectangles, *logs = kernels.evidence(mass, prior.alpha, prior.rising)
+    share, live, _ = kernels.leaf_shares(*logs)
+    outside = kernels.cell_probabilities(rectangles, share, live, prior.alpha, single)[1]
     return _loss(mass, outside)
 
 
@@ -266,21 +266,22 @@ def _mixture(
         if counts.single is not None:
             single = add_cells(flat, mass * counts.single, shape)
             single /= np.where(sums > 0, sums, 1.0)
-        rectangles = kernels.rectangle_sums(sums)
-        share, found = kernels.leaf_shares(*kernels.evidence(rectangles, alpha, prior.rising))
-        leaves += found / len(roots)
-        if counts.fold is None:
-            near, far = kernels.cell_probabilities(rectangles, share, alpha, single)
-            near, far = near[row, column], far[row, column]
-        else:
-            near = kernels.cell_probabilities(rectangles, share, alpha, single)[0][row, column]
+        rectangles, *logs = kernels.evidence(sums, alpha, prior.rising)
+        share, live, parts = kernels.leaf_shares(*logs)
+        leaves += parts / len(roots)
+        near, far = (
+            p[row, column]
+            for p in kernels.cell_probabilities(rectangles, share, live, alpha, single)
+        )
+        if counts.fold is not None:
             far = np.ones_like(near)
             for fold in np.unique(counts.fold):
                 own = counts.fold == fold
                 left = sums - add_cells(flat[own], mass[own], shape)
-                rectangles = kernels.rectangle_sums(np.maximum(left, 0.0))
-                share, _ = kernels.leaf_shares(*kernels.evidence(rectangles, alpha, prior.rising))
-                far[own] = kernels.left_out(rectangles, share, alpha, row[own], column[own])
+                rectangles, *logs = kernels.evidence(np.maximum(left, 0.0), alpha, prior.rising)
+                share, live, _ = kernels.leaf_shares(*logs)
+                at = row[own], column[own]
+                far[own] = kernels.left_out(rectangles, share, live, alpha, *at)
         # In place: with a million rows each of these arrays is tens of megabytes.
         for whole, part in ((inside, near), (outside, far)):
             part /= len(roots)

@@ -263,8 +263,7 @@ def _losses(columns: NDArray[Any], inverse: Array, at: _Point, cells: Cells) -> 
             pair_products(rows, pairs)
             leverage = pairs @ table
         else:
-            forms = np.empty((len(rows), len(k)))
-            row_forms((rows @ table).reshape(-1, len(k), d), rows, forms)
+            forms = row_forms((rows @ table).reshape(-1, len(k), d), rows)
             leverage = forms if q == 1 else forms[:, place.ravel()]
         leverage = leverage.reshape(-1, q, q).astype(np.float64, copy=False)
         entry = own if order is None else order[own]

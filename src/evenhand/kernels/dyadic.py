@@ -30,28 +30,6 @@ def _log_gamma(x):
     return shift + (x - 0.5) * math.log(x) - x + 0.9189385332046727 + series
 
 
-def rectangle_sums(cells):
-    """Sums over every rectangle, (2·rows, 2·columns, K), from those of the cells."""
-    rows, columns, k = cells.shape
-    out = np.zeros((2 * rows, 2 * columns, k))
-    out[rows:, columns:] = cells
-    _add_halves(out)
-    return out
-
-
-@jit
-def _add_halves(out):
-    height, width, k = out.shape
-    for i in range(height >> 1, height):
-        for j in range((width >> 1) - 1, 0, -1):
-            for g in range(k):
-                out[i, j, g] = out[i, 2 * j, g] + out[i, 2 * j + 1, g]
-    for i in range((height >> 1) - 1, 0, -1):
-        for j in range(1, width):
-            for g in range(k):
-                out[i, j, g] = out[2 * i, j, g] + out[2 * i + 1, j, g]
-
-
 @piece
 def _log_sum(a, b):
     if a < b:
@@ -70,26 +48,38 @@ def log_rising(prior, size):
     return out
 
 
-def evidence(counts, prior, rising):
-    """log P(R) of every rectangle, and the log of the share of "not split" in it.
+def evidence(cells, prior, rising):
+    """Sums over every rectangle, (2·rows, 2·columns, K); log P(R) of each, and the log of the share
+    of "not split" in it.
 
     P(R) = ½·DM(counts) + ¼·P(left)P(right) + ¼·P(lower)P(upper), DM the Dirichlet-multinomial
-    probability of the groups of its rows; ½ and ½ where only one side can be split. `rising` is
-    `log_rising(prior, ·)`, where whole counts, which are the rule, are looked up.
+    probability of the groups of its rows; ½ and ½ where only one side can be split. `cells` are
+    (rows, columns, K) masses; `rising` is `log_rising(prior, ·)`, where whole counts, which are
+    the rule, are looked up.
     """
-    log_p, log_stop = np.zeros((2, *counts.shape[:2]))
-    _fill_evidence(counts, np.append(prior, prior.sum()), rising, log_p, log_stop)
-    return log_p, log_stop
+    rows, columns, k = cells.shape
+    counts = np.zeros((2 * rows, 2 * columns, k))
+    counts[rows:, columns:] = cells
+    log_p, log_stop = np.zeros((2, 2 * rows, 2 * columns))
+    _fill_evidence(counts, prior, rising, log_p, log_stop)
+    return counts, log_p, log_stop
 
 
 @jit
 def _fill_evidence(counts, prior, rising, log_p, log_stop):
     height, width, k = counts.shape
     rows, columns, size = height >> 1, width >> 1, rising.shape[1]
+    total_prior = 0.0
+    for g in range(k):
+        total_prior += prior[g]
     for i in range(height - 1, 0, -1):
         for j in range(width - 1, 0, -1):
             n = 0.0
             for g in range(k):
+                if i < rows:
+                    counts[i, j, g] = counts[2 * i, j, g] + counts[2 * i + 1, j, g]
+                elif j < columns:
+                    counts[i, j, g] = counts[i, 2 * j, g] + counts[i, 2 * j + 1, g]
                 n += counts[i, j, g]
             if n <= 0.0:
                 continue
@@ -101,7 +91,8 @@ def _fill_evidence(counts, prior, rising, log_p, log_stop):
                     if c == whole and whole < size:
                         gain = rising[g, whole]
                     else:
-                        gain = _log_gamma(c + prior[g]) - _log_gamma(prior[g])
+                        alpha = total_prior if g == k else prior[g]
+                        gain = _log_gamma(c + alpha) - _log_gamma(alpha)
                     dm += -gain if g == k else gain
             tall, wide = i < rows, j < columns
             if n == 1.0 or not (tall or wide):  # one row is worth the same wherever it ends up
@@ -118,14 +109,15 @@ def _fill_evidence(counts, prior, rising, log_p, log_stop):
 
 
 def leaf_shares(log_p, log_stop):
-    """Posterior probability of every rectangle to be a part of the partition, and their sum."""
-    share = np.zeros(log_p.shape)
+    """Posterior probability of every rectangle to be a part of the partition, which nodes of the
+    first side have one that counts (few have), and the sum."""
+    share, live = np.zeros(log_p.shape), np.zeros(len(log_p), dtype=np.bool_)
     share[1, 1] = 1.0
-    return share, _fill_shares(log_p, log_stop, share)
+    return share, live, _fill_shares(log_p, log_stop, share, live)
 
 
 @jit
-def _fill_shares(log_p, log_stop, share):
+def _fill_shares(log_p, log_stop, share, live):
     height, width = log_p.shape
     leaves = 0.0
     for i in range(1, height):
@@ -149,16 +141,17 @@ def _fill_shares(log_p, log_stop, share):
                     share[i, 2 * j] += part
                     share[i, 2 * j + 1] += part
             share[i, j] = here
+            if here > _LEAST:
+                live[i] = True
             if log_p[i, j] != 0.0:  # an empty part fits nothing
                 leaves += here
     return leaves
 
 
-def _parts(share):
-    """Which nodes of the first side have a rectangle with a share (few have), and room for the
-    rectangles around a cell."""
+def _room(share):
+    """Room for the rectangles around a cell."""
     height, width = (len(bin(size)) for size in share.shape)
-    return (share > _LEAST).any(axis=1), np.empty((height * width, 2), np.int64)
+    return np.empty((height * width, 2), np.int64)
 
 
 @piece
@@ -178,7 +171,7 @@ def _parts_around(share, live, bottom, right, at):
     return count
 
 
-def cell_probabilities(counts, share, prior, single):
+def cell_probabilities(counts, share, live, prior, single):
     """In-sample and leave-one-out probability of each group in each cell, (rows, columns, K) each.
 
     The second is exact for rows of weight 1: 1 / P(aᵢ | others) is the posterior mean over
@@ -188,7 +181,8 @@ def cell_probabilities(counts, share, prior, single):
     rows, columns = (size >> 1 for size in share.shape)
     inside, outside = np.ones((2, rows, columns, len(prior)))
     scratch = np.empty((3, len(prior)))
-    _fill_probabilities(counts, share, prior, single, *_parts(share), scratch, inside, outside)
+    at = _room(share)
+    _fill_probabilities(counts, share, prior, single, live, at, scratch, inside, outside)
     return inside, outside
 
 
@@ -232,10 +226,10 @@ def _fill_probabilities(counts, share, prior, single, live, at, scratch, inside,
                 outside[row, column, g] = mass / q[g]
 
 
-def left_out(counts, share, prior, row, column):
+def left_out(counts, share, live, prior, row, column):
     """Probability of each group at given cells, by a mixture fitted without their rows."""
     out = np.zeros((len(row), len(prior)))
-    _fill_left_out(counts, share, prior, *_parts(share), row, column, out)
+    _fill_left_out(counts, share, prior, live, _room(share), row, column, out)
     return out
 
 

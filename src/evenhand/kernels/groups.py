@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from .mathfun import jit, piece
-from .threads import run_chunks
+from .mathfun import jit
+from .registers import (
+    LANES,
+    PRODUCTS,
+    aligned_zeros,
+    multiply_rows,
+    product_places,
+    sum_products,
+)
 
 # Mass and squared mass, then first and second moments of score, target, residual, its size and its
 # square, and the product of score and target; values less one of the group's rows, except in the
 # first moments of size and square, which cannot cancel.
 MASS, MASS2, SCORE, TARGET, RESIDUAL, SIZE, SQUARE, PRODUCT, N_SUMS = 0, 1, 2, 4, 6, 8, 10, 12, 13
-
-
+# Where those but the squared mass are among the products of
+# (score, target, residual, size, square less those of the row; size, 1, square).
+_FROM = product_places([(6, 6), (6, 6), (6, 0), (0, 0), (6, 1), (1, 1), (6, 2), (2, 2), (6, 5),
+                        (3, 3), (7, 6), (4, 4), (1, 0)])  # fmt: skip
 # Rows looked at together for the first of each group.
 _BATCH = 4096
 
@@ -36,70 +45,61 @@ def first_rows(codes, probabilities, weight, least):
     return np.maximum(out, 0)
 
 
-@piece
-def _add(out, k, w, s, y, shift):
-    at = k * N_SUMS
-    r = y - s
-    size, square = abs(r), r * r
-    # All is read before anything is written, which the compiler must take for a change of `shift`.
-    ds, dy, dr = s - shift[k, 0], y - shift[k, 1], r - shift[k, 2]
-    da, dq = size - shift[k, 3], square - shift[k, 4]
-    out[at + MASS] += w
-    out[at + MASS2] += w * w
-    out[at + SCORE] += w * ds
-    out[at + SCORE + 1] += w * ds * ds
-    out[at + TARGET] += w * dy
-    out[at + TARGET + 1] += w * dy * dy
-    out[at + RESIDUAL] += w * dr
-    out[at + RESIDUAL + 1] += w * dr * dr
-    out[at + SIZE] += w * size
-    out[at + SIZE + 1] += w * da * da
-    out[at + SQUARE] += w * square
-    out[at + SQUARE + 1] += w * dq * dq
-    out[at + PRODUCT] += w * ds * dy
-
-
 def group_sums(s, y, codes, probabilities, weight, shift):
-    """The sums named above for each group, (N_SUMS, K)."""
-    kernel, members = (
-        (_coded_sums_chunk, codes) if len(codes) else (_soft_sums_chunk, probabilities)
-    )
-    width = len(shift) * N_SUMS
-    sums = run_chunks(kernel, len(s), width, (s, y, members, weight, shift))
-    return sums.reshape(len(shift), N_SUMS).T
+    """The sums named above for each group, (N_SUMS, K); `shift` is the row less which they are."""
+    table, squares = aligned_zeros(len(shift), PRODUCTS), np.zeros(len(shift))
+    f, scaled = aligned_zeros(2, min(_BATCH, len(s)), LANES)
+    f[:, 6] = 1.0
+    for start in range(0, len(s), _BATCH):
+        part = slice(start, start + _BATCH)
+        size = len(s[part])
+        amount = weight[part] if len(weight) else None
+        if len(codes):
+            members = [(codes[part].astype(np.int32), amount)]
+        else:
+            share = probabilities[part] if amount is None else probabilities[part] * amount[:, None]
+            members = [(np.full(size, k, np.int32), own) for k, own in enumerate(share.T)]
+        for group, mass in members:
+            _fill_values(s[part], y[part], group, shift, f)
+            if mass is None:
+                sum_products(f, group, table)
+                continue
+            multiply_rows(f, np.sqrt(mass), scaled)
+            sum_products(scaled, group, table)
+            squares += np.bincount(group, np.square(mass), len(shift))
+    out = table[:, _FROM].T
+    if len(weight) or not len(codes):
+        out[MASS2] = squares
+    return out
 
 
 @jit
-def _coded_sums_chunk(start, stop, s, y, codes, weight, shift, out):
-    for i in range(start, stop):
-        w = weight[i] if len(weight) else 1.0
-        _add(out, np.int64(codes[i]), w, s[i], y[i], shift)
-
-
-@jit
-def _soft_sums_chunk(start, stop, s, y, probabilities, weight, shift, out):
-    for i in range(start, stop):
-        w = weight[i] if len(weight) else 1.0
-        for k in range(len(shift)):
-            _add(out, k, w * probabilities[i, k], s[i], y[i], shift)
+def _fill_values(s, y, group, shift, out):
+    for i in range(len(s)):
+        g, r = group[i], y[i] - s[i]
+        out[i, 0] = s[i] - shift[g, 0]
+        out[i, 1] = y[i] - shift[g, 1]
+        out[i, 2] = r - shift[g, 2]
+        out[i, 3] = abs(r) - shift[g, 3]
+        out[i, 4] = r * r - shift[g, 4]
+        out[i, 5] = abs(r)
+        out[i, 7] = r * r
 
 
 def mass_by_cell(cell, codes, probabilities, weight, first, out):
     """Add Σω in each cell of the groups from `first` on to `out` (cells, some groups)."""
+    some = out.shape[1]
     if len(codes):
-        _add_mass(cell, codes, weight, first, out)
+        rows = slice(None)
+        if some < int(codes.max()) + 1:
+            rows = (codes >= first) & (codes < first + some)
+        place = cell[rows].astype(np.int64) * some + codes[rows]
+        mass = np.bincount(place - first, weight[rows] if len(weight) else None, out.size)
+        out += mass.reshape(out.shape)
         return
-    for k in range(out.shape[1]):
+    for k in range(some):
         own = probabilities[:, first + k]
         out[:, k] += np.bincount(cell, own * weight if len(weight) else own, len(out))
-
-
-@jit
-def _add_mass(cell, codes, weight, first, out):
-    for i in range(len(cell)):
-        k = np.int64(codes[i]) - first
-        if 0 <= k < out.shape[1]:
-            out[cell[i], k] += weight[i] if len(weight) else 1.0
 
 
 def pick_rows(codes, wanted, ends):

@@ -23,6 +23,7 @@ jit = njit(cache=True, **_OPTIONS)
 jit_sum = njit(cache=True, fastmath={"reassoc", "contract"}, **_OPTIONS)
 # A piece of a kernel: compiled with the kernels that call it, and called by nothing else.
 piece = njit(no_cpython_wrapper=True, **_OPTIONS)
+piece_reordered = njit(no_cpython_wrapper=True, fastmath={"reassoc"}, **_OPTIONS)
 piece_sum = njit(no_cpython_wrapper=True, fastmath={"reassoc", "contract"}, **_OPTIONS)
 
 _LOG2E = 1.4426950408889634

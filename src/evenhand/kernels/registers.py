@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic, overload
 
 from .basis import Basis
+from .mathfun import jit, piece_reordered
 
 # Rows between two writes of the sums: short enough that sums keep their digits and that products
 # of numbers below 2 stay below the largest float.
@@ -122,8 +123,15 @@ def accumulate(typing_context, sums, r, columns):
 # first half of the columns with that half, then of the others but the last with all.
 LANES = 8
 PRODUCTS = LANES * LANES // 4 + (LANES // 2 - 1) * LANES
-# Where the products of each column begin.
-PRODUCT_ROWS = np.array([0, 4, 8, 12, 16, 24, 32])
+
+
+def product_places(pairs):
+    """Places of products of columns i ≥ j among the PRODUCTS of a row, by pairs (i, j)."""
+    half = LANES // 2
+    i, j = np.moveaxis(np.array(pairs), -1, 0)
+    # The last column has no products of its own.
+    i, j = np.where(i == LANES - 1, j, i), np.where(i == LANES - 1, i, j)
+    return np.where(i < half, i * half, half * half + (i - half) * LANES) + j
 
 
 def aligned_zeros(*shape):
@@ -184,13 +192,35 @@ def add_products(typing_context, columns, i, out, to):
     return types.none(columns, types.intp, out, types.intp), generate
 
 
-@njit(error_model="numpy", fastmath={"reassoc"})
+@jit
+def sum_rows(columns, index, out):
+    """out[index[i]] += columns[i], of LANES columns."""
+    for i in range(len(index)):
+        add_row(columns, i, out, index[i])
+
+
+@jit
+def sum_products(columns, index, out):
+    """out[index[i]] += PRODUCTS products of the numbers columns[i] with one another."""
+    for i in range(len(index)):
+        add_products(columns, i, out, index[i])
+
+
+@jit
+def multiply_rows(columns, scale, out):
+    """out[i] = scale[i]·columns[i]."""
+    for i in range(len(scale)):
+        for a in range(columns.shape[1]):
+            out[i, a] = scale[i] * columns[i, a]
+
+
+@piece_reordered
 def plus(total, x):
     """A sum that may be reordered."""
     return total + x
 
 
-@njit(error_model="numpy", fastmath={"reassoc"})
+@piece_reordered
 def times(total, x):
     """A product that may be reordered."""
     return total * x

@@ -6,7 +6,15 @@ import numpy as np
 from numba import njit
 
 from .mathfun import jit, piece
-from .registers import LANES, PRODUCT_ROWS, PRODUCTS, add_products, add_row, aligned_zeros
+from .registers import (
+    LANES,
+    PRODUCTS,
+    aligned_zeros,
+    multiply_rows,
+    product_places,
+    sum_products,
+    sum_rows,
+)
 
 # The conditional rank is read off a histogram of the standardized residual on ±RANGE.
 BINS = 4096
@@ -17,8 +25,9 @@ _CONDITIONAL = 6
 _BATCH = 4096
 # Place of the 1 behind the test functions, and where the product of two of these numbers is.
 _LAST = LANES - 2
-_NUMBERS = np.arange(_LAST + 1)
-_PLACE = PRODUCT_ROWS[np.maximum.outer(_NUMBERS, _NUMBERS)] + np.minimum.outer(_NUMBERS, _NUMBERS)
+_PLACE = product_places(
+    [[(max(i, j), min(i, j)) for i in range(_LAST + 1)] for j in range(_LAST + 1)]
+)
 
 
 def mid_ranks(values, order):
@@ -358,14 +367,14 @@ def _read_bins(residual, counts, below):
 
 def cell_means(u, v, z, cell, n_cells):
     """Means of z and of the test functions by cell."""
-    sums, f = aligned_zeros(n_cells, LANES), aligned_zeros(_BATCH, LANES)
+    sums, f = aligned_zeros(n_cells, LANES), aligned_zeros(min(_BATCH, len(u)), LANES)
     f[:, _CONDITIONAL + 1] = 1.0
     for start in range(0, len(u), _BATCH):
         part = slice(start, start + _BATCH)
         size = len(u[part])
         _fill_features(u[part], v[part], True, f)
         f[:size, _CONDITIONAL] = z[part]
-        _add_rows(f, cell[part], sums)
+        sum_rows(f, cell[part], sums)
     means = sums[:, :-1] / sums[:, -1:]
     return means[:, -1].copy(), means[:, :-1].copy()
 
@@ -390,8 +399,8 @@ def cell_moments(u, v, z, cell, center, slope, weight, rest, codes, n_groups):
     # those of g(f, 1), `plain` sums of g(f, 1) and of w(f, 1), the latter with a 1 behind.
     square, plain = aligned_zeros(n_cells, PRODUCTS), aligned_zeros(2, n_cells, LANES)
     # Four sums of each group take turns, so that none waits for the last one.
-    by_group, turn = aligned_zeros(4 * n_groups, LANES), np.arange(_BATCH) & 3
-    f, first_part, second_part = aligned_zeros(3, _BATCH, LANES)
+    by_group, batch = aligned_zeros(4 * n_groups, LANES), min(_BATCH, len(u))
+    f, first_part, second_part = aligned_zeros(3, batch, LANES)
     f[:, _LAST] = 1.0
     for start in range(0, len(u), _BATCH):
         part = slice(start, start + _BATCH)
@@ -400,15 +409,15 @@ def cell_moments(u, v, z, cell, center, slope, weight, rest, codes, n_groups):
         sides = f, f
         if weighted:
             sides = first_part, second_part
-            _multiply_rows(f, rest[part], first_part)
-            _multiply_rows(f, weight[part], second_part)
+            multiply_rows(f, rest[part], first_part)
+            multiply_rows(f, weight[part], second_part)
             second_part[:, _LAST + 1] = 1.0
             for side, sums in zip(sides, plain, strict=True):
-                _add_rows(side, own, sums)
-        _add_products(sides[0], own, square)
+                sum_rows(side, own, sums)
+        sum_products(sides[0], own, square)
         if len(codes):
-            place = (4 * codes[part] + turn[: len(own)]).astype(np.int32)
-            _add_rows(sides[1], place, by_group)
+            place = 4 * codes[part].astype(np.int32) + (np.arange(len(own), dtype=np.int32) & 3)
+            sum_rows(sides[1], place, by_group)
     second, first2 = square[:, _PLACE[:width, :width]], square[:, _PLACE[_LAST, :width]]
     first, first1, mass = first2, first2, square[:, [_PLACE[_LAST, _LAST]] * 4]
     if weighted:
@@ -461,24 +470,3 @@ def _subtract_slopes(z, cell, center, slope, out):
         along = z[i] - center[c]
         for a in range(_CONDITIONAL):
             out[i, a] -= slope[c, a] * along
-
-
-@jit
-def _multiply_rows(columns, scale, out):
-    for i in range(len(scale)):
-        for a in range(columns.shape[1]):
-            out[i, a] = scale[i] * columns[i, a]
-
-
-@jit
-def _add_rows(columns, index, out):
-    """out[index[i]] += columns[i]; of LANES columns."""
-    for i in range(len(index)):
-        add_row(columns, i, out, index[i])
-
-
-@jit
-def _add_products(columns, index, out):
-    """out[index[i]] += products of the numbers columns[i] with one another."""
-    for i in range(len(index)):
-        add_products(columns, i, out, index[i])

@@ -16,41 +16,31 @@ def mid_rank_levels(values, order, weight, target, atom):
     mid-rank (share of mass below plus half its own) and mass of every level, whether a level is a
     single value, and the number of distinct values.
     """
-    n = len(values)
-    codes, mass, single = np.empty(n, np.int64), np.empty(n), np.empty(n, np.bool_)
-    count, distinct = _fill_levels(values, order, weight, target, atom, codes, mass, single)
-    mass, single = mass[:count].copy(), single[:count].copy()
+    ordered = values[order]
+    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    tied = np.add.reduceat(weight[order], first)
+    level = np.arange(len(first))
+    if target > 0.0:
+        _merge_values(tied, target, atom, level)
+    codes = np.empty(len(values), np.int64)
+    codes[order] = np.repeat(level, np.diff(first, append=len(values)))
+    mass = np.bincount(level, tied)
     above = np.cumsum(mass)
-    return codes, (above - 0.5 * mass) / above[-1], mass, single, distinct
+    rank = (above - 0.5 * mass) / above[-1]
+    return codes, rank, mass, np.bincount(level) == 1, len(first)
 
 
 @jit
-def _fill_levels(values, order, weight, target, atom, codes, mass, single):
-    n = len(values)
-    level = -1
-    distinct = 0
-    is_open = False
-    start = 0
-    while start < n:
-        value = values[order[start]]
-        stop = start
-        tied = 0.0
-        while stop < n and values[order[stop]] == value:
-            tied += weight[order[stop]]
-            stop += 1
-        distinct += 1
-        if is_open and tied < atom:
-            single[level] = False
-        else:
-            level += 1
-            mass[level] = 0.0
-            single[level] = True
-        mass[level] += tied
-        is_open = tied < atom and mass[level] < target
-        for i in range(start, stop):
-            codes[order[i]] = level
-        start = stop
-    return level + 1, distinct
+def _merge_values(tied, target, atom, level):
+    """Level of each value, from the masses of the values in order."""
+    count, mass = -1, target
+    for j in range(len(tied)):
+        if mass >= target or tied[j] >= atom:
+            count, mass = count + 1, 0.0
+        mass += tied[j]
+        level[j] = count
+        if tied[j] >= atom:
+            mass = target
 
 
 def table_rows(u, low, step, table):
@@ -138,9 +128,18 @@ def _many_group_loss(eta, counts, total, prob, residual):
     return loss
 
 
-@jit
 def scale_rows(columns, prob, total, i, j, out):
     """columns·√(total·p_i·p_j) for groups i ≠ j, and with 1 − p_i in place of p_j for i = j."""
+    if columns.dtype == np.float64 and columns.size < _SMALL:
+        p = prob[:, i]
+        root = np.sqrt(total * p * ((1.0 - p) if i == j else prob[:, j]))
+        np.multiply(columns, root[:, None], out=out)
+    else:
+        _fill_scaled(columns, prob, total, i, j, out)
+
+
+@jit
+def _fill_scaled(columns, prob, total, i, j, out):
     for c in range(len(total)):
         p = prob[c, i]
         root = out.dtype.type(math.sqrt(total[c] * p * ((1.0 - p) if i == j else prob[c, j])))
@@ -174,9 +173,17 @@ def pair_products(columns, out):
             at += d - i
 
 
+def row_forms(mapped, columns):
+    """mapped[i, p]·columns[i]: quadratic forms of each row from their images, (C, forms)."""
+    if columns.dtype == np.float64:
+        return np.matmul(mapped, columns[:, :, None])[:, :, 0]
+    out = np.empty(mapped.shape[:2])
+    _fill_forms(mapped, columns, out)
+    return out
+
+
 @jit
-def row_forms(mapped, columns, out):
-    """out[i, p] = mapped[i, p]·columns[i]: quadratic forms of each row, from their images."""
+def _fill_forms(mapped, columns, out):
     n, forms, d = mapped.shape
     for i in range(n):
         for p in range(forms):
@@ -191,6 +198,8 @@ def _dot(a, b, n):
     return total
 
 
+# Numbers in columns up to which NumPy is quick enough and need not be compiled.
+_SMALL = 100_000
 # Up to this norm of ω M V one term of its series is enough: the rest is far below the error of the
 # one Newton step. Steps up to the second bound move the loss by a parabola to 1e-7 nats.
 _FIRST_ORDER, _PARABOLA = 1e-3, 5e-3

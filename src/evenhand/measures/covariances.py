@@ -560,7 +560,7 @@ def level_rank(
 
     if exact or target.n_atoms < 2:
         return target.rank if target.n_atoms > 1 else None
-    size, *sums = cell_lines(z, target.normal, cell, n_cells).T
+    size, *sums = cell_lines(z, target.normal, cell, n_cells)
     center, mean, second_z, second = (x / np.maximum(size, 1.0) for x in sums)
     slope = neighbor_slopes(center, mean[:, None])[:, 0]
     explained = np.square(slope) * (second_z - np.square(center))
@@ -610,9 +610,6 @@ def scan_p_value(coordinates: Sequence[Array], cell: NDArray[np.int32], members:
     # Cells by the middle of their share of the rows, so that blocks are equally filled.
     middle = (np.cumsum(size) - 0.5 * size) / n
     block = np.minimum((middle * 2**height).astype(np.int64), 2**height - 1)
-    # A stable sort of 16-bit integers is a radix sort: linear in n.
-    order = np.argsort(cell.astype(np.int16) if len(size) < 2**15 else cell, kind="stable")
-    first = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
     shares = [_shares(cell, members, size, groups) for groups in _few_groups(members.n_groups)]
     p_values: list[Array] = []
     for x in coordinates:
@@ -627,9 +624,7 @@ def scan_p_value(coordinates: Sequence[Array], cell: NDArray[np.int32], members:
             # A contrast of two equal halves has a quarter of the variance of its rows.
             most = 0.25 * (size @ moments[1]) / LEAST_VARIANCE
             p_values += _p_values(
-                scan_levels(
-                    order, first, bins, own, moments, block, depth, height, most, LEAST_VARIANCE
-                )
+                scan_levels(cell, bins, own, moments, block, depth, height, most, LEAST_VARIANCE)
             )
     p = np.concatenate(p_values) if p_values else np.empty(0)
     if not len(p):
