@@ -38,7 +38,7 @@ LIMIT = 1.5
 N_SPLINES, N_CROSSED = 12, 3
 # Cells of the score and of the target. Twice as many of either changed no result.
 CELLS, TARGET_CELLS = 64, 24
-TARGET_MIDDLES = 2.0 * LIMIT * (np.arange(TARGET_CELLS) + 0.5) / TARGET_CELLS - LIMIT
+TARGET_MIDDLES: Array = 2.0 * LIMIT * (np.arange(TARGET_CELLS) + 0.5) / TARGET_CELLS - LIMIT
 # λ. From 0.1 to 10 held-out frontiers are alike. Leave-one-out at the plain model asks for more,
 # and what the fair one hides is then out of sight (Communities, independence at most 0.005: R² .327
 # with it, .335 without).
@@ -137,7 +137,7 @@ def smooth_functions(t: Array) -> tuple[Array, Array]:
 def make_design(two: bool) -> Design:
     """Functions of the score alone, or of score and target."""
     step = 2.0 * LIMIT / CELLS
-    score, rough = smooth_functions(step * np.arange(-1, CELLS + 2) - LIMIT)
+    score, rough = smooth_functions(np.linspace(-LIMIT - step, LIMIT + step, CELLS + 3))
     if not two:
         return Design(score, np.ones((1, 1)), 1, rough, _products(score), np.ones((1, 1)))
     target, rough_target = smooth_functions(TARGET_MIDDLES)
