@@ -105,7 +105,7 @@ def screen(plane: Plane, groups: Groups, weight: Array, prior: Prior, folds: Ind
         sides.append((sides[0][0], np.zeros_like(sides[0][1])))
     shape = (1 << plane.depth[0], 1 << plane.depth[1], groups.n_groups)
     unequal = weight if groups.weight is not None else np.empty(0)
-    mass, single = kernels.grid_sums(*sides, groups.codes, unequal, shape)
+    mass, single = kernels.grid_sums(sides[0], sides[1], groups.codes, unequal, shape)
     rectangles, *logs = kernels.evidence(mass, prior.alpha, prior.rising)
     share, live, _ = kernels.leaf_shares(*logs)
     outside = kernels.cell_probabilities(rectangles, share, live, prior.alpha, single)[1]

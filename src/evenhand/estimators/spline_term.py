@@ -137,7 +137,8 @@ def smooth_functions(t: Array) -> tuple[Array, Array]:
 def make_design(two: bool) -> Design:
     """Functions of the score alone, or of score and target."""
     step = 2.0 * LIMIT / CELLS
-    score, rough = smooth_functions(np.linspace(-LIMIT - step, LIMIT + step, CELLS + 3))
+    knots: Array = np.linspace(-LIMIT - step, LIMIT + step, CELLS + 3, dtype=np.float64)
+    score, rough = smooth_functions(knots)
     if not two:
         return Design(score, np.ones((1, 1)), 1, rough, _products(score), np.ones((1, 1)))
     target, rough_target = smooth_functions(TARGET_MIDDLES)

@@ -205,7 +205,10 @@ class Cells:
         place, group = np.divmod(keys, max(len(labels), 1))
         first, second = np.divmod(place, edges.bins)
         first, second, group = (v.astype(np.int32) for v in (first, second, group))
-        return cls(edges, labels, names, first, second, group, *held, n_unknown=n_unknown)
+        count, sums, least, largest = held
+        return cls(
+            edges, labels, names, first, second, group, count, sums, least, largest, n_unknown
+        )
 
     @cached_property
     def n(self) -> int:
