@@ -131,7 +131,12 @@ def test_penalty(table, criterion, weighted):
     slope = (bound.value(t["s"] + h * direction) - bound.value(t["s"] - h * direction)) / (2 * h)
     assert gradient @ direction == pytest.approx(slope, rel=1e-4, abs=1e-9)
     some = np.array([5, 3, 200, *range(300, 360)])
-    few = eh.FairnessRegularizer(criterion, kappa=bound.kappa).bind(
+    # The penalty of splines is one of rows, and stays that of all of them for some.
+    bound = eh.FairnessRegularizer(criterion, basis="quadratic").bind(
+        t["y"], sensitive_features=t["a"], sample_weight=w, frequency=t["f"]
+    )
+    bound.value(t["s"])
+    few = eh.FairnessRegularizer(criterion, basis="quadratic", kappa=bound.kappa).bind(
         t["y"][some], sensitive_features=t["a"][some], frequency=t["f"][some],
         sample_weight=None if w is None else w[some],
     )  # fmt: skip

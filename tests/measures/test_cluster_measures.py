@@ -77,13 +77,14 @@ def test_every_row_twice_is_every_row_once(estimator):
         )
 
 
-def test_every_row_twice_without_clusters_is_overconfident():
+def test_every_row_twice_without_clusters_counts_once():
     y, s, a, _ = _clustered(most=4, whole=False)
     twice = np.repeat(np.arange(len(y)), 2)
     options = {"estimator": "logistic"}
     once = eh.audit(y, s, sensitive_features=a, **options)
     blind = eh.audit(y[twice], s[twice], sensitive_features=a[twice], **options)
-    assert blind.separation.stderr < 0.8 * once.separation.stderr
+    assert blind.n_copies == len(y)
+    assert blind.separation.stderr == pytest.approx(once.separation.stderr, rel=1e-9)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -351,7 +351,7 @@ class TestPath:
             eh.fairness_path(
                 eh.FairRidge(), X, Y["poisson"], sensitive_features=A, exposure=EXPOSURE
             )
-        with pytest.raises(ValueError, match=r"`exposure` must be positive, got 0\. Hint"):
+        with pytest.raises(ValueError, match=r"`exposure` must be positive, got 0 in row 0\. Hint"):
             eh.fairness_path(
                 FairGLM("poisson"), X, Y["poisson"], sensitive_features=A, exposure=0 * EXPOSURE
             )

@@ -157,7 +157,9 @@ def summarize_groups(
         "wasserstein": wasserstein.tolist(),
     }
     rmse = np.array(columns.get("rmse", [0.0]))
-    ratio = float(rmse.max() / rmse.min()) if rmse.min() > 0 else float("nan")
+    ends = rmse.min(), rmse.max()
+    # Errors of enormous numbers are infinite, and have no ratio.
+    ratio = float(ends[1] / ends[0]) if 0 < ends[0] < np.inf else float("nan")
     gap = float(np.ptp(columns["mean_score"]))
     gaps = Disparities(gap, float(ks.max()), float(wasserstein.max()), ratio)
     return GroupTable(columns), gaps

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _subplots(width: float, height: float, *shape: int, **options: Any) -> tuple[Any, Any]:
-    """A new figure and its axes; not kept by pyplot, which would draw it in a notebook again."""
+    """A new figure and its axes; in a notebook not kept by pyplot, which would draw it again."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -35,7 +35,8 @@ def _subplots(width: float, height: float, *shape: int, **options: Any) -> tuple
             "'evenhand[plot]', or write the HTML report, which needs nothing."
         ) from error
     fig, axes = plt.subplots(*shape, figsize=(width, height), layout="constrained", **options)
-    plt.close(fig)
+    if "inline" in plt.get_backend():
+        plt.close(fig)
     return fig, axes
 
 
