@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from evenhand.measures.nuisance import control_features
 from scipy.special import expit, xlogy
 
 from common import Setting, run_all
@@ -35,7 +36,6 @@ from evenhand.auditing.conditional import audit_given
 from evenhand.data.controls import read_controls
 from evenhand.data.groups import resolve_groups
 from evenhand.measures.measures import get_estimator
-from evenhand.measures.nuisance import control_features
 from loaders import load_illinois_quotes
 
 N = 1500

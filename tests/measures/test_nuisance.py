@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from evenhand.measures.nuisance import Features, _Moments, _newton, deal_folds, natural_spline
 from scipy.interpolate import CubicSpline
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from evenhand.data.controls import read_controls
 from evenhand.measures import nuisance
-from evenhand.measures.nuisance import Features, _Moments, _newton, deal_folds, natural_spline
 
 
 def features(C, strata=None, cluster=None):

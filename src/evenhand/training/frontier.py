@@ -17,8 +17,8 @@ from ..data.folds import make_folds
 from ..data.groups import resolve_groups
 from ..data.sample import repeat_rows
 from ..data.weights import check_cluster, check_weight
+from ..measures.balancing import summarize_controls
 from ..measures.effective import check_effective_size
-from ..measures.nuisance import summarize_controls
 from .held_out import Data, Gauge, Handle, HeldOut, Reading, correlations
 from .path import (
     FairnessPath,
