@@ -63,7 +63,8 @@ def run_study(study: Study, chosen: argparse.Namespace) -> Path:
     cache = (chosen.out or HERE) / "cache" / ("quick" if chosen.quick else "full")
     if chosen.fresh:
         shutil.rmtree(cache, ignore_errors=True)
-    cache /= git("log", "-1", "--format=%h", "--", "src/evenhand")
+    # Units of work that other code made are not used.
+    cache /= git("rev-parse", "--short=10", "HEAD:src/evenhand")
     # Starting workers takes longer than all of a quick run.
     jobs = chosen.jobs or (1 if chosen.quick else len(os.sched_getaffinity(0)))
     setting = Setting(chosen.quick, jobs, results, cache, tuple(chosen.only))

@@ -148,7 +148,8 @@ def test_the_bound_keeps_training_stable(library):
         gradient, curvature = objective(scores, data)
         return gradient, np.ones_like(curvature)
 
-    options = {"rounds": 60, "max_delta_step": 0.0}
+    # Twelve splines bend more than a quadratic, so steps are shorter and rounds more.
+    options = {"rounds": 100, "max_delta_step": 0.0}
     errors = []
     for each in (objective, loose):
         scores = train(library, each, X, y, **options).astype(float)
@@ -417,6 +418,7 @@ def test_a_bound_that_is_kept_follows_the_spread(case):
         np.testing.assert_allclose(
             kept.evaluate(0.5 * data.s)[2], fresh.evaluate(0.5 * data.s)[2], rtol=1e-4
         )
-    np.testing.assert_array_equal(kept.evaluate(data.y)[2], fresh.evaluate(data.y)[2])
+    # Classifiers that start from different weights end alike to float32.
+    np.testing.assert_allclose(kept.evaluate(data.y)[2], fresh.evaluate(data.y)[2], rtol=1e-6)
     kept.forget()
-    np.testing.assert_array_equal(kept.evaluate(data.s)[2], fresh.evaluate(data.s)[2])
+    np.testing.assert_allclose(kept.evaluate(data.s)[2], fresh.evaluate(data.s)[2], rtol=1e-6)

@@ -12,11 +12,11 @@ CODE = re.compile(r"#.*\bexit code (\d)")
 
 
 def steps(text):
-    """(kind, source) of what can be run: "python" blocks, and "evenhand" command lines."""
+    """(kind, source) of what can be run, "python" and "evenhand", and of what it prints, "text"."""
     found = []
     for language, body in BLOCK.findall(text):
-        if language in ("python", "py"):
-            found.append(("python", body))
+        if language in ("python", "py", "text"):
+            found.append(("text" if language == "text" else "python", body))
         elif language in ("console", "bash", "shell", "sh"):
             lines = re.sub(r"\s*\\\n\s*", " ", body).splitlines()
             lines = [line.strip().removeprefix("$ ") for line in lines]
@@ -36,9 +36,13 @@ def test_steps_are_found_in_their_order():
     ]
 
 
-def test_readme(tmp_path, monkeypatch):
+def test_readme_is_short():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_readme(tmp_path, monkeypatch, capsys):
     found = steps(README.read_text(encoding="utf-8"))
-    assert {kind for kind, _ in found} == {"evenhand", "python"}
+    assert {kind for kind, _ in found} == {"evenhand", "python", "text"}
     from typer.testing import CliRunner
 
     from evenhand.cli.app import app
@@ -49,6 +53,9 @@ def test_readme(tmp_path, monkeypatch):
     # Readers may switch on metadata routing; other tests must not notice.
     with sklearn.config_context():
         for kind, source in found:
+            if kind == "text":
+                assert capsys.readouterr().out.strip() == source.strip()
+                continue
             if kind == "python":
                 exec(compile(source, "README.md", "exec"), namespace)
                 continue

@@ -136,11 +136,11 @@ def recommended_scores(
     model = eh.FairRegressor(
         criterion, max_unfairness=1.0, attribute=league, on_unreachable="best", random_state=SEED
     )
-    search = model._search(X, y, a)
+    search = model._prepare(X, y, a)
     scores, choices = [], []
     groups = a_test if league == am.KNOWN else None
     for level in LEVELS:
-        model.set_params(max_unfairness=level * base)._settle(search)
+        model.set_params(max_unfairness=level * base)._choose(search)
         scores.append(model.predict(X_test, sensitive_features=groups))
         choices.append(model.choice_)
     seconds = time.process_time() - began

@@ -24,8 +24,8 @@ from sklearn.linear_model import LinearRegression
 
 import evenhand as eh
 from common import Setting, run_all
-from evenhand.auditing.imputed import imputation
-from evenhand.data.groups import resolve_groups
+from evenhand.auditing.imputed import bound_gaps
+from evenhand.data.sample import Sample
 
 Row = dict[str, Any]
 ROWS = 1000
@@ -140,11 +140,10 @@ def impute(number: int, repeats: int) -> dict[str, Any]:
     out = []
     for seed in range(repeats):
         s, p, _ = draw_imputed(IMPUTED_ROWS, np.random.default_rng(seed), **law)
-        groups = resolve_groups(eh.Proxy(p, [f"g{k}" for k in range(law["K"])]), n_rows=len(s))
-        result = imputation(s, groups, 0.95)
-        assert result is not None
-        results = result["g1"]
-        out.append((*results.bounds, result.least_independence, *results.interval, results.value))
+        proxy = eh.Proxy(p, [f"g{k}" for k in range(law["K"])])
+        result = bound_gaps(Sample.read(None, s, sensitive_features=proxy), 0.95)
+        one = result["g1"]
+        out.append((*one.bounds, result.least_independence, *one.interval, one.value))
     return {"estimates": np.array(out), "gap": gap, "exact": exact, "certainty": result.certainty}
 
 

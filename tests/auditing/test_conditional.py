@@ -178,7 +178,8 @@ def test_copies_in_clusters_count_once():
     assert abs(thrice.value - once.value) < 0.5 * once.stderr
     assert found.information.n_clusters == 600
     blind = given(s[twice], a[twice], C.iloc[twice].reset_index(drop=True)).gap().adjusted
-    assert blind.stderr < 0.7 * once.stderr
+    # Without clusters the copies are found, and count once as well.
+    assert blind.stderr == pytest.approx(once.stderr, rel=1e-9)
 
 
 def test_clusters_of_one_are_rows():

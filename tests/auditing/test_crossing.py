@@ -166,15 +166,23 @@ def test_pages_and_dictionaries_show_the_parts(crossed):
     assert pickle.loads(pickle.dumps(crossed)).parts("separation") == crossed.parts("separation")
 
 
-def test_a_single_attribute_has_no_parts():
+def test_a_single_attribute_of_two_groups_has_no_parts():
     y, s, frame = people(400)
-    for a in (frame["ethnicity"], frame[["ethnicity"]], {"ethnicity": frame["ethnicity"]}):
+    two = frame["ethnicity"] == "b"
+    for a in (two, two.to_frame(), {"ethnicity": two}):
         audit = eh.audit(y, s, sensitive_features=a, estimator="logistic")
         assert audit.attributes == {}
         assert audit.one_against_rest == {}
         assert list(audit.parts("independence").values()) == [audit.independence]
         assert "Splitting groups" not in str(audit)
         assert "Each attribute on its own" not in audit_page(audit)
+
+
+def test_a_single_attribute_of_more_groups_is_judged_one_against_the_rest():
+    y, s, frame = people(4000)
+    audit = eh.audit(y, s, sensitive_features=frame["ethnicity"], estimator="logistic")
+    assert audit.attributes == {}
+    assert list(audit.parts("independence")) == ["ethnicity", "b against the rest"]
 
 
 def test_odd_crossings():
@@ -220,13 +228,14 @@ def test_an_irrelevant_column_does_not_pass_the_gate(file):
     gate = ("--fail-above", f"independence={LIMIT}")
     alone = run("audit", file, *BASIC, *gate)
     assert alone.exit_code == 1
-    for options in ((), ("--each",)):
+    # Each attribute by itself is judged one group against the rest as well.
+    for options, above, judged in (((), 2, 4), (("--each",), 3, 6)):
         result = run("audit", file, *BASIC, "-a", "month", *gate, *options)
         assert result.exit_code == 1
         lines = [line for line in result.stdout.splitlines() if "the limit" in line]
-        assert sum("✕ above" in line for line in lines) == 2
+        assert sum("✕ above" in line for line in lines) == above
         assert any("ethnicity: b against the rest): value" in line for line in lines)
-        assert len(lines) == len(set(lines)) == 4
+        assert len(lines) == len(set(lines)) == judged
     found = json.loads(run("audit", file, *BASIC, "-a", "month", *gate, "--json").stdout)
     passed = {check["part"]: check["passed"] for check in found["checks"]}
     assert passed == {

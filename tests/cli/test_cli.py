@@ -103,7 +103,7 @@ def test_audit_prints_the_audit(scores, table):
     )  # fmt: skip
     for m in expected.measures.values():
         assert f"{m.value:.4f}" in result.stdout
-    assert "400 rows, 2 groups of race" in result.stdout
+    assert "400 rows, 2 groups of 'race'" in result.stdout
     assert not result.stderr
 
 
@@ -133,8 +133,8 @@ def test_audit_without_target_measures_independence(scores):
 def test_audit_of_each_attribute(scores, tmp_path):
     out = tmp_path / "r.html"
     result = run("audit", scores, *BASIC, "-a", "sex", "--each", "--html", out)
-    assert "groups of race × sex" in result.stdout
-    assert "groups of sex" in result.stdout
+    assert "groups of 'race × sex'" in result.stdout
+    assert "groups of 'sex'" in result.stdout
     assert "Attribute 3: " in out.read_text(encoding="utf-8")
     alone = run("audit", scores, *BASIC, "--each")
     assert alone.exit_code == 0
@@ -383,7 +383,7 @@ def test_empty_cells_mean_not_known(tmp_path):
     path.write_text("y,s,race\n" + "1,1,a\n2,3,b\n2,2,\n" * 20)
     found = json.loads(run("audit", path, *BASIC, "--json").stdout)
     assert found["n_unknown"] == 20
-    assert "20 more without a known group" in run("audit", path, *BASIC).stdout
+    assert "20 rows (33.3%) have no known group" in run("audit", path, *BASIC).stdout
 
 
 def test_control_characters_do_not_reach_the_terminal(tmp_path):
@@ -467,7 +467,8 @@ def test_help_teaches():
 def test_compare_two_columns(scores):
     result = run("compare", scores, "-y", "y", "-s", "s", "-s", "better", "-a", "race")
     assert result.exit_code == 0
-    assert "Change of scores from s to better" in result.stdout
+    assert "From s to better" in result.stdout
+    assert "Change of each person's score" in result.stdout
     data = json.loads(
         run("compare", scores, "-y", "y", "-s", "s", "-s", "better", "-a", "race", "--json").stdout
     )

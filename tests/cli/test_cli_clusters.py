@@ -46,7 +46,7 @@ def file(table, tmp_path):
 def test_audit(file, table):
     result = run("audit", file, *BASIC, "--cluster", "zip", "--estimator", "logistic")
     assert result.exit_code == 0
-    assert "600 rows in 150 clusters, 2 groups of race" in result.stdout
+    assert "600 rows in 150 clusters, 2 groups of 'race'" in result.stdout
     assert any(
         line.split()[:3] == ["group", "rows", "clusters"] for line in result.stdout.splitlines()
     )

@@ -2,7 +2,11 @@
 
 import hashlib
 import json
+import os
+import pickle
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import numpy as np
@@ -13,6 +17,7 @@ from rich.console import Console
 from test_cli import BASIC, error, make_table, run
 
 import evenhand as eh
+from evenhand._core.validation import InputError
 from evenhand.cli import terminal
 
 QUICK = ["--points", "3", "--folds", "2"]
@@ -145,3 +150,29 @@ def test_the_report_names_the_limit_and_how_it_was_judged(training, tmp_path, ce
     error(*arguments, "-m", "0.5", "--min-r2", "0.99", code=1)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert f"No model meets what was asked, independence ≤ 0.5 and R² ≥ 0.99 ({how})" in page
+
+
+def test_a_closed_pipe_keeps_the_exit_code(tmp_path):
+    """As of `evenhand audit … | head -1`."""
+    path = tmp_path / "scores.csv"
+    arrow_csv.write_csv(make_table(), path)
+    for more, code in (([], 0), (["--json"], 0), (["--fail-above", "independence=0"], 1)):
+        command = [sys.executable, "-m", "evenhand", "audit", str(path), *BASIC, *more]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
+        ) as process:
+            process.stdout.close()
+            errors = process.stderr.read()
+        assert (process.returncode, errors) == (code, b"")
+
+
+def test_errors_of_arguments_are_said_in_options():
+    found = InputError("sample_weight", "be nonnegative", -1.0, "see `y_true`.", "(column 'w')")
+    assert str(found) == (
+        "`sample_weight` (column 'w') must be nonnegative, got -1.0. Hint: see `y_true`."
+    )
+    assert str(pickle.loads(pickle.dumps(found))) == str(found)
+    assert terminal._plain(found) == (
+        "--weight (column 'w') must be nonnegative, got -1.0. Hint: see The target."
+    )
+    assert str(InputError("edges", "rise")) == "`edges` must rise."

@@ -54,9 +54,10 @@ def test_numbers_are_the_path(path):
 
 def test_violated_means_the_same_on_both_pages(path):
     """The selected model is tested like any score, and not judged by its interval alone."""
-    data = path._data
+    rows = path._rows
     audit = eh.audit(
-        data.y, path.selected.scores, sensitive_features=data.sensitive_features,
+        rows.target, path.selected.scores,
+        sensitive_features=rows.others["sensitive_features"],
         estimator="logistic",
     )  # fmt: skip
     at = path.points.index(path.selected)
@@ -84,9 +85,10 @@ def test_the_request_named_for_a_point_returns_it(path):
 
 
 def test_audits_of_a_path_agree_with_an_audit_of_its_scores(path):
-    data = path._data
+    rows = path._rows
     audit = eh.audit(
-        data.y, path.points[1].scores, sensitive_features=data.sensitive_features,
+        rows.target, path.points[1].scores,
+        sensitive_features=rows.others["sensitive_features"],
         estimator="logistic",
     )  # fmt: skip
     found = audits_of(path)[1]

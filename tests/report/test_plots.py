@@ -30,6 +30,13 @@ def test_plot_audit_shows_hostile_labels_as_they_are(hostile_audit):
     assert not any(len(t) > 100 for t in found)
 
 
+def test_figures_are_not_kept_by_pyplot(audit, path):
+    """A notebook would draw them twice."""
+    for result in (audit, path):
+        assert result.plot().axes
+    assert plt.get_fignums() == []
+
+
 def test_plot_audit_without_target():
     rng = np.random.default_rng(0)
     figure = eh.audit(None, rng.normal(size=60), sensitive_features=np.arange(60) % 2).plot()

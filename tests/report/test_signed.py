@@ -59,7 +59,7 @@ def test_an_audit_is_in_the_order_of_a_decision(audit, tmp_path):
     text = audit.to_html(tmp_path / "a.html", tolerance=limits).read_text(encoding="utf-8")
     assert headings(text) == [
         "What is asked, and by whom", "Verdict", "The gap in units of the score", "In short",
-        "Impact by region", "In pictures", "Numbers", "Method", "Data and software",
+        "Impact by region", "By group", "Method", "Data and software",
         "Limits of the evidence", "Signatures",
     ]  # fmt: skip
     for line in ("Name", "Role", "Date", "Signature"):
@@ -90,7 +90,7 @@ def test_before_and_after_are_the_points(path):
     assert found["before"] == [m.shown for m in path.points[0].measures.values()]
     assert found["after"] == [m.shown for m in path.selected.measures.values()]
     residuals = residual_changes(audits[0], audits[at])
-    y, a = path._data.y, path._data.sensitive_features["region"]
+    y, a = path._rows.target, path._rows.others["sensitive_features"]["region"]
     s, t = path.points[0].scores, path.selected.scores
     for k, group in enumerate(residuals["group"]):
         mine = a == group
@@ -117,8 +117,8 @@ def test_what_gets_worse_is_said():
         "remark": ["worse", ""],
     }  # fmt: skip
     assert worse_words(criteria, residuals) == (
-        "What gets worse: separation (0.001 → 0.021); group 'black' is scored even more too high "
-        "(outcome minus score -0.26 → -0.35)."
+        "What gets worse: separation (0.001 → 0.021); scores of group 'black' are too high by "
+        "more (outcome minus score -0.26 → -0.35)."
     )
     residuals["remark"] = criteria["remark"] = ["", ""]
     assert worse_words(criteria, residuals).startswith("No criterion gets worse")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
+from importlib import import_module
 
 import pytest
 
@@ -57,6 +59,22 @@ def test_a_study_is_on_its_page(study):
 def test_every_module_of_studies_is_in_the_registry_or_serves_one_that_is():
     made = {path.stem for path in (ROOT / "research" / "studies").glob("*.py")} - {"__init__"}
     assert made - {s.run.split(":")[0] for s in STUDIES.values()} == {"methods", "atlas_methods"}
+
+
+def test_what_research_takes_from_the_package_is_there():
+    """Studies reach behind the public names, inside functions too: a move there must reach here."""
+    for path in (ROOT / "research").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = getattr(node, "module", None) or ""
+            if not isinstance(node, ast.ImportFrom) or name.split(".")[0] != "evenhand":
+                continue
+            optional = name.split(".")[1:2]
+            if optional in (["torch"], ["distributed"], ["boosting"]):
+                pytest.importorskip({"torch": "torch"}.get(optional[0], "xgboost"))
+            module = import_module(name)
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    import_module(f"{name}.{alias.name}")
 
 
 def test_every_table_belongs_to_a_study():

@@ -13,7 +13,8 @@ from pyarrow import parquet
 
 import evenhand as eh
 from evenhand.measures.cells import Suppressed, suppress, suppressed_in, write_cells
-from evenhand.tables.audit_table import cells_of
+from evenhand.tables.audit_table import cells_of, columns_of
+from evenhand.tables.engines import open_table
 
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
 N = 400
@@ -253,3 +254,12 @@ def test_small_cells_are_left_out_and_told_of(tmp_path):
         suppress(cells, 10**6)
     with pytest.raises(ValueError, match="`min_count` must be an integer"):
         suppress(cells, 0)
+
+
+def test_duckdb_draws_no_progress_bar(tmp_path):
+    """It would be among the results on standard output."""
+    write(tmp_path, a=rows())
+    for table in (str(tmp_path / "a.parquet"), rows()):
+        opened = open_table(table, columns_of(**ROLES), "duckdb")
+        asked = "SELECT current_setting('enable_progress_bar')"
+        assert opened.rows.to_native().query("rows", asked).fetchall() == [(False,)]

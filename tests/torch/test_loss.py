@@ -33,7 +33,7 @@ def tensors(data, dtype=torch.float64, device="cpu"):
     sensitive = data.fairness["sensitive_features"]
     weight = data.fairness.get("sample_weight")
     if isinstance(sensitive, eh.Proxy):
-        groups = torch.tensor(sensitive._find()[0])
+        groups = torch.tensor(sensitive._table)
     else:
         groups = torch.tensor(np.where(np.isnan(sensitive), -1, sensitive).astype(np.int64))
     s = torch.tensor(data.s, dtype=dtype, device=device, requires_grad=True)
@@ -44,6 +44,7 @@ def tensors(data, dtype=torch.float64, device="cpu"):
 
 
 def expected(data, criterion, **options):
+    options = {"basis": "quadratic", **options}
     bound = eh.FairnessRegularizer(criterion, **options).bind(data.y, **data.fairness)
     return bound.value_and_grad(data.s)
 

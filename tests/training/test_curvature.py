@@ -86,9 +86,10 @@ def parts(data, bound, bounded, s):
 def test_factor_is_what_the_classifier_adds(criterion, score_map, n_groups, kind, case):
     """BBᵀ against JAX, and the whole Hessian, by differences, against both parts together."""
     data = case(kind, n_groups, n=40)
-    bound = bind(data, criterion, score_map=score_map)
+    options = {"score_map": score_map, "basis": "quadratic"}
+    bound = bind(data, criterion, **options)
     value, _, factor = bound.value_grad_curvature(data.s)
-    assert value == pytest.approx(bind(data, criterion, score_map=score_map).value(data.s))
+    assert value == pytest.approx(bind(data, criterion, **options).value(data.s))
     assert factor.shape == (40, (3 if criterion == "independence" else 6) * (n_groups - 1))
     (still, follow), *rest = parts(data, bound, score_map == "tanh", data.s)
     size = largest(follow)

@@ -205,9 +205,10 @@ def test_the_fairness_of_a_path_matches_single_fits():
 def test_rows_of_weight_two_are_rows_twice_and_frequencies_too():
     y, twice = Y["poisson"], np.r_[np.arange(len(A)), np.arange(0, len(A), 2)]
     count = np.where(np.arange(len(A)) % 2 == 0, 2, 1)
-    long = FairGLM("poisson", "separation", 3.0, tol=1e-9)
-    long.fit(X[twice], y[twice], sensitive_features=A[twice])
-    for columns in ({"frequency": count}, {"sample_weight": count}):
+    # Splines are smoothed by as much as the rows are few, and weights are no rows.
+    for columns, basis in (({"frequency": count}, "auto"), ({"sample_weight": count}, "quadratic")):
+        long = FairGLM("poisson", "separation", 3.0, tol=1e-9, basis=basis)
+        long.fit(X[twice], y[twice], sensitive_features=A[twice])
         short = clone(long).fit(X, y, sensitive_features=A, **columns)
         np.testing.assert_allclose(short.coef_, long.coef_, atol=1e-4)
 
@@ -315,7 +316,7 @@ class TestPath:
             _ = path.points[0].r2
 
     def test_selects_and_shows(self, path, tmp_path):
-        limit = path.points[-1].independence.value * 1.01
+        limit = max(path.points[-1].independence.value * 1.01, 1e-3)
         model = path.select(max_unfairness=limit)
         assert isinstance(model, FairGLM)
         assert "D²" in str(path)

@@ -180,7 +180,7 @@ def test_beyond_some_rows_the_choice_is_made_on_a_sample_and_the_fit_on_all(monk
     seen = []
     refit = Curve.refit
     monkeypatch.setattr(
-        Curve, "refit", lambda self, w, data: seen.append(len(data.y)) or refit(self, w, data)
+        Curve, "refit", lambda self, w, rows: seen.append(rows.n_rows) or refit(self, w, rows)
     )
     fair = model(max_unfairness=0.05).fit(X, y, sensitive_features=a)
     assert fair.measure_ is not None
@@ -254,7 +254,7 @@ def test_a_curve_finds_the_bound_between_its_weights(monkeypatch):
     assert reached
     assert 8.0 <= place.fairness_weight <= 11.0  # the truth is 9, the line is in the logarithm
     assert len(tried) <= 7
-    settled = curve.settle(0.1)
+    settled = curve.best_within(0.1)
     assert 0.095 <= settled.unfairness <= 0.1
     assert curve.meet(1.0)[0].fairness_weight == 0.0
     _, reached = curve.meet(1e-9)

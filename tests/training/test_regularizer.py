@@ -53,7 +53,18 @@ def test_gradient_agrees_with_central_differences(
     criterion, classifier, basis, score_map, n_groups, kind, case
 ):
     data = case(kind, n_groups, n=60 * n_groups)
-    bound = bind(data, criterion, classifier, basis, score_map)
+    check_gradient(data, bind(data, criterion, classifier, basis, score_map))
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("n_groups", [2, 3, 5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradient_on_splines_agrees_with_central_differences(criterion, n_groups, kind, case):
+    data = case(kind, n_groups, n=60 * n_groups)
+    check_gradient(data, bind(data, criterion, basis="spline"))
+
+
+def check_gradient(data, bound):
     value, gradient = bound.value_and_grad(data.s)
     assert value == pytest.approx(bound.value(data.s), rel=1e-10, abs=1e-13)
     rng = np.random.default_rng(0)
@@ -292,7 +303,10 @@ class TestRefusals:
             ({"classifier": ["lspc"]}, r"`classifier` must be one of .*, got \['lspc'\]"),
             ({"basis": ["linear"]}, r"`basis` must be one of .*, got \['linear'\]"),
             ({"classifier": "svm"}, "`classifier` must be one of logistic, lspc, got 'svm'"),
-            ({"basis": "cubic"}, "`basis` must be one of linear, quadratic, degree3, got 'cubic'"),
+            (
+                {"basis": "cubic"},
+                "`basis` must be one of auto, spline, linear, .*, got 'cubic'",
+            ),
             ({"score_map": "asinh"}, "`score_map` must be one of auto, tanh, raw, got 'asinh'"),
             ({"score_map": ["raw"]}, r"`score_map` must be one of auto, tanh, raw, got \['raw'\]"),
             ({"kappa": -1.0}, "`kappa` must be a nonnegative number, 'auto' or .*, got -1.0"),

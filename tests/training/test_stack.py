@@ -205,7 +205,7 @@ def test_whole_weights_are_repeated_rows():
     w = np.where(np.arange(200) < 50, 2.0, 1.0)
     options = {
         "prefit": True, "passthrough_alpha": 0.01, "group_alpha": 0, "map": "affine", "tol": 1e-9,
-        "group_features": "attribute",
+        "group_features": "attribute", "basis": "quadratic",
     }  # fmt: skip
     weighted = stack(base, **options).fit(X, y, sensitive_features=a, sample_weight=w)
     rows = np.r_[np.arange(200), np.arange(50)]

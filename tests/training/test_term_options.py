@@ -144,7 +144,7 @@ def test_bounded_scores_are_the_tanh_of_the_standardized_ones(criterion):
     def mapped(x):
         return LIMIT * np.tanh((x - x.mean()) / x.std() / LIMIT)
 
-    bounded = eh.FairnessRegularizer(criterion, kappa=1e-9)
+    bounded = eh.FairnessRegularizer(criterion, basis="quadratic", kappa=1e-9)
     raw = eh.FairnessRegularizer(criterion, kappa=1e-9, score_map="raw")
     expected = raw.bind(mapped(y), sensitive_features=a).value(mapped(s))
     assert bounded.bind(y, sensitive_features=a).value(s) == pytest.approx(expected, rel=1e-6)

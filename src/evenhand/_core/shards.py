@@ -69,10 +69,10 @@ def run(workers: Workers, work: Callable[[], T]) -> T:
     """
     token = _workers.set(workers)
     try:
-        found = work()
+        result = work()
         # Whoever is done waits for the rest: one of them may still fail.
         _round(workers, np.zeros(0))
-        return found
+        return result
     except PeerError:
         raise
     except Exception as error:
@@ -106,19 +106,19 @@ def _round(workers: Workers, values: Vector) -> Vector:
     frame[1:HEAD] = count, float(count) ** 2
     first = values[:FRAME]
     frame[HEAD : HEAD + len(first)] = first
-    found = workers.sum(frame)
-    if found[0]:
+    total = workers.sum(frame)
+    if total[0]:
         raise _hear(workers, None)
     # Equal to the square of the mean only where all lengths are the same.
-    if workers.size * found[2] != found[1] ** 2:
+    if workers.size * total[2] != total[1] ** 2:
         raise Diverged(
             "Workers took different paths through the same program. Hint: all of them must run the "
             "same versions on processors of one kind; else rounding differs, and with it where a "
             "search stops."
         )
     if count <= FRAME:
-        return found[HEAD : HEAD + count]
-    return np.concatenate([found[HEAD:], workers.sum(values[FRAME:])])
+        return total[HEAD : HEAD + count]
+    return np.concatenate([total[HEAD:], workers.sum(values[FRAME:])])
 
 
 def _tell(workers: Workers, error: Exception) -> None:
@@ -160,10 +160,10 @@ def add(*values: Any) -> Any:
     if workers is None:
         return values[0] if len(values) == 1 else values
     arrays = [np.asarray(value, dtype=np.float64) for value in values]
-    found = _round(workers, np.concatenate([array.ravel() for array in arrays]))
+    sums = _round(workers, np.concatenate([array.ravel() for array in arrays]))
     out: list[Any] = []
     for value, array in zip(values, arrays, strict=True):
-        part, found = found[: array.size], found[array.size :]
+        part, sums = sums[: array.size], sums[array.size :]
         out.append(part.reshape(array.shape) if isinstance(value, np.ndarray) else float(part[0]))
     return out[0] if len(out) == 1 else tuple(out)
 
@@ -195,8 +195,8 @@ def largest(value: float) -> float:
 
 def extent(values: NDArray[Any]) -> tuple[float, float]:
     """The least and the largest entry over all workers; infinities where there is none."""
-    found = gather(float(values.min(initial=np.inf)), float(values.max(initial=-np.inf)))
-    return float(found[:, 0].min()), float(found[:, 1].max())
+    ends = gather(float(values.min(initial=np.inf)), float(values.max(initial=-np.inf)))
+    return float(ends[:, 0].min()), float(ends[:, 1].max())
 
 
 def first_row(count: int) -> int:
@@ -263,12 +263,17 @@ class once(Generic[T]):
         self.name = name
 
     def __get__(self, instance: Any, owner: type | None = None) -> T:
-        found: T = self.function(instance)
-        instance.__dict__[self.name] = found
-        return found
+        value: T = self.function(instance)
+        instance.__dict__[self.name] = value
+        return value
+
+
+def refusal(what: str, hint: str) -> NotImplementedError:
+    """The error of something that cannot be had on a cluster."""
+    return NotImplementedError(f"{what} cannot be fitted on a cluster. Hint: {hint}")
 
 
 def refuse(what: str, hint: str) -> None:
     """Say that something cannot be had on a cluster; nothing in one process."""
     if active():
-        raise NotImplementedError(f"{what} cannot be fitted on a cluster. Hint: {hint}")
+        raise refusal(what, hint)

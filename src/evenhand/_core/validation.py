@@ -27,6 +27,37 @@ def warn_user(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+class InputError(ValueError):
+    """An argument that cannot be used: "`alpha` must be ≥ 0, got -1. Hint: …".
+
+    The command line says the same in the words of its options.
+
+    Attributes
+    ----------
+    argument : str
+    expected : str
+        What follows "must".
+    got, hint : str
+        Left out of the message where empty.
+    where : str
+        Which one of that name, such as "of a Continuous".
+    """
+
+    def __init__(
+        self, argument: str, expected: str, got: Any = "", hint: str = "", where: str = ""
+    ) -> None:
+        super().__init__(argument, expected, got, hint, where)
+        self.argument, self.expected, self.got, self.hint, self.where = self.args
+
+    def __str__(self) -> str:
+        return self.worded(f"`{self.argument}` {self.where}".rstrip(), self.hint)
+
+    def worded(self, name: str, hint: str = "") -> str:
+        """The message with another name for the argument, and another hint or none."""
+        got = f", got {self.got}" if str(self.got) else ""
+        return f"{name} must {self.expected}{got}." + (f" Hint: {hint}" if hint else "")
+
+
 def read_native(values: Any, name: str) -> Any:
     """A frame or column of any library as narwhals sees it; anything else as it is.
 
@@ -85,20 +116,20 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
 def check_confidence_level(confidence_level: Any) -> float:
     """A number strictly between 0 and 1."""
     if not isinstance(confidence_level, Real) or not 0 < float(confidence_level) < 1:
-        raise ValueError(
-            f"`confidence_level` must lie between 0 and 1, got {confidence_level!r}. Hint: a "
-            "number such as 0.95."
-        )
+        raise InputError(
+            "confidence_level", "lie between 0 and 1", repr(confidence_level),
+            "a number such as 0.95.",
+        )  # fmt: skip
     return float(confidence_level)
 
 
 def check_n_boot(n_boot: Any) -> int:
     """0, or enough draws to have a spread."""
     if isinstance(n_boot, bool) or not isinstance(n_boot, Integral) or n_boot < 0 or n_boot == 1:
-        raise ValueError(
-            f"`n_boot` must be 0 or an integer of at least 2, got {n_boot!r}. Hint: 0 uses the "
-            "influence function; a bootstrap takes some hundred draws."
-        )
+        raise InputError(
+            "n_boot", "be 0 or an integer of at least 2", repr(n_boot),
+            "0 uses the influence function; a bootstrap takes some hundred draws.",
+        )  # fmt: skip
     return int(n_boot)
 
 
@@ -115,10 +146,10 @@ def check_seed(random_state: Any) -> int:
             return int(random_state)
         return int(np.random.default_rng(random_state).integers(2**32))
     except (TypeError, ValueError):
-        raise ValueError(
-            "`random_state` must be a nonnegative integer, a NumPy generator or None, got "
-            f"{random_state!r}. Hint: an integer such as 0 gives the same numbers each time."
-        ) from None
+        raise InputError(
+            "random_state", "be a nonnegative integer, a NumPy generator or None",
+            repr(random_state), "an integer such as 0 gives the same numbers each time.",
+        ) from None  # fmt: skip
 
 
 def check_names(names: list[Any], argument: str) -> None:

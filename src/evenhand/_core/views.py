@@ -8,8 +8,7 @@ from typing import Any
 
 # A function of `report` -> the module that holds it.
 VIEWS = {
-    "write_drivers_page": "after_views",
-    "write_monitor_page": "after_views",
+    "write_result_page": "after_views",
     "audit_page": "audit_views",
     "audit_set_page": "audit_views",
     "write_page": "page",

@@ -37,11 +37,11 @@ from ..kernels.threads import n_threads
 from ..measures.cell_rows import expand_cells, refuse_beside_cells, sample_cells
 from ..measures.cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
 from ..measures.effective import check_effective_size, warn_shared_values
-from ..measures.exact_tests import exact_fairness_p_values
+from ..measures.exact_tests import TestResult, exact_fairness_p_values
 from ..measures.losses import Loss
 from ..measures.measures import Entropies, estimate_entropies, get_estimator, measure
 from .conditional import Conditional, audit_given
-from .group_tables import AuditedRows, GroupTable, summarize_groups
+from .group_tables import AuditedRows, Disparities, GroupTable, summarize_groups
 from .imputed import bound_gaps
 from .one_against_rest import worst_against_rest
 from .pricing import price, read_loss
@@ -139,7 +139,7 @@ def sample_rows(rows: Sample, limit: int = 6000) -> dict[str, Any]:
     return {name: None if c is None else c[taken] for name, c in columns.items()}
 
 
-def _read_attributes(sensitive_features: Any, per_attribute: bool) -> dict[str, Any]:
+def _read_attributes(sensitive_features: Any, per_attribute: bool, n_models: int) -> dict[str, Any]:
     """Attributes by name where there are several."""
     attributes = attributes_of(sensitive_features)
     if per_attribute and attributes is None:
@@ -147,7 +147,13 @@ def _read_attributes(sensitive_features: Any, per_attribute: bool) -> dict[str, 
             "`per_attribute` must be used with several attributes: `sensitive_features` has one. "
             "Hint: pass a frame or a dict of columns."
         )
-    return attributes if attributes is not None and len(attributes) > 1 else {}
+    if attributes is None or len(attributes) < 2:
+        return {}
+    if per_attribute and n_models > 1:
+        raise ValueError(
+            "`per_attribute` must not be combined with several models: audit one model at a time."
+        )
+    return attributes
 
 
 def _read_models(y_true: Any, y_pred: Any, columns: dict[str, Any]) -> dict[str, Sample]:
@@ -167,6 +173,23 @@ def _read_models(y_true: Any, y_pred: Any, columns: dict[str, Any]) -> dict[str,
     return {
         name: replace(first, scores=check_column(column, called, first.n_rows))
         for called, (name, column) in models.items()
+    }
+
+
+def describe_rows(
+    sample: Sample, units: Sample, table: GroupTable, gaps: Disparities
+) -> dict[str, Any]:
+    """The fields of an Audit that say what its rows are; `units` are those of known group."""
+    return {
+        "disparities": gaps,
+        "sensitive_name": units.groups.name,
+        "labels": units.groups.label_names,
+        "n_rows": sample.n_rows,
+        "n_unknown": sample.n_rows - units.n_rows,
+        "n_negative": count_negative(units),
+        "_groups": table,
+        "_sample": sample_rows(units),
+        "_rows": AuditedRows(units),
     }
 
 
@@ -274,25 +297,17 @@ def audit(
         return _audit_cells(y_true, run, per_attribute)
     models = models_of(y_pred)
     if too_many(frequency):
-        del columns["sensitive_features"], columns["sample_weight"]
+        counted = {name: columns.pop(name) for name in ("sensitive_features", "sample_weight")}
         refuse_beside_cells(estimator, **columns, **need_rows)
-        counted = {
-            name: Cells.from_rows(
-                y_true, s, sensitive_features=sensitive_features, sample_weight=sample_weight,
-                frequency=frequency,
-            )
+        cells = {
+            name: Cells.from_rows(y_true, s, frequency=frequency, **counted)
             for name, s in models.items()
-        }  # fmt: skip
-        audits = {name: _audit_cells(c, run, per_attribute, name) for name, c in counted.items()}
+        }
+        audits = {name: _audit_cells(c, run, per_attribute, name) for name, c in cells.items()}
     else:
         y_true, y_pred, *rest = repeat_rows(frequency, y_true=y_true, y_pred=y_pred, **columns)
         columns = dict(zip(columns, rest, strict=True))
-        attributes = _read_attributes(columns["sensitive_features"], per_attribute)
-        if len(models) > 1 and per_attribute and attributes:
-            raise ValueError(
-                "`per_attribute` must not be combined with several models: audit one model at a "
-                "time."
-            )
+        attributes = _read_attributes(columns["sensitive_features"], per_attribute, len(models))
         samples = _read_models(y_true, y_pred, columns)
         run = replace(run, people=frequency is not None and not _is_parametric(run.estimator))
         run = replace(run, loss=read_loss(loss, power, next(iter(samples.values())).target))
@@ -346,19 +361,35 @@ class _Run:
         for name, sample in samples.items():
             sample = sample.per_unit()
             alone = {
-                part: self.audit_once(
-                    replace(sample, groups=groups).weighted(), name, warn=per_attribute
-                )
+                part: self.audit_once(replace(sample, groups=groups), name, warn=per_attribute)
                 for part, groups in parts.items()
                 if groups.n_groups > 1
             }
-            audits[name] = self.audit_once(sample.weighted(), name, alone, tuple(parts))
+            audits[name] = self.audit_once(sample, name, alone, tuple(parts))
         return audits
 
-    def audit_once(self, sample: Sample, *how: Any, **more: Any) -> Audit:
-        """One audit of rows, their copies counted once."""
-        kept, n_copies = sample.distinct(self.people)
-        return replace(self.audit(kept, *how, **more), n_copies=n_copies)
+    def audit_once(
+        self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,
+        crossed: tuple[str, ...] = (), warn: bool = True,
+    ) -> Audit:  # fmt: skip
+        """One audit of rows: those of weight zero are left out, and copies count once."""
+        weighted = sample.weighted()
+        kept, n_copies = weighted.distinct(self.people)
+        audit = self.audit(kept, name, attributes, crossed, warn)
+        weight = sample.weight
+        is_weighted = weight is not None and bool((weight != weight[0]).any())
+
+        def audit_plainly() -> Audit:
+            rows = replace(sample, weight=None, groups=sample.groups.reweigh(None))
+            parts = {
+                k: v._unweighted() if v._unweighted else v for k, v in audit.attributes.items()
+            }
+            return self.audit_once(rows, name, parts, crossed, False)
+
+        return replace(
+            audit, n_copies=n_copies, n_weightless=sample.n_rows - weighted.n_rows,
+            _unweighted=audit_plainly if is_weighted else None,
+        )  # fmt: skip
 
     def audit(
         self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,
@@ -372,30 +403,7 @@ class _Run:
         groups, frequency = rows.groups, None if estimated is None else estimated.frequency
         criteria = measurable(rows.variables)
         variables = complete(criteria, rows.variables)
-        units = rows.by_exposure()
-        whole = estimated or rows
-
-        def estimate() -> Entropies:
-            return estimate_entropies(
-                criteria, whole.variables, whole.groups, self.estimator, frequency
-            )
-
-        def test_and_tabulate() -> Any:
-            ranks = rank_all(variables)
-            tests = exact_fairness_p_values(
-                criteria, variables, groups, random_state=self.seed, ranks=ranks
-            )
-            return tests, *summarize_groups(units, self.confidence_level, ranks["s"])
-
-        if groups.n_known > EXACT_RANK_ROWS and n_threads() > 1:
-            # The long loops release the interpreter lock.
-            with ThreadPoolExecutor(1) as pool:
-                other = pool.submit(test_and_tabulate)
-                entropies = estimate()
-                tests, table, gaps = other.result()
-        else:
-            entropies = estimate()
-            tests, table, gaps = test_and_tabulate()
+        entropies, tests, table, gaps = self._measure_and_test(rows, variables, estimated or rows)
         if warn:
             warn_shared_values(variables, entropies.alone, groups)
         measures = {
@@ -405,39 +413,60 @@ class _Run:
             for c in criteria
         }
         worst = {}
-        if crossed and groups.n_groups > 2:
+        # Attributes of a crossing are judged there, level by level.
+        single = groups.codes is not None and groups.measured is None and (crossed or warn)
+        if single and groups.n_groups > 2:
             worst = worst_against_rest(
                 criteria, variables, groups, crossed, self.estimator, **self.how
             )
-        # A label of the crossing is none of its attributes'.
-        reference = self.reference if warn else "largest"
-        conditional = pricing = imputed = None
-        if groups.probabilities is not None:
-            imputed = bound_gaps(rows, self.confidence_level)
-        if rows.target is not None and (self.loss is not None or rows.exposure is not None):
-            pricing = price(rows, self.loss, self.confidence_level, reference)
-        if rows.controls is not None:
-            conditional = audit_given(rows, self.estimator, reference, warn=warn, **self.how)
         return Audit(
+            **describe_rows(sample, rows.by_exposure(), table, gaps),
             measures=measures,
-            disparities=gaps,
-            sensitive_name=groups.name,
-            labels=groups.label_names,
-            n_rows=sample.n_rows,
-            n_unknown=sample.n_rows - rows.n_rows,
             confidence_level=self.confidence_level,
             name=name,
             r2=r2_of(rows),
-            n_negative=count_negative(rows),
-            pricing=pricing,
             attributes=attributes or {},
             one_against_rest=worst,
-            imputation=imputed,
-            conditional=conditional,
-            _groups=table,
-            _sample=sample_rows(units),
-            _rows=AuditedRows(units),
+            # A label of the crossing is none of its attributes'.
+            **self._extras(rows, self.reference if warn else "largest", warn),
         )
+
+    def _measure_and_test(
+        self, rows: Sample, variables: dict[str, Vector], estimated: Sample
+    ) -> tuple[Entropies, dict[str, TestResult], GroupTable, Disparities]:
+        criteria = measurable(estimated.variables)
+
+        def estimate() -> Entropies:
+            return estimate_entropies(
+                criteria, estimated.variables, estimated.groups, self.estimator, estimated.frequency
+            )
+
+        def test_and_tabulate() -> Any:
+            ranks = rank_all(variables)
+            tests = exact_fairness_p_values(
+                criteria, variables, rows.groups, random_state=self.seed, ranks=ranks
+            )
+            return tests, *summarize_groups(rows.by_exposure(), self.confidence_level, ranks["s"])
+
+        if rows.n_rows > EXACT_RANK_ROWS and n_threads() > 1:
+            # The long loops release the interpreter lock.
+            with ThreadPoolExecutor(1) as pool:
+                other = pool.submit(test_and_tabulate)
+                return estimate(), *other.result()
+        return estimate(), *test_and_tabulate()
+
+    def _extras(self, rows: Sample, reference: Any, warn: bool) -> dict[str, Any]:
+        """What proxies, prices and controls ask for besides."""
+        extras: dict[str, Any] = {}
+        if rows.groups.probabilities is not None:
+            extras["imputation"] = bound_gaps(rows, self.confidence_level)
+        if rows.target is not None and (self.loss is not None or rows.exposure is not None):
+            extras["pricing"] = price(rows, self.loss, self.confidence_level, reference)
+        if rows.controls is not None:
+            extras["conditional"] = audit_given(
+                rows, self.estimator, reference, warn=warn, **self.how
+            )
+        return extras
 
 
 def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -> Any:
@@ -499,8 +528,8 @@ def audit_cells(cells: Cells, run: Callable[..., Audit]) -> Audit:
             if len(levels) > 1:
                 at = np.array([levels.index(label[j]) for label in cells.labels])
                 few = [_regroup(v, levels, at, name) for v in (rows, tested)]
-                found = run(*few, {}, (), False)
-                parts[name] = _exact(found, cells, at, len(levels))
+                part = run(*few, {}, (), False)
+                parts[name] = _exact(part, cells, at, len(levels))
     names = cells.names if len(cells.names) > 1 else ()
     whole = run(rows, tested, parts, names, True)
     return _exact(whole, cells, np.arange(len(cells.labels)), len(cells.labels))
@@ -552,9 +581,9 @@ def _present(cells: Cells, most: int = MAX_GROUPS) -> Cells:
     present = np.bincount(cells.group, minlength=len(cells.labels)) > 0
     labels = tuple(label for label, k in zip(cells.labels, present, strict=True) if k)
     if len(labels) < 2:
-        found = f"only {labels[0]!r}" if labels else "no known group"
+        there = f"only {labels[0]!r}" if labels else "no known group"
         raise ValueError(
-            f"`cells` must hold at least two groups to compare, found {found} among {cells.n:,} "
+            f"`cells` must hold at least two groups to compare, found {there} among {cells.n:,} "
             "people. Hint: merge them with cells of others first."
         )
     if len(labels) > most:
@@ -573,7 +602,7 @@ def _regroup(rows: Sample, levels: tuple[Any, ...], at: Rows, name: str) -> Samp
     return replace(rows, groups=groups)
 
 
-def _exact(found: Audit, cells: Cells, at: Rows, n_groups: int) -> Audit:
+def _exact(audit: Audit, cells: Cells, at: Rows, n_groups: int) -> Audit:
     """Put in what the sums say exactly; `at` is the group of each label of the cells."""
     own = at[cells.group]
     sums = np.stack([np.bincount(own, c, n_groups) for c in cells.sums.T], axis=1).astype(
@@ -581,18 +610,18 @@ def _exact(found: Audit, cells: Cells, at: Rows, n_groups: int) -> Audit:
     )
     count = np.bincount(own, cells.count, n_groups).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        table, values = _exact_table(found._groups.columns, cells, sums, count)
+        table, values = _exact_table(audit._groups.columns, cells, sums, count)
         r2 = _r2(cells) if cells.has_target else float("nan")
-    gaps = replace(found.disparities, mean_score_gap=float(np.ptp(values["mean_score"])))
+    gaps = replace(audit.disparities, mean_score_gap=float(np.ptp(values["mean_score"])))
     if cells.has_target:
         rmse = values["rmse"]
         ratio = float(rmse.max() / rmse.min()) if rmse.min() > 0 else float("nan")
         gaps = replace(gaps, rmse_ratio=ratio)
-    rows = found._rows
+    rows = audit._rows
     if isinstance(rows, AuditedRows):
         rows = rows.standing_for(cells.n)
     return replace(
-        found, n_rows=cells.n + cells.n_unknown, n_unknown=cells.n_unknown, r2=r2,
+        audit, n_rows=cells.n + cells.n_unknown, n_unknown=cells.n_unknown, r2=r2,
         disparities=gaps, _groups=GroupTable(table), _rows=rows,
     )  # fmt: skip
 

@@ -132,11 +132,13 @@ def stand_in(
     (spec,) = encoder.columns_
     if spec.kind == "number" and not spec.missing:
         x = groups.take_known(encoder.transform(_table(column, name))[:, 0])
-        found = estimate_entropies(
+        entropies = estimate_entropies(
             [INDEPENDENCE], {"s": groups.put_known(x)}, groups, estimator
         )  # fmt: skip
-        psi = found.influence(INDEPENDENCE)
-        return found.normalized(INDEPENDENCE), standard_error(psi, groups.weight, groups.cluster)
+        psi = entropies.influence(INDEPENDENCE)
+        return entropies.normalized(INDEPENDENCE), standard_error(
+            psi, groups.weight, groups.cluster
+        )
     if spec.kind == "left out" and "different texts" not in spec.reason:
         return 0.0, 0.0
     return _levels_information(groups.take_known(_levels(column)), groups)
@@ -208,7 +210,7 @@ def explain_target(column: Any, name: str, y: Vector, weight: Vector | None) -> 
 def copies(table: FeatureTable) -> list[tuple[str, str]]:
     """Features that put all rows in the same order, or in the opposite one, as one before them."""
     seen: dict[bytes, str] = {}
-    found = []
+    pairs = []
     for name in table.names:
         column = table.values(name)
         key = _as_numbers(column)
@@ -226,8 +228,8 @@ def copies(table: FeatureTable) -> list[tuple[str, str]]:
         if before is None:
             seen[keys[0]] = name
         else:
-            found.append((name, before))
-    return found
+            pairs.append((name, before))
+    return pairs
 
 
 def _table(column: Any, name: str) -> Any:
@@ -457,6 +459,9 @@ class Drivers(Shown):
         ----------
         backend : {"pandas", "polars", "pyarrow"}, optional
         """
+        return to_frame(self._columns(), backend)
+
+    def _columns(self) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {"feature": [d.feature for d in self.drivers]}
 
         def add(name: str, parts: list[Part]) -> None:
@@ -469,7 +474,7 @@ class Drivers(Shown):
         for name in self.criteria:
             add(name, [d.criteria[name] for d in self.drivers])
         columns["leak"] = [d.leak for d in self.drivers]
-        return to_frame(columns, backend)
+        return columns
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
@@ -517,7 +522,7 @@ class Drivers(Shown):
         force : bool
             Overwrite an existing file.
         """
-        return view("write_drivers_page")(self, path, force)
+        return view("write_result_page")(self, path, force)
 
 
 def drivers(
@@ -704,11 +709,11 @@ def _criteria(criteria: Sequence[str] | None, y: Vector | None) -> list[Criterio
     names = criteria
     if names is None:
         names = ["independence"] if y is None else ["independence", "separation"]
-    found = [get_criterion(name) for name in names]
-    for criterion in found:
+    wanted = [get_criterion(name) for name in names]
+    for criterion in wanted:
         if y is None and criterion.needs:
             raise ValueError(f"`y_true` must be given for {criterion.name}, got None.")
-    return found
+    return wanted
 
 
 def _reference(groups: Groups, reference: Any) -> int:
@@ -730,11 +735,11 @@ def _gaps(values: Vector, groups: Groups, ref: int) -> list[tuple[float, float]]
     share = mass / mass.sum(axis=0)
     means = values @ share
     psi = share * (values[:, None] - means) * len(values)
-    found = []
+    gaps = []
     for k in range(groups.n_groups):
         error = standard_error(psi[:, k] - psi[:, ref], None, groups.cluster)
-        found.append((float(means[k] - means[ref]), error))
-    return found
+        gaps.append((float(means[k] - means[ref]), error))
+    return gaps
 
 
 def _part(value: float, stderr: float, z: float, least: float = -np.inf) -> Part:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 from ..data.criteria import get_criterion
 from ..data.sample import Sample
 from ..measures.exact_tests import exact_fairness_p_values
-from .audits import count_negative, sample_rows
+from .audits import describe_rows
 from .group_tables import summarize_groups
 from .result import Audit
 
@@ -308,13 +308,10 @@ def audits_of(path: FairnessPath, points: Sequence[PathPoint] | None = None) -> 
 
     Only the selected point is tested, as only that one is judged in words.
     """
-    data = path._data
-    assert data is not None
+    assert path._rows is not None
+    columns = {name: path._rows.others.get(name) for name in ("summary", "given")}
     # A score is a rate where there is an exposure, and so is what it is compared with.
-    sample = Sample(
-        None, None, data.y, data.sample_weight, None, data.cluster, data.more.get("exposure"),
-        others={"c": data.summary, "given": data.more.get("given")},
-    ).regroup(data.sensitive_features, warn=False).per_unit()  # fmt: skip
+    sample = replace(path._rows, controls=None, others=columns).per_unit()
     return [
         _audit_point(path, point, replace(sample, scores=point.scores))
         for point in (path.points if points is None else points)
@@ -326,26 +323,18 @@ def _audit_point(path: FairnessPath, point: PathPoint, sample: Sample) -> Audit:
     units = rows.by_exposure()
     table, gaps = summarize_groups(units, path.confidence_level)
     return Audit(
+        **describe_rows(sample, units, table, gaps),
         measures=_tested(point, sample) if point is path.selected else point.measures,
-        disparities=gaps,
-        sensitive_name=rows.groups.name,
-        labels=rows.groups.label_names,
-        n_rows=sample.n_rows,
-        n_unknown=sample.n_rows - rows.n_rows,
         confidence_level=path.confidence_level,
         name=weight_name(point.fairness_weight),
         r2=point.accuracy if path.accuracy.key == "r2" else float("nan"),
-        n_negative=count_negative(rows),
-        _groups=table,
-        _sample=sample_rows(units),
-        _rows=AuditedRows(units),
     )
 
 
 def _tested(point: PathPoint, sample: Sample) -> dict[str, Measure]:
     """The measures with p-values, so that "violated" means what it means in an audit."""
     rows = sample.weighted().known()
-    summary, given = rows.others["c"], rows.others["given"]
+    summary, given = rows.others["summary"], rows.others["given"]
     variables = rows.variables if summary is None else {**rows.variables, "c": summary}
     tests = exact_fairness_p_values(point.measures, variables, rows.groups, random_state=0)
     if given is not None:

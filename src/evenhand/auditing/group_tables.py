@@ -146,83 +146,88 @@ def summarize_groups(
     sample sizes or, with clusters, Student's t with sums of squares over clusters. `ranks` are
     those of the scores, where they are known already.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # scores beyond 1e154 have no variance
-        return _summarize(rows, confidence_level, ranks or Ranks(rows.scores))
-
-
-def _summarize(
-    rows: Sample, confidence_level: float, ranks: Ranks
-) -> tuple[GroupTable, Disparities]:
-    y, s, groups = rows.target, rows.scores, rows.groups
-    sums = _Sums(y, s, groups)
-    size = sums.n_effective
-    clusters = None
-    z = np.full(groups.n_groups, float(ndtri(0.5 + confidence_level / 2)))
-    if groups.cluster is not None:
-        clusters = _ClusterSums(groups)
-        size = group_sizes(groups)
-        z = stdtrit(np.maximum(size - 1.0, 1e-300), 0.5 + confidence_level / 2)
-    columns: dict[str, list] = {
-        "group": list(groups.label_names),
-        "n": [float(c) if groups.codes is None else int(c) for c in groups.counts],
-        "share": groups.shares.tolist(),
-        "n_effective": size.tolist(),
+    with np.errstate(all="ignore"):  # scores beyond 1e154 have no variance, equal ones no slope
+        table = _Table(rows, confidence_level)
+        table.add_scores()
+        if rows.target is not None:
+            table.add_errors(rows.target)
+        ks, wasserstein = _distribution_gaps(ranks or Ranks(rows.scores), rows.groups)
+    columns = table.columns | {
+        "kolmogorov_smirnov": ks.tolist(),
+        "wasserstein": wasserstein.tolist(),
     }
-    if clusters is not None:
-        columns["n_clusters"] = clusters.count.tolist()
+    rmse = np.array(columns.get("rmse", [0.0]))
+    ratio = float(rmse.max() / rmse.min()) if rmse.min() > 0 else float("nan")
+    gap = float(np.ptp(columns["mean_score"]))
+    gaps = Disparities(gap, float(ks.max()), float(wasserstein.max()), ratio)
+    return GroupTable(columns), gaps
 
-    def add(name: str, value: Vector, variance: Vector, psi: Influence) -> None:
-        error = np.sqrt(variance / size) if clusters is None else clusters.error(psi)
-        margin = np.where(size > 1.0 + 1e-9, z * error, np.nan)
-        columns[name] = value.tolist()
-        columns[f"{name}_low"] = (value - margin).tolist()
-        columns[f"{name}_high"] = (value + margin).tolist()
 
-    mean_s, variance_s = sums.moments("SCORE")
-    add("mean_score", mean_s, variance_s, lambda k, at: s[at] - mean_s[k])
-    columns["sd_score"] = np.sqrt(variance_s).tolist()
-    rmse_ratio = float("nan")
-    if y is not None:
-        target = y
-        mean_y, variance_y = sums.moments("TARGET")
-        add("mean_target", mean_y, variance_y, lambda k, at: target[at] - mean_y[k])
-        columns["sd_target"] = np.sqrt(variance_y).tolist()
-        mean_r, variance_r = sums.moments("RESIDUAL")
-        add("mean_residual", mean_r, variance_r, lambda k, at: target[at] - s[at] - mean_r[k])
-        columns["sd_residual"] = np.sqrt(variance_r).tolist()
+class _Table:
+    """Columns of the table of groups, filled one number at a time."""
+
+    def __init__(self, rows: Sample, level: float):
+        groups = rows.groups
+        self.s, self.sums = rows.scores, _Sums(rows.target, rows.scores, groups)
+        self.size, self.clusters = self.sums.n_effective, None
+        self.z = np.full(groups.n_groups, float(ndtri(0.5 + level / 2)))
+        if groups.cluster is not None:
+            self.clusters, self.size = _ClusterSums(groups), group_sizes(groups)
+            self.z = stdtrit(np.maximum(self.size - 1.0, 1e-300), 0.5 + level / 2)
+        self.columns: dict[str, list[Any]] = {
+            "group": list(groups.label_names),
+            "n": [float(c) if groups.codes is None else int(c) for c in groups.counts],
+            "share": groups.shares.tolist(),
+            "n_effective": self.size.tolist(),
+        }
+        if self.clusters is not None:
+            self.columns["n_clusters"] = self.clusters.count.tolist()
+
+    def add(
+        self, name: str, value: Vector, variance: Vector, psi: Influence, spread: bool = False
+    ) -> None:
+        """A number with its interval, and the standard deviation where it is a mean."""
+        by_size = self.clusters is None
+        error = np.sqrt(variance / self.size) if by_size else self.clusters.error(psi)
+        margin = np.where(self.size > 1.0 + 1e-9, self.z * error, np.nan)
+        self.columns[name] = value.tolist()
+        self.columns[f"{name}_low"] = (value - margin).tolist()
+        self.columns[f"{name}_high"] = (value + margin).tolist()
+        if spread:
+            self.columns[name.replace("mean", "sd")] = np.sqrt(variance).tolist()
+
+    def add_scores(self) -> None:
+        s, (mean, variance) = self.s, self.sums.moments("SCORE")
+        self.add("mean_score", mean, variance, lambda k, at: s[at] - mean[k], spread=True)
+
+    def add_errors(self, y: Vector) -> None:
+        """Targets, residuals, errors and the slope E[y|s] = a + b·s, 1 where calibrated."""
+        s, sums = self.s, self.sums
+        (mean_s, variance_s), (mean_y, variance_y) = sums.moments("SCORE"), sums.moments("TARGET")
+        self.add("mean_target", mean_y, variance_y, lambda k, at: y[at] - mean_y[k], spread=True)
+        r, (mean_r, variance_r) = y - s, sums.moments("RESIDUAL")
+        self.add("mean_residual", mean_r, variance_r, lambda k, at: r[at] - mean_r[k], spread=True)
         mae, variance_a = sums.moments("SIZE")
-        add("mae", mae, variance_a, lambda k, at: np.abs(target[at] - s[at]) - mae[k])
+        self.add("mae", mae, variance_a, lambda k, at: np.abs(r[at]) - mae[k])
         mse, variance_q = sums.moments("SQUARE")
         rmse = np.sqrt(mse)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            add(
-                "rmse", rmse, np.where(rmse > 0, variance_q / (4 * mse), 0.0),
-                lambda k, at: ((target[at] - s[at]) ** 2 - mse[k]) / (2 * rmse[k] or 1.0),
-            )  # fmt: skip
-            # E[y|s] = a + b·s within the group: b = 1 where scores are calibrated.
-            covariance = sums.covariance()
-            slope = np.where(variance_s > 0, covariance / variance_s, np.nan)
-            # Of y, or of the residual, whichever is the smaller, is left what s does not explain:
-            # the same number, but of good scores y leaves little more than rounding.
-            close = covariance - variance_s
-            left = np.where(
-                variance_r < variance_y,
-                variance_r - close * close / variance_s,
-                variance_y - slope * covariance,
-            )
-            left = np.maximum(left, 0.0)
-            add("calibration_slope", slope, left / variance_s, lambda k, at: (
-                (s[at] - mean_s[k]) / variance_s[k]
-                * (target[at] - mean_y[k] - slope[k] * (s[at] - mean_s[k]))
-            ))  # fmt: skip
-            rmse_ratio = float(rmse.max() / rmse.min()) if rmse.min() > 0 else float("nan")
-    ks, wasserstein = _distribution_gaps(ranks, groups)
-    columns["kolmogorov_smirnov"] = ks.tolist()
-    columns["wasserstein"] = wasserstein.tolist()
-    gaps = Disparities(
-        float(mean_s.max() - mean_s.min()), float(ks.max()), float(wasserstein.max()), rmse_ratio
-    )
-    return GroupTable(columns), gaps
+        self.add(
+            "rmse", rmse, np.where(rmse > 0, variance_q / (4 * mse), 0.0),
+            lambda k, at: (r[at] ** 2 - mse[k]) / (2 * rmse[k] or 1.0),
+        )  # fmt: skip
+        covariance = sums.covariance()
+        slope = np.where(variance_s > 0, covariance / variance_s, np.nan)
+        # Of y, or of the residual, whichever is the smaller, is left what s does not explain:
+        # the same number, but of good scores y leaves little more than rounding.
+        left = np.where(
+            variance_r < variance_y,
+            variance_r - np.square(covariance - variance_s) / variance_s,
+            variance_y - slope * covariance,
+        )
+        self.add("calibration_slope", slope, np.maximum(left, 0.0) / variance_s, lambda k, at: (
+            (s[at] - mean_s[k]) / variance_s[k]
+            * (y[at] - mean_y[k] - slope[k] * (s[at] - mean_s[k]))
+        ))  # fmt: skip
 
 
 def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
@@ -366,13 +371,13 @@ class AuditedRows:
     def moments(self, cutoffs: Sequence[Cutoff], side: str | None) -> GroupMoments:
         """Means by group with these cutoffs; a side of None is both."""
         sides = SIDES if side is None else (side,)
-        found = group_moments(self._rows, cutoffs, sides)
+        result = group_moments(self._rows, cutoffs, sides)
         times = self._times
         if times == 1.0:
-            return found
+            return result
         return replace(
-            found, count=found.count * times, size=found.size * times,
-            n_units=found.n_units * times, covariance=found.covariance / times,
+            result, count=result.count * times, size=result.size * times,
+            n_units=result.n_units * times, covariance=result.covariance / times,
         )  # fmt: skip
 
     def standing_for(self, people: int) -> AuditedRows:

@@ -323,8 +323,11 @@ class Impact(Shown):
         ----------
         backend : {"pandas", "polars", "pyarrow"}, optional
         """
+        return to_frame(self._columns(), backend)
+
+    def _columns(self) -> dict[str, list[Any]]:
         keys = ("group", "statistic", "at", "value", "low", "high", "p_value", "stderr", "apart")
-        return to_frame(tabulate(self.numbers, *keys), backend)
+        return tabulate(self.numbers, *keys)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold (undefined numbers are None)."""
@@ -366,10 +369,10 @@ def impact_table(
             continue
         for cutoff in wanted if statistic in AT_CUTOFF else [None]:
             own = statistic == "actual_expected"
-            found = contrasts(m, statistic, ref, cutoff, favorable)
+            each = contrasts(m, statistic, ref, cutoff, favorable)
             name = "" if cutoff is None else cutoff.name
             among = sorted([*family, ref]) if own else family
-            for k, number in _with_intervals(m, found, statistic, name, among, confidence_level):
+            for k, number in _with_intervals(m, each, statistic, name, among, confidence_level):
                 if k != ref or own:
                     numbers[k].append(number)
     groups = {
@@ -391,18 +394,18 @@ def impact_table(
 
 
 def _with_intervals(
-    m: GroupMoments, found: Contrasts, statistic: str, at: str, family: list[int], level: float
+    m: GroupMoments, c: Contrasts, statistic: str, at: str, family: list[int], level: float
 ) -> list[tuple[int, ImpactNumber]]:
-    error = np.sqrt(np.diag(found.covariance))
-    known = [k for k in family if math.isfinite(found.estimate[k]) and error[k] > 0]
+    error = np.sqrt(np.diag(c.covariance))
+    known = [k for k in family if math.isfinite(c.estimate[k]) and error[k] > 0]
     z = 0.0
     if known:
         spread = error[known]
-        correlation = found.covariance[np.ix_(known, known)] / np.outer(spread, spread)
+        correlation = c.covariance[np.ix_(known, known)] / np.outer(spread, spread)
         z = simultaneous_quantile(correlation, level)
     alone = float(ndtri(0.5 + level / 2))
     plain = np.array(
-        [two_sided(found.estimate[k], error[k], found.freedom[k]) for k in range(len(m.labels))]
+        [two_sided(c.estimate[k], error[k], c.freedom[k]) for k in range(len(m.labels))]
     )
     adjusted = plain.copy()
     adjusted[family] = holm(plain[family])
@@ -411,8 +414,8 @@ def _with_intervals(
     for k, label in enumerate(m.labels):
         # The tail of the normal quantile, beyond Student's t of this number's own freedom.
         tail = float(ndtr(-(z if k in known else alone)))
-        margin = -float(stdtrit(found.freedom[k], tail)) * error[k]
-        center, value = float(found.estimate[k]), back(float(found.shown[k]))
+        margin = -float(stdtrit(c.freedom[k], tail)) * error[k]
+        center, value = float(c.estimate[k]), back(float(c.shown[k]))
         defined = math.isfinite(center) and math.isfinite(margin)
         out.append(
             (
@@ -423,7 +426,7 @@ def _with_intervals(
                     min(back(center - margin), value) if defined else math.nan,
                     max(back(center + margin), value) if defined else math.nan,
                     float(adjusted[k]), k not in family, center, float(error[k]),
-                    float(found.freedom[k]),
+                    float(c.freedom[k]),
                 ),
             )
         )  # fmt: skip
@@ -432,7 +435,7 @@ def _with_intervals(
 
 def read_cutoffs(at: Any) -> list[Cutoff]:
     """ "median" and quantiles between 0 and 1, as cutoffs."""
-    found = []
+    cutoffs = []
     for value in _listed(at, "at"):
         if value == "median":
             value = 0.5
@@ -442,8 +445,8 @@ def read_cutoffs(at: Any) -> list[Cutoff]:
                 f'`at` must hold "median" or quantiles between 0 and 1, got {value!r}. Hint: a '
                 "cutoff in units of the score goes into `cutoffs`."
             )
-        found.append(Cutoff(quantile=number))
-    return list(dict.fromkeys(found))
+        cutoffs.append(Cutoff(quantile=number))
+    return list(dict.fromkeys(cutoffs))
 
 
 def check_favorable(favorable: Any) -> str:

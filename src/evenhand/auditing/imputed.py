@@ -1,8 +1,12 @@
 """What an audit by membership probabilities can and cannot say.
 
 Probabilities p_ik = P(A = k | Z_i) from names and addresses say nothing about how the score goes
-with the group among people of the same p. The audit takes it that it does not, S ⟂ A | Z, and where
-it does, the audit is wrong: a disparity that Z does not see is left out.
+with the group among people of the same p. Two assumptions give a number, and they are opposites:
+
+    S ⟂ A | Z ("guess")   mean score of k = Σ_i ω_i p_ik s_i / Σ_i ω_i p_ik   (weighting)
+    S ⟂ Z | A ("group")   s_i = Σ_k p_ik μ_k + error, by least squares        (regression)
+
+Where neither holds the truth can lie outside both.
 
 Bounds over all joint laws that agree with the probabilities: within a stratum c of rows with like
 probabilities, any rows may be those of group k, as long as they are p_k of them. The mean score of
@@ -44,7 +48,9 @@ class ImputedGap:
     ----------
     group, reference : str
     value, interval
-        If score and group are independent among people of the same probabilities.
+        By weighting: if score and group are independent among people of the same probabilities.
+    regressed, regressed_interval
+        By regression: if score and probabilities are independent among people of the same group.
     low, high : float
         Least and largest over all laws that agree with the probabilities.
     bounds : (float, float)
@@ -56,6 +62,8 @@ class ImputedGap:
     reference: str
     value: float
     interval: tuple[float, float]
+    regressed: float
+    regressed_interval: tuple[float, float]
     low: float
     high: float
     bounds: tuple[float, float]
@@ -81,6 +89,8 @@ class Imputation(Shown):
         1 − H(A|Z)/H(A): the share of the uncertainty about the group that the probabilities remove.
         1 is a recorded group, and 0 says nothing about it.
     n_strata : int
+    assume : {"guess", "group"} or None
+        What the user takes for granted; see :class:`Proxy`.
     """
 
     gaps: tuple[ImputedGap, ...]
@@ -88,6 +98,7 @@ class Imputation(Shown):
     certainty: float
     n_strata: int
     confidence_level: float = 0.95
+    assume: str | None = None
 
     def __getitem__(self, group: str) -> ImputedGap:
         for gap in self.gaps:
@@ -97,13 +108,18 @@ class Imputation(Shown):
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per group: the gap under the assumption, and its bounds without it."""
-        names = ("group", "reference", "gap", "gap_low", "gap_high", "least", "largest",
-                 "bound_low", "bound_high")  # fmt: skip
+        return to_frame(self._columns(), backend)
+
+    def _columns(self) -> dict[str, Any]:
+        names = ("group", "reference", "gap", "gap_low", "gap_high", "regressed",
+                 "regressed_low", "regressed_high", "least", "largest", "bound_low",
+                 "bound_high")  # fmt: skip
         rows = [
-            (g.group, g.reference, g.value, *g.interval, g.low, g.high, *g.bounds)
+            (g.group, g.reference, g.value, *g.interval, g.regressed, *g.regressed_interval,
+             g.low, g.high, *g.bounds)
             for g in self.gaps
-        ]
-        return to_frame(dict(zip(names, zip(*rows, strict=True), strict=True)), backend)
+        ]  # fmt: skip
+        return dict(zip(names, zip(*rows, strict=True), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything by name."""
@@ -134,13 +150,17 @@ def bound_gaps(rows: Sample, confidence_level: float) -> Imputation:
         (a, psi_a), (b, psi_b) = mean(upper, k), mean(lower, ref)
         return a - b, z * standard_error(psi_a - psi_b, groups.weight, groups.cluster)
 
+    mu, psi = _regress(s, p, weight)
+
     def gap(k: int) -> ImputedGap:
         value, half = difference("plain", "plain", k)
         least, below = difference("low", "high", k)
         most, above = difference("high", "low", k)
+        slope = float(mu[k] - mu[ref])
+        error = z * standard_error(psi[:, k] - psi[:, ref], groups.weight, groups.cluster)
         return ImputedGap(
             groups.label_names[k], groups.label_names[ref], value, (value - half, value + half),
-            least, most, (least - below, most + above),
+            slope, (slope - error, slope + error), least, most, (least - below, most + above),
         )  # fmt: skip
 
     left = -float(np.average(xlogy(p, p).sum(axis=1), weights=weight))
@@ -150,26 +170,34 @@ def bound_gaps(rows: Sample, confidence_level: float) -> Imputation:
         certainty=1.0 - left / groups.entropy,
         n_strata=int(strata.max()) + 1,
         confidence_level=confidence_level,
+        assume=groups.assume,
     )
+
+
+def _regress(s: Vector, p: Array, weight: Vector) -> tuple[Vector, Array]:
+    """Means of the groups by least squares on the probabilities, and their influences, (n, K)."""
+    inverse = np.linalg.pinv((p.T * weight) @ p / weight.sum(), hermitian=True)
+    mu = inverse @ (p.T @ (weight * s)) / weight.sum()
+    return mu, (p * (s - p @ mu)[:, None]) @ inverse
 
 
 def make_strata(p: Array) -> Rows:
     """Numbers of strata of like probabilities, each split in two while it is wide and large."""
     label = np.zeros(len(p), dtype=np.intp)
     waiting = [np.arange(len(p))]
-    found = 0
+    count = 0
     while waiting:
         waiting.sort(key=len)
         rows = waiting.pop()
         parts = None
-        if len(rows) >= 2 * LEAST_ROWS and found + len(waiting) + 2 <= MOST_STRATA:
+        if len(rows) >= 2 * LEAST_ROWS and count + len(waiting) + 2 <= MOST_STRATA:
             spread = p[rows].var(axis=0)
             k = int(spread.argmax())
             if spread[k] > 1e-8:
                 parts = _halves(rows, p[rows, k])
         if parts is None:
-            label[rows] = found
-            found += 1
+            label[rows] = count
+            count += 1
         else:
             waiting += parts
     return label

@@ -225,7 +225,7 @@ class Monitor(Shown):
         force : bool
             Overwrite an existing file.
         """
-        return view("write_monitor_page")(self, path, force)
+        return view("write_result_page")(self, path, force)
 
 
 def judge(
@@ -260,7 +260,7 @@ def judge(
     share = level / len(watched)
     looks, alarms = {}, []
     for criterion in watched:
-        values = [found.get(criterion.name) for found in measures]
+        values = [period.get(criterion.name) for period in measures]
         own = share / 2 if criterion.name in asked else share
         looks[criterion.name] = tuple(_looks(names, cells, values, share))
         raised = _changes(criterion.name, names, values, own)
@@ -325,11 +325,11 @@ def _measures(
             labels=tuple(cells.labels[k] for k in present),
             codes=np.searchsorted(present, groups.codes),
         )
-    found = estimate_entropies(watched, rows.variables, groups, how)
+    entropies = estimate_entropies(watched, rows.variables, groups, how)
     name = estimator if isinstance(estimator, str) else type(estimator).__name__
     out = {}
     for criterion in watched:
-        one = measure(criterion, found, 0.95, math.nan, name, frequency=rows.frequency)
+        one = measure(criterion, entropies, 0.95, math.nan, name, frequency=rows.frequency)
         if one.defined:
             out[criterion.name] = one
     return out
@@ -340,13 +340,13 @@ def _looks(
 ) -> list[Look]:
     out = []
     t = 0
-    for name, part, found in zip(names, cells, values, strict=True):
-        if found is None:
+    for name, part, measured in zip(names, cells, values, strict=True):
+        if measured is None:
             out.append(Look(name, part.n, math.nan, math.nan, 0.0, 1.0, _why(part)))
         else:
             t += 1
-            low, high = _mean([found]).bounds(spent(level, t) / 2)
-            out.append(Look(name, part.n, found.value, found.stderr, low, high))
+            low, high = _mean([measured]).bounds(spent(level, t) / 2)
+            out.append(Look(name, part.n, measured.value, measured.stderr, low, high))
     return out
 
 
@@ -419,10 +419,10 @@ def _above(
         seen.append(t)
         windows = [m for m in (2**j for j in range(20)) if m <= len(seen)]
         for m in windows:
-            found = _mean([values[k] for k in seen[-m:]])  # type: ignore[misc]
-            if found.bounds(spent(level, len(seen)) / len(windows))[0] > limit:
+            mean = _mean([values[k] for k in seen[-m:]])  # type: ignore[misc]
+            if mean.bounds(spent(level, len(seen)) / len(windows))[0] > limit:
                 since = names[seen[-m]]
-                return [Alarm(names[t], ABOVE, criterion, since, math.nan, found.value)]
+                return [Alarm(names[t], ABOVE, criterion, since, math.nan, mean.value)]
     return []
 
 
@@ -435,17 +435,17 @@ _DATE = re.compile(r"(?<!\d)(\d{4})-(\d{2})(?:-(\d{2}))?(?!\d)")
 _NAMED = 12
 
 
-def cells_by_period(
-    frame: nw.DataFrame[Any], period: str | None, time: str | None, y_true: str | None,
-    y_pred: str | None, sensitive_features: str | Sequence[str] | None,
-    sample_weight: str | None, frequency: str | None,
-) -> dict[str, Cells]:  # fmt: skip
-    """Cells of each period of a table in memory, in the order of time."""
+def cells_by_period(frame: nw.DataFrame[Any], period: str | None, **names: Any) -> dict[str, Cells]:
+    """Cells of each period of a table in memory, in the order of time.
+
+    `names` are those of its columns by argument: time, y_true, y_pred, sensitive_features,
+    sample_weight and frequency.
+    """
     columns = dict(frame_columns(frame))
 
-    def take(name: str | None, argument: str, needed: bool = False) -> Any:
+    def take(name: Any, argument: str) -> Any:
         if name is None:
-            if needed:
+            if argument in ("time", "y_pred", "sensitive_features"):
                 raise ValueError(f"`{argument}` must name a column of the table, got None.")
             return None
         if name not in columns:
@@ -455,39 +455,29 @@ def cells_by_period(
             )
         return columns[name]
 
-    dates = take(time, "time", needed=True)
-    s = check_column(take(y_pred, "y_pred", needed=True).to_native(), "y_pred")
-    target = take(y_true, "y_true")
-    y = None if target is None else check_column(target.to_native(), "y_true")
-    if sensitive_features is None:
-        raise ValueError("`sensitive_features` must name a column of the table, got None.")
-    wanted = [sensitive_features] if isinstance(sensitive_features, str) else sensitive_features
-    groups = {name: take(name, "sensitive_features").to_native() for name in wanted}
-    optional = {
-        "sample_weight": take(sample_weight, "sample_weight"),
-        "frequency": take(frequency, "frequency"),
-    }
-    others = {
-        name: np.asarray(column.to_numpy())
-        for name, column in optional.items()
-        if column is not None
-    }
-    labels = period_labels(dates, period)
-    edges = Edges.from_values(s, y)
-    out = {}
-    frames = {name: nw.from_native(column, series_only=True) for name, column in groups.items()}
-    found, number = np.unique(labels, return_inverse=True)
+    attributes = names.pop("sensitive_features")
+    if attributes is None or isinstance(attributes, str):
+        attributes = [attributes]
+    held = {argument: take(name, argument) for argument, name in names.items()}
+    groups = {name: take(name, "sensitive_features") for name in attributes}
+    dates = held.pop("time")
+    held = {name: column.to_native() for name, column in held.items() if column is not None}
+    for name in ("y_pred", "y_true"):
+        if name in held:
+            held[name] = check_column(held[name], name)
+    held = {name: np.asarray(column) for name, column in held.items()}
+    edges = Edges.from_values(held["y_pred"], held.get("y_true"))
+    distinct, number = np.unique(period_labels(dates, period), return_inverse=True)
     order = np.argsort(number, kind="stable")
-    ends = np.cumsum(np.bincount(number, minlength=len(found)))
-    for name, rows in zip(found, np.split(order, ends[:-1]), strict=True):
-        out[str(name)] = Cells.from_rows(
-            None if y is None else y[rows],
-            s[rows],
-            sensitive_features={key: column[rows].to_native() for key, column in frames.items()},
+    ends = np.cumsum(np.bincount(number, minlength=len(distinct)))
+    return {
+        str(name): Cells.from_rows(
+            **{"y_true": None, **{key: column[rows] for key, column in held.items()}},
+            sensitive_features={key: column[rows].to_native() for key, column in groups.items()},
             edges=edges,
-            **{key: values[rows] for key, values in others.items()},
         )
-    return out
+        for name, rows in zip(distinct, np.split(order, ends[:-1]), strict=True)
+    }
 
 
 def checked_series(table: Mapping[Any, Any]) -> dict[str, Cells]:
@@ -525,15 +515,15 @@ def gathered(series: Mapping[str, Cells], period: str) -> dict[str, Cells]:
     needs_day = period in ("day", "week")
     parts: dict[str, list[Cells]] = {}
     for name, cells in series.items():
-        found = _DATE.search(name)
-        if found is None or (needs_day and found[3] is None):
+        match = _DATE.search(name)
+        if match is None or (needs_day and match[3] is None):
             form = "2024-03-07" if needs_day else "2024-03"
             raise ValueError(
                 f"`period` must be left out for cells whose names are no dates such as {form}, got "
                 f"{period!r} with {name!r}."
             )
         try:
-            day = date(int(found[1]), int(found[2]), int(found[3] or 1))
+            day = date(int(match[1]), int(match[2]), int(match[3] or 1))
         except ValueError:
             raise ValueError(f"`period` needs names with dates, got {name!r}.") from None
         parts.setdefault(label_of(day, period), []).append(cells)
@@ -566,9 +556,9 @@ def absent(names: Sequence[str], period: str | None) -> list[str]:
     # No month is shorter than 28 days, so that none is stepped over.
     step = {"day": 1, "week": 7}.get(period, 28)
     days = range(0, (last - first).days, step)
-    every = dict.fromkeys(label_of(first + timedelta(k), period) for k in days)
+    all_names = dict.fromkeys(label_of(first + timedelta(k), period) for k in days)
     there = set(names)
-    gone = [name for name in every if name not in there]
+    gone = [name for name in all_names if name not in there]
     if not gone:
         return []
     more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""

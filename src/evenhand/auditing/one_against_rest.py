@@ -85,7 +85,7 @@ def worst_against_rest(
     for criterion in criteria:
         for k in np.argsort(-scores[criterion.name], kind="stable")[:tries].tolist():
             wanted.setdefault(k, []).append(criterion)
-    found: dict[str, OneAgainstRest] = {}
+    worst: dict[str, OneAgainstRest] = {}
     for k, shared in wanted.items():
         name = candidates[k][0]
         codes = members[k].astype(np.intp)[groups.codes]
@@ -96,10 +96,10 @@ def worst_against_rest(
         for criterion in shared:
             p = min(tests[criterion.name].p_value * len(candidates), 1.0)
             value = measure(criterion, entropies, p_value=p, seed=seed, **how)
-            before = found.get(criterion.name)
+            before = worst.get(criterion.name)
             if before is None or _certain(value) > _certain(before.measure):
-                found[criterion.name] = OneAgainstRest(name, value, len(candidates))
-    return {c.name: found[c.name] for c in criteria}
+                worst[criterion.name] = OneAgainstRest(name, value, len(candidates))
+    return {c.name: worst[c.name] for c in criteria}
 
 
 def _certain(value: Measure) -> float:
@@ -112,7 +112,7 @@ def _candidates(groups: Groups, names: Sequence[str]) -> list[tuple[str, list[bo
 
     Levels of an attribute of two are left out: there one against the rest is the attribute.
     """
-    found = [
+    candidates = [
         (name, [k == j for j in range(groups.n_groups)])
         for k, name in enumerate(groups.label_names)
     ]
@@ -121,8 +121,8 @@ def _candidates(groups: Groups, names: Sequence[str]) -> list[tuple[str, list[bo
         if len(levels) > 2:
             for level in levels:
                 inside = [label[j] == level for label in groups.labels]
-                found.append((f"{attribute}: {level}", inside))
-    return found
+                candidates.append((f"{attribute}: {level}", inside))
+    return candidates
 
 
 def _screen(
@@ -149,7 +149,7 @@ def _screen(
     weighted = np.bincount(place, groups.weight, minlength=int(np.prod(shape)))
     counts = weighted.reshape(shape) * (groups.n_effective / groups.n_known)
     rng = np.random.default_rng(seed)
-    found = {}
+    values = {}
     for criterion in criteria:
         inner = [name for name in criterion.joint if name not in criterion.given]
         rest = tuple(names.index(name) for name in names if name not in criterion.joint)
@@ -158,8 +158,8 @@ def _screen(
         table = counts.sum(axis=rest).transpose(*order, len(kept))
         table = table.reshape(-1, BINS ** len(inner), groups.n_groups)
         smooth = _smooth_value(table, len(criterion.given), len(inner), members)
-        found[criterion.name] = np.maximum(smooth, _cell_value(table, members, rng))
-    return found
+        values[criterion.name] = np.maximum(smooth, _cell_value(table, members, rng))
+    return values
 
 
 def _smooth_value(table: Array, n_given: int, n_inner: int, members: Array) -> Vector:

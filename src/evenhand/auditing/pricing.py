@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from .._core.frames import json_safe, to_frame
 from .._core.views import Shown, view
 from ..data.groups import Groups
 from ..data.sample import Sample
-from ..data.weights import mean_one
+from ..data.weights import cluster_groups
 from ..measures.losses import Loss, get_loss
 from ..measures.measures import critical_value, standard_error
 from .group_tables import AuditedRows, GroupMoments
@@ -100,13 +101,13 @@ def read_loss(loss: Any, power: Any, y: Any) -> Loss | None:
     if y is None:
         raise ValueError("`loss` must be None without `y_true`: there is nothing to compare with.")
     # Only means are compared, so that the link does not matter; exposures ask for this one.
-    found = get_loss(loss, "log", power)
+    named = get_loss(loss, "log", power)
     try:
-        found.check_target(y)
+        named.check_target(y)
     except ValueError as error:
         text = str(error).replace("`y` must", "`y_true` must").replace("family=", "loss=")
         raise ValueError(text) from None
-    return found
+    return named
 
 
 def price(
@@ -122,136 +123,150 @@ def price(
     confidence_level : float
     reference : label or "largest"
     """
-    rate, s, groups, exposure = rows.target, rows.scores, rows.groups, rows.exposure
-    assert rate is not None
-    weight = groups.row_weight
-    size = np.ones(len(s)) if exposure is None else exposure
-    actual, expected = rate * size, s * size
-    found = _explained(rate, s, weight, size, groups, loss, confidence_level)
-    deviance = found.pop("_rows")
-    whole = _cells(_everyone(groups), weight, np.zeros(len(s), dtype=np.intp), 1, actual, expected)
-    exact = loss is not None and loss.name == "poisson" and groups.cluster is None
-    ends = _with_ends(whole, confidence_level, exact and groups.weight is None)
-    units = groups if exposure is None else replace(groups, weight=mean_one(weight * size))
+    groups = rows.groups
+    # Of no claims at all a Poisson count has an interval, if rows count alike.
+    exact = loss is not None and loss.name == "poisson" and groups.cluster is groups.weight is None
+    ledger = _Ledger(rows, groups, confidence_level, exact)
+    everyone = replace(ledger, groups=_everyone(groups)).columns(*ledger.one_band)
+    explained = _explained(ledger, loss)
+    deviance = explained.pop("_rows")
+    reference, columns = _group_table(ledger, reference, deviance)
     return Pricing(
         loss="" if loss is None else loss.name,
         power=math.nan if loss is None else float(getattr(loss, "power", math.nan)),
-        **found,
-        has_exposure=exposure is not None,
-        actual_expected=(float(ends["value"][0]), float(ends["low"][0]), float(ends["high"][0])),
-        confidence_level=confidence_level,
-        **_tables(
-            units, groups, weight, size, actual, expected, deviance, rate, s, confidence_level,
-            reference, exact and groups.weight is None,
+        **explained,
+        has_exposure=rows.exposure is not None,
+        actual_expected=tuple(
+            everyone[f"actual_expected{end}"][0] for end in ("", "_low", "_high")
         ),
-    )  # fmt: skip
+        confidence_level=confidence_level,
+        reference=reference,
+        _groups=columns,
+        _bands=_band_table(ledger),
+    )
 
 
-def _explained(
-    rate: Vector, s: Vector, weight: Vector, size: Vector, groups: Groups, loss: Loss | None,
-    level: float,
-) -> dict[str, Any]:  # fmt: skip
+@dataclass(frozen=True)
+class _Ledger:
+    """What was charged and what happened, to be added up by group and band."""
+
+    rows: Sample
+    groups: Groups
+    level: float
+    exact: bool
+
+    @cached_property
+    def size(self) -> Vector:
+        """Exposure, or ones."""
+        return np.ones(self.rows.n_rows) if self.rows.exposure is None else self.rows.exposure
+
+    @cached_property
+    def amounts(self) -> tuple[Vector, Vector]:
+        """Actual and expected."""
+        assert self.rows.target is not None
+        return self.rows.target * self.size, self.rows.scores * self.size
+
+    @property
+    def one_band(self) -> tuple[Rows, int]:
+        return np.zeros(self.rows.n_rows, dtype=np.intp), 1
+
+    def sums(self, x: Vector, band: Rows, n_bands: int) -> Vector:
+        """Σ x by group and band, (K, B)."""
+        shape = (self.groups.n_groups, n_bands)
+        if self.groups.codes is not None:
+            cell = self.groups.codes * n_bands + band
+            return np.bincount(cell, x, shape[0] * n_bands).astype(np.float64).reshape(shape)
+        out = np.zeros(shape)
+        for b in range(n_bands):
+            at = band == b
+            out[:, b] = x[at] @ self.groups.membership()[at]
+        return out
+
+    def columns(self, band: Rows, n_bands: int) -> dict[str, list[Any]]:
+        """Rows, exposure, actual, expected and A/E with its ends, by group and band.
+
+        Intervals are on the log scale; where nothing happened, that of a Poisson count.
+        """
+        weight = self.groups.row_weight
+        actual, expected = (weight * x for x in self.amounts)
+        n = self.sums(np.ones(len(weight)), band, n_bands)
+        a, e = (self.sums(x, band, n_bands) for x in (actual, expected))
+        variance, units = self._variance(a, e, n, band, n_bands)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = np.where((e > 0) & (a >= 0), a / e, np.nan)
+            freedom = np.maximum(units - 1.0, 1.0)
+            half = stdtrit(freedom, 0.5 + self.level / 2) * np.sqrt(variance)
+            low, high = value * np.exp(-half), value * np.exp(half)
+        none = value == 0
+        low[none] = 0.0
+        high[none] = -math.log((1 - self.level) / 2) / e[none] if self.exact else np.nan
+        spent = self.sums(weight * self.size, band, n_bands)
+        table = {
+            "n": n, "exposure": spent, "actual": a, "expected": e, "actual_expected": value,
+            "actual_expected_low": low, "actual_expected_high": high,
+        }  # fmt: skip
+        return {name: values.ravel().tolist() for name, values in table.items()}
+
+    def _variance(
+        self, a: Vector, e: Vector, count: Vector, band: Rows, n_bands: int
+    ) -> tuple[Vector, Vector]:
+        """Variance of log A/E and independent units, by group and band."""
+        groups, weight, (actual, expected) = self.groups, self.groups.row_weight, self.amounts
+        variance, units, code = np.zeros(a.shape), count.copy(), groups.codes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if code is not None:
+                psi = weight * (actual / a[code, band] - expected / e[code, band])
+                if groups.cluster is None:
+                    variance = self.sums(psi * psi, band, n_bands)
+                else:
+                    from scipy.sparse import coo_array
+
+                    place = (groups.cluster, code * n_bands + band)
+                    sums = coo_array((psi, place), shape=(groups.n_units, a.size)).tocsc()
+                    sums.sum_duplicates()
+                    units = np.diff(sums.indptr).astype(np.float64).reshape(a.shape)
+                    variance = np.asarray(sums.multiply(sums).sum(axis=0)).reshape(a.shape)
+            else:
+                for b in range(n_bands):
+                    at = np.flatnonzero(band == b)
+                    ratio = actual[at, None] / a[:, b] - expected[at, None] / e[:, b]
+                    moves = weight[at, None] * groups.membership()[at] * ratio
+                    if groups.cluster is not None:
+                        moves = cluster_groups(groups.cluster[at], moves)
+                    variance[:, b] = np.square(moves).sum(axis=0)
+            return variance * np.where(units > 1, units / (units - 1), np.nan), units
+
+
+def _explained(ledger: _Ledger, loss: Loss | None) -> dict[str, Any]:
     """Deviances and D² with its error; D² is not defined where a prediction has no deviance."""
-    nothing = {
+    explained: dict[str, Any] = {
         "deviance": math.nan, "null_deviance": math.nan, "d2": math.nan, "d2_stderr": math.nan,
         "d2_interval": (math.nan, math.nan), "n_not_positive": 0, "_rows": None,
     }  # fmt: skip
     if loss is None:
-        return nothing
-    y, by_loss = loss.per_unit(rate * size, weight, size)
+        return explained
+    s, groups, weight = ledger.rows.scores, ledger.groups, ledger.groups.row_weight
+    y, by_loss = loss.per_unit(ledger.amounts[0], weight, ledger.size)
     rows = by_loss * loss.deviance(y, s)
     null = by_loss * loss.deviance(y, np.asarray(loss.null_mean(y, by_loss), dtype=np.float64))
     total = float(weight.sum())
-    bad = int(np.count_nonzero(s <= 0)) if loss.lower == 0 else 0
-    found = {
+    explained |= {
         "deviance": float(rows.sum()) / total,
         "null_deviance": float(null.sum()) / total,
-        "n_not_positive": bad,
+        "n_not_positive": int(np.count_nonzero(s <= 0)) if loss.lower == 0 else 0,
         "_rows": rows,
     }
-    if not np.isfinite(rows).all() or not null.sum() > 0:
-        return nothing | found
-    value, psi = loss.accuracy.influence(y, s, by_loss)
-    error = standard_error(psi, by_loss, groups.cluster)
-    half = critical_value(level, psi, replace(_everyone(groups), weight=by_loss)) * error
-    return found | {"d2": value, "d2_stderr": error, "d2_interval": (value - half, value + half)}
+    if np.isfinite(rows).all() and null.sum() > 0:
+        value, psi = loss.accuracy.influence(y, s, by_loss)
+        error = standard_error(psi, by_loss, groups.cluster)
+        half = critical_value(ledger.level, psi, replace(_everyone(groups), weight=by_loss)) * error
+        explained |= {"d2": value, "d2_stderr": error, "d2_interval": (value - half, value + half)}
+    return explained
 
 
 def _everyone(groups: Groups) -> Groups:
     one = np.zeros(groups.n_known, dtype=np.intp)
-    return Groups(
-        ("all",), one, None, groups.weight, None, groups.n_known, cluster=groups.cluster
-    )  # fmt: skip
-
-
-def _cells(
-    groups: Groups, weight: Vector, band: Rows, n_bands: int, actual: Vector,
-    expected: Vector,
-) -> dict[str, Vector]:  # fmt: skip
-    """Sums by group and band, (K, B) each, with the variance of log A/E and independent units."""
-    K, code, soft = groups.n_groups, groups.codes, groups.probabilities
-    shape = (K, n_bands)
-    a = _sums(groups, band, n_bands, weight * actual)
-    e = _sums(groups, band, n_bands, weight * expected)
-    count = _sums(groups, band, n_bands, np.ones(len(weight)))
-    variance, units = np.zeros(shape), count.copy()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if code is not None:
-            psi = weight * (actual / a[code, band] - expected / e[code, band])
-            if groups.cluster is None:
-                variance = _sums(groups, band, n_bands, psi * psi)
-            else:
-                from scipy.sparse import coo_array
-
-                cell = code * n_bands + band
-                sums = coo_array(
-                    (psi, (groups.cluster, cell)), shape=(groups.n_units, K * n_bands)
-                ).tocsc()
-                sums.sum_duplicates()
-                units = np.diff(sums.indptr).astype(np.float64).reshape(shape)
-                variance = np.asarray(sums.multiply(sums).sum(axis=0)).reshape(shape)
-        else:
-            assert soft is not None
-            for b in range(n_bands):
-                at = np.flatnonzero(band == b)
-                moves = (weight[at, None] * soft[at]) * (
-                    actual[at, None] / a[:, b] - expected[at, None] / e[:, b]
-                )
-                if groups.cluster is not None:
-                    from ..data.weights import cluster_groups
-
-                    moves = cluster_groups(groups.cluster[at], moves)
-                variance[:, b] = np.square(moves).sum(axis=0)
-        variance = variance * np.where(units > 1, units / (units - 1), np.nan)
-    return {"n": count, "actual": a, "expected": e, "variance": variance, "units": units}
-
-
-def _sums(groups: Groups, band: Rows, n_bands: int, x: Vector) -> Vector:
-    """Σ x by group and band, (K, B)."""
-    shape = (groups.n_groups, n_bands)
-    if groups.codes is not None:
-        cell = groups.codes * n_bands + band
-        return np.bincount(cell, x, shape[0] * n_bands).astype(np.float64).reshape(shape)
-    assert groups.probabilities is not None
-    out = np.zeros(shape)
-    for b in range(n_bands):
-        at = band == b
-        out[:, b] = x[at] @ groups.probabilities[at]
-    return out
-
-
-def _with_ends(cells: dict[str, Vector], level: float, exact: bool) -> dict[str, Vector]:
-    """A/E with an interval on the log scale; of no claims at all, that of a Poisson count."""
-    a, e = cells["actual"].ravel(), cells["expected"].ravel()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.where((e > 0) & (a >= 0), a / e, np.nan)
-        freedom = np.maximum(cells["units"].ravel() - 1.0, 1.0)
-        half = stdtrit(freedom, 0.5 + level / 2) * np.sqrt(cells["variance"].ravel())
-        low, high = value * np.exp(-half), value * np.exp(half)
-    none = value == 0
-    low[none] = 0.0
-    high[none] = -math.log((1 - level) / 2) / e[none] if exact else np.nan
-    return {"value": value, "low": low, "high": high}
+    return replace(groups, labels=("all",), codes=one, probabilities=None, measured=None)
 
 
 def _band_of(s: Vector, weight: Vector) -> tuple[Rows, Vector]:
@@ -266,63 +281,45 @@ def _band_of(s: Vector, weight: Vector) -> tuple[Rows, Vector]:
     return band.astype(np.intp), np.array([*starts, float(s.max())])
 
 
-def _tables(
-    units: Groups, groups: Groups, weight: Vector, size: Vector, actual: Vector, expected: Vector,
-    deviance: Vector | None, rate: Vector, s: Vector, level: float, reference: Any, exact: bool,
-) -> dict[str, Any]:  # fmt: skip
-    one = np.zeros(len(s), dtype=np.intp)
-    labels = list(groups.label_names)
-    by_group = _cells(groups, weight, one, 1, actual, expected)
-    ends = _with_ends(by_group, level, exact)
-    spent = _sums(groups, one, 1, weight * size)[:, 0]
-    moments = AuditedRows(Sample(units, s, rate)).moments((), "high")
-    gaps = {"score": moments, "target": _swapped(moments)}
-    impacts = {
-        name: impact_table(m, reference=reference, at=(), confidence_level=level)
-        for name, m in gaps.items()
-    }
-    ref = impacts["score"].reference
-    columns: dict[str, list[Any]] = {
-        "group": labels,
-        "n": by_group["n"][:, 0].tolist(),
-        "exposure": spent.tolist(),
-        "actual": by_group["actual"][:, 0].tolist(),
-        "expected": by_group["expected"][:, 0].tolist(),
-        "actual_expected": ends["value"].tolist(),
-        "actual_expected_low": ends["low"].tolist(),
-        "actual_expected_high": ends["high"].tolist(),
-        "mean_score": (by_group["expected"][:, 0] / spent).tolist(),
-        "mean_target": (by_group["actual"][:, 0] / spent).tolist(),
-    }
-    for name, found in impacts.items():
-        numbers = [None if g == ref else found.get("mean_ratio", g) for g in labels]
+def _group_table(
+    ledger: _Ledger, reference: Any, deviance: Vector | None
+) -> tuple[str, dict[str, list[Any]]]:
+    """One row per group, and the group that log-ratio gaps are against."""
+    rows, groups = ledger.rows, ledger.groups
+    columns: dict[str, list[Any]] = {"group": list(groups.label_names)}
+    columns |= ledger.columns(*ledger.one_band)
+    spent = np.array(columns["exposure"])
+    columns["mean_score"] = (np.array(columns["expected"]) / spent).tolist()
+    columns["mean_target"] = (np.array(columns["actual"]) / spent).tolist()
+    moments = AuditedRows(rows.by_exposure()).moments((), "high")
+    for name, m in (("score", moments), ("target", _swapped(moments))):
+        impact = impact_table(m, reference=reference, at=(), confidence_level=ledger.level)
+        reference = impact.reference
+        numbers = [None if g == reference else impact.get("mean_ratio", g) for g in impact.groups]
         for end, key in (("", "value"), ("_low", "low"), ("_high", "high")):
             columns[f"log_ratio_{name}{end}"] = [
                 0.0 if n is None else _log(getattr(n, key)) for n in numbers
             ]
     if deviance is not None:
-        people = _sums(groups, one, 1, weight)[:, 0]
-        columns["deviance"] = (_sums(groups, one, 1, deviance)[:, 0] / people).tolist()
-    band, edges = _band_of(s, weight * size)
-    n_bands = len(edges) - 1
-    cells = _cells(groups, weight, band, n_bands, actual, expected)
-    both = _with_ends(cells, level, exact)
-    spent = _sums(groups, band, n_bands, weight * size).ravel()
-    K = len(labels)
-    bands: dict[str, list[Any]] = {
-        "group": [g for g in labels for _ in range(n_bands)],
+        by_group, people = (
+            ledger.sums(x, *ledger.one_band)[:, 0] for x in (deviance, groups.row_weight)
+        )
+        columns["deviance"] = (by_group / people).tolist()
+    return reference, columns
+
+
+def _band_table(ledger: _Ledger) -> dict[str, list[Any]]:
+    """One row per group and band."""
+    s, groups = ledger.rows.scores, ledger.groups
+    band, edges = _band_of(s, groups.row_weight * ledger.size)
+    n_bands, K = len(edges) - 1, groups.n_groups
+    return {
+        "group": [g for g in groups.label_names for _ in range(n_bands)],
         "band": list(range(1, n_bands + 1)) * K,
         "score_low": edges[:-1].tolist() * K,
         "score_high": [float(s[band == b].max()) for b in range(n_bands)] * K,
-        "n": cells["n"].ravel().tolist(),
-        "exposure": spent.tolist(),
-        "actual": cells["actual"].ravel().tolist(),
-        "expected": cells["expected"].ravel().tolist(),
-        "actual_expected": both["value"].tolist(),
-        "actual_expected_low": both["low"].tolist(),
-        "actual_expected_high": both["high"].tolist(),
+        **ledger.columns(band, n_bands),
     }
-    return {"reference": ref, "_groups": columns, "_bands": bands}
 
 
 def _swapped(moments: GroupMoments) -> GroupMoments:

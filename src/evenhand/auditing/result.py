@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,8 @@ class Audit(Shown):
         Scores below zero, where the target is never negative.
     n_copies : int
         Rows that are copies of others; each person counts once, and `n_rows` leaves them out.
+    n_weightless : int
+        Rows of weight zero, which count as absent.
     """
 
     measures: dict[str, Measure]
@@ -74,14 +76,17 @@ class Audit(Shown):
     pricing: Pricing | None = None
     n_negative: int = 0
     n_copies: int = 0
+    n_weightless: int = 0
     _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
     _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
     _rows: AuditedRows | GroupMoments | None = field(repr=False, default=None, compare=False)
+    _unweighted: Callable[[], Audit] | None = field(repr=False, default=None, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the rows: a file holds what is small."""
         rows = self._rows
-        return {**vars(self), "_rows": rows.small() if isinstance(rows, AuditedRows) else rows}
+        small = rows.small() if isinstance(rows, AuditedRows) else rows
+        return {**vars(self), "_rows": small, "_unweighted": None}
 
     @property
     def independence(self) -> Measure | None:
@@ -98,12 +103,15 @@ class Audit(Shown):
     @property
     def remarks(self) -> tuple[str, ...]:
         """What was done to the rows before anything was measured, in sentences."""
-        if not self.n_copies:
-            return ()
-        return (
-            f"{self.n_copies:,} of {self.n_copies + self.n_rows:,} rows are copies of others, and "
-            "each person counts once.",
-        )
+        out = []
+        if self.n_copies:
+            out.append(
+                f"{self.n_copies:,} of {self.n_copies + self.n_rows:,} rows are copies of others, "
+                "and each person counts once."
+            )
+        if self.n_weightless:
+            out.append(f"{self.n_weightless:,} rows of weight zero are left out.")
+        return tuple(out)
 
     def parts(self, criterion: str) -> dict[str, Measure]:
         """All there is on one criterion, by what it is on; a verdict is the worst of them.
@@ -118,12 +126,12 @@ class Audit(Shown):
         name = get_criterion(criterion).name
         if name not in self.measures:
             return {}
-        found = {self.sensitive_name: self.measures[name]}
-        found |= {part: audit.measures[name] for part, audit in self.attributes.items()}
+        measures = {self.sensitive_name: self.measures[name]}
+        measures |= {part: audit.measures[name] for part, audit in self.attributes.items()}
         if name in self.one_against_rest:
             worst = self.one_against_rest[name]
-            found[f"{worst.group} against the rest"] = worst.measure
-        return found
+            measures[f"{worst.group} against the rest"] = worst.measure
+        return measures
 
     def impact(
         self,

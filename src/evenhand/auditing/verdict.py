@@ -117,6 +117,8 @@ class Verdict(Shown):
         Groups too small to be judged by themselves.
     remarks : tuple of str
         What was done to the rows, in sentences.
+    unweighted : str
+        The outcome without the sample weights, where there are any.
     """
 
     outcome: str
@@ -127,6 +129,7 @@ class Verdict(Shown):
     n: int
     unjudged: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    unweighted: str = ""
 
     @property
     def passed(self) -> bool:
@@ -166,6 +169,7 @@ class Verdict(Shown):
                 "needed": self.needed,
                 "unjudged": self.unjudged,
                 "remarks": self.remarks,
+                "unweighted": self.unweighted,
                 "tolerance": {**self.tolerance.to_dict(), "digest": self.tolerance.digest},
                 "clauses": [dict(vars(clause)) for clause in self.clauses],
             }
@@ -180,6 +184,44 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
             "eh.Tolerance(independence=0.01), or eh.Tolerance.from_file(path)."
         )
     level = tolerance.level if level is None else check_level(level)
+    _refuse_unmeasured(audit, tolerance)
+    tests = list(_tests(audit, tolerance, level))
+    within = holm(np.array([clause.p_within for clause, _ in tests]))
+    first = next(iter(audit.measures.values()))
+    n = int(first.n if first.n_clusters is None else first.n_clusters)
+    is_function = audit.conditional is not None and audit.conditional.is_function
+    judged = []
+    for (clause, z), p in zip(tests, within.tolist(), strict=True):
+        word = judge(p, clause.p_beyond, level)
+        # A fail has to stand out among all tests, a pass of a clause does not.
+        strict = level if clause.within else level / len(tests)
+        needed = units_needed(n, z, strict) if word == OPEN else math.nan
+        note = clause.note
+        if clause.clause in WITH_CONTROLS and is_function and word != OPEN:
+            note = (
+                "the score is a function of controls and group, so this says that a difference "
+                "can be told and not how large it is; see the adjusted gap"
+            )
+        clause = replace(clause, p_within=p, judged=word, needed=needed, note=note)
+        judged.append(_withhold(audit, clause, tolerance))
+    words = {clause.judged for clause in judged}
+    worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
+    small: dict[str, None] = {}
+    if any(not of_information(name) for name, _ in tolerance.clauses):
+        small = dict.fromkeys(g for part in _impact_parts(audit) for g in _small(part, tolerance))
+    unit = "rows" if first.n_clusters is None else "clusters"
+    plain, remarks = "", audit.remarks
+    if audit._unweighted is not None:
+        plain = verdict_of(audit._unweighted(), tolerance, level).outcome
+        if plain != OUTCOMES[worst]:
+            remarks = (f"Without the sample weights the outcome is: {plain}.", *remarks)
+    return Verdict(
+        OUTCOMES[worst], tuple(judged), tolerance, level, unit, n, tuple(small), remarks, plain
+    )
+
+
+def _refuse_unmeasured(audit: Audit, tolerance: Tolerance) -> None:
+    """Refuse clauses on what the audit has not measured."""
     has_target = "mean_target" in audit._groups.columns
     lacking = [
         name
@@ -195,39 +237,73 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
             + (" Hint: pass `controls` to the audit." if controlled else "")
             + (" Hint: pass `y_true` to the audit." if len(controlled) < len(lacking) else "")
         )
-    found: list[ClauseResult] = []
-    errors: list[float] = []
-    for result, z in _tests(audit, tolerance, level):
-        found.append(result)
-        errors.append(z)
-    within = holm(np.array([c.p_within for c in found]))
-    first = next(iter(audit.measures.values()))
-    clustered = first.n_clusters is not None
-    n = int(first.n_clusters if first.n_clusters is not None else first.n)
-    is_function = audit.conditional is not None and audit.conditional.is_function
-    judged = []
-    for clause, p, z in zip(found, within.tolist(), errors, strict=True):
-        word = judge(p, clause.p_beyond, level)
-        # A fail has to stand out among all tests, a pass of a clause does not.
-        strict = level if clause.within else level / len(found)
-        needed = units_needed(n, z, strict) if word == OPEN else math.nan
-        note = clause.note
-        if clause.clause in WITH_CONTROLS and is_function and word != OPEN:
-            note = (
-                "the score is a function of controls and group, so this says that a difference "
-                "can be told and not how large it is; see the adjusted gap"
-            )
-        judged.append(replace(clause, p_within=p, judged=word, needed=needed, note=note))
-    words = {clause.judged for clause in judged}
-    worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
-    small = dict.fromkeys(
-        group for part in _impact_parts(audit) for group in _small(part, tolerance)
+
+
+# Beyond this share of rows that nobody judged, or whose group is not known, nothing passes.
+_MOST_UNJUDGED = 0.05
+
+
+def _withhold(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> ClauseResult:
+    """A pass that the data behind it cannot carry becomes "not enough data", with the reason."""
+    if clause.judged != HOLDS:
+        return clause
+    reason = (
+        _inferred(audit, clause) or _hidden(audit, clause) or _left_out(audit, clause, tolerance)
     )
-    asked = any(not of_information(name) for name, _ in tolerance.clauses)
-    return Verdict(
-        OUTCOMES[worst], tuple(judged), tolerance, level, "clusters" if clustered else "rows", n,
-        tuple(small) if asked else (), audit.remarks,
-    )  # fmt: skip
+    return replace(clause, judged=OPEN, needed=math.inf, note=reason) if reason else clause
+
+
+def _inferred(audit: Audit, clause: ClauseResult) -> str:
+    """Why inferred groups do not carry a pass, or ""."""
+    result = audit.imputation
+    if result is None or result.assume == "guess":
+        return ""
+    if clause.clause == "mean_difference":
+        gap = result[clause.group]
+        ranges = [gap.regressed_interval]
+        if result.assume is None:
+            ranges.append(gap.bounds)
+        low, high = clause.tolerance
+        if all(low <= a and b <= high for a, b in ranges):
+            return ""
+        return "groups are inferred, and other assumptions about them give a larger difference"
+    return (
+        "groups are inferred, and a pass depends on what is assumed about them; state it with "
+        'Proxy(..., assume="guess") if the score depends on the group through them alone'
+    )
+
+
+def _hidden(audit: Audit, clause: ClauseResult) -> str:
+    """Why rows of unknown group stand in the way of a pass, or "".
+
+    With a share u of them, I(S;A)/H(A) can be as large as (1 − u)·(value among the others) + u.
+    """
+    share = audit.n_unknown / audit.n_rows if audit.n_rows else 0.0
+    limit = _MOST_UNJUDGED
+    if of_information(clause.clause):
+        limit = (clause.tolerance[1] - clause.interval[1]) / max(1.0 - clause.interval[1], 1e-12)
+    if share <= limit:
+        return ""
+    return (
+        f"{audit.n_unknown:,} rows ({100 * share:.1f}%) have no known group, and could hide a "
+        "difference beyond the limit"
+    )
+
+
+def _left_out(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
+    """Why groups too small to be judged stand in the way of a pass, or ""."""
+    if of_information(clause.clause):
+        return ""
+    part = audit.attributes.get(clause.part, audit)
+    small = _small(part, tolerance)
+    shares = dict(zip(part.labels, part._groups.columns["share"], strict=True))
+    share = sum(shares[group] for group in small)
+    if share <= _MOST_UNJUDGED:
+        return ""
+    return (
+        f"{len(small)} groups that are too small to be judged hold {100 * share:.1f}% of the rows; "
+        "merge them into larger ones"
+    )
 
 
 def _tests(
@@ -253,23 +329,23 @@ def _adjusted(
     audit: Audit, tolerance: Tolerance, level: float
 ) -> Iterator[tuple[ClauseResult, float]]:
     """Clauses on what the controls leave: the information, and the gaps."""
-    found = audit.conditional
-    if found is None:
+    conditional = audit.conditional
+    if conditional is None:
         return
     for name, ends in tolerance.clauses:
         if name in WITH_CONTROLS:
-            test = _information(name, audit.sensitive_name, found.information, ends, level, 1)
-            yield _withhold(test, found.balance)
+            test = _information(name, audit.sensitive_name, conditional.information, ends, level, 1)
+            yield _withhold(test, conditional.balance)
     wanted = {name: ends for name, ends in tolerance.clauses if name in ADJUSTED}
     if not wanted:
         return
-    if tolerance.reference not in ("largest", found.reference):
+    if tolerance.reference not in ("largest", conditional.reference):
         raise ValueError(
-            f"`reference` must be that of the adjusted gaps, {found.reference!r}, got "
+            f"`reference` must be that of the adjusted gaps, {conditional.reference!r}, got "
             f"{tolerance.reference!r}. Hint: pass `reference` to the audit."
         )
     small = _small(audit, tolerance)
-    gaps = [gap for gap in found.gaps if gap.group not in small]
+    gaps = [gap for gap in conditional.gaps if gap.group not in small]
     for name, ends in wanted.items():
         for gap in gaps:
             one = getattr(gap, ADJUSTED[name])
@@ -280,7 +356,9 @@ def _adjusted(
             )  # fmt: skip
             yield _withhold(_number(number, audit.sensitive_name, ends, level), gap.balance)
         if not gaps:
-            yield _nobody(name, audit.sensitive_name, found.reference, tolerance.smallest, ends)
+            yield _nobody(
+                name, audit.sensitive_name, conditional.reference, tolerance.smallest, ends
+            )
 
 
 def _withhold(test: tuple[ClauseResult, float], balance: Imbalance) -> tuple[ClauseResult, float]:
@@ -477,10 +555,10 @@ class Tolerance:
                 "`Tolerance` must hold at least one clause, got none; there are "
                 f"{', '.join(clause_names())}. Hint: eh.Tolerance(independence=0.01)."
             )
-        found = {name: _range(name, given[name]) for name in clause_names() if name in given}
+        ranges = {name: _range(name, given[name]) for name in clause_names() if name in given}
         if favorable is not None:
             favorable = check_favorable(favorable)
-        rates = [name for name in AT_CUTOFF if name in found]
+        rates = [name for name in AT_CUTOFF if name in ranges]
         if rates and favorable is None:
             raise ValueError(
                 f'`favorable` must be given for {" and ".join(rates)}: "high" if a person is '
@@ -492,7 +570,7 @@ class Tolerance:
         if rates and not cutoffs:
             raise ValueError(f"`at` must hold a cutoff for {rates[0]}, got none.")
         values = {
-            "clauses": tuple(found.items()), "level": check_level(level), "reference": reference,
+            "clauses": tuple(ranges.items()), "level": check_level(level), "reference": reference,
             "favorable": favorable, "at": cutoffs, "smallest": check_smallest(smallest),
         }  # fmt: skip
         for name, value in values.items():

@@ -1,24 +1,46 @@
-"""The commands `audit` and `compare`."""
+"""The commands `audit`, `compare`, `tolerance` and `drivers`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .._core.files import TableError
+from .._core.progress import waiting
 from ..data.criteria import CRITERIA
 from ..report.view import View, view_of
-from .rows import TableRows, Vector
+from ..tables.readers import Source, open_table, read_table
+from .options import (
+    About,
+    At,
+    AuditColumns,
+    AuditedFiles,
+    DriverColumns,
+    EngineName,
+    FavorableSide,
+    Judging,
+    Measuring,
+    ModelColumns,
+    OneFile,
+    Output,
+    Pricing,
+    Seed,
+    Writing,
+)
+from .rows import TableRows, load_models, load_scores
+from .tables import Asked, CellSource, audit_cells, with_controls
 from .terminal import (
     LIMIT_MISSED,
     NOT_ENOUGH_DATA,
     command,
+    deliver,
+    leave,
     say,
+    say_json,
     show_result,
     show_table,
     show_view,
@@ -84,58 +106,115 @@ def audits_of(found: Audit | AuditSet) -> dict[str, Audit]:
     return dict(found) if isinstance(found, AuditSet) else {"": found}
 
 
-def run_audit(
-    rows: TableRows, prediction: str, each: bool, estimator: str, confidence: float, seed: int,
-    reference: str | None = None, loss: str | None = None, power: float = 1.5,
-) -> Any:  # fmt: skip
-    """An Audit, or an AuditSet with `each`."""
-    from ..auditing.audits import audit
+@command
+def audit(
+    files: AuditedFiles,
+    columns: AuditColumns,
+    pricing: Pricing,
+    judging: Judging,
+    about: About,
+    measuring: Measuring,
+    output: Output,
+    engine: EngineName = None,
+) -> None:
+    """Measure the fairness of the scores in a file, with intervals.
 
-    return audit(
-        rows.y, rows.scores[prediction], sensitive_features=rows.who,
-        sample_weight=rows.weight, frequency=rows.frequency, cluster=rows.cluster,
-        controls=rows.control_columns, reference=reference or "largest",
-        exposure=rows.more.get("exposure"), loss=loss, power=power,
-        estimator=estimator, confidence_level=confidence, random_state=seed,
-        per_attribute=each and len(rows.sensitive) > 1,
+    Three senses of fairness are measured, each from 0 (fair) to 1: independence (scores look the
+    same in every group), separation (people with the same outcome are scored alike) and sufficiency
+    (the same score means the same outcome).
+
+    For example: evenhand audit scores.csv --target y --prediction s --sensitive race --html
+    report.html
+
+    In a pipeline that must stop when a score drifts: evenhand audit scores.csv -y y -s s -a race
+    --fail-above separation=0.05
+
+    Of tables beyond memory: evenhand audit "data/*.parquet" -y y -s s -a race
+
+    Of prices: evenhand audit policies.csv -y claims -s rate -a sex --exposure years --loss poisson
+
+    Of groups imputed from surname and address: evenhand audit loans.csv -s rate --probability white
+    --probability black --probability other
+    """
+    if columns.probability and columns.sensitive:
+        raise typer.BadParameter("--probability is in place of --sensitive: give one of them.")
+    table = _asked_table(files, engine, columns, pricing)
+    has_target = table.has_target()
+    limits = parse_limits(judging.fail_above, has_target)
+    asked = read_asked(judging, has_target)
+    data: TableRows | CellSource
+    if table.counted:
+        cells, data = table.cells()
+        found = with_controls(
+            audit_cells(cells, judging.each, measuring), table, cells.edges, measuring,
+            judging.reference or "largest",
+        )  # fmt: skip
+    else:
+        data = load_scores(Path(files[0]), columns)
+        found = run_audit(data, measuring, pricing, judging)
+    checks = check_limits(found, limits, judging.judge_by.value)
+    verdicts = judged(audits_of(found), asked)
+    compared = impacts(audits_of(found), asked)
+    if output.html is not None:
+        write_audit(
+            found, output, data.source_facts(), about, verdicts=verdicts, impacts=compared,
+            favorable=asked.favorable,
+        )  # fmt: skip
+    if output.json_:
+        whole = {**found.to_dict(), "checks": checks, "provenance": data.provenance()}
+        say_json(whole | to_dict(verdicts, compared))
+    else:
+        for name, verdict in verdicts.items():
+            show_verdict(verdict, name)
+        show_found(found, ", ".join(files))
+        for groups in compared.values():
+            show_result(groups)
+        show_checks(checks)
+        if output.html is not None:
+            say(f"Report: {output.html}")
+    leave(exit_code(verdicts, all(check["passed"] for check in checks)))
+
+
+def _asked_table(
+    files: list[str], engine: str | None, columns: AuditColumns, pricing: Pricing
+) -> Asked:
+    named = {
+        "sensitive": columns.sensitive or columns.probability, "prediction": columns.prediction,
+        "target": columns.target, "weight": columns.weight, "frequency": columns.frequency,
+    }  # fmt: skip
+    roles = (
+        "cluster", "band", "drop_missing", "separator", "exposure", "probability", "continuous"
+    )  # fmt: skip
+    needs_rows = {**{role: getattr(columns, role) for role in roles}, "loss": pricing.loss}
+    return Asked(files, engine, named, needs_rows, columns.control)
+
+
+def run_audit(rows: TableRows, measuring: Measuring, pricing: Pricing, judging: Judging) -> Any:
+    """An Audit, or an AuditSet with `--each`."""
+    (scores,) = rows.scores.values()
+    return rows.audit(
+        scores, measuring, pricing, reference=judging.reference or "largest",
+        per_attribute=judging.each and len(rows.sensitive) > 1,
     )  # fmt: skip
 
 
 def write_audit(
-    found: Any,
-    path: Path,
-    facts: dict[str, Any],
-    force: bool,
-    verdicts: Mapping[str, Any] | None = None,
-    impacts: Mapping[str, Any] | None = None,
+    found: Any, output: Output, facts: dict[str, Any], about: About, *,
+    verdicts: Mapping[str, Any] | None = None, impacts: Mapping[str, Any] | None = None,
     favorable: str | None = None,
-    about: Mapping[str, Any] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """The HTML report of an audit or of several."""
     from ..auditing.result import AuditSet
     from ..report.audit_views import audit_page, audit_set_page
     from ..report.page import write_page
 
+    shared: dict[str, Any] = {"about": asdict(about), "source": facts, "favorable": favorable}
     if isinstance(found, AuditSet):
-        text = audit_set_page(
-            found, about=about, source=facts, verdicts=verdicts, impacts=impacts,
-            favorable=favorable,
-        )  # fmt: skip
+        text = audit_set_page(found, verdicts=verdicts, impacts=impacts, **shared)
     else:
         one = {"verdict": (verdicts or {}).get(""), "impact": (impacts or {}).get("")}
-        text = audit_page(found, about=about, source=facts, favorable=favorable, **one)
-    write_page(text, path, force)
-
-
-def about(
-    title: str | None, owner: str | None, purpose: str | None, model_name: str | None,
-    period: str | None, note: str | None,
-) -> dict[str, str | None]:  # fmt: skip
-    """What a report is about, as its options say."""
-    return {
-        "title": title, "owner": owner, "purpose": purpose, "model_name": model_name,
-        "period": period, "note": note,
-    }  # fmt: skip
+        text = audit_page(found, **one, **shared)
+    write_page(text, output.html, output.force)
 
 
 def show_found(found: Any, title: str) -> None:
@@ -158,19 +237,39 @@ def show_checks(checks: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def run_compare(
-    rows: TableRows, scores: Mapping[str, Vector], estimator: str, confidence: float, seed: int,
-    loss: str | None = None, power: float = 1.5,
-) -> Any:  # fmt: skip
-    """An AuditSet, one audit per model."""
-    from ..auditing.audits import audit
+@command
+def compare(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="One file per model, with the same rows; or one file with several "
+                       "--prediction columns."),
+    ],
+    columns: ModelColumns,
+    pricing: Pricing,
+    about: About,
+    measuring: Measuring,
+    output: Output,
+    favorable: FavorableSide = None,
+) -> None:  # fmt: skip
+    """Compare two or more models on the same rows: measures side by side, who gains, who loses.
 
-    return audit(
-        rows.y, dict(scores), sensitive_features=rows.who, sample_weight=rows.weight,
-        frequency=rows.frequency, cluster=rows.cluster, controls=rows.control_columns,
-        exposure=rows.more.get("exposure"), loss=loss, power=power, estimator=estimator,
-        confidence_level=confidence, random_state=seed,
-    )  # fmt: skip
+    The target, the groups and all else but the scores are taken from the first file.
+
+    For example: evenhand compare old.csv new.csv --target y --prediction s --sensitive race
+
+    Or, with both scores in one file: evenhand compare scores.csv -y y -s old -s new -a race
+    """
+    side = None if favorable is None else favorable.value
+    data = load_models(files, columns)
+    found = data.audit(dict(data.scores), measuring, pricing)
+    if output.html is not None:
+        write_audit(found, output, data.source_facts(), about, favorable=side)
+    if output.json_:
+        say_json({**found.to_dict(), "provenance": data.provenance()})
+        return
+    show_compare(found, side)
+    if output.html is not None:
+        say(f"\nReport: {output.html}")
 
 
 def show_compare(found: AuditSet, favorable: str | None = None) -> None:
@@ -192,42 +291,12 @@ def show_compare(found: AuditSet, favorable: str | None = None) -> None:
 # Tolerances, verdicts and the impact table on the command line.
 
 
-class Favorable(StrEnum):
-    high = "high"
-    low = "low"
-
-
-ToleranceFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--tolerance",
-        help="File that says what is tolerated (see 'evenhand tolerance'): pass, exit code 0; "
-        "fail, 1; not enough data, 4.",
-    ),
-]
-WithImpact = Annotated[
-    bool, typer.Option("--impact", help="Compare each group with a reference; needs --favorable.")
-]
-FavorableSide = Annotated[
-    Favorable | None,
-    typer.Option("--favorable", help="Whether a high or a low score is good for a person."),
-]
-Reference = Annotated[
-    str | None,
-    typer.Option("--reference", help="Group for --impact and --control; the largest if left out."),
-]
-At = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--at", help="Cutoff of impact and odds ratios: median or a quantile. May be repeated."
-    ),
-]
 _STYLES = {"pass": "bold green", "fail": "bold red", "not enough data": "bold yellow"}
 EXIT_CODES = {"pass": 0, "fail": LIMIT_MISSED, "not enough data": NOT_ENOUGH_DATA}
 
 
 @dataclass(frozen=True)
-class Asked:
+class Rules:
     """What is asked beyond the audit itself.
 
     Attributes
@@ -246,18 +315,13 @@ class Asked:
     at: tuple[Any, ...]
 
 
-def read_asked(
-    file: Path | None,
-    impact: bool,
-    favorable: str | None,
-    reference: str | None,
-    at: Sequence[str],
-    has_target: bool,
-) -> Asked:
+def read_asked(judging: Judging, has_target: bool) -> Rules:
     """The options of the command line, checked before any rows are read."""
     from ..auditing.impact import read_cutoffs
     from ..auditing.verdict import Tolerance
 
+    file, reference = judging.tolerance, judging.reference
+    favorable = None if judging.favorable is None else judging.favorable.value
     tolerance = None if file is None else Tolerance.from_file(file)
     if tolerance is not None:
         if tolerance.needs_target and not has_target:
@@ -270,15 +334,16 @@ def read_asked(
             )
         favorable = favorable or tolerance.favorable
         reference = reference or tolerance.reference
-    if impact and favorable is None:
+    if judging.impact and favorable is None:
         raise TableError(
             "--impact needs --favorable: high if a person is better off with a high score (a "
             "grade), low if with a low one (a premium, a risk)."
         )
-    cutoffs = tuple(float(c.quantile or 0.0) for c in read_cutoffs([_cutoff(text) for text in at]))
+    given = read_cutoffs([_cutoff(text) for text in judging.at])
+    cutoffs = tuple(float(cutoff.quantile or 0.0) for cutoff in given)
     if not cutoffs:
         cutoffs = (0.5,) if tolerance is None else tolerance.at or (0.5,)
-    return Asked(tolerance, impact, favorable, reference or "largest", cutoffs)
+    return Rules(tolerance, judging.impact, favorable, reference or "largest", cutoffs)
 
 
 def _cutoff(text: str) -> Any:
@@ -288,7 +353,7 @@ def _cutoff(text: str) -> Any:
         return text
 
 
-def judged(audits: Mapping[str, Audit], asked: Asked) -> dict[str, Verdict]:
+def judged(audits: Mapping[str, Audit], asked: Rules) -> dict[str, Verdict]:
     """Verdicts by audit; an attribute of a crossing is judged as a part of it."""
     if asked.tolerance is None:
         return {}
@@ -298,7 +363,7 @@ def judged(audits: Mapping[str, Audit], asked: Asked) -> dict[str, Verdict]:
     }
 
 
-def impacts(audits: Mapping[str, Audit], asked: Asked) -> dict[str, Impact]:
+def impacts(audits: Mapping[str, Audit], asked: Rules) -> dict[str, Impact]:
     """Impact tables by audit."""
     if not asked.impact:
         return {}
@@ -343,28 +408,25 @@ def exit_code(verdicts: Mapping[str, Verdict], limits_met: bool) -> int:
 @command
 def tolerance(
     file: Annotated[Path, typer.Argument(help="A file that ends in .toml or .json.")],
+    writing: Writing,
     clause: Annotated[
-        list[str] | None,
+        list[str],
         typer.Option(
             "--clause",
             metavar="NAME=LIMIT",
             help="Such as independence=0.01 or mean_ratio=0.95,1.05; an end may be left empty "
             "(impact_ratio=0.8,). May be given several times. Without it, the file is read.",
         ),
-    ] = None,
+    ] = [],  # noqa: B006
     favorable: FavorableSide = None,
     reference: Annotated[
         str, typer.Option("--reference", help="The group that others are compared with.")
     ] = "largest",
-    at: At = None,
+    at: At = [],  # noqa: B006
     level: Annotated[float, typer.Option("--level", help="Chance of a wrong verdict.")] = 0.05,
     smallest: Annotated[
         float, typer.Option("--smallest", help="Groups of a smaller share are not judged.")
     ] = 0.02,
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Overwrite a file that exists.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Write down what is tolerated, before the data are seen; or show what a file says.
 
@@ -387,7 +449,7 @@ def tolerance(
             smallest=smallest,
             **clauses,
         )
-        made.to_file(file, force=force)
+        made.to_file(file, force=writing.force)
     else:
         made = Tolerance.from_file(file)
     rows = [[name, range_text(name, *ends)] for name, ends in made.clauses]
@@ -409,3 +471,84 @@ def _clause(text: str) -> tuple[str, Any]:
             "independence=0.01"
         )
     return name.strip(), numbers[0] if len(numbers) == 1 else numbers
+
+
+# ------------------------------------------------------------------------------------------------
+# Which features carry a disparity.
+
+
+@command
+def drivers(
+    file: OneFile,
+    columns: DriverColumns,
+    output: Output,
+    prediction: Annotated[
+        str | None,
+        typer.Option("--prediction", "-s", help="Column with the score; or see --model."),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", help="model.json of 'evenhand frontier', in place of a score."),
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Find the features that carry a disparity of a score.
+
+    With a --model these are its features. With a score alone every other column is one, and a
+    surrogate of the score is fitted to them; it says how much of the score they explain.
+
+    For example: evenhand drivers scores.csv --prediction premium --sensitive region --target loss
+
+    Or: evenhand drivers policies.csv --model fair/model.json --sensitive region --html drivers.html
+    """
+    from ..auditing.drivers import drivers as find
+
+    if (prediction is None) == (model is None):
+        raise typer.BadParameter("Give either --prediction or --model.")
+    source = open_table(file, columns.separator)
+    roles = {
+        "prediction": prediction, "target": columns.target, "weight": columns.weight,
+        "cluster": columns.cluster,
+    }  # fmt: skip
+    names = {role: name for role, name in roles.items() if name is not None}
+    for role, name in names.items():
+        source.resolve(name, f"--{role}")
+    groups = [source.resolve(name, "--sensitive") for name in columns.sensitive]
+    scorer = None if model is None else _Scorer(model)
+    features = _driver_features(source, scorer, [*names.values(), *groups], columns.drop)
+    text = [] if scorer is None else scorer.model.text
+    table = read_table(source, [*names.values(), *groups, *features], text=text)
+    given = {r: table.column(n).to_numpy(zero_copy_only=False) for r, n in names.items()}
+    with waiting("Closing paths"):
+        result = find(
+            given.get("prediction") if scorer is None else scorer, table.select(features),
+            sensitive_features=table.select(groups), y_true=given.get("target"),
+            sample_weight=given.get("weight"), cluster=given.get("cluster"), random_state=seed,
+        )  # fmt: skip
+    deliver(result, output)
+
+
+def _driver_features(
+    source: Source, scorer: _Scorer | None, taken: list[str], drop: list[str]
+) -> list[str]:
+    """Those of a model, or all columns that have no other role."""
+    if scorer is not None:
+        features = [source.resolve(name, "The model") for name in scorer.model.needs]
+    else:
+        left = {*taken, *(source.resolve(name, "--drop") for name in drop)}
+        features = [name for name in source.names if name not in left]
+    if not features:
+        raise TableError(f"{str(source.path)!r} has no column left to use as a feature.")
+    return features
+
+
+class _Scorer:
+    """A model of a file, as a regressor of tables."""
+
+    def __init__(self, path: Path) -> None:
+        from ..tables.model_files import load_model
+
+        self.model = load_model(path)
+
+    def predict(self, table: Any) -> Any:
+        return self.model.predict(table)[0]

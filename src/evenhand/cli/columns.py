@@ -5,20 +5,22 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.validation import quote
+from .._core.validation import InputError, quote
 from ..data.bands import Bands, Continuous, measurement
 from ..data.labels import MAX_FRACTIONS, MAX_NUMBERS, suggest_edges
 from ..tables.readers import TableError, called, is_text_type, value_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from .options import Columns
 
 
 _TEXT = (".csv", ".tsv", ".txt", ".gz")
@@ -152,31 +154,27 @@ _OTHERS = 3
 _NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)([.,]\d+)?")
 
 
-def parse_bands(
-    options: Sequence[str],
-    sensitive: Sequence[str],
-    continuous: bool = False,
-    control: Sequence[str] | None = None,
-) -> dict[str, Edges]:
+def parse_bands(columns: Columns) -> dict[str, Edges]:
     """``age:25,65`` → {"age": [25.0, 65.0]}; edges that are no numbers are dates.
 
     {"age": None} where age is asked about as it is, with --continuous.
     """
-    found: dict[str, Edges] = {}
-    if continuous:
-        if options or len(sensitive) != 1:
-            also = "--band as well" if options else f"{len(sensitive)} columns"
+    sensitive = columns.sensitive
+    if columns.continuous:
+        if columns.band or len(sensitive) != 1:
+            also = "--band as well" if columns.band else f"{len(sensitive)} columns"
             raise TableError(
                 f"--continuous asks about one --sensitive column that is not cut, got {also}. "
                 "Hint: audit one measurement at a time, or cut it with --band instead."
             )
-        if control:
+        if columns.control:
             raise TableError(
                 "--control needs groups, and --continuous asks about a measurement. Hint: cut it "
                 f"with --band instead, such as --band {sensitive[0]}:25,65."
             )
         return {sensitive[0]: None}
-    for text in options:
+    bands: dict[str, Edges] = {}
+    for text in columns.band:
         name, sign, listed = text.rpartition(":")
         parts = [part.strip() for part in listed.split(",")]
         if not sign or not name or not all(parts):
@@ -188,13 +186,13 @@ def parse_bands(
                 f"--band names {quote(name)}, which is not one of the --sensitive columns "
                 f"({', '.join(map(quote, sensitive))})."
             )
-        if name in found:
+        if name in bands:
             raise TableError(f"--band names {quote(name)} twice. Hint: list all its edges once.")
         try:
-            found[name] = [float(part) for part in parts]
+            bands[name] = [float(part) for part in parts]
         except ValueError:
-            found[name] = parts
-    return found
+            bands[name] = parts
+    return bands
 
 
 def cut(table: pa.Table, bands: Mapping[str, Edges]) -> tuple[pa.Table, dict[str, Bands]]:
@@ -213,10 +211,8 @@ def cut(table: pa.Table, bands: Mapping[str, Edges]) -> tuple[pa.Table, dict[str
                 continue
             values = measurement(column)
             made[name] = Bands.make(edges, values)
-        except ValueError as error:
-            text = str(error).split(" Hint:")[0]
-            text = text.replace("`values` of a Continuous", "its cells")
-            text = text.replace("`values`", "its cells").replace("`edges`", "the edges")
+        except InputError as error:
+            text = error.worded({"values": "its cells", "edges": "the edges"}[error.argument])
             what = "--continuous cannot take" if edges is None else "--band cannot cut"
             raise TableError(
                 f"{what} {quote(name)}: {text} Hint: cells that are no numbers must be empty, and "

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import typer
 
 from .._core import files as _files
 from .._core.provenance import stamp
+from ..data.criteria import INDEPENDENCE
 from ..tables.model_files import from_linear, load_model
 from ..tables.readers import TableError, open_table, read_table
-from .audits import show_compare
+from .audits import exit_code, read_asked, show_compare, show_verdict
 from .columns import is_text, write_table
+from .options import (
+    About,
+    Confidence,
+    Criterion,
+    FavorableSide,
+    GroupFeatures,
+    Judging,
+    OneFile,
+    Power,
+    Seed,
+    Separator,
+    ToleranceFile,
+    TrainingColumns,
+    Writing,
+)
 from .rows import TableRows, load_training
-from .terminal import say, show_result
+from .terminal import command, fail, leave, note, say, show_result
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..training.path import FairnessPath
 
 
@@ -85,12 +105,6 @@ STACKS = {"xgboost": _stack(_xgboost), "lightgbm": _stack(_lightgbm), "hgb": _st
 OUTPUTS = ("report.html", "path.csv", "model.json")
 
 
-def check_free(path: Path | None, force: bool) -> None:
-    """Refuse before the work, not after it."""
-    if path is not None:
-        _files.check_free(path, force)
-
-
 def check_folder(out: Path, force: bool) -> dict[str, Path]:
     """Paths of the outputs in a folder, which need not exist yet."""
     if out.exists() and not out.is_dir():
@@ -105,19 +119,41 @@ def check_folder(out: Path, force: bool) -> dict[str, Path]:
     return paths
 
 
-def check_wanted(wanted: Mapping[str, Any]) -> None:
-    """Refuse a request that makes no sense before the work, not after it."""
-    from ..training.path import check_request
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Which model of the frontier is chosen."""
 
-    for name in ("min_r2", "min_accuracy"):
-        if wanted["max_unfairness"] is not None or wanted[name] is not None:
-            check_request(wanted["max_unfairness"], wanted[name], "raise", name)
-    if not _asked(wanted) and wanted["certify"]:
-        raise TableError("--certify needs --max-unfairness, --min-r2 or --min-accuracy.")
+    max_unfairness: Annotated[
+        float | None,
+        typer.Option("--max-unfairness", "-m", help="Choose the most accurate model below this."),
+    ] = None
+    min_r2: Annotated[
+        float | None,
+        typer.Option("--min-r2", help="Choose the fairest model at least this accurate."),
+    ] = None
+    min_accuracy: Annotated[
+        float | None,
+        typer.Option("--min-accuracy", help="The same by D², for models of a deviance."),
+    ] = None
+    certify: Annotated[
+        bool,
+        typer.Option("--certify", help="Judge by bounds that allow for having picked the best."),
+    ] = False
 
+    @property
+    def given(self) -> bool:
+        return any(v is not None for v in (self.max_unfairness, self.min_r2, self.min_accuracy))
 
-def _asked(wanted: Mapping[str, Any]) -> bool:
-    return any(wanted[name] is not None for name in ("max_unfairness", "min_r2", "min_accuracy"))
+    def check(self) -> None:
+        """Refuse a request that makes no sense before the work, not after it."""
+        from ..training.path import check_request
+
+        for name in ("min_r2", "min_accuracy"):
+            least = getattr(self, name)
+            if self.max_unfairness is not None or least is not None:
+                check_request(self.max_unfairness, least, "raise", name)
+        if self.certify and not self.given:
+            raise TableError("--certify needs --max-unfairness, --min-r2 or --min-accuracy.")
 
 
 def check_model(name: str) -> str:
@@ -158,28 +194,124 @@ MODELS: dict[str, Callable[[str, Mapping[str, Any]], Any]] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fitting:
+    """Which models are fitted."""
+
+    criterion: Criterion = INDEPENDENCE.name
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            help="The kind of model; xgboost, lightgbm and hgb are boosted trees with a fair "
+            "linear model on top, which --alpha does not concern.",
+            metavar=f"[{'|'.join(MODELS)}]",
+        ),
+    ] = "ridge"
+    power: Power = 1.5
+    quantile: Annotated[float, typer.Option("--quantile", help="Of glm-quantile.")] = 0.5
+    group_features: Annotated[
+        GroupFeatures,
+        typer.Option(
+            "--group-features",
+            help="Let the model treat groups differently where fairness asks for it: by their "
+            "probability given the features, or by the attribute itself (then needed to predict).",
+        ),
+    ] = GroupFeatures.none
+    alpha: Annotated[float, typer.Option("--alpha", help="Penalty on the coefficients.")] = 1e-3
+    points: Annotated[int, typer.Option("--points", help="Models on the frontier.")] = 20
+    folds: Annotated[int, typer.Option("--folds", help="Parts for held-out measures.")] = 5
+    confidence: Confidence = 0.95
+    seed: Seed = 0
+
+    def build(self) -> Any:
+        """The estimator, unfitted."""
+        kind = None if self.group_features is GroupFeatures.none else self.group_features.value
+        options = {
+            "alpha": self.alpha, "group_features": kind, "power": self.power,
+            "quantile": self.quantile, "seed": self.seed,
+        }  # fmt: skip
+        return MODELS[check_model(self.model)](self.criterion, options)
+
+
+@command
+def frontier(
+    file: OneFile,
+    columns: TrainingColumns,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for report.html, path.csv and model.json.")
+    ],
+    fitting: Fitting,
+    request: Request,
+    about: About,
+    writing: Writing,
+    tolerance: ToleranceFile = None,
+    favorable: FavorableSide = None,
+) -> None:
+    """Fit fair models from indifferent to as fair as it gets, and choose one.
+
+    Every other column is a feature, except the sensitive ones and the cluster. Text becomes one
+    column per level. All numbers are measured on rows the models were not fitted to.
+
+    For example: evenhand frontier train.csv --target y --sensitive race --criterion separation
+    --max-unfairness 0.01 --out fair/
+
+    Then: evenhand predict fair/model.json new.csv --out scored.csv
+
+    For claims: evenhand frontier policies.csv --model glm-poisson --target claims --exposure years
+    --sensitive sex --max-unfairness 0.01 --out fair/
+
+    With boosted trees: evenhand frontier train.csv --model xgboost --target y --sensitive race
+    --group-features posterior --out fair/
+    """
+    outputs = check_folder(out, writing.force)
+    request.check()
+    asked = read_asked(Judging(tolerance=tolerance, favorable=favorable), has_target=True)
+    estimator = fitting.build()
+    data = load_training(file, columns)
+    out.mkdir(parents=True, exist_ok=True)
+    path = run_path(
+        data, estimator, fitting.points, fitting.folds, fitting.confidence, fitting.seed
+    )
+    chosen, problem = choose(path, request)
+    write_path(
+        path, chosen, data, outputs, about=asdict(about), tolerance=asked.tolerance,
+        favorable=asked.favorable,
+    )  # fmt: skip
+    show_frontier(path, chosen, problem, outputs)
+    verdicts = verdict_on(path, asked.tolerance)
+    for verdict in verdicts.values():
+        say("")
+        show_verdict(verdict)
+    if problem is not None:
+        fail(problem)
+    leave(exit_code(verdicts, problem is None))
+
+
 def run_path(
     rows: TableRows, model: Any, points: int, folds: int, confidence: float, seed: int
 ) -> FairnessPath:
     """Held-out measures along the frontier."""
     from ..training.frontier import fairness_path
 
+    more: dict[str, Any] = {
+        role: rows.numbers[role] for role in ("exposure", "given") if role in rows.numbers
+    }
     return fairness_path(
-        model, rows.X, rows.y, sensitive_features=rows.who,
-        sample_weight=rows.weight,
-        cluster=rows.cluster, controls=rows.control_columns, **rows.more, n_points=points, cv=folds,
+        model, rows.X, rows.y, sensitive_features=rows.who, sample_weight=rows.weight,
+        cluster=rows.cluster, controls=rows.controls, **more, n_points=points, cv=folds,
         confidence_level=confidence, random_state=seed,
     )  # fmt: skip
 
 
-def choose(path: FairnessPath, wanted: Mapping[str, Any]) -> tuple[Any, str | None]:
+def choose(path: FairnessPath, request: Request) -> tuple[Any, str | None]:
     """The fitted model of the request, or None and why there is none."""
     from ..training.path import Unreachable
 
-    if not _asked(wanted):
+    if not request.given:
         return None, None
     try:
-        return path.select(**wanted), None
+        return path.select(**asdict(request)), None
     except Unreachable as error:
         text = str(error).split(" Hint:")[0]
         return None, text + " Hint: relax the limit, or try --group-features posterior."
@@ -198,14 +330,19 @@ def write_path(
     # The report shows coefficients, and model.json holds them; a stack is more than those.
     linear = chosen is not None and hasattr(chosen, "coef_")
     features = _features(path, chosen, rows) if linear else None
-    notes = [c.describe() for c in rows.columns]
+    notes = [c.describe() for c in rows.features]
     page = path_page(path, source=rows.source_facts(), features=features, notes=notes, **asked)
     if not linear:
         # A model of an earlier run must not stand beside the report of this one.
         outputs["model.json"].unlink(missing_ok=True)
     else:
         model = from_linear(
-            chosen, rows.columns, str(rows.target), rows.sensitive, _about(path, rows), rows.bands
+            chosen,
+            rows.features,
+            str(rows.named.target),
+            rows.sensitive,
+            _about(path, rows),
+            rows.bands,
         )
         model.save(outputs["model.json"], force=True)
     _files.write_text(outputs["path.csv"], csv_text(path._columns()), force=True)
@@ -216,12 +353,12 @@ def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, lis
     from ..auditing.figures import feature_information
 
     assert path._handle is not None
-    assert path._data is not None
+    assert path._rows is not None
     assert rows.X is not None
-    plain = path._handle.fit(0.0, path._data)
-    names = [name for column in rows.columns for name in column.features]
+    plain = path._handle.fit(0.0, path._rows)
+    names = [name for column in rows.features for name in column.features]
     groups = rows.who
-    if rows.continuous:
+    if rows.named.continuous:
         groups = groups.banded()
     found = feature_information(
         rows.X, sensitive_features=groups, sample_weight=rows.weight, names=names
@@ -291,6 +428,35 @@ def show_frontier(
             say(f"{name.split('.')[0].capitalize()}: {path_}")
 
 
+@command
+def predict(
+    model: Annotated[Path, typer.Argument(help="model.json, or the folder that holds it.")],
+    file: Annotated[Path, typer.Argument(help="Rows to score: CSV, TSV, Parquet or Feather.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Table to write: .csv, .tsv, .parquet, .feather.")
+    ],
+    writing: Writing,
+    column: Annotated[
+        str, typer.Option("--column", help="Name of the column with the scores.")
+    ] = "prediction",
+    separator: Separator = None,
+) -> None:
+    """Score new rows with a model that 'evenhand frontier' chose.
+
+    All columns of the file are copied unchanged and the score is added.
+
+    For example: evenhand predict fair/model.json new.csv --out scored.csv
+    """
+    writing.check_free(out)
+    count, unseen = score_file(model, file, out, column, separator, writing.force)
+    for name, count_ in unseen.items():
+        note(
+            f"{count_:,} rows have a value of {name!r} that was not there in training; they are "
+            "scored like its most frequent one."
+        )
+    say(f"{count:,} rows scored: {out}")
+
+
 def score_file(
     model_path: Path, file: Path, out: Path, column: str, separator: str | None, force: bool
 ) -> tuple[int, dict[str, int]]:
@@ -326,6 +492,39 @@ def score_file(
     return len(scores), unseen
 
 
+@command
+def demo(
+    writing: Writing,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path(
+        "evenhand-demo"
+    ),
+) -> None:
+    """Tell the whole story on the grades of 4,137 students, and write a report of it."""
+    run_demo(out, writing.force)
+
+
+_DEMO = {
+    "title": "Grades of 4,137 students: the price of fairness",
+    "purpose": "a demonstration: grades in college, from what was known at entry",
+    "model_name": "fair linear regression",
+}
+
+
+def _write_students(data: Any, path: Path, force: bool) -> pa.Table:
+    """The data of the demo as a file that the commands can read."""
+    import pyarrow as pa
+
+    students = pa.table(
+        {
+            **{n: pa.array(c) for n, c in zip(data.feature_names, data.X.T, strict=True)},
+            data.target_name: pa.array(data.y),
+            data.sensitive_name: pa.array(data.sensitive.tolist()),
+        }
+    )
+    _files.write_file(path, lambda p: write_table(students, p), force)
+    return students
+
+
 def run_demo(out: Path, force: bool) -> None:
     """Audit, frontier, choice and report on the grades of 4,137 students."""
     import pyarrow as pa
@@ -336,22 +535,13 @@ def run_demo(out: Path, force: bool) -> None:
     outputs = check_folder(out, force)
     for name in ("students.csv", "scores.csv"):
         if out.exists():
-            check_free(out / name, force)
+            _files.check_free(out / name, force)
     data = load_gpa2()
     out.mkdir(parents=True, exist_ok=True)
-    students = pa.table(
-        {
-            **{n: pa.array(c) for n, c in zip(data.feature_names, data.X.T, strict=True)},
-            data.target_name: pa.array(data.y),
-            data.sensitive_name: pa.array(data.sensitive.tolist()),
-        }
-    )
-    _files.write_file(out / "students.csv", lambda p: write_table(students, p), force)
+    students = _write_students(data, out / "students.csv", force)
     say("1. The data: grades of 4,137 college students, to be predicted from what was known when")
     say("   they entered. Are the predictions fair to students of every race?\n")
-    rows = load_training(
-        out / "students.csv", "colgpa", ["race"], None, None, None, [], None, False
-    )
+    rows = load_training(out / "students.csv", TrainingColumns(target="colgpa", sensitive=["race"]))
     model = _ridge("independence", {"alpha": 1e-3, "group_features": None})
     path = run_path(rows, model, 20, 5, 0.95, 0)
     first = path.points[0].scores
@@ -365,12 +555,7 @@ def run_demo(out: Path, force: bool) -> None:
     say(f"   for the most accurate model with independence of at most {limit:g}.")
     chosen = path.select(max_unfairness=limit, on_unreachable="best")
     assert path.selected is not None
-    about = {
-        "title": "Grades of 4,137 students: the price of fairness",
-        "purpose": "a demonstration: grades in college, from what was known at entry",
-        "model_name": "fair linear regression",
-    }
-    write_path(path, chosen, rows, outputs, about=about, favorable="high")
+    write_path(path, chosen, rows, outputs, about=_DEMO, favorable="high")
     scores = students.select([data.target_name, data.sensitive_name])
     scores = scores.append_column("ordinary", pa.array(first))
     scores = scores.append_column("fair", pa.array(path.selected.scores))

@@ -1,13 +1,20 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the groups in which commands take them.
+
+A group is a dataclass whose annotated fields are options; `terminal.command` lays them out for the
+parser and hands the command one object for each group.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .._core.files import check_free
 from ..data.criteria import CRITERIA, WITH_CONTROLS
 
 
@@ -15,6 +22,11 @@ class Judge(StrEnum):
     by_value = "value"
     by_upper = "upper"
     by_lower = "lower"
+
+
+class Favorable(StrEnum):
+    high = "high"
+    low = "low"
 
 
 class GroupFeatures(StrEnum):
@@ -48,9 +60,8 @@ _SENSITIVE = typer.Option(
     "times to compare the groups formed by several columns together.",
 )
 Sensitive = Annotated[list[str], _SENSITIVE]
-MaybeSensitive = Annotated[list[str] | None, _SENSITIVE]
 Probability = Annotated[
-    list[str] | None,
+    list[str],
     typer.Option(
         "--probability",
         help="Column with the probability that a row belongs to the group of that name, in place "
@@ -59,7 +70,7 @@ Probability = Annotated[
     ),
 ]
 Band = Annotated[
-    list[str] | None,
+    list[str],
     typer.Option(
         "--band",
         metavar="COLUMN:EDGES",
@@ -94,7 +105,7 @@ Cluster = Annotated[
     ),
 ]
 Control = Annotated[
-    list[str] | None,
+    list[str],
     typer.Option(
         "--control",
         "-c",
@@ -130,7 +141,7 @@ Seed = Annotated[
     typer.Option("--seed", min=0, max=2**32 - 1, help="The same seed gives the same numbers."),
 ]
 FailAbove = Annotated[
-    list[str] | None,
+    list[str],
     typer.Option(
         "--fail-above",
         metavar="CRITERION=LIMIT",
@@ -189,3 +200,258 @@ Criterion = Annotated[
         callback=_known_criterion,
     ),
 ]
+ToleranceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--tolerance",
+        help="File that says what is tolerated (see 'evenhand tolerance'): pass, exit code 0; "
+        "fail, 1; not enough data, 4.",
+    ),
+]
+FavorableSide = Annotated[
+    Favorable | None,
+    typer.Option("--favorable", help="Whether a high or a low score is good for a person."),
+]
+At = Annotated[
+    list[str],
+    typer.Option(
+        "--at", help="Cutoff of impact and odds ratios: median or a quantile. May be repeated."
+    ),
+]
+ENGINES = ("duckdb", "polars", "spark")
+
+
+def _engine(name: str | None) -> str | None:
+    if name is None or name in ENGINES or name.startswith("ibis:"):
+        return name
+    raise typer.BadParameter(f"must be {', '.join(ENGINES)} or ibis:URL, got {name!r}.")
+
+
+EngineName = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="Count in an engine, with memory for cells and not for rows; duckdb for several files "
+        "or a pattern. With ibis: and the address of a database, such as "
+        "ibis:postgres://user@host/database, the FILE is the name of a table there.",
+        metavar=f"[{'|'.join(ENGINES)}|ibis:URL]",
+        callback=_engine,
+    ),
+]
+OneFile = Annotated[Path, typer.Argument(help="CSV, TSV, Parquet or Feather, compressed or not.")]
+AuditedFiles = Annotated[
+    list[str],
+    typer.Argument(
+        help="CSV, TSV, Parquet or Feather, compressed or not. Or, counted where they are: several "
+        "files, a pattern in quotes, duckdb:FILE/TABLE, a table of the database of --engine "
+        "ibis:URL; or files of 'evenhand cells', which need no other option."
+    ),
+]
+
+
+# ------------------------------------------------------------------------------------------------
+# Groups of options.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Columns of a file by their role, and how the file is read."""
+
+    sensitive: Sensitive = field()
+    target: MaybeTarget = None
+    weight: Weight = None
+    frequency: Frequency = None
+    cluster: Cluster = None
+    control: Control = field(default_factory=list)
+    exposure: Exposure = None
+    band: Band = field(default_factory=list)
+    continuous: Continuous = False
+    drop_missing: DropMissing = False
+    separator: Separator = None
+
+    # Roles that only some commands have an option for.
+    prediction: str | list[str] | None = None
+    probability: Sequence[str] = ()
+    drop: Sequence[str] = ()
+    key: str | None = None
+    given: str | None = None
+
+    @property
+    def predictions(self) -> list[str]:
+        """Columns with a score."""
+        if isinstance(self.prediction, list):
+            return self.prediction
+        return [] if self.prediction is None else [self.prediction]
+
+    @property
+    def numbers(self) -> dict[str, str]:
+        """Role → column, of those that hold numbers; scores apart."""
+        roles = ("target", "weight", "frequency", "exposure", "given")
+        named = {role: getattr(self, role) for role in roles}
+        return {role: name for role, name in named.items() if name is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditColumns(Columns):
+    """Of one score."""
+
+    sensitive: Sensitive = field(default_factory=list)
+    prediction: Annotated[
+        str | None, typer.Option("--prediction", "-s", help="Column with the score to be audited.")
+    ] = None
+    probability: Probability = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelColumns(Columns):
+    """Of several scores on the same rows."""
+
+    prediction: Annotated[
+        list[str],
+        typer.Option("--prediction", "-s", help="Column with the score; several for one file."),
+    ] = field()
+    key: Annotated[
+        str | None,
+        typer.Option("--id", help="Column that names the rows, where files differ in order."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingColumns(Columns):
+    """Target and groups; all others are features."""
+
+    target: Target = field()
+    given: Annotated[
+        str | None,
+        typer.Option(
+            "--given",
+            help="Column that separation conditions on in place of the target: a legitimate "
+            "measure of risk. It is not a feature.",
+        ),
+    ] = None
+    drop: Annotated[
+        list[str],
+        typer.Option("--drop", help="Column not to be used as a feature. May be repeated."),
+    ] = field(default_factory=list)
+    control: Annotated[
+        list[str],
+        typer.Option(
+            "--control",
+            help="Column with a legitimate factor, for --criterion conditional. It stays a feature "
+            "unless --drop names it. May be given several times.",
+        ),
+    ] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverColumns:
+    """Of a score whose features are looked at."""
+
+    sensitive: Sensitive = field()
+    target: MaybeTarget = None
+    weight: Weight = None
+    cluster: Cluster = None
+    drop: Annotated[
+        list[str], typer.Option("--drop", help="Column that is no feature; repeatable.")
+    ] = field(default_factory=list)
+    separator: Separator = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedColumns:
+    """Of a table that is counted into cells."""
+
+    sensitive: Sensitive = field(default_factory=list)
+    prediction: Annotated[
+        str | None, typer.Option("--prediction", "-s", help="Column with the score.")
+    ] = None
+    target: MaybeTarget = None
+    weight: Weight = None
+    frequency: Frequency = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellColumns(CountedColumns):
+    """The same, where they must be named."""
+
+    sensitive: Sensitive = field()
+    prediction: Annotated[
+        str, typer.Option("--prediction", "-s", help="Column with the score.")
+    ] = field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What a report is about."""
+
+    title: Title = None
+    owner: Owner = None
+    purpose: Purpose = None
+    model_name: ModelName = None
+    period: Period = None
+    note: Note = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measuring:
+    """How measures are taken."""
+
+    estimator: Estimator = "auto"
+    confidence: Confidence = 0.95
+    seed: Seed = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pricing:
+    """A score as a price."""
+
+    loss: DevianceLoss = None
+    power: Power = 1.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging:
+    """What is judged, and by what."""
+
+    fail_above: FailAbove = field(default_factory=list)
+    judge_by: JudgeBy = Judge.by_value
+    tolerance: ToleranceFile = None
+    impact: Annotated[
+        bool,
+        typer.Option("--impact", help="Compare each group with a reference; needs --favorable."),
+    ] = False
+    favorable: FavorableSide = None
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            "--reference", help="Group for --impact and --control; the largest if left out."
+        ),
+    ] = None
+    at: At = field(default_factory=list)
+    each: Annotated[
+        bool, typer.Option("--each", help="Audit each --sensitive column by itself as well.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """Whether files are overwritten, and errors shown whole."""
+
+    force: Force = False
+    debug: Debug = False
+
+    def check_free(self, path: Path | None) -> None:
+        """Refuse before the work, not after it."""
+        if path is not None:
+            check_free(path, self.force)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Writing):
+    """A page, JSON, or words on the terminal."""
+
+    html: Html = None
+    json_: Json = False
+
+    def __post_init__(self) -> None:
+        self.check_free(self.html)

@@ -1,9 +1,9 @@
-"""Tables that stay where they are, and files of cells, on the command line."""
+"""The commands `cells` and `monitor`: tables that stay where they are, and files of cells."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,41 +13,22 @@ import typer
 from .._core.files import TableError
 from .._core.progress import waiting
 from .._core.provenance import file_facts, stamp
-from .terminal import command, note, say
+from ..tables.readers import open_table, read_table
+from .options import (
+    AuditedFiles,
+    CellColumns,
+    CountedColumns,
+    EngineName,
+    Measuring,
+    Output,
+    Separator,
+    Writing,
+)
+from .terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, deliver, leave, note, say
 
 if TYPE_CHECKING:
     from ..measures.cells import Cells
     from ..measures.edges import Edges
-
-
-ENGINES = ("duckdb", "polars", "spark")
-
-
-def _engine(name: str | None) -> str | None:
-    if name is None or name in ENGINES or name.startswith("ibis:"):
-        return name
-    raise typer.BadParameter(f"must be {', '.join(ENGINES)} or ibis:URL, got {name!r}.")
-
-
-AuditedFiles = Annotated[
-    list[str],
-    typer.Argument(
-        help="CSV, TSV, Parquet or Feather, compressed or not. Or, counted where they are: several "
-        "files, a pattern in quotes, duckdb:FILE/TABLE, a table of the database of --engine "
-        "ibis:URL; or files of 'evenhand cells', which need no other option."
-    ),
-]
-EngineName = Annotated[
-    str | None,
-    typer.Option(
-        "--engine",
-        help="Count in an engine, with memory for cells and not for rows; duckdb for several files "
-        "or a pattern. With ibis: and the address of a database, such as "
-        "ibis:postgres://user@host/database, the FILE is the name of a table there.",
-        metavar=f"[{'|'.join(ENGINES)}|ibis:URL]",
-        callback=_engine,
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -79,6 +60,12 @@ class CellSource:
         if self.database is not None:
             return {"Table": ", ".join(self.files), "Database": self.database, **self.facts}
         return {"File": ", ".join(Path(file).name for file in self.files), **self.facts}
+
+
+_ARGUMENTS = {
+    "y_true": "target", "y_pred": "prediction", "sensitive_features": "sensitive",
+    "sample_weight": "weight", "frequency": "frequency",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -168,12 +155,12 @@ class Asked:
         """The counts."""
         if self.are_cells:
             return self.stored
-        columns = self.columns
-        return count_table(
-            self.files, self.engine, None, y_true=columns["target"], y_pred=columns["prediction"],
-            sensitive_features=columns["sensitive"], sample_weight=columns["weight"],
-            frequency=columns["frequency"],
-        )  # fmt: skip
+        return count_table(self.files, self.engine, None, **self.names)
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """Columns by the arguments of `audit_table`."""
+        return {argument: self.columns[role] for argument, role in _ARGUMENTS.items()}
 
 
 def read_cells(files: Sequence[str]) -> tuple[Cells, CellSource]:
@@ -210,7 +197,9 @@ def count_table(
     return cells, CellSource(list(files), facts, database)
 
 
-def with_controls(found: Any, asked: Asked, edges: Edges, **how: Any) -> Any:
+def with_controls(
+    found: Any, asked: Asked, edges: Edges, measuring: Measuring, reference: str
+) -> Any:
     """An audit with what controls leave of its differences."""
     if not asked.controls:
         return found
@@ -219,23 +208,25 @@ def with_controls(found: Any, asked: Asked, edges: Edges, **how: Any) -> Any:
 
     if not isinstance(found, Audit):
         raise TableError("--control and --each must not both be given for tables that are counted.")
-    given = conditional_of(
-        asked.table, asked.controls, edges, how, engine=asked.engine,
-        y_pred=asked.columns["prediction"], sensitive_features=list(asked.columns["sensitive"]),
-        sample_weight=asked.columns["weight"], frequency=asked.columns["frequency"],
-    )  # fmt: skip
+    how = {**_how(measuring), "reference": reference}
+    names = {name: column for name, column in asked.names.items() if name != "y_true"}
+    given = conditional_of(asked.table, asked.controls, edges, how, engine=asked.engine, **names)
     return replace(found, conditional=given)
 
 
-def audit_cells(cells: Cells, each: bool, estimator: str, confidence: float, seed: int) -> Any:
+def _how(measuring: Measuring) -> dict[str, Any]:
+    return {
+        "estimator": measuring.estimator, "confidence_level": measuring.confidence,
+        "random_state": measuring.seed,
+    }  # fmt: skip
+
+
+def audit_cells(cells: Cells, each: bool, measuring: Measuring) -> Any:
     """An Audit, or an AuditSet with `each`."""
     from ..auditing.audits import audit
 
     with waiting("Measuring"):
-        return audit(
-            cells, estimator=estimator, confidence_level=confidence, random_state=seed,
-            per_attribute=each and len(cells.names) > 1,
-        )  # fmt: skip
+        return audit(cells, **_how(measuring), per_attribute=each and len(cells.names) > 1)
 
 
 @command
@@ -244,22 +235,9 @@ def cells(
         list[str],
         typer.Argument(help="Parquet or CSV files, a pattern in quotes, or duckdb:FILE/TABLE."),
     ],
-    sensitive: Annotated[
-        list[str],
-        typer.Option("--sensitive", "-a", help="Column with the group. May be repeated."),
-    ],
-    prediction: Annotated[str, typer.Option("--prediction", "-s", help="Column with the score.")],
+    columns: CellColumns,
+    writing: Writing,
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write, such as part.cells.")],
-    target: Annotated[
-        str | None, typer.Option("--target", "-y", help="Column with the true outcome.")
-    ] = None,
-    weight: Annotated[
-        str | None, typer.Option("--weight", "-w", help="Column with the weight of each row.")
-    ] = None,
-    frequency: Annotated[
-        str | None,
-        typer.Option("--frequency", help="Column with the number of people of each row."),
-    ] = None,
     edges: Annotated[
         Path | None,
         typer.Option("--edges", help="File of cells whose grid to use, to be merged with it."),
@@ -275,10 +253,6 @@ def cells(
         ),
     ] = None,
     engine: EngineName = None,
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Overwrite files that exist.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Count the rows of a table into cells, which can be audited and merged without the rows.
 
@@ -287,7 +261,6 @@ def cells(
     Then: evenhand cells "tuesday/*.parquet" -y y -s s -a race --edges monday.cells --out
     tuesday.cells, and evenhand audit monday.cells tuesday.cells
     """
-    from .._core.files import check_free
     from ..measures import cells as cell_files
     from ..measures.cells import Cells
 
@@ -295,16 +268,14 @@ def cells(
         raise TableError("--edges and --bins must not both be given: edges have their bins.")
     if not cell_files.is_cells(out):
         raise TableError(f"--out must end in .cells, got {str(out)!r}.")
-    check_free(out, force)
+    writing.check_free(out)
     grid = bins if edges is None else Cells.from_file(edges).edges
-    found, _ = count_table(
-        files, engine, grid, y_true=target, y_pred=prediction, sensitive_features=list(sensitive),
-        sample_weight=weight, frequency=frequency,
-    )  # fmt: skip
+    names = {argument: getattr(columns, role) for argument, role in _ARGUMENTS.items()}
+    found, _ = count_table(files, engine, grid, **names)
     whole, lost = found, None
     if min_count is not None:
         found, lost = cell_files.suppress(found, min_count)
-    cell_files.write_cells(found, out, force, lost)
+    cell_files.write_cells(found, out, writing.force, lost)
     unknown = f", {found.n_unknown:,} more of unknown group" if found.n_unknown else ""
     say(
         f"{found.n:,} people{unknown} in {found.n_cells:,} cells of {found.edges.kind}, "
@@ -335,3 +306,121 @@ def _show_change(whole: Cells, few: Cells) -> None:
             f"{name}: {m.value:.4f} with them, {other.value:.4f} without ({move:+.1f} standard "
             "errors)"
         )
+
+
+# ------------------------------------------------------------------------------------------------
+# Change over time.
+
+
+@command
+def monitor(
+    files: AuditedFiles,
+    columns: CountedColumns,
+    output: Output,
+    time: Annotated[
+        str | None, typer.Option("--time", help="Column with the date of each row.")
+    ] = None,
+    period: Annotated[
+        list[str],
+        typer.Option(
+            "--period",
+            help="day, week, month, quarter, year, or as-is; month for tables. For files of cells "
+            "also the name of the period of each, in the order of the files; repeatable.",
+        ),
+    ] = [],  # noqa: B006
+    criterion: Annotated[
+        list[str], typer.Option("--criterion", help="What is watched; repeatable.")
+    ] = [],  # noqa: B006
+    limit: Annotated[
+        list[str],
+        typer.Option("--limit", help="Value not to be exceeded, as criterion=0.05; repeatable."),
+    ] = [],  # noqa: B006
+    level: Annotated[
+        float, typer.Option("--level", help="Chance of a false alarm over all looks.")
+    ] = 0.05,
+    engine: EngineName = None,
+    separator: Separator = None,
+) -> None:
+    """Measure a score period by period and say whether its fairness has moved.
+
+    Exit codes: 0 steady; 1 an alarm was raised; 4 not enough data.
+
+    For example: evenhand monitor scores.csv --time date --period month --prediction premium
+    --sensitive region --html watch.html
+
+    Of counts alone: evenhand monitor 2024-01.cells 2024-02.cells 2024-03.cells
+    """
+    from ..measures.measures import OPEN, VIOLATED
+    from ..tables.monitor import monitor as watch
+
+    asked = Asked(files, engine, {**asdict(columns), "time": time}, {"separator": separator})
+    asked.check()
+    limits = _limits(limit)
+    wanted: dict[str, Any] = {
+        "criteria": list(dict.fromkeys([*criterion, *limits])) or ["independence"],
+        "limits": limits,
+        "level": level,
+    }
+    if asked.are_cells:
+        series, unit = _cell_series(asked.files, period)
+        with waiting("Measuring"):
+            result = watch(series, period=unit, **wanted)
+    else:
+        table, names = _table(asked, separator)
+        with waiting("Counting and measuring"):
+            result = watch(table, period=_unit(period or ["month"]), **names, **wanted)
+    deliver(result, output, "bold red" if result.judged == VIOLATED else "")
+    leave({VIOLATED: LIMIT_MISSED, OPEN: NOT_ENOUGH_DATA}.get(result.judged, 0))
+
+
+def _cell_series(files: list[str], periods: list[str]) -> tuple[Any, str]:
+    """Cells by period, and what they are to be gathered into."""
+    from ..auditing.monitoring import PERIODS
+    from ..tables.monitor import read_series
+
+    if len(periods) == 1 and periods[0] in PERIODS:
+        return read_series(_expanded(files)), periods[0]
+    if periods in ([], ["as-is"]):
+        return read_series(_expanded(files)), "auto"
+    return read_series(files, periods), "auto"
+
+
+def _expanded(files: list[str]) -> list[str]:
+    """Patterns that the shell has left as they are, in place."""
+    from ..tables.monitor import matching
+
+    return [path for file in files for path in matching(file)]
+
+
+def _table(asked: Asked, separator: str | None) -> tuple[Any, dict[str, Any]]:
+    """Rows of one file, or what an engine is to count; and the names of columns."""
+    time = asked.columns["time"]
+    if time is None:
+        raise typer.BadParameter("Missing option '--time'.")
+    names = {**asked.names, "time": time}
+    if asked.counted:
+        return asked.table, {**names, "engine": asked.engine}
+    source = open_table(Path(asked.files[0]), separator)
+    groups = [source.resolve(name, "--sensitive") for name in asked.columns["sensitive"]]
+    roles = {role: name for role, name in asked.columns.items() if role != "sensitive" and name}
+    wanted = [source.resolve(name, f"--{role}") for role, name in roles.items()]
+    return read_table(source, [*wanted, *groups]), names
+
+
+def _unit(periods: list[str]) -> str | None:
+    if len(periods) > 1:
+        raise typer.BadParameter("--period must be given once for tables.")
+    return None if periods[0] == "as-is" else periods[0]
+
+
+def _limits(texts: list[str]) -> dict[str, float]:
+    out = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        try:
+            out[name.strip()] = float(value)
+        except ValueError:
+            sign = ""
+        if not sign:
+            raise ValueError(f"--limit must be written as independence=0.05, got {text!r}.")
+    return out

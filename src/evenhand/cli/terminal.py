@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import json
+import os
+import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import typer
 from rich import box
@@ -15,9 +21,14 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from .._core.validation import InputError
 from ..report.markup import Html
 from ..report.view import Judged, Table, View, column_blocks, view_of
 from ..report.words import clean
+
+if TYPE_CHECKING:
+    from .options import Output
+
 
 # Exit codes, as --help lists them.
 LIMIT_MISSED, BAD_INPUT, BUG, NOT_ENOUGH_DATA = 1, 2, 3, 4
@@ -32,11 +43,32 @@ _COLORS = {
 }
 
 
+class _Screen(Console):
+    """Where nobody reads on (`| head`), nothing more is written, and the exit code stays."""
+
+    def on_broken_pipe(self) -> None:
+        stop_writing()
+
+
+def stop_writing() -> None:
+    """Send what is still to come to standard output nowhere."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
 def console(stderr: bool = False) -> Console:
     """Where text goes now (tests swap the streams). Wide where nobody looks at it."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else 160
-    return Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
+    return _Screen(file=stream, markup=False, highlight=False, emoji=False, width=width)
+
+
+def say_json(values: Any) -> None:
+    """Results as JSON, and nothing else."""
+    try:
+        print(json.dumps(values, indent=2, allow_nan=False), flush=True)
+    except BrokenPipeError:
+        stop_writing()
 
 
 def say(text: str, style: str = "") -> None:
@@ -56,6 +88,24 @@ def _printable(text: str) -> str:
     )
 
 
+def deliver(result: Any, output: Output, style: str = "") -> None:
+    """A result as JSON or in words, and as a page where one is asked for."""
+    if output.json_:
+        say_json(result.to_dict())
+    else:
+        show_result(result, style)
+    if output.html is not None:
+        result.to_html(output.html, force=output.force)
+        if not output.json_:
+            say(f"Page: {output.html}")
+
+
+def leave(code: int) -> None:
+    """End the command with a code other than 0."""
+    if code:
+        raise typer.Exit(code)
+
+
 def note(text: str) -> None:
     """A remark, beside the results."""
     _print(Text("Note: ", style="yellow") + Text(clean(text)), stderr=True)
@@ -67,83 +117,106 @@ def fail(text: str) -> None:
 
 
 def command(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Errors without a traceback unless --debug; warnings as notes."""
+    """A command of the parser: groups of options laid out, errors without a traceback.
+
+    Tracebacks come with --debug. Warnings become notes.
+    """
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    options = {p.name: list(_options_of(p)) for p in parameters}
+    groups: dict[str, Any] = {
+        p.name: p.annotation for p in parameters if is_dataclass(p.annotation)
+    }
 
     @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        debug = kwargs.get("debug", False)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always" if not debug else "default", UserWarning)
-            try:
-                return function(*args, **kwargs)
-            except (typer.Exit, typer.BadParameter):
-                raise
-            except KeyboardInterrupt:
-                fail("Interrupted; nothing half-written is left.")
-                raise typer.Exit(130) from None
-            except (ValueError, OSError, ModuleNotFoundError) as error:
-                if debug:
-                    raise
-                fail(_plain(error))
-                raise typer.Exit(BAD_INPUT) from None
-            except Exception as error:
-                if debug:
-                    raise
-                fail(
-                    f"This should not happen ({type(error).__name__}: {error}). Please report it, "
-                    "with what --debug prints."
-                )
-                raise typer.Exit(BUG) from None
-            finally:
-                seen = {str(w.message) for w in caught if issubclass(w.category, UserWarning)}
-                for text in sorted(seen):
-                    note(_in_options(text))
+    def run(**given: Any) -> Any:
+        with _in_words(given.get("debug", False)):
+            for name, group in groups.items():
+                own = {option.name: given.pop(option.name) for option in options[name]}
+                given[name] = group(**own)
+            return function(**given)
 
+    # The parser reads these, and not the function's own.
+    laid_out = [option for several in options.values() for option in several]
+    run.__signature__ = inspect.Signature(laid_out)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in laid_out}
+    del run.__wrapped__
     return run
 
 
-_OPTIONS = {
-    "`y_true`": "The target",
-    "`y_pred`": "The prediction",
-    "`sensitive_features`": "--sensitive",
-    "`sample_weight`": "--weight",
-    "`frequency`": "--frequency",
-    "`cluster`": "--cluster",
-    "`confidence_level`": "--confidence",
-    "`max_unfairness`": "--max-unfairness",
-    "`min_r2`": "--min-r2",
-    "`min_accuracy`": "--min-accuracy",
-    "`n_points`": "--points",
-    "`cv`": "--folds",
-    "`alpha`": "--alpha",
-    "`exposure`": "--exposure",
-    "`given`": "--given",
-    "`controls`": "--control",
-    "`power`": "--power",
-    "`quantile`": "--quantile",
-    "`loss`": "--loss",
-    "`estimator`": "--estimator",
-    "`engine`": "--engine",
-    "`criterion`": "--criterion",
-    "`group_features`": "--group-features",
-    "`table`": "The table",
-    "`min_count`": "--min-count",
-    "`path`": "The file to write",
-    "`favorable`": "--favorable",
-    "`reference`": "--reference",
-    "`at`": "--at",
-    "`level`": "--level",
-    "`smallest`": "--smallest",
-    "`tolerance`": "--tolerance",
+def _options_of(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """A parameter, or those that the annotated fields of its group are."""
+    group = parameter.annotation
+    if not is_dataclass(group):
+        yield parameter.replace(kind=parameter.KEYWORD_ONLY)
+        return
+    hints = get_type_hints(group, include_extras=True)
+    for f in fields(group):
+        default = parameter.empty if f.default is MISSING else f.default
+        if f.default_factory is not MISSING:
+            default = f.default_factory()
+        if get_origin(hints[f.name]) is Annotated:
+            yield inspect.Parameter(
+                f.name, parameter.KEYWORD_ONLY, default=default, annotation=hints[f.name]
+            )
+
+
+@contextmanager
+def _in_words(debug: bool) -> Iterator[None]:
+    """Errors as a line and an exit code, warnings as notes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always" if not debug else "default", UserWarning)
+        try:
+            yield
+        except (typer.Exit, typer.BadParameter):
+            raise
+        except KeyboardInterrupt:
+            fail("Interrupted; nothing half-written is left.")
+            raise typer.Exit(130) from None
+        except (ValueError, OSError, ModuleNotFoundError) as error:
+            if debug:
+                raise
+            fail(_plain(error))
+            raise typer.Exit(BAD_INPUT) from None
+        except Exception as error:
+            if debug:
+                raise
+            fail(
+                f"This should not happen ({type(error).__name__}: {error}). Please report it, "
+                "with what --debug prints."
+            )
+            raise typer.Exit(BUG) from None
+        finally:
+            seen = {str(w.message) for w in caught if issubclass(w.category, UserWarning)}
+            for text in sorted(seen):
+                note(_in_options(text))
+
+
+# Arguments of the library as the command line names them; of others the name with two dashes.
+_NAMES = {
+    "y_true": "The target", "y_pred": "The prediction", "table": "The table",
+    "path": "The file to write", "sensitive_features": "--sensitive", "sample_weight": "--weight",
+    "controls": "--control", "confidence_level": "--confidence", "n_points": "--points",
+    "cv": "--folds",
+}  # fmt: skip
+_SAME = (
+    "frequency", "cluster", "max_unfairness", "min_r2", "min_accuracy", "alpha", "exposure",
+    "given", "power", "quantile", "loss", "estimator", "engine", "criterion", "group_features",
+    "min_count", "favorable", "reference", "at", "level", "smallest", "tolerance",
+)  # fmt: skip
+_NAMES |= {name: f"--{name.replace('_', '-')}" for name in _SAME}
+# Hints that say how to do it in Python, and of no use to someone who has not made the folds.
+_HINTS = {
     " Hint: pass `y_true` to the audit.": " Hint: give --target.",
     "force=True (--force on the command line)": "--force",
-    # Of no use to someone who has not made the folds.
     " Hint: in cross-validation, stratify the folds by group so that every fold holds each of "
     "them.": "",
 }
 
 
 def _plain(error: Exception) -> str:
+    if isinstance(error, InputError) and error.argument in _NAMES:
+        name = f"{_NAMES[error.argument]} {error.where}".rstrip()
+        return error.worded(name, _in_options(error.hint))
     text = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}: {str(error.filename)!r}."
@@ -152,9 +225,9 @@ def _plain(error: Exception) -> str:
 
 def _in_options(text: str) -> str:
     """A message of the library in the words of the command line."""
-    for python, option in _OPTIONS.items():
+    for python, option in _HINTS.items():
         text = text.replace(python, option)
-    return text
+    return re.sub(r"`(\w+)`", lambda name: _NAMES.get(name[1], name[0]), text)
 
 
 def show_result(result: Any, style: str = "", title: str = "") -> None:

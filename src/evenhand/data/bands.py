@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Array, Mask, Rows
-from .._core.validation import read_native
+from .._core.validation import InputError, read_native
 from .labels import _is_missing
 
 _UNIT = "datetime64[us]"
+_OWNER = "of a Continuous"
 
 
 def bands(values: Any, edges: Sequence[Any], *, labels: Sequence[str] | None = None) -> Any:
@@ -58,13 +59,13 @@ def bands(values: Any, edges: Sequence[Any], *, labels: Sequence[str] | None = N
     if isinstance(native, nw.DataFrame):
         columns = [*native.iter_columns()]
         if len(columns) != 1:
-            raise ValueError(f"`values` must be one column, got {len(columns)}.")
+            raise InputError("values", "be one column", len(columns))
         native, values = columns[0], columns[0].to_native()
     array = measurement(native if isinstance(native, nw.Series) else values)
-    found = Bands.make(edges, array, labels)
-    codes = found.codes(array)
-    names = np.array([*found.labels, None], dtype=object)[codes]
-    return _like(native, names, found.labels) if isinstance(native, nw.Series) else names
+    cut = Bands.make(edges, array, labels)
+    codes = cut.codes(array)
+    names = np.array([*cut.labels, None], dtype=object)[codes]
+    return _like(native, names, cut.labels) if isinstance(native, nw.Series) else names
 
 
 @dataclass(frozen=True)
@@ -89,25 +90,25 @@ class Bands:
     def make(cls, edges: Any, values: NDArray[Any], labels: Sequence[str] | None = None) -> Bands:
         """Check the edges against values, which are floats or dates, and name the bands."""
         dates = values.dtype.kind == "M"
-        found = _dates(edges) if dates else _numbers(edges)
+        begins = _dates(edges) if dates else _numbers(edges)
         if labels is None:
             known = values[~_missing(values)]
             whole = not dates and bool((known == np.floor(known)).all())
-            labels = _names(found, whole)
+            labels = _names(begins, whole)
         if isinstance(labels, str) or not all(isinstance(name, str) for name in labels):
             raise ValueError(f"`labels` must be texts, got {labels!r}.")
-        if len(labels) != len(found) + 1 or len(set(labels)) != len(labels):
+        if len(labels) != len(begins) + 1 or len(set(labels)) != len(labels):
             raise ValueError(
-                f"`labels` must be {len(found) + 1} different names for {len(found)} edges, got "
+                f"`labels` must be {len(begins) + 1} different names for {len(begins)} edges, got "
                 f"{list(labels)!r}."
             )
-        return cls(found, tuple(labels))
+        return cls(begins, tuple(labels))
 
     def codes(self, values: NDArray[Any]) -> Rows:
         """Number of the band of each value, −1 where it is missing."""
         if self.dates != (values.dtype.kind == "M"):
             kind = "dates" if self.dates else "numbers"
-            raise ValueError(f"`values` must be {kind}, as the edges are, got {values.dtype}.")
+            raise InputError("values", f"be {kind}, as the edges are", values.dtype)
         edges = np.array(self.edges, dtype=_UNIT if self.dates else np.float64)
         missing = _missing(values)
         codes = np.searchsorted(edges, values, side="right")
@@ -140,16 +141,16 @@ def measurement(values: Any) -> NDArray[Any]:
     else:
         column = np.asarray(values)
     if column.ndim != 1:
-        raise ValueError(f"`values` must be 1-D, got shape {column.shape}. Hint: one column.")
+        raise InputError("values", "be 1-D", f"shape {column.shape}", "one column.")
     if column.dtype.kind == "O":
         column = _from_objects(column)
     kind = column.dtype.kind
     if kind not in "iufM":
         sample = f" such as {column[:1].tolist()[0]!r}" if len(column) else ""
-        raise ValueError(
-            f"`values` must be numbers or dates to be cut into bands, got {column.dtype}{sample}. "
-            "Hint: text and booleans are groups already."
-        )
+        raise InputError(
+            "values", "be numbers or dates to be cut into bands", f"{column.dtype}{sample}",
+            "text and booleans are groups already.",
+        )  # fmt: skip
     out = column.astype(_UNIT if kind == "M" else np.float64)
     if missing is not None and missing.any():
         out[missing] = np.datetime64("NaT") if kind == "M" else math.nan
@@ -168,45 +169,45 @@ def _from_objects(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _numbers(edges: Any) -> tuple[float, ...]:
-    found = _listed(edges)
-    good = all(isinstance(e, Real) and not isinstance(e, bool) for e in found)
-    if not good or not all(math.isfinite(e) for e in found):
-        raise ValueError(
-            f"`edges` must be finite numbers for a column of numbers, got {edges!r}. Hint: where "
-            "bands begin, such as [25, 65]."
-        )
-    return _rising(tuple(float(e) for e in found), edges)
+    listed = _listed(edges)
+    good = all(isinstance(e, Real) and not isinstance(e, bool) for e in listed)
+    if not good or not all(math.isfinite(e) for e in listed):
+        raise InputError(
+            "edges", "be finite numbers for a column of numbers", repr(edges),
+            "where bands begin, such as [25, 65].",
+        )  # fmt: skip
+    return _rising(tuple(float(e) for e in listed), edges)
 
 
 def _dates(edges: Any) -> tuple[str, ...]:
-    found = _listed(edges)
+    listed = _listed(edges)
     try:
-        if any(isinstance(e, Real) for e in found):
+        if any(isinstance(e, Real) for e in listed):
             raise ValueError
-        values = [np.datetime64(e, "us") for e in found]
+        values = [np.datetime64(e, "us") for e in listed]
         if any(np.isnat(v) for v in values):
             raise ValueError
     except (TypeError, ValueError):
-        raise ValueError(
-            f"`edges` must be dates for a column of dates, got {edges!r}. Hint: where bands begin, "
-            'such as ["1990-01-01", "2000-01-01"].'
-        ) from None
+        raise InputError(
+            "edges", "be dates for a column of dates", repr(edges),
+            'where bands begin, such as ["1990-01-01", "2000-01-01"].',
+        ) from None  # fmt: skip
     _rising(tuple(values), edges)
     return tuple(_day(v) for v in values)
 
 
 def _listed(edges: Any) -> list[Any]:
     if isinstance(edges, str | bytes) or not hasattr(edges, "__iter__"):
-        raise ValueError(f"`edges` must be a list of where bands begin, got {edges!r}.")
-    found = list(edges)
-    if not found:
-        raise ValueError("`edges` must hold at least one value, got none.")
-    return found
+        raise InputError("edges", "be a list of where bands begin", repr(edges))
+    listed = list(edges)
+    if not listed:
+        raise InputError("edges", "hold at least one value", "none")
+    return listed
 
 
 def _rising(values: tuple[Any, ...], edges: Any) -> tuple[Any, ...]:
     if any(not a < b for a, b in pairwise(values)):
-        raise ValueError(f"`edges` must rise from one to the next, got {edges!r}.")
+        raise InputError("edges", "rise from one to the next", repr(edges))
     return values
 
 
@@ -293,7 +294,7 @@ class Continuous:
         if self.name is not None and not isinstance(self.name, str):
             raise ValueError(f"`name` of a Continuous must be text, got {self.name!r}.")
         if isinstance(self.values, Continuous):
-            raise ValueError("`values` of a Continuous must be a column, got another Continuous.")
+            raise InputError("values", "be a column", "another Continuous", where=_OWNER)
         column, name = _column(self.values)
         if self.name is None and name:
             object.__setattr__(self, "name", name)
@@ -303,21 +304,21 @@ class Continuous:
         array = np.array(numbers, dtype=np.float64)
         array[missing] = np.nan
         if np.isinf(array).any():
-            raise ValueError(
-                f"`values` of a Continuous must be finite or missing, got {np.isinf(array).sum()} "
-                "infinite ones. Hint: set them to NaN if they mean that the value is not known."
-            )
-        found, counts = np.unique(array[~missing], return_counts=True)
-        if len(found) < LEAST_DISTINCT:
-            raise ValueError(
-                f"`values` of a Continuous must hold at least {LEAST_DISTINCT} distinct values, "
-                f"got {len(found)}. Hint: pass so few as categories, without Continuous, or cut "
-                "them with evenhand.bands."
-            )
-        edges = _cuts(found, counts)
+            raise InputError(
+                "values", "be finite or missing", f"{np.isinf(array).sum()} infinite ones",
+                "set them to NaN if they mean that the value is not known.", _OWNER,
+            )  # fmt: skip
+        distinct, counts = np.unique(array[~missing], return_counts=True)
+        if len(distinct) < LEAST_DISTINCT:
+            raise InputError(
+                "values", f"hold at least {LEAST_DISTINCT} distinct values", len(distinct),
+                "pass so few as categories, without Continuous, or cut them with evenhand.bands.",
+                _OWNER,
+            )  # fmt: skip
+        edges = _cuts(distinct, counts)
         object.__setattr__(self, "_values", array)
         object.__setattr__(self, "_edges", edges)
-        object.__setattr__(self, "_labels", _name_bands(found, edges, dates))
+        object.__setattr__(self, "_labels", _name_bands(distinct, edges, dates))
 
     def __len__(self) -> int:
         return len(self._values)
@@ -357,9 +358,8 @@ def _column(values: Any) -> tuple[NDArray[Any], str]:
     if isinstance(native, nw.DataFrame):
         columns = [*native.iter_columns()]
         if len(columns) != 1:
-            raise ValueError(
-                f"`values` of a Continuous must be one column, got {len(columns)}. Hint: audit one "
-                "measurement at a time."
+            raise InputError(
+                "values", "be one column", len(columns), "audit one measurement at a time.", _OWNER
             )
         native = columns[0]
     name = str(native.name or "") if isinstance(native, nw.Series) else ""
@@ -372,9 +372,7 @@ def _column(values: Any) -> tuple[NDArray[Any], str]:
         hint = "text and booleans are groups already; pass them without Continuous."
         if _looks_like_numbers(values):
             hint = "these are numbers written as text; convert them first, such as with float()."
-        raise ValueError(
-            f"`values` of a Continuous must be numbers or dates, got {kind}. Hint: {hint}"
-        ) from None
+        raise InputError("values", "be numbers or dates", kind, hint, _OWNER) from None
 
 
 def _looks_like_numbers(values: Any) -> bool:
@@ -388,7 +386,7 @@ def _looks_like_numbers(values: Any) -> bool:
         return False
 
 
-def _cuts(found: Array, counts: Rows) -> Array:
+def _cuts(distinct: Array, counts: Rows) -> Array:
     """Where bands begin: the boundaries between values nearest to equal shares.
 
     A value that many rows share stays whole, so that there can be fewer bands than asked for.
@@ -396,7 +394,7 @@ def _cuts(found: Array, counts: Rows) -> Array:
     share = np.cumsum(counts)[:-1] / counts.sum()
     bands = int(np.clip(counts.sum() // BAND_ROWS, 2, BANDS))
     nearest = [int(np.argmin(np.abs(share - k / bands))) for k in range(1, bands)]
-    return found[np.unique(nearest) + 1]
+    return distinct[np.unique(nearest) + 1]
 
 
 def _name_bands(distinct: Array, edges: Array, dates: bool) -> tuple[str, ...]:

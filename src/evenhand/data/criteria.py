@@ -341,10 +341,10 @@ def measurable(columns: Collection[str]) -> list[Criterion]:
 
 def complete(criteria: Iterable[Criterion], columns: Mapping[str, Column]) -> dict[str, Column]:
     """The columns, and those that the criteria compute from them."""
-    found = dict(columns)
+    completed = dict(columns)
     for criterion in criteria:
         for variable in criterion.variables:
-            if variable.value is not None and variable.name not in found:
+            if variable.value is not None and variable.name not in completed:
                 parts = (columns[name] for name in variable.of)
-                found[variable.name] = np.asarray(variable.value(*parts), dtype=np.float64)
-    return found
+                completed[variable.name] = np.asarray(variable.value(*parts), dtype=np.float64)
+    return completed

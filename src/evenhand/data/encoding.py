@@ -220,8 +220,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 def fit_columns(table: Any, names: Sequence[str]) -> list[Column]:
     """Decide how each column of those names is used."""
-    found = dict(frame_columns(nw.from_native(table, eager_only=True)))
-    return [_fit_column(found[name], name, True, MIN_LEVEL_ROWS, MAX_LEVELS) for name in names]
+    held = dict(frame_columns(nw.from_native(table, eager_only=True)))
+    return [_fit_column(held[name], name, True, MIN_LEVEL_ROWS, MAX_LEVELS) for name in names]
 
 
 def needs_encoding(X: Any, arrays: bool = False) -> bool:
@@ -289,19 +289,19 @@ def _fit_column(column: Any, name: str, standardize: bool, rare: int, most: int)
         )
         return Column(name, "number", fill, center, scale, bool(absent.any()))
     text = _texts(column, absent)
-    found, counts = np.unique(text[~absent].astype(str), return_counts=True)
-    if len(found) > max(20, 0.5 * len(text)):
+    levels, counts = np.unique(text[~absent].astype(str), return_counts=True)
+    if len(levels) > max(20, 0.5 * len(text)):
         return Column(
             name, "left out",
-            reason=f"it has {len(found)} different texts in {len(text)} rows, like a name",
+            reason=f"it has {len(levels)} different texts in {len(text)} rows, like a name",
         )  # fmt: skip
-    order = np.lexsort((found, -counts))
+    order = np.lexsort((levels, -counts))
     kept = [k for k in order if counts[k] >= min(rare, counts.max())][:most]
-    if len(kept) == 1 and len(found) == 1 and not absent.any():
+    if len(kept) == 1 and len(levels) == 1 and not absent.any():
         return Column(name, "left out", reason="it has the same value in every row")
     return Column(
         name, "category", missing=bool(absent.any()),
-        levels=tuple(str(found[k]) for k in kept), other=len(kept) < len(found),
+        levels=tuple(str(levels[k]) for k in kept), other=len(kept) < len(levels),
     )  # fmt: skip
 
 
@@ -406,32 +406,29 @@ def encode(table: Any, columns: Sequence[Column]) -> tuple[Matrix, dict[str, int
                 f"Column {quote(spec.name)} was there in training and is missing now; there are "
                 f"{there}. Hint: pass a table of the same form."
             )
-        column = table[spec.name]
-        absent = _missing(column)
-        if spec.kind == "number":
-            values = _numbers(column, spec.name, absent)
-            if values is None:
-                raise ColumnError(
-                    f"Column {quote(spec.name)} held numbers in training and holds text now. "
-                    "Hint: score a table of the same form."
-                )
-            filled = np.where(absent, spec.fill, values)
-            parts.append((filled - spec.center) / spec.scale)
-            if spec.missing:
-                parts.append(absent.astype(np.float64))
-            continue
-        # Numbers stand for categories that are written as numbers, such as codes in another file.
-        text = _texts(column, absent)
-        known = absent.copy()
-        for level in spec.levels:
-            hit = text == level
-            known |= hit
-            if level != spec.levels[0]:
-                parts.append(hit.astype(np.float64))
-        if spec.other:
-            parts.append((~known).astype(np.float64))
-        elif (~known).any():
-            unseen[spec.name] = int((~known).sum())
-        if spec.missing:
-            parts.append(absent.astype(np.float64))
+        new, count = _encode_column(table[spec.name], spec)
+        parts += new
+        if count:
+            unseen[spec.name] = count
     return (np.column_stack(parts) if parts else np.empty((n, 0))), unseen
+
+
+def _encode_column(column: Any, spec: Column) -> tuple[list[Matrix], int]:
+    """Columns of X, and rows whose level was not there in training and has no column."""
+    absent = _missing(column)
+    marks = [absent.astype(np.float64)] if spec.missing else []
+    if spec.kind == "number":
+        values = _numbers(column, spec.name, absent)
+        if values is None:
+            raise ColumnError(
+                f"Column {quote(spec.name)} held numbers in training and holds text now. "
+                "Hint: score a table of the same form."
+            )
+        return [(np.where(absent, spec.fill, values) - spec.center) / spec.scale, *marks], 0
+    # Numbers stand for categories that are written as numbers, such as codes in another file.
+    text = _texts(column, absent)
+    hits = [text == level for level in spec.levels]
+    new = ~np.logical_or.reduce([absent, *hits])
+    if spec.other:
+        hits.append(new)
+    return [hit.astype(np.float64) for hit in hits[1:]] + marks, 0 if spec.other else int(new.sum())

@@ -20,27 +20,10 @@ def make_folds(
 
     `cluster` (n,) numbers the clusters of all rows; none is on both sides of a fold.
     """
-    n = len(y)
     if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
         if cv < 2:
             raise ValueError(f"`cv` must be at least 2 folds or a splitter, got {cv!r}.")
-        strata = np.full(n, -1)
-        known = slice(None) if groups.known is None else groups.known
-        strata[known] = groups.codes if groups.codes is not None else _rounded(groups, int(cv))
-        if cluster is not None:
-            return _cluster_folds(int(cv), strata, groups, cluster, random_state)
-        counts = np.unique(strata[strata >= 0], return_counts=True)[1]
-        if counts.min() < cv and groups.codes is not None:
-            small = groups.label_names[int(groups.counts.argmin())]
-            raise ValueError(
-                f"`cv` must be at most the number of rows of the smallest group: got {cv} for "
-                f"{small!r} with {int(counts.min())} rows. Hint: merge small groups, or set their "
-                "rows to missing."
-            )
-        if 0 < (strata == -1).sum() < cv:  # too few to stratify; they go with the first group
-            strata[strata == -1] = 0
-        stratified = StratifiedKFold(int(cv), shuffle=True, random_state=random_state)
-        return list(stratified.split(np.zeros(n), strata))
+        return _stratified(int(cv), len(y), groups, random_state, cluster)
     splitter = hasattr(cv, "split") and not isinstance(cv, str)
     splits = _split(cv, X, y, cluster) if splitter else cv
     try:
@@ -51,20 +34,43 @@ def make_folds(
             f"row numbers, got {cv!r}."
         ) from None
     tested = np.sort(np.concatenate([test for _, test in folds])) if folds else np.empty(0)
-    if not np.array_equal(tested, np.arange(n)):
+    if not np.array_equal(tested, np.arange(len(y))):
         raise ValueError(
             f"`cv` must test every row exactly once: its {len(folds)} folds test {len(tested)} "
-            f"rows of {n}. Hint: use KFold or StratifiedKFold rather than ShuffleSplit or repeats."
+            f"rows of {len(y)}. Hint: use KFold or StratifiedKFold rather than ShuffleSplit or "
+            "repeats."
         )
-    if cluster is not None:
-        for train, test in folds:
-            torn = np.intersect1d(cluster[train], cluster[test])
-            if len(torn):
-                raise ValueError(
-                    f"`cv` must keep clusters whole: {len(torn)} have rows on both sides of a "
-                    "fold. Hint: give a number of folds, or scikit-learn's GroupKFold."
-                )
+    for train, test in folds if cluster is not None else ():
+        torn = np.intersect1d(cluster[train], cluster[test])
+        if len(torn):
+            raise ValueError(
+                f"`cv` must keep clusters whole: {len(torn)} have rows on both sides of a "
+                "fold. Hint: give a number of folds, or scikit-learn's GroupKFold."
+            )
     return folds
+
+
+def _stratified(
+    cv: int, n: int, groups: Groups, random_state: Any, cluster: Rows | None
+) -> list[tuple[Rows, Rows]]:
+    """Folds by group."""
+    strata = np.full(n, -1)
+    known = slice(None) if groups.known is None else groups.known
+    strata[known] = groups.codes if groups.codes is not None else _rounded(groups, cv)
+    if cluster is not None:
+        return _cluster_folds(cv, strata, groups, cluster, random_state)
+    counts = np.unique(strata[strata >= 0], return_counts=True)[1]
+    if counts.min() < cv and groups.codes is not None:
+        small = groups.label_names[int(groups.counts.argmin())]
+        raise ValueError(
+            f"`cv` must be at most the number of rows of the smallest group: got {cv} for "
+            f"{small!r} with {int(counts.min())} rows. Hint: merge small groups, or set their "
+            "rows to missing."
+        )
+    if 0 < (strata == -1).sum() < cv:  # too few to stratify; they go with the first group
+        strata[strata == -1] = 0
+    stratified = StratifiedKFold(cv, shuffle=True, random_state=random_state)
+    return list(stratified.split(np.zeros(n), strata))
 
 
 def _split(cv: Any, X: Any, y: Vector, cluster: Rows | None) -> Any:

@@ -37,19 +37,29 @@ class Proxy:
         read as the probability of the second one.
     classes : sequence of length K, optional
         The groups. Column names of a frame are used when left out.
+    assume : {"guess", "group"}, optional
+        What is taken for granted about the score, which no data here can show. "guess": among
+        people of the same probabilities it does not depend on the group, so that rows are weighted
+        by the probabilities. "group": among people of the same group it does not depend on the
+        probabilities, so that the score is regressed on them. Left out, audits show both and the
+        range without either, and a verdict passes only if all of them do.
 
     Notes
     -----
-    Imputed membership (surname and address, say) measures *the imputed group*: information about
-    the true group that the proxy does not carry is not seen.
+    Information is measured under "guess". The truth can lie outside both where neither holds.
     """
 
     probabilities: Any
     classes: Sequence[Any] | None = None
+    assume: str | None = None
     _table: Array = field(init=False, repr=False, compare=False)
     _labels: tuple[Any, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.assume not in (None, "guess", "group"):
+            raise ValueError(
+                f'`assume` of a Proxy must be "guess", "group" or None, got {self.assume!r}.'
+            )
         labels: Sequence[Any] | None = self.classes
         frame = read_native(self.probabilities, "probabilities")
         if isinstance(frame, nw.DataFrame):
@@ -102,7 +112,7 @@ class Proxy:
 
     def __getitem__(self, rows: Any) -> Proxy:
         """Rows of the proxy, so that cross-validation can split it."""
-        return Proxy(self._table[rows], self._labels)
+        return Proxy(self._table[rows], self._labels, self.assume)
 
     # scikit-learn's splitter takes `shape`, `__len__` and integer indexing for an array.
     @property
@@ -112,9 +122,6 @@ class Proxy:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         # Without this NumPy would take `__getitem__` for a sequence of proxies without end.
         return np.array(self._table, dtype=dtype)
-
-    def _find(self) -> tuple[Array, tuple[Any, ...]]:
-        return self._table, self._labels
 
 
 # More groups than this are refused: every estimate would rest on a handful of rows of each, and
@@ -154,6 +161,8 @@ class Groups:
     measured : (m,) float array or None
         The measurement itself, of which the groups are bands (:class:`Continuous`); information
         is then about it.
+    assume : {"guess", "group"} or None
+        Of a :class:`Proxy`.
     """
 
     labels: tuple[Any, ...]
@@ -165,6 +174,7 @@ class Groups:
     name: str = "group"
     cluster: Rows | None = None
     measured: Array | None = None
+    assume: str | None = None
 
     @property
     def n_groups(self) -> int:
@@ -263,7 +273,8 @@ class Groups:
         cluster = None if self.cluster is None else renumber(self.cluster[keep])
         measured = None if self.measured is None else self.measured[keep]
         return Groups(
-            self.labels, codes, table, weight, known, len(rows), self.name, cluster, measured
+            self.labels, codes, table, weight, known, len(rows), self.name, cluster, measured,
+            self.assume,
         )  # fmt: skip
 
     def numbers(self) -> NDArray[np.intp]:
@@ -278,9 +289,9 @@ class Groups:
         out[self.known] = codes
         return out
 
-    def reweigh(self, weight: NDArray[np.float64]) -> Groups:
-        """The same groups with other weights of the n rows."""
-        return replace(self, weight=mean_one(self.take_known(weight)))
+    def reweigh(self, weight: Array | None) -> Groups:
+        """The same groups with other weights of the n rows, or without any."""
+        return replace(self, weight=None if weight is None else mean_one(self.take_known(weight)))
 
     def take_known(self, values: NDArray[Any]) -> NDArray[Any]:
         """The entries of a length-n array that belong to known rows (no copy if all are known)."""
@@ -321,38 +332,32 @@ def resolve_groups(
     warn : bool
         Warn of empty groups and of groups of one row; no use where rows are only looked up.
     """
-    if sensitive_features is None:
-        raise ValueError(
-            "`sensitive_features` must be given: got None. Hint: pass one group label per row."
-        )
-    if isinstance(sensitive_features, dict):
-        for column, values in sensitive_features.items():
-            if isinstance(values, Continuous):
-                raise ValueError(
-                    f"`sensitive_features` (column {column!r}) must be categories to be crossed or "
-                    "named in a dict: a Continuous must stand alone. Hint: pass it by itself, as "
-                    f"Continuous(values, {str(column)!r}), or cut it with evenhand.bands."
-                )
     weight = check_weight(sample_weight, n_rows)
     if isinstance(sensitive_features, Proxy):
         groups = _from_proxy(sensitive_features, n_rows, weight, warn)
     elif isinstance(sensitive_features, Continuous):
         groups = _from_measurement(sensitive_features, n_rows, weight)
     elif isinstance(sensitive_features, Coded):
-        _check_length(len(sensitive_features), n_rows)
-        groups = _from_codes(
-            sensitive_features.codes, sensitive_features.labels, n_rows, weight,
-            sensitive_features.name,
-        )  # fmt: skip
+        coded = sensitive_features
+        _check_length(len(coded), n_rows)
+        groups = _from_codes(coded.codes, coded.labels, n_rows, weight, coded.name)
     else:
         groups = _from_labels(sensitive_features, n_rows, weight, warn)
     clusters = check_cluster(cluster, n_rows)
     if clusters is not None:
         groups = replace(groups, cluster=renumber(groups.take_known(clusters)))
-    if require_two and groups.n_groups < 2:
-        found = f"only {groups.label_names[0]!r}" if groups.n_groups else "no known group"
+    _check_number(groups, 2 if require_two else 0)
+    if warn:
+        _warn_small(groups)
+    return groups
+
+
+def _check_number(groups: Groups, least: int) -> None:
+    """Refuse too few groups to compare, and too many."""
+    if groups.n_groups < least:
+        there = f"only {groups.label_names[0]!r}" if groups.n_groups else "no known group"
         raise ValueError(
-            f"`sensitive_features` must hold at least two groups to compare, found {found} in "
+            f"`sensitive_features` must hold at least two groups to compare, found {there} in "
             f"{groups.n_total} rows with a known group. Hint: in cross-validation, stratify the "
             "folds by group so that every fold holds each of them."
         )
@@ -365,20 +370,17 @@ def resolve_groups(
             "merge rare groups into larger ones, or judge one attribute at a time instead of the "
             "crossing of several."
         )
-    if warn:
-        _warn_small(groups)
-    return groups
 
 
-def _check_length(found: int, n_rows: int) -> None:
-    if found != n_rows:
+def _check_length(length: int, n_rows: int) -> None:
+    if length != n_rows:
         raise ValueError(
-            f"`sensitive_features` must have one entry per row: got {found} for {n_rows} rows."
+            f"`sensitive_features` must have one entry per row: got {length} for {n_rows} rows."
         )
 
 
 def _from_proxy(proxy: Proxy, n_rows: int, weight: Array | None, warn: bool) -> Groups:
-    table, labels = proxy._find()
+    table, labels = proxy._table, proxy._labels
     _check_length(len(table), n_rows)
     known = np.asarray(~np.isnan(table).any(axis=1))
     rows = table[known]
@@ -390,7 +392,10 @@ def _from_proxy(proxy: Proxy, n_rows: int, weight: Array | None, warn: bool) -> 
             _warn_empty([label for label, k in zip(labels, keep, strict=True) if not k])
         rows = np.ascontiguousarray(rows[:, keep])
         labels = tuple(label for label, k in zip(labels, keep, strict=True) if k)
-    return Groups(labels, None, rows, mean_one(w), None if known.all() else known, n_rows)
+    return Groups(
+        labels, None, rows, mean_one(w), None if known.all() else known, n_rows,
+        assume=proxy.assume,
+    )  # fmt: skip
 
 
 def _from_measurement(attribute: Continuous, n_rows: int, weight: Array | None) -> Groups:
@@ -402,6 +407,17 @@ def _from_measurement(attribute: Continuous, n_rows: int, weight: Array | None) 
 
 
 def _from_labels(values: Any, n_rows: int, weight: Array | None, warn: bool) -> Groups:
+    if values is None:
+        raise ValueError(
+            "`sensitive_features` must be given: got None. Hint: pass one group label per row."
+        )
+    for name, column in values.items() if isinstance(values, dict) else ():
+        if isinstance(column, Continuous):
+            raise ValueError(
+                f"`sensitive_features` (column {name!r}) must be categories to be crossed or "
+                "named in a dict: a Continuous must stand alone. Hint: pass it by itself, as "
+                f"Continuous(values, {str(name)!r}), or cut it with evenhand.bands."
+            )
     columns = split_columns(values)
     if not columns:
         raise ValueError("`sensitive_features` must have at least one column, got none.")

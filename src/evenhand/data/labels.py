@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core import shards
-from .._core.arrays import Rows
+from .._core.arrays import Mask, Rows
 from .._core.files import TableError
 from .._core.validation import frame_columns, quote, read_native
 
@@ -97,13 +97,10 @@ def encode(column: Any, name: str | None) -> tuple[Rows, list[Any]]:
         labels = [bool(v) for v in (False, True) if (column == v).any()]
         return (column.astype(np.intp) - (labels == [True])), list(labels)
     if column.dtype.kind == "f":
-        missing = np.isnan(column)
-        values, inverse = np.unique(column[~missing], return_inverse=True)
+        codes, values = _encode_known(column, np.isnan(column))
         labels = [int(v) if float(v).is_integer() else float(v) for v in values]
         whole = all(isinstance(v, int) for v in labels)  # integers with gaps, in pandas
         check_count(labels, len(column), "integer" if whole else "float", name)
-        codes = np.full(len(column), -1, dtype=np.intp)
-        codes[~missing] = inverse
         return codes, labels
     if column.dtype.kind in "OT":  # NumPy's own strings may hold a missing value
         return _encode_objects(column.astype(object), name)
@@ -121,8 +118,7 @@ def encode(column: Any, name: str | None) -> tuple[Rows, list[Any]]:
 
 def _encode_dates(column: NDArray[Any], name: str | None) -> tuple[Rows, list[Any]]:
     """Labels are Python dates and durations where these are as fine as the values, else text."""
-    missing = np.isnat(column)
-    values, inverse = np.unique(column[~missing], return_inverse=True)
+    codes, values = _encode_known(column, np.isnat(column))
     labels = values.astype(str).tolist()
     # Durations in years or months have no fixed length.
     vague = column.dtype.kind == "m" and np.datetime_data(column.dtype)[0] in ("Y", "M")
@@ -132,9 +128,14 @@ def _encode_dates(column: NDArray[Any], name: str | None) -> tuple[Rows, list[An
             labels = coarse.tolist()
             break
     check_count(labels, len(column), "date", name)
-    codes = np.full(len(column), -1, dtype=np.intp)
-    codes[~missing] = inverse
     return codes, labels
+
+
+def _encode_known(column: NDArray[Any], missing: Mask) -> tuple[Rows, NDArray[Any]]:
+    """Codes, −1 where missing, and the distinct values."""
+    codes = np.full(len(column), -1, dtype=np.intp)
+    values, codes[~missing] = np.unique(column[~missing], return_inverse=True)
+    return codes, values
 
 
 def _few_labels(column: NDArray[Any]) -> tuple[Rows, list[Any]] | None:
@@ -248,10 +249,13 @@ def sorted_labels(labels: list[Any]) -> list[Any]:
         return sorted(labels, key=lambda v: (type(v).__name__, str(v)))
 
 
-def _sort_labels(codes: Rows, labels: list[Any]) -> tuple[Rows, list[Any]]:
-    ordered = sorted_labels(labels)
+def _sort_labels(
+    codes: NDArray[Any], labels: list[Any], among: list[Any] | None = None, kind: Any = np.intp
+) -> tuple[NDArray[Any], list[Any]]:
+    """Codes in the order of the labels, or of all those that they are among."""
+    ordered = sorted_labels(labels if among is None else among)
     rank = {label: k for k, label in enumerate(ordered)}
-    lookup = np.array([rank[label] for label in labels] + [-1], dtype=np.intp)
+    lookup = np.array([rank[label] for label in labels] + [-1], dtype=kind)
     return lookup[codes], ordered
 
 
@@ -262,15 +266,12 @@ def share_labels(
     if not shards.active():
         return codes, labels
     declared = isinstance(column, nw.Series) and column.dtype in (nw.Categorical, nw.Enum)
-    found = shards.gather_objects((labels, len(codes), declared))
-    merged = list(dict.fromkeys(label for part, _, _ in found for label in part))
-    _refuse_equal_types([label for part, _, _ in found for label in part], name)
-    if not any(declared for _, _, declared in found):
-        _check_count(merged, sum(count for _, count, _ in found), _kind_of(merged), name)
-    ordered = sorted_labels(merged)
-    rank = {label: k for k, label in enumerate(ordered)}
-    lookup = np.array([rank[label] for label in labels] + [-1], dtype=np.intp)
-    return lookup[codes], ordered
+    parts = shards.gather_objects((labels, len(codes), declared))
+    merged = list(dict.fromkeys(label for part, _, _ in parts for label in part))
+    _refuse_equal_types([label for part, _, _ in parts for label in part], name)
+    if not any(declared for _, _, declared in parts):
+        _check_count(merged, sum(count for _, count, _ in parts), _kind_of(merged), name)
+    return _sort_labels(codes, labels, merged)
 
 
 def _kind_of(labels: list[Any]) -> str:
@@ -290,8 +291,8 @@ def cross(coded: list[tuple[Rows, list[Any]]]) -> tuple[Rows, list[Any]]:
     combined[missing] = -1
     cells, inverse = np.unique(combined[~missing], return_inverse=True)
     if shards.active():
-        found, cells = cells, np.unique(np.concatenate(shards.gather_objects(cells)))
-        inverse = np.searchsorted(cells, found)[inverse]
+        own, cells = cells, np.unique(np.concatenate(shards.gather_objects(cells)))
+        inverse = np.searchsorted(cells, own)[inverse]
     out = np.full(len(combined), -1, dtype=np.intp)
     out[~missing] = inverse
     crossed = []
@@ -445,10 +446,7 @@ class Labels:
                 tuple(several[k] for several, k in zip(labels, codes, strict=True))
                 for codes in self._crossed
             ]
-        ordered = sorted_labels(crossed)
-        rank = {label: k for k, label in enumerate(ordered)}
-        lookup = np.array([*(rank[label] for label in crossed), -1], dtype=np.int16)
-        return Coded(lookup[self._codes], ordered, " × ".join(self.names))
+        return Coded(*_sort_labels(self._codes, crossed, kind=np.int16), " × ".join(self.names))
 
     def values(self) -> NDArray[Any]:
         """The values of a single column in every row, None where they are missing."""

@@ -72,7 +72,7 @@ class Sample:
 
     groups: Any = None
     scores: Any = None
-    target: Vector | None = None
+    target: Any = None
     weight: Vector | None = None
     frequency: Vector | None = None
     cluster: Rows | None = None
@@ -85,7 +85,8 @@ class Sample:
         cls, y_true: Any = None, y_pred: Any = None, *, sensitive_features: Any = None,
         sample_weight: Any = None, frequency: Any = None, cluster: Any = None,
         exposure: Any = None, controls: Any = None, names: Mapping[str, str] | None = None,
-        groups_optional: bool = False, require_two: bool = True, **others: Any,
+        groups_optional: bool = False, require_two: bool = True, keep_labels: bool = False,
+        **others: Any,
     ) -> Sample:  # fmt: skip
         """Check what a user handed in: kinds, lengths, finite numbers, and pandas indices.
 
@@ -99,6 +100,8 @@ class Sample:
             Take None for `sensitive_features`: the sample then has no groups.
         require_two : bool
             Refuse a single group.
+        keep_labels : bool
+            Keep `sensitive_features` among `others`, for estimators that are handed them.
         **others : Any
             Columns or tables whose rows belong to the others'; kept in `others`.
         """
@@ -136,7 +139,7 @@ class Sample:
             )
         return cls(
             groups, columns.get("y_pred"), columns.get("y_true"), weight, None, clusters, size,
-            read, {name: handed[name] for name in others},
+            read, {name: handed[name] for name in [*others, *["sensitive_features"] * keep_labels]},
         )  # fmt: skip
 
     @property

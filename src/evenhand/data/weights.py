@@ -169,8 +169,8 @@ def _missing(values: NDArray[Any]) -> Mask:
     if values.dtype.kind in "Mm":
         return np.isnat(values)
     if values.dtype.kind == "O":
-        found = (v is None or type(v).__name__ in ("NAType", "NaTType") or v != v for v in values)
-        return np.fromiter(found, dtype=bool, count=len(values))
+        gone = (v is None or type(v).__name__ in ("NAType", "NaTType") or v != v for v in values)
+        return np.fromiter(gone, dtype=bool, count=len(values))
     return np.zeros(len(values), dtype=bool)
 
 
@@ -179,8 +179,8 @@ def _number(values: NDArray[Any]) -> Rows:
         return np.unique(values, return_inverse=True)[1].astype(np.intp, copy=False)
     seen: dict[Any, int] = {}
     try:
-        found = (seen.setdefault(v, len(seen)) for v in values.tolist())
-        return np.fromiter(found, dtype=np.intp, count=len(values))
+        numbers = (seen.setdefault(v, len(seen)) for v in values.tolist())
+        return np.fromiter(numbers, dtype=np.intp, count=len(values))
     except TypeError:
         raise ValueError(
             "`cluster` must hold labels (text, numbers, dates), got an element of type "

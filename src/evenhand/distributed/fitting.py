@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from .._core import shards
 from ..data.criteria import CONDITIONAL, get_criterion
 from ..measures.losses import Loss
 from ..training.linear_base import FairLinear
-from .workers import NUMBERS, FitEstimator, Found, Program
+from .workers import NUMBERS, FitEstimator, Program, Ran
 
 # ------------------------------------------------------------------------------------------------
 # A program to wherever the rows are.
@@ -20,7 +21,7 @@ from .workers import NUMBERS, FitEstimator, Found, Program
 def run_on(
     program: Program, data: Any, client_or_spark: Any, numbers: dict[str, Any], groups: Any,
     features: Any, timeout: float,
-) -> Found:  # fmt: skip
+) -> Ran:  # fmt: skip
     """Run it on every worker that holds rows.
 
     Parameters
@@ -131,28 +132,17 @@ def fit(
 
 def refuse_more_than_sums(model: FairLinear) -> None:
     """Refuse a model that needs more of its rows than sums over them."""
+    if model.group_features is not None:
+        hint = "group_features=None, or fit on a sample of the rows in one process."
+        raise shards.refusal(f"group_features={model.group_features!r}", hint)
+    if get_criterion(model.criterion) == CONDITIONAL:
+        hint = "criterion='separation' with given=..., one column that stands for the controls."
+        raise shards.refusal("criterion='conditional'", hint)
     loss = getattr(model, "loss_", None)
     # A loss of one's own may take more from the rows than a mean.
-    own = loss is not None and any(
-        getattr(type(loss), name) is not getattr(Loss, name) for name in ("null_mean", "fixed")
-    )
-    refused = [
-        (
-            model.group_features is not None,
-            f"group_features={model.group_features!r}",
-            "group_features=None, or fit on a sample of the rows in one process.",
-        ),
-        (
-            get_criterion(model.criterion) == CONDITIONAL,
-            "criterion='conditional'",
-            "criterion='separation' with given=..., one column that stands for the controls.",
-        ),
-        (
-            own,
-            f"The {getattr(loss, 'name', '')} loss, whose best constant is no mean,",
-            "fit it in one process.",
-        ),
-    ]
-    for bad, what, hint in refused:
-        if bad:
-            raise NotImplementedError(f"{what} cannot be fitted on a cluster. Hint: {hint}")
+    if loss is not None and (type(loss).null_mean, type(loss).fixed) != (
+        Loss.null_mean,
+        Loss.fixed,
+    ):
+        what = f"The {loss.name} loss, whose best constant is no mean,"
+        raise shards.refusal(what, "fit it in one process.")

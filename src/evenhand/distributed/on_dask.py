@@ -14,17 +14,17 @@ import numpy as np
 from .._core.progress import progress
 from .workers import (
     NUMBERS,
-    Found,
     Outcome,
     Program,
+    Ran,
     Roles,
     Tracker,
     WorkerLostError,
     find_roles,
+    first_outcome,
     rows_of_arrays,
     rows_of_frames,
     run_program,
-    settle,
 )
 
 # Seconds between two looks at who is still there, and for the rest to end after a failure.
@@ -34,7 +34,7 @@ PULSE, GRACE = 0.5, 3.0
 def run_dask(
     program: Program, data: Any, client: Any, numbers: dict[str, Any], groups: Any, features: Any,
     timeout: float,
-) -> Found:  # fmt: skip
+) -> Ran:  # fmt: skip
     """A program on every worker that holds rows; see :func:`evenhand.distributed.fit`."""
     from distributed import Client
 
@@ -102,7 +102,7 @@ def _blocks(data: Any, columns: dict[str, Any]) -> list[Any]:
 
 def _run(
     client: Any, program: Program, roles: Roles | None, parts: list[Any], timeout: float
-) -> Found:
+) -> Ran:
     from distributed import wait
     from distributed.comm import get_address_host
 
@@ -125,8 +125,8 @@ def _run(
                 )
             )  # fmt: skip
         with progress(None, f"fitting on {len(places)} workers") as advance:
-            first = settle(_watch(client, tasks, list(places), advance))
-        return Found(first.result, len(places), first.rounds, roles)
+            first = first_outcome(_watch(client, tasks, list(places), advance))
+        return Ran(first.result, len(places), first.rounds, roles)
     finally:
         client.cancel(tasks, force=True)
         client.run_on_scheduler(_close_tracker, job)

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from .workers import (
-    Found,
     Outcome,
     Program,
+    Ran,
     Tracker,
     WorkerLostError,
     find_roles,
+    first_outcome,
     rows_of_batches,
     run_program,
-    settle,
 )
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "double", "boolean")
@@ -25,7 +25,7 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "double", "boolean")
 def run_spark(
     program: Program, data: Any, spark: Any, numbers: dict[str, Any], groups: Any, features: Any,
     timeout: float,
-) -> Found:  # fmt: skip
+) -> Ran:  # fmt: skip
     """A program on every partition at once; see :func:`evenhand.distributed.fit`."""
     from pyspark.errors import PySparkException
 
@@ -72,8 +72,8 @@ def run_spark(
         ) from error
     finally:
         tracker.close()
-    first = settle([pickle.loads(row["outcome"]) for row in found])
-    return Found(first.result, size, first.rounds, roles)
+    first = first_outcome([pickle.loads(row["outcome"]) for row in found])
+    return Ran(first.result, size, first.rounds, roles)
 
 
 def _task(

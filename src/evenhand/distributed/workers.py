@@ -351,7 +351,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Found:
+class Ran:
     """What came of a program: its result, workers and exchanges, and columns by role if named."""
 
     result: Any
@@ -428,7 +428,7 @@ def run_program(
 _KINDS = {kind.__name__: kind for kind in (ValueError, TypeError, NotImplementedError, MemoryError)}
 
 
-def settle(outcomes: list[Outcome]) -> Outcome:
+def first_outcome(outcomes: list[Outcome]) -> Outcome:
     """How worker 0 ended, or the error of the one that failed."""
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if failed:

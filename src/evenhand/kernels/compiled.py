@@ -19,13 +19,15 @@ from . import bounded, many, pairs
 from .blocks import gram_chunk, moments_chunk
 from .logistic import logistic_chunk, logistic_rows_chunk
 from .lspc import backprop_chunk, lspc_chunk, lspc_rows_chunk
-from .threads import run_chunks
+from .threads import CHUNK, run_chunks
 
 if TYPE_CHECKING:
     from .basis import Basis
 
 
 _NONE = np.empty(0)
+# Tables that rows are gathered on before these are added up.
+_TABLES = 64
 
 
 def mean_variance(values, weight):
@@ -59,6 +61,23 @@ def unbound_gradient(
         sums, count = shards.add(sums), whole
     arguments = (s, t, weight, mean, inverse, limit, *(float(v) / count for v in sums))
     run_chunks(bounded.back_chunk, n, 0, arguments, (gradient,))
+
+
+def deposit(t, place, weight, limit: float, places: int, width: int):
+    """Weights of rows at (place, t) on a table of nodes, (places, width): see `bounded`."""
+    weight = weight if len(weight) else None
+    arguments = (t, place, weight, limit, width)
+    # A table for each chunk: few chunks, however many rows there are.
+    chunk = max(CHUNK, -(-len(t) // _TABLES))
+    out = run_chunks(bounded.deposit_chunk, len(t), places * width, arguments, chunk=chunk)
+    return out.reshape(places, width)
+
+
+def add_slopes(t, place, weight, limit: float, table, scale: float, gradient) -> None:
+    """gradient += scale·ω·∂table/∂t at (place, t), for a table as of `deposit`."""
+    weight = weight if len(weight) else None
+    arguments = (t, place, weight, limit, table.shape[1], table.ravel(), scale)
+    run_chunks(bounded.slope_chunk, len(t), 0, arguments, (gradient,))
 
 
 def _columns(rows, basis: Basis):

@@ -53,19 +53,20 @@ def _pool(threads: int, process: int) -> ThreadPoolExecutor:
 
 
 def run_chunks(
-    kernel: Any, n: int, width: int, arguments: tuple[Any, ...], outputs: tuple[Any, ...] = ()
-) -> NDArray[np.float64]:
+    kernel: Any, n: int, width: int, arguments: tuple[Any, ...], outputs: tuple[Any, ...] = (),
+    chunk: int = CHUNK,
+) -> NDArray[np.float64]:  # fmt: skip
     """Call ``kernel(start, stop, *arguments[, sums], *outputs)`` for every chunk; add the sums up.
 
     `width` is the number of sums; with 0 the kernel takes no `sums` argument.
     """
-    starts = range(0, n, CHUNK)
+    starts = range(0, n, chunk)
     table = np.zeros((len(starts), width))
 
     def work(chunks: range) -> None:
         for c in chunks:
             sums = (table[c],) if width else ()
-            kernel(starts[c], min(starts[c] + CHUNK, n), *arguments, *sums, *outputs)
+            kernel(starts[c], min(starts[c] + chunk, n), *arguments, *sums, *outputs)
 
     # A thread is worth two chunks; with fewer, not even the setting is looked up.
     threads = min(n_threads(), len(starts) // 2) if len(starts) >= 4 else 1

@@ -167,7 +167,9 @@ class Cells:
         s, y = _take(known, s, y)
         weight, people = _take(known, weight, people)
         first, second = edges.bins_of(s, y)
-        entry, keys = _number(first, second, codes, edges.bins, max(groups.n_groups, 1))
+        n_groups = max(groups.n_groups, 1)
+        key = (first.astype(np.int64) * edges.bins + second) * n_groups + codes
+        (entry,), keys = _number_all([key], edges.bins**2 * n_groups)
         names = _names(groups.name, groups.labels)
         return cls._filled(
             edges, groups.labels, names, keys, entry, (s, y, weight, people), n_unknown
@@ -189,14 +191,20 @@ class Cells:
             _NO_COUNTS if people is None else people, edges.score.shift,
             0.0 if edges.target is None else edges.target.shift, count, sums, least, largest,
         )  # fmt: skip
-        if y is None:
-            least[:, 1] = largest[:, 1] = np.nan
+        return cls._of_keys(edges, labels, names, keys, (count, sums, least, largest), n_unknown)
+
+    @classmethod
+    def _of_keys(
+        cls, edges: Edges, labels: tuple[Any, ...], names: tuple[str, ...], keys: Any,
+        held: tuple[Any, ...], n_unknown: int,
+    ) -> Cells:  # fmt: skip
+        """Cells from the numbers of entries and what they hold: counts, sums and extremes."""
+        if edges.target is None:
+            for extremes in held[2:]:
+                extremes[:, 1] = np.nan
         place, group = np.divmod(keys, max(len(labels), 1))
-        first, second = np.divmod(place, edges.bins)
-        first, second, group = (v.astype(np.int32) for v in (first, second, group))
-        return cls(
-            edges, labels, names, first, second, group, count, sums, least, largest, n_unknown
-        )
+        where = (v.astype(np.int32) for v in (*np.divmod(place, edges.bins), group))
+        return cls(edges, labels, names, *where, *held, n_unknown)
 
     @cached_property
     def n(self) -> int:
@@ -355,31 +363,25 @@ def merge(parts: list[Cells]) -> Cells:
         for part in parts
     ]  # fmt: skip
     n_groups = max(len(labels), 1)
-    found = [part._place * n_groups + group for part, group in zip(parts, groups, strict=True)]
-    entries, keys = _number_all(found, first.edges.bins**2 * n_groups)
+    keyed = [part._place * n_groups + group for part, group in zip(parts, groups, strict=True)]
+    entries, keys = _number_all(keyed, first.edges.bins**2 * n_groups)
     count, sums = np.zeros(len(keys), dtype=np.int64), np.zeros((len(keys), N_SUMS))
     least, largest = np.full((len(keys), 2), np.inf), np.full((len(keys), 2), -np.inf)
     for entry, part in zip(entries, parts, strict=True):
         add_entries(
             entry, part.count, part.sums, part.least, part.largest, count, sums, least, largest
         )
-    if not first.has_target:
-        least[:, 1] = largest[:, 1] = np.nan
-    place, group = np.divmod(keys, n_groups)
-    one, other = np.divmod(place, first.edges.bins)
-    one, other, group = (v.astype(np.int32) for v in (one, other, group))
     unknown = sum(part.n_unknown for part in parts)
-    return Cells(
-        first.edges, labels, first.names, one, other, group, count, sums, least, largest, unknown
-    )
+    held = (count, sums, least, largest)
+    return Cells._of_keys(first.edges, labels, first.names, keys, held, unknown)
 
 
-def _union(found: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+def _union(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     """All labels: as they are where they agree, else in their own order, or by name."""
-    if all(labels == found[0] for labels in found):
-        return found[0]
-    everyone = dict.fromkeys(label for labels in found for label in labels)
-    longest = max(found, key=len)
+    if all(labels == each[0] for labels in each):
+        return each[0]
+    everyone = dict.fromkeys(label for labels in each for label in labels)
+    longest = max(each, key=len)
     if len(longest) == len(everyone):
         return longest
     try:
@@ -400,28 +402,13 @@ def _names(name: str, labels: tuple[Any, ...]) -> tuple[str, ...]:
 
 def _take(rows: Mask, *columns: Any) -> tuple[Any, ...]:
     """Some rows of columns that may be None; no copy where it is all of them."""
-    every = bool(rows.all())
-    return tuple(c if c is None or every else c[rows] for c in columns)
-
-
-def _number(
-    first: Index, second: Index, codes: Rows, bins: int, n_groups: int
-) -> tuple[Rows, NDArray[np.int64]]:
-    """Entry of each row, and the keys of the entries in order."""
-    key = (first.astype(np.int64) * bins + second) * n_groups + codes
-    size = bins * bins * n_groups
-    if size > _DENSE or size > 64 * len(key):
-        keys, entry = np.unique(key, return_inverse=True)
-        return entry.astype(np.intp, copy=False), keys
-    keys = np.flatnonzero(np.bincount(key, minlength=size))
-    lookup = np.zeros(size, dtype=np.intp)
-    lookup[keys] = np.arange(len(keys))
-    return lookup[key], keys
+    whole = bool(rows.all())
+    return tuple(c if c is None or whole else c[rows] for c in columns)
 
 
 def _number_all(parts: list[NDArray[np.int64]], size: int) -> tuple[list[Rows], NDArray[np.int64]]:
     """Entries of the keys of many parts, and the keys of all entries in order."""
-    if size > _DENSE:
+    if size > _DENSE or size > 64 * sum(map(len, parts)):
         keys, entry = np.unique(np.concatenate(parts), return_inverse=True)
         ends = np.cumsum([len(part) for part in parts])[:-1]
         return np.split(entry.astype(np.intp, copy=False), ends), keys
@@ -578,13 +565,13 @@ def _labels(head: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
         else isinstance(v, str | int | float)
         for v in labels
     ]  # fmt: skip
-    found = tuple(tuple(v) if isinstance(v, list) else v for v in labels)
-    if not all(good) or len(set(found)) < len(found):
+    plain = tuple(tuple(v) if isinstance(v, list) else v for v in labels)
+    if not all(good) or len(set(plain)) < len(plain):
         raise ValueError(
             f"`table` must have distinct labels, one value for each of {', '.join(names)}, got "
             f"{labels!r}."
         )
-    return found, tuple(names)
+    return plain, tuple(names)
 
 
 def _numbers(table: Any, name: str) -> NDArray[Any]:
@@ -701,11 +688,11 @@ def write_cells(
 
 def suppressed_in(path: Any) -> Suppressed | None:
     """What was left out before the file was written."""
-    found = (read_table(path).schema.metadata or {}).get(_SMALL)
-    if found is None:
+    said = (read_table(path).schema.metadata or {}).get(_SMALL)
+    if said is None:
         return None
     try:
-        lost = Suppressed(**json.loads(found))
+        lost = Suppressed(**json.loads(said))
         counts = (lost.min_count, lost.entries, lost.people)
         if not all(isinstance(v, int) and v >= 0 for v in counts):
             raise ValueError(f"counts must be integers, got {counts}")

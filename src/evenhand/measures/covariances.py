@@ -41,6 +41,23 @@ class Members:
         codes = None if self.codes is None else self.codes[rows]
         return replace(self, codes=codes, soft=None if self.soft is None else self.soft[rows])
 
+    def column(self, k: int) -> Array:
+        """Membership of group k; the reference group comes last and has no column of its own."""
+        if self.codes is not None:
+            return (self.codes == k).astype(np.float64)
+        assert self.soft is not None
+        return self.soft[:, k] if k < self.n_groups - 1 else 1.0 - self.soft.sum(axis=1)
+
+    def columns(self, rows: Any = slice(None)) -> Array:
+        """(m, K − 1) membership of some rows, without the reference group."""
+        if self.codes is None:
+            assert self.soft is not None
+            return self.soft[rows]
+        codes = self.codes[rows]
+        out = np.zeros((len(codes), self.n_groups))
+        out[np.arange(len(codes)), codes] = 1.0
+        return out[:, :-1]
+
 
 class RowsInCells(NamedTuple):
     """What the test functions are made of; z is empty for independence.
@@ -173,14 +190,7 @@ def sandwich(
         w = weight[part]
         left = 1.0 - 2.0 * w / mass[cell] + lost[cell]
         f *= np.where(left > 1e-9, w / np.sqrt(np.maximum(left, 1e-9)), 0.0)[:, None]
-        if members.codes is not None:
-            a = -share[cell]
-            codes = members.codes[part]
-            hit = np.flatnonzero(codes < g)
-            a[hit, codes[hit]] += 1.0
-        else:
-            assert members.soft is not None
-            a = members.soft[part] - share[cell]
+        a = members.columns(part) - share[cell]
         product = (a[:, :, None] * f[:, None, :]).reshape(len(f), width)
         out += product.T @ product
     return out * (n / count)
@@ -343,11 +353,7 @@ class UnitScores:
         self._f = f - np.column_stack(sums)[cell]
         members = self._members
         groups = members.n_groups - 1
-        columns = (
-            (weight * (members.codes == k) for k in range(groups))
-            if members.codes is not None
-            else (weight * members.soft[:, k] for k in range(groups))  # type: ignore[index]
-        )
+        columns = (weight * members.column(k) for k in range(groups))
         self._share = np.column_stack([np.bincount(cell, x, n_cells) / mass for x in columns])
 
     def _sample(self) -> None:
@@ -371,28 +377,19 @@ class UnitScores:
         while low < len(ends):
             high = max(low + 1, int(np.searchsorted(ends, self._start[low] + chunk)))
             part = self._order[self._start[low] : ends[high - 1]]
-            a = -self._share[self._rows.cell[part]]
-            if members.codes is not None:
-                codes = members.codes[part]
-                hit = np.flatnonzero(codes < groups)
-                a[hit, codes[hit]] += 1.0
-            else:
-                assert members.soft is not None
-                a += members.soft[part]
+            a = members.columns(part) - self._share[self._rows.cell[part]]
             f = self._f[part] * self._factor[part, None]
             product = (a[:, :, None] * f[:, None, :]).reshape(len(part), width)
             yield np.add.reduceat(product, self._start[low:high] - self._start[low], axis=0)
             low = high
 
     def _leverage(self, weight: Array, unit: Rows) -> float:
-        members, cell, found = self._members, self._rows.cell, []
+        members, cell, sizes = self._members, self._rows.cell, []
         for k, share in enumerate(self._share.T):
-            a = members.codes == k if members.codes is not None else members.soft[:, k]  # type: ignore[index]
-            mass = np.bincount(unit, weight) * np.bincount(
-                unit, weight * np.square(a - share[cell])
-            )
-            found.append(float(mass.sum() ** 2 / max(np.square(mass).sum(), 1e-300)))
-        return min(found)
+            spread = weight * np.square(members.column(k) - share[cell])
+            mass = np.bincount(unit, weight) * np.bincount(unit, spread)
+            sizes.append(float(mass.sum() ** 2 / max(np.square(mass).sum(), 1e-300)))
+        return min(sizes)
 
     def _total(self) -> Array:
         members, groups = self._members, self._share.shape[1]
@@ -411,11 +408,11 @@ class UnitScores:
         return out * (self.n_units / len(self._start))
 
     def _fourth(self, used: Rows, root: Array) -> float:
-        found = sum(
+        total = sum(
             float(np.square(np.square(scores[:, used] @ root).sum(axis=1)).sum())
             for scores in self._scores()
         )
-        return found * (self.n_units / len(self._start))
+        return total * (self.n_units / len(self._start))
 
 
 def weight_units(cell: NDArray[np.int32]) -> tuple[Rows, bool]:
@@ -450,7 +447,6 @@ def weights_tied(rows: RowsInCells, members: Members, weight: Array) -> bool:
     """
     from ..kernels.significance import feature_matrix
 
-    n_cells = len(rows.slope)
     # A sample tells as much; the design is large with many groups.
     stretch = -(-len(weight) * (1 + 4 * members.n_groups) // TIED_NUMBERS)
     if stretch > 1:
@@ -459,7 +455,7 @@ def weights_tied(rows: RowsInCells, members: Members, weight: Array) -> bool:
         z = rows.z[some] if len(rows.z) else rows.z
         part = (rows.u[some], rows.v[some], z, rows.cell[some])
         rows = RowsInCells(*part, rows.center, rows.slope)
-    cell = rows.cell
+    cell, n_cells = rows.cell, len(rows.slope)
     size = np.maximum(np.bincount(cell, minlength=n_cells), 1)
 
     def centered(columns: Array) -> Array:
@@ -467,30 +463,27 @@ def weights_tied(rows: RowsInCells, members: Members, weight: Array) -> bool:
         return columns - np.column_stack(means)[cell]
 
     groups = members.n_groups - 1
-    if members.codes is not None:
-        a = np.zeros((len(cell), groups + 1))
-        a[np.arange(len(cell)), members.codes] = 1.0
-        a = centered(a[:, :groups])
-    else:
-        assert members.soft is not None
-        a = centered(members.soft)
+    a = centered(members.columns())
     f = centered(feature_matrix(*rows)[:, :3])
     product = centered((a[:, :, None] * f[:, None, :]).reshape(len(cell), -1))
     x = centered(np.log(weight)[:, None])[:, 0]
-    design = np.column_stack([a, f, product])
+    return _jointly_seen(np.column_stack([a, f, product]), x, groups, len(cell) - n_cells)
+
+
+def _jointly_seen(design: Array, x: Array, groups: int, n: int) -> bool:
+    """Whether F tests see products, or both groups and functions, in a regression of x."""
     gram, right = design.T @ design, design.T @ x
-    total = float(x @ x)
-    free = len(cell) - n_cells - design.shape[1]
-    if total <= 1e-20 * len(cell) or free < 1:
+    total, free = float(x @ x), n - design.shape[1]
+    if total <= 1e-20 * len(x) or free < 1:
         return False
-    every = np.arange(design.shape[1])
-    of_group, of_tested = every < groups, (every >= groups) & (every < groups + 3)
+    places = np.arange(design.shape[1])
+    of_group, of_tested = places < groups, (places >= groups) & (places < groups + 3)
 
     def rest(used: Mask) -> tuple[float, int]:
         beta, _, rank, _ = np.linalg.lstsq(gram[np.ix_(used, used)], right[used], rcond=1e-9)
         return max(total - float(right[used] @ beta), 1e-12 * total), int(rank)
 
-    full, full_rank = rest(np.ones(len(every), dtype=bool))
+    full, full_rank = rest(np.ones(len(places), dtype=bool))
 
     def seen(left_out: Mask) -> bool:
         without, rank = rest(~left_out)
@@ -621,7 +614,7 @@ def scan_p_value(coordinates: Sequence[Array], cell: NDArray[np.int32], members:
     order = np.argsort(cell.astype(np.int16) if len(size) < 2**15 else cell, kind="stable")
     first = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
     shares = [_shares(cell, members, size, groups) for groups in _few_groups(members.n_groups)]
-    found: list[Array] = []
+    p_values: list[Array] = []
     for x in coordinates:
         used = ~np.isnan(x)
         bins = np.zeros(n, dtype=np.int64)
@@ -633,12 +626,12 @@ def scan_p_value(coordinates: Sequence[Array], cell: NDArray[np.int32], members:
             moments = np.stack([share, scale * variance, scale * fourth])
             # A contrast of two equal halves has a quarter of the variance of its rows.
             most = 0.25 * (size @ moments[1]) / LEAST_VARIANCE
-            found += _p_values(
+            p_values += _p_values(
                 scan_levels(
                     order, first, bins, own, moments, block, depth, height, most, LEAST_VARIANCE
                 )
             )
-    p = np.concatenate(found) if found else np.empty(0)
+    p = np.concatenate(p_values) if p_values else np.empty(0)
     if not len(p):
         return float("nan")
     # Beyond ½ a cotangent would take from the others, and a bound of 1 all there is.
@@ -647,8 +640,8 @@ def scan_p_value(coordinates: Sequence[Array], cell: NDArray[np.int32], members:
 
 def _p_values(levels: Array) -> Iterator[Array]:
     """p-values of all levels, group by group."""
-    for found in levels:
-        q, m, extra, bound = found[found[:, :, 1] > 0].T
+    for level in levels:
+        q, m, extra, bound = level[level[:, :, 1] > 0].T
         # Scaled gamma with mean m and variance 2m + Σ κ₄/V²; the latter may be negative near p = ½.
         scale = np.maximum(2.0 * m + extra, m) / m
         sums = gammaincc(m / scale, q / scale)
@@ -669,7 +662,7 @@ def _shares(
     """Membership of some groups by row (numbers from 0 on, or columns), and its mean, variance and
     fourth cumulant by cell."""
     held = np.maximum(size, 1.0)[:, None]  # a sample may miss a cell
-    columns = [_column(members, k) for k in groups]
+    columns = [members.column(k) for k in groups]
     share = np.stack([np.bincount(cell, a, len(size)) for a in columns], axis=1) / held
     spread = share * (1.0 - share)
     fourth = spread * (1.0 - 6.0 * spread)
@@ -678,12 +671,3 @@ def _shares(
     squares = [np.square(a - m[cell]) for a, m in zip(columns, share.T, strict=True)]
     variance = np.stack([np.bincount(cell, v, len(size)) for v in squares], axis=1) / held
     return np.stack(columns, axis=1), (share, variance, fourth)
-
-
-def _column(members: Members, k: int) -> Array:
-    """Membership of group k; the reference group comes last and has no column of its own."""
-    if members.codes is not None:
-        return (members.codes == k).astype(float)
-    assert members.soft is not None
-    soft = members.soft
-    return soft[:, k] if k < soft.shape[1] else 1.0 - soft.sum(axis=1)

@@ -73,11 +73,7 @@ def draw_all(
 
     order = np.argsort(rows.cell, kind="stable")
     f = (feature_matrix(*rows) - mean[rows.cell])[order]
-    if members.soft is None:
-        assert members.codes is not None
-        a = np.eye(members.n_groups)[members.codes][order, :-1]
-    else:
-        a = members.soft[order]
+    a = members.columns(order)
     keys = rng.random((N_DRAWS, len(f))) + rows.cell[order]
     total = np.tensordot(f[np.argsort(keys, axis=1)], a, axes=(1, 0))
     return np.square(total.transpose(0, 2, 1).reshape(N_DRAWS, -1) @ root).sum(axis=1)
@@ -328,21 +324,20 @@ def _same_units(criterion: Criterion) -> bool:
 def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
     members = data.members
     if len(criterion.tested) > 1 or len(criterion.given) > 1:
-        reason = "only one variable given at most one other is"
-        return TestResult(0.0, 0, float("nan"), f"not tested: {reason}")
+        return _untested("only one variable given at most one other is")
     (tested,) = criterion.tested
     if members.n_groups < 2:
-        return TestResult(0.0, 0, float("nan"), "not tested: fewer than two groups have rows")
+        return _untested("fewer than two groups have rows")
     if data.cluster is not None and (count := int(data.cluster.max()) + 1) < MIN_CLUSTERS:
-        reason = f"{count} clusters say too little about how clusters differ ({MIN_CLUSTERS} do)"
-        return TestResult(0.0, 0, float("nan"), f"not tested: {reason}")
+        return _untested(
+            f"{count} clusters say too little about how clusters differ ({MIN_CLUSTERS} do)"
+        )
     if data.ranks[tested].n_atoms < 2:
         return TestResult(0.0, 0, 1.0, f"holds: {tested} is constant")
     setting = _setting(criterion, tested, data)
     if setting is None:
         (given,) = criterion.given
         return TestResult(0.0, 0, 1.0, f"holds: {tested} is a function of {given}")
-    where = setting.where
     if data.cluster is not None:
         units = UnitScores(
             setting.rows, members, data.weight, data.cluster, CLUSTERS_A_DIRECTION, clusters=True
@@ -357,6 +352,14 @@ def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
         tied = _unit_result(criterion, units, setting, data, kind, seed)
         if not single or smallest_effective(members, data.weight) > SMALL_GROUP:
             return tied
+    return _permute(criterion, data, setting, seed, tied)
+
+
+def _permute(
+    criterion: Criterion, data: _Data, setting: _Tested, seed: int, tied: TestResult | None
+) -> TestResult:
+    """The statistic among permutations of the groups within cells, in closed form or drawn."""
+    members, where = data.members, setting.where
     score = Scores(setting.rows, members, data.weight)
     root = root_inverse(score.covariance)
     dof = root.shape[1]

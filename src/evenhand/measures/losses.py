@@ -338,8 +338,8 @@ class PowerLoss(Loss):
             return np.square(y - mean)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             # A mean of zero or below is infinitely wrong, but for Poisson where nothing happened.
-            found = self._partial(y, mean) + self.saturated(y)
-        return np.maximum(np.where(mean > 0, found, np.inf), 0.0)
+            value = self._partial(y, mean) + self.saturated(y)
+        return np.maximum(np.where(mean > 0, value, np.inf), 0.0)
 
     def _partial(self, y: Vector, mean: Vector) -> Vector:
         p = self.power
@@ -405,8 +405,8 @@ class BinomialLoss(Loss):
 
     def deviance(self, y: Vector, mean: Vector) -> Vector:
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = self.saturated(y) - 2.0 * (xlogy(y, mean) + xlogy(1.0 - y, 1.0 - mean))
-        return np.where((mean >= 0) & (mean <= 1), found, np.inf)
+            value = self.saturated(y) - 2.0 * (xlogy(y, mean) + xlogy(1.0 - y, 1.0 - mean))
+        return np.where((mean >= 0) & (mean <= 1), value, np.inf)
 
     def saturated(self, y: Vector) -> Vector:
         return 2.0 * (xlogy(y, y) + xlogy(1.0 - y, 1.0 - y))
@@ -491,8 +491,8 @@ R2 = SQUARED.accuracy
 
 def accuracy_of(estimator: Any) -> Accuracy:
     """The accuracy that an estimator names, R² for one that names none."""
-    found = getattr(estimator, "accuracy", None)
-    return found if isinstance(found, Accuracy) else R2
+    accuracy = getattr(estimator, "accuracy", None)
+    return accuracy if isinstance(accuracy, Accuracy) else R2
 
 
 def get_loss(

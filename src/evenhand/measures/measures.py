@@ -152,11 +152,11 @@ SURE_P, SURE_ERRORS = 0.001, 3.29
 SIGNIFICANT_P = 0.05
 # `Measure.found` in words.
 RULE = (
-    f"p is the chance of data at least this uneven if the criterion held exactly; below "
-    f"{SIGNIFICANT_P} the criterion is called violated. So it is where a value lies more than "
-    f"{SURE_ERRORS} standard errors above zero and the test sees nothing, as the test does not "
-    "look for every pattern, and where there is no test and the interval lies above 0. A test that "
-    "counts copies of rows, where the estimate does not, decides only if the interval agrees."
+    f"p is the chance of data at least this uneven if the criterion held exactly. We report a "
+    f"violation if p is below {SIGNIFICANT_P}, or if the estimate is more than {SURE_ERRORS} "
+    "standard errors above zero, as the test does not look for every pattern. Without a test, we "
+    "report one if the interval is above 0. If a test counts copies of rows and the estimate does "
+    "not, the test decides only if the interval agrees."
 )
 UNSIZED = (
     "The test sees a difference that this estimate is too coarse to size: believe the test that "
@@ -653,8 +653,8 @@ class MeasuredEntropies(Entropies):
     def nats(self, criterion: Criterion) -> float:
         """I(joint;A) − I(given;A), no less than where v is −0.1."""
         rows = self.ratios[criterion.name].value
-        found = float(np.average(rows, weights=self.groups.weight))
-        return max(found, -0.5 * float(np.log1p(-SMALLEST)))
+        mean = float(np.average(rows, weights=self.groups.weight))
+        return max(mean, -0.5 * float(np.log1p(-SMALLEST)))
 
     def normalized(self, criterion: Criterion) -> float:
         """1 − exp(−2·I)."""
@@ -714,10 +714,12 @@ def estimate_entropies(
         ratios = measured_ratios(variables, list(pairs.values()), groups, estimator)
         by_name = {name: ratios[pair] for name, pair in pairs.items()}
         return MeasuredEntropies({}, {}, groups, independent, by_name)
-    found = dict(estimator.row_losses(variables, asked, groups)) if asked else {}
+    losses = dict(estimator.row_losses(variables, asked, groups)) if asked else {}
     terms = share_terms(groups)
-    found[NOTHING] = RowLosses(terms, terms, "group shares", groups.n_groups - 1.0)
-    rows = {condition: found[reduced.get(condition, condition)] for condition in [NOTHING, *needed]}
+    losses[NOTHING] = RowLosses(terms, terms, "group shares", groups.n_groups - 1.0)
+    rows = {
+        condition: losses[reduced.get(condition, condition)] for condition in [NOTHING, *needed]
+    }
     mean = {NOTHING: groups.entropy}
     fewer = 0.0
     if frequency is not None:

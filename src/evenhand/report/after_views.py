@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._core.files import write_text
+from .._core.frames import tabulate
 from .._core.provenance import stamp
 from ..measures.measures import HOLDS, VIOLATED
 from .charts import Bar, Chart, bar_chart
-from .markup import Html, csv_link, element
-from .page import document, subtitle
-from .view import Figure, Name, Note, Table, View, section
+from .markup import Html, element, join, label
+from .page import document
+from .view import Figure, Name, Note, Table, View, section, view_of
 from .words import clean, fixed, group_name, number, percent, short_names, span, with_interval
 
 if TYPE_CHECKING:
@@ -37,12 +38,7 @@ def drivers_view(result: Drivers) -> View:
     shown = result.drivers[:MOST_FEATURES]
     bars = [Bar(d.feature, d.gaps[result.widest].value, *d.gaps[result.widest].interval)
             for d in shown]  # fmt: skip
-    heads = [
-        "feature",
-        "tells group",
-        "part of the gap",
-        *(f"part of {c}" for c in result.criteria),
-    ]
+    heads = ["feature", "tells group", *(f"part of {c}" for c in ("the gap", *result.criteria))]
     rows = [
         [
             Name(d.feature),
@@ -52,15 +48,12 @@ def drivers_view(result: Drivers) -> View:
         for d in shown
     ]
     more = len(result) - len(shown)
-    whole = {f"Mean score of {group_name(result.widest)} minus that of "
-             f"{group_name(result.reference)}": result.gaps[result.widest]}  # fmt: skip
-    whole |= {name.capitalize(): part for name, part in result.criteria.items()}
     return View(
         "Which features carry the gap",
         [
             f"Drivers of the score by {short_names([result.sensitive_name], 24)[0]}: {len(result)} "
             "features.",
-            *(f"{name}: {with_interval(p.value, p.interval)}." for name, p in whole.items()),
+            *_whole_words(result),
             "A part is what goes away when one feature's path is closed "
             f"({CLOSINGS[result.close]}).",
             Figure(
@@ -69,12 +62,20 @@ def drivers_view(result: Drivers) -> View:
             ),
             Table(
                 heads, rows, f"By feature, with {percent(result.confidence_level)} intervals; * "
-                "the interval excludes 0", _driver_columns(result), "drivers.csv",
+                "the interval excludes 0", result._columns(), "drivers.csv",
             ),
             *([Note(f"{more} more features have smaller parts.")] if more else []),
             *map(Note, _driver_notes(result)),
         ],
     )  # fmt: skip
+
+
+def _whole_words(result: Drivers) -> list[str]:
+    """The gap and the criteria that parts are of."""
+    pair = f"{group_name(result.widest)} minus that of {group_name(result.reference)}"
+    whole = {f"Mean score of {pair}": result.gaps[result.widest]}
+    whole |= {name.capitalize(): part for name, part in result.criteria.items()}
+    return [f"{name}: {with_interval(p.value, p.interval)}." for name, p in whole.items()]
 
 
 def _starred(part: Part) -> str:
@@ -97,31 +98,6 @@ def _driver_notes(result: Drivers) -> list[str]:
         *leaks,
         *result.notes,
     ]
-
-
-def _driver_columns(result: Drivers) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {"feature": [d.feature for d in result.drivers]}
-    parts = {"tells_group": [d.stands_in for d in result.drivers],
-             "gap": [d.gaps[result.widest] for d in result.drivers]}  # fmt: skip
-    parts |= {name: [d.criteria[name] for d in result.drivers] for name in result.criteria}
-    for name, values in parts.items():
-        columns[name] = [p.value for p in values]
-        columns[f"{name}_low"] = [p.interval[0] for p in values]
-        columns[f"{name}_high"] = [p.interval[1] for p in values]
-    columns["leak"] = [d.leak for d in result.drivers]
-    return columns
-
-
-def write_drivers_page(result: Drivers, path: Any, force: bool = False) -> Any:
-    """Write the page, whole or not at all."""
-    counts = f"{len(result)} features, {len(result.gaps) + 1} groups"
-    text = document(
-        "Drivers of a disparity",
-        subtitle(counts, result.sensitive_name),
-        [section(drivers_view(result))],
-        {**result.to_dict(), **stamp()},
-    )
-    return write_text(path, text, force)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -153,6 +129,7 @@ def monitor_view(result: Monitor) -> View:
     ]
     for criterion, looks in result.looks.items():
         parts += [_looks_figure(result, criterion), _looks_table(criterion, looks)]
+    parts.append(element("p", METHOD, class_="note"))
     badge = (result.state, _BADGES.get(result.judged, "unclear"))
     return View("Fairness over time", parts, badge)
 
@@ -168,12 +145,10 @@ def _looks_table(criterion: str, looks: Sequence[Look]) -> Table:
         ]
         for look in shown
     ]
-    before = len(looks) - len(shown)
-    caption = f"{criterion.capitalize()} by period"
-    if before:
-        caption = f"{criterion.capitalize()} in the last {len(shown)} of {len(looks)} periods"
+    caption = f"{criterion.capitalize()} in the last {len(shown)} of {len(looks)} periods"
     heads = ["period", "people", "value", "band of all periods"]
-    return Table(heads, rows, caption, limit=30)
+    keys = ("period", "n", "value", "stderr", "low", "high", "why")
+    return Table(heads, rows, caption, tabulate(looks, *keys), f"{criterion}.csv", limit=30)
 
 
 def _is_open(look: Look) -> bool:
@@ -243,20 +218,12 @@ def known_runs(looks: Sequence[Look]) -> list[list[int]]:
     return runs
 
 
-def write_monitor_page(result: Monitor, path: Any, force: bool = False) -> Any:
-    """Write the page, whole or not at all."""
-    rows = [(name, look) for name, looks in result.looks.items() for look in looks]
-    columns: dict[str, list[Any]] = {"criterion": [name for name, _ in rows]}
-    for key in ("period", "n", "value", "stderr", "low", "high", "why"):
-        columns[key] = [getattr(look, key) for _, look in rows]
-    text = document(
-        "Fairness monitoring",
-        subtitle(f"{len(result.periods)} periods", result.sensitive_name),
-        [
-            section(monitor_view(result)),
-            csv_link(columns, "monitor.csv"),
-            section(View("Method", [METHOD])),
-        ],
-        {**result.to_dict(), **stamp()},
-    )
+def write_result_page(result: Drivers | Monitor, path: Any, force: bool = False) -> Any:
+    """Write the page of a result that is not to be signed, whole or not at all."""
+    view = view_of(result)
+    title = {"Drivers": "Drivers of a disparity", "Monitor": "Monitoring report"}
+    named = result.sensitive_name != "group"
+    under = join(["By ", label(result.sensitive_name, 80)]) if named else None
+    data = {**result.to_dict(), **stamp()}
+    text = document(title[type(result).__name__], under, [section(view)], data)
     return write_text(path, text, force)

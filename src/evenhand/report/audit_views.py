@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core.provenance import stamp
 from ..auditing.figures import DrawnRows, calibration, density, drawn_rows, gains_of, grid_over
 from ..data.criteria import get_criterion
 from ..measures.measures import measure_columns
@@ -15,19 +14,9 @@ from .after_views import drivers_view
 from .charts import Chart, legend, ticks
 from .gap_views import conditional_view, imputation_view, money_view, pricing_view
 from .markup import Html, element, join, label
-from .page import (
-    NOT_STATED,
-    About,
-    about_section,
-    document,
-    limits,
-    method,
-    provenance,
-    signature_block,
-    subtitle,
-)
+from .page import About, Report, subtitle
 from .verdict_views import impact_view, verdict_view
-from .view import Judged, Lead, Name, Note, Table, View, section
+from .view import Figure, Judged, Lead, Name, Note, Table, View, section
 from .words import (
     GRADES,
     accuracy,
@@ -63,6 +52,10 @@ PARTS = (
     "Splitting groups makes the share smaller, so each attribute is also judged on its own. The "
     "worst of these counts."
 )
+ONE_GROUP = (
+    "Splitting groups makes the share smaller, so each group is also compared with all others. The "
+    "worst of these counts."
+)
 _GROUP_HEADS = {
     "n": "rows", "n_clusters": "clusters", "share": "share", "mean_score": "mean score",
     "sd_score": "spread of score", "mean_target": "mean outcome",
@@ -86,26 +79,40 @@ def audit_view(audit: Audit) -> View:
             f"{audit.n_unknown:,} rows ({100 * audit.n_unknown / audit.n_rows:.1f}%) have no "
             f"{unknown_words(audit)} and are left out."
         )
-    if audit.r2 == audit.r2:
-        parts.append(accuracy(audit.r2))
     if audit.n_negative:
         parts.append(negative_scores(audit))
-    if audit.conditional is not None:
-        parts.append(conditional_view(audit.conditional))
-    if audit.pricing is not None:
-        parts.append(pricing_view(audit.pricing))
+    return View(title, [*parts, *sections(audit)])
+
+
+def sections(
+    audit: Audit, verdict: Verdict | None = None, impact: Impact | None = None, money: Any = ()
+) -> list[View]:
+    """Return the results of an audit, in the order of a decision.
+
+    `money` are views of the gaps in units of the score, where there are to be any.
+    """
+    r2 = f" {accuracy(audit.r2)}" if audit.r2 == audit.r2 else ""
     judged = [
         Judged(judge_criterion(audit, name), grade(worst_part(audit, name)[1]))
         for name in audit.measures
     ]
     measures = measure_table(audit.measures, audit.confidence_level)
-    parts += [
-        View("By criterion", [*judged, measures, *part_tables(audit)], brief=True),
-        View(f"By {part_word(audit)}", [group_table(audit), gaps(audit)]),
+    short = [Lead(headline(audit) + r2), *judged, Figure(lambda: cards(audit)), measures]
+    part = part_word(audit)
+    return [
+        *_made(verdict_view, verdict),
+        *money,
+        *_made(conditional_view, audit.conditional),
+        *_made(pricing_view, audit.pricing),
+        View("In short", [*short, *part_tables(audit)], brief=True),
+        *_made(impact_view, impact),
+        *_made(imputation_view, audit.imputation),
+        View(f"By {part}", [Figure(lambda: figures(audit)), group_table(audit), gaps(audit)]),
     ]
-    if audit.imputation is not None:
-        parts.append(imputation_view(audit.imputation))
-    return View(title, parts)
+
+
+def _made(make: Any, result: Any) -> list[View]:
+    return [] if result is None else [make(result)]
 
 
 def audit_set_view(audits: AuditSet) -> View:
@@ -163,7 +170,7 @@ def measure_table(measures: Mapping[str, Measure], confidence_level: float | Non
 
 
 def part_tables(audit: Audit) -> list[Any]:
-    """Return a crossing beside its attributes and its worst group; nothing where none is."""
+    """Return a crossing, its attributes and its worst group; nothing where none is."""
     if not audit.attributes and not audit.one_against_rest:
         return []
     cells: dict[str, list[str]] = {}
@@ -177,12 +184,14 @@ def part_tables(audit: Audit) -> list[Any]:
         for key, values in measure_columns(tuple(parts.values())).items():
             columns.setdefault(key, []).extend(values)
     rows = [[Name(part), *row] for part, row in cells.items()]
+    what = "Each attribute on its own, and the" if audit.attributes else "All groups, and the"
     caption = (
-        "Each attribute on its own, and the worst group against the rest (± is half the width of "
-        f"the {percent(audit.confidence_level)} interval)"
+        f"{what} worst group against the rest (± is half the width of the "
+        f"{percent(audit.confidence_level)} interval)"
     )
     heads = ["groups", *audit.measures]
-    return [Note(PARTS), Table(heads, rows, caption, columns, "parts.csv", limit=29)]
+    note = Note(PARTS if audit.attributes else ONE_GROUP)
+    return [note, Table(heads, rows, caption, columns, "parts.csv", limit=29)]
 
 
 def group_table(
@@ -192,7 +201,7 @@ def group_table(
     columns = audit._groups.columns
     names = [name for name in heads if name in columns]
     rows = [
-        [Name(group), *(_group_cell(columns, name, k) for name in names)]
+        [Name(group), *(group_cell(columns, name, k) for name in names)]
         for k, group in enumerate(columns["group"])
     ]
     part = part_word(audit)
@@ -203,7 +212,8 @@ def group_table(
     return Table(shown, rows, caption, columns if file else None, file, limit=40)
 
 
-def _group_cell(columns: Mapping[str, Sequence[Any]], name: str, k: int) -> str:
+def group_cell(columns: Mapping[str, Sequence[Any]], name: str, k: int) -> str:
+    """Return one number of a group, with ± half its interval where it has one."""
     value = columns[name][k]
     if name == "share":
         return f"{100 * value:.1f}%"
@@ -239,10 +249,9 @@ def comparison_table(audits: AuditSet) -> Table:
     ]
     columns: dict[str, list[Any]] = {audits.kind: list(audits)}
     columns["r2"] = [audit.r2 for audit in audits.values()]
-    for audit in audits.values():
-        for m in audit.measures.values():
-            for key, value in zip(("", "_low", "_high"), (m.value, *m.interval), strict=True):
-                columns.setdefault(m.criterion + key, []).append(value)
+    for name in first.measures:
+        table = measure_columns([audit.measures[name] for audit in audits.values()])
+        columns |= {f"{name}_{key}": table[key] for key in ("value", "low", "high")}
     caption = f"Measures with {percent(first.confidence_level)} intervals (0 fair, 1 not)"
     heads = [audits.kind, "R²", *first.measures]
     return Table(heads, rows, caption, columns, "comparison.csv", limit=40)
@@ -332,22 +341,18 @@ def gauge(
             element("path", d=f"M{at(tick):.1f} 13v4", class_="axis"),
             element("text", number(tick, 3), x=f"{at(tick):.1f}", y=29, class_="tick middle"),
         ]
+    if before is not None:
+        marks.append(element("circle", cx=f"{at(before):.1f}", cy=11, r=5, class_="before"))
+    width = f"{max(high - low, 1):.1f}"
     return element(
         "svg",
         element("title", text),
         element("rect", x=8, y=9, width=220, height=4, class_="track"),
+        element("rect", x=f"{low:.1f}", y=7, width=width, height=8, class_="span"),
         *marks,
-        element(
-            "rect", x=f"{low:.1f}", y=7, width=f"{max(high - low, 1):.1f}", height=8, class_="span"
-        ),
-        None
-        if before is None
-        else element("circle", cx=f"{at(before):.1f}", cy=11, r=5, class_="before"),
         element("rect", x=f"{at(value) - 1.5:.1f}", y=2, width=3, height=18, class_="value"),
-        viewBox="0 0 240 33",
-        class_="chart gauge",
-        role="img",
-    )
+        viewBox="0 0 240 33", class_="chart gauge", role="img",
+    )  # fmt: skip
 
 
 def figures(audit: Audit) -> Html:
@@ -385,11 +390,11 @@ def density_chart(
     top = max(float(c.max()) for c in curves) * 1.05 or 1.0
     chart = Chart(
         (float(grid[0]), float(grid[-1])), (0.0, top), x_label="score", y_label="share of people",
-        title=title, y_ticks=False, height=height,
+        title=title, left=26, height=height,
     )  # fmt: skip
     if len(curves) <= 4:
         for k, curve in enumerate(curves):
-            chart.area(grid, curve, k)
+            chart.band(grid, 0 * curve, curve, k, "area")
     for k, curve in enumerate(curves):
         chart.line(grid, curve, k)
     return chart
@@ -408,13 +413,13 @@ def calibration_chart(drawn: DrawnRows) -> Chart:
     for k in range(len(drawn.names)):
         mine = rows[codes[rows] == k]
         chart.dots(drawn.s[mine], drawn.y[mine], k, radius=2.2, class_="cloud")
-    chart.diagonal()
+    ends = [max(wide[0], tall[0]), min(wide[-1], tall[-1])]
+    chart.guide(ends, ends)
     for k, weight in enumerate(drawn.membership.T):
         if not weight.any():
             continue
         x, y, error = calibration(drawn.s, drawn.y, weight)
-        low = np.clip(y - 1.96 * error, *chart.y)
-        chart.error_bars(x, low, np.clip(y + 1.96 * error, *chart.y), k)
+        chart.error_bars(x, y - 1.96 * error, y + 1.96 * error, k)
         chart.line(x, y, k)
         chart.dots(x, y, k)
     return chart
@@ -453,21 +458,28 @@ def audit_page(
     drivers : Drivers, optional
         As from :func:`evenhand.drivers`, of the same score.
     """
-    about = About.of(about)
-    title = about.title or "Fairness audit" + (f": {audit.name}" if audit.name else "")
     if favorable is None and impact is not None:
         favorable = impact.favorable
-    views = _page_views(audit, verdict, impact, favorable)
-    views += [] if drivers is None else [drivers_view(drivers)]
     results = {"verdict": verdict, "impact": impact, "drivers": drivers}
-    data = _data(audit, about, source)
-    data |= {key: value.to_dict() for key, value in results.items() if value is not None}
-    body = [
-        about_section(about, _question(audit, verdict)),
-        *map(section, views),
-        *_end(audit, about, source),
-    ]
-    return document(title, _counts(audit), body, data)
+    views = sections(audit, verdict, impact, [money_view(audit, favorable)])
+    return _report(
+        audit,
+        audit,
+        about,
+        source,
+        title="Fairness audit" + (f": {audit.name}" if audit.name else ""),
+        question=_question(audit, verdict),
+        body=[*views, *_made(drivers_view, drivers)],
+        data={key: value.to_dict() for key, value in results.items() if value is not None},
+    )
+
+
+def _report(result: Audit | AuditSet, audit: Audit, about: Any, source: Any, **more: Any) -> str:
+    facts = {"Estimator": next(iter(audit.measures.values())).estimator}
+    report = Report(
+        result, audit, About.of(about), source or {}, under=_counts(audit), facts=facts, **more
+    )
+    return report.render()
 
 
 def audit_set_page(
@@ -494,53 +506,19 @@ def audit_set_page(
     favorable : {"high", "low"}, optional
         Which change of a score is a gain.
     """
-    about = About.of(about)
     verdicts, impacts = verdicts or {}, impacts or {}
     first = next(iter(audits.values()))
-    views = [View("Side by side", [comparison_table(audits)])]
+    parts: list[Any] = [View("Side by side", [comparison_table(audits)])]
     if audits.kind == "model":
-        views += [_density_view(audits), gains_view(audits, favorable)]
-    parts = [
-        about_section(about, _question(first, next(iter(verdicts.values()), None))),
-        *map(section, views),
-    ]
+        parts += [density_view(audits), gains_view(audits, favorable)]
     for k, (name, audit) in enumerate(audits.items(), 1):
         parts.append(element("h2", f"{audits.kind.capitalize()} {k}: ", label(name, 120)))
-        one = _page_views(audit, verdicts.get(name), impacts.get(name), favorable)
-        parts += [section(view, "h3", f"{audits.kind}-{k}-") for view in one]
-    return document(
-        about.title or f"Fairness by {audits.kind}",
-        _counts(first),
-        [*parts, *_end(first, about, source)],
-        _data(audits, about, source),
-    )
-
-
-def _page_views(
-    audit: Audit, verdict: Verdict | None, impact: Impact | None, favorable: str | None
-) -> list[View]:
-    """The results, in the order of a decision."""
-    words = f" {accuracy(audit.r2)}" if audit.r2 == audit.r2 else ""
-    views = [
-        None if verdict is None else verdict_view(verdict),
-        money_view(audit, favorable),
-        None if audit.conditional is None else conditional_view(audit.conditional),
-        None if audit.pricing is None else pricing_view(audit.pricing),
-        View("In short", [Lead(headline(audit) + words), cards(audit)]),
-        None if impact is None else impact_view(impact),
-        None if audit.imputation is None else imputation_view(audit.imputation),
-        View("In pictures", [figures(audit)]),
-        View(
-            "Numbers",
-            [
-                measure_table(audit.measures, audit.confidence_level),
-                *part_tables(audit),
-                group_table(audit),
-                gaps(audit),
-            ],
-        ),
-    ]
-    return [view for view in views if view is not None]
+        money = [money_view(audit, favorable)]
+        views = sections(audit, verdicts.get(name), impacts.get(name), money)
+        parts += [section(view, "h3", f"{audits.kind}-{k}-") for view in views]
+    question = _question(first, next(iter(verdicts.values()), None))
+    title = f"Fairness by {audits.kind}"
+    return _report(audits, first, about, source, title=title, question=question, body=parts)
 
 
 def _question(audit: Audit, verdict: Verdict | None) -> str:
@@ -566,31 +544,8 @@ def _counts(audit: Audit) -> Html:
     return subtitle(f"{counts}, {len(audit.labels)} groups", audit.sensitive_name)
 
 
-def _end(audit: Audit, about: About, source: Mapping[str, Any] | None) -> list[Html]:
-    """What stands below the results, in this order."""
-    estimator = next(iter(audit.measures.values())).estimator
-    rows = [*(source or {}).items(), ("Period", about.period or NOT_STATED)]
-    return [
-        method(audit.confidence_level, is_measured(audit)),
-        provenance(audit, [*rows, ("Estimator", estimator)]),
-        limits(audit),
-        signature_block(),
-    ]
-
-
-def _data(
-    result: Audit | AuditSet, about: About, source: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    return {
-        **result.to_dict(),
-        **stamp(),
-        "about": about.to_dict(),
-        "source": {str(k): str(v) for k, v in (source or {}).items()},
-    }
-
-
-def _density_view(audits: AuditSet) -> View:
-    """Scores by group under each model, on the same axis."""
+def density_view(audits: Mapping[str, Audit]) -> View:
+    """Return scores by group under each model, on the same axis."""
     first = next(iter(audits.values()))
     rows = {name: drawn_rows(audit) for name, audit in audits.items()}
     grid = grid_over(*(one.s for one in rows.values()))

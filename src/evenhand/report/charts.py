@@ -33,24 +33,24 @@ class Chart:
         Read out in place of the picture.
     width, height : int
         In pixels, before the page scales it.
-    y_ticks : bool
-        Densities have no scale worth reading.
     x_ticks : sequence of numbers, optional
         Where they are not round numbers of the scale.
+    left : int, optional
+        Room on the left, in pixels, where y has no scale worth reading, as for densities.
     """
 
     def __init__(
         self, x: tuple[float, float], y: tuple[float, float], *, x_label: str, y_label: str,
-        title: str, width: int = 520, height: int = 300, y_ticks: bool = True,
-        x_ticks: Sequence[float] | None = None,
+        title: str, width: int = 520, height: int = 300,
+        x_ticks: Sequence[float] | None = None, left: int | None = None,
     ):  # fmt: skip
         self.x, self.y = x, y
         self.width, self.height = width, height
-        self.left = LEFT if y_ticks else 26
+        self.left = left or LEFT
         self.title = title
         self.layers: list[Html] = []
         shown = ticks(*x, count=max(3, width // 100)) if x_ticks is None else x_ticks
-        self._axes(x_label, y_label, y_ticks, shown)
+        self._axes(x_label, y_label, left is None, shown)
 
     def px(self, value: Any) -> Any:
         inner = self.width - self.left - RIGHT
@@ -64,31 +64,23 @@ class Chart:
             inner / (self.y[1] - self.y[0])
         )
 
-    def line(self, x: Any, y: Any, k: int, class_: str = "") -> None:
+    def draw(self, d: str, class_: str, **attributes: Any) -> None:
+        """A path in pixels."""
+        self.layers.append(element("path", d=d, class_=class_, **attributes))
+
+    def line(self, x: Any, y: Any, k: int) -> None:
         """A curve in the color and dashes of group `k`."""
-        self.layers.append(
-            element(
-                "path", d=_path(self.px(x), self.py(y)), class_=f"line g{k} {class_}".strip(),
-                stroke_dasharray=DASHES[k] or None,
-            )
-        )  # fmt: skip
+        self.draw(self._path(x, y), f"line g{k}", stroke_dasharray=DASHES[k] or None)
 
-    def area(self, x: Any, y: Any, k: int) -> None:
-        """The area between a curve and the bottom of the chart."""
-        bottom = float(self.py(self.y[0]))
-        px = self.px(x)
-        d = f"{_path(px, self.py(y))}L{px[-1]:.1f} {bottom:.1f}L{px[0]:.1f} {bottom:.1f}Z"
-        self.layers.append(element("path", d=d, class_=f"area g{k}"))
-
-    def band(self, x: Any, low: Any, high: Any, k: int) -> None:
+    def band(self, x: Any, low: Any, high: Any, k: int, class_: str = "area band") -> None:
         """The area between two curves."""
-        px = self.px(x)
-        there, back = _path(px, self.py(high)), _path(px[::-1], self.py(low)[::-1])
-        self.layers.append(element("path", d=f"{there}L{back[1:]}Z", class_=f"area band g{k}"))
+        x, low = np.asarray(x), np.asarray(low)
+        back = self._path(x[::-1], low[::-1])
+        self.draw(f"{self._path(x, high)}L{back[1:]}Z", f"{class_} g{k}")
 
-    def guide(self, x: Any, y: Any, class_: str) -> None:
+    def guide(self, x: Any, y: Any, class_: str = "guide") -> None:
         """A line that is no curve, such as a limit."""
-        self.layers.append(element("path", d=_path(self.px(x), self.py(y)), class_=class_))
+        self.draw(self._path(x, y), class_)
 
     def dots(self, x: Any, y: Any, k: int, radius: float = 3.2, class_: str = "dot") -> None:
         """Points; those outside the axes are left out."""
@@ -98,24 +90,19 @@ class Chart:
         # One path of zero-length strokes with round ends is far smaller than a circle per point.
         d = "".join(f"M{a:.0f} {b:.0f}h0" for a, b in zip(px, py, strict=True))
         if d:
-            self.layers.append(
-                element("path", d=d, class_=f"{class_} g{k}", stroke_width=number(2 * radius))
-            )
+            self.draw(d, f"{class_} g{k}", stroke_width=number(2 * radius))
 
     def error_bars(self, x: Any, low: Any, high: Any, k: int) -> None:
-        """Vertical bars."""
-        px, top, bottom = self.px(x), self.py(high), self.py(low)
+        """Vertical bars, cut off at the axes."""
+        px, top, bottom = (
+            self.px(x), self.py(np.clip(high, *self.y)), self.py(np.clip(low, *self.y))
+        )  # fmt: skip
         d = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in zip(px, bottom, top, strict=True))
-        self.layers.append(element("path", d=d, class_=f"bar g{k}"))
+        self.draw(d, f"bar g{k}")
 
-    def diagonal(self) -> None:
-        """Where y = x."""
-        low, high = max(self.x[0], self.y[0]), min(self.x[1], self.y[1])
-        if high > low:
-            ends = np.array([low, high])
-            self.layers.append(
-                element("path", d=_path(self.px(ends), self.py(ends)), class_="guide")
-            )
+    def _path(self, x: Any, y: Any) -> str:
+        pairs = zip(self.px(x), self.py(y), strict=True)
+        return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in pairs)
 
     def add(self, *parts: Html) -> None:
         """Markup of one's own, on top."""
@@ -157,11 +144,11 @@ class Chart:
             element("path", d=f"M{self.left} {TOP}V{bottom}H{right}", class_="axis"),
             join(words),
             element("text", x_label, x=f"{middle:.0f}", y=self.height - 6, class_="name middle"),
-            element(
-                "text", y_label, x=12, y=f"{center:.0f}", class_="name middle side",
-                transform=f"rotate(-90 12 {center:.0f})",
-            ),
-        ]  # fmt: skip
+        ]
+        if y_label:
+            turn = f"rotate(-90 12 {center:.0f})"
+            self.add(element("text", y_label, x=12, y=f"{center:.0f}", class_="name middle side",
+                             transform=turn))  # fmt: skip
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -190,15 +177,8 @@ def legend(names: Sequence[Html], omitted: int = 0) -> Html:
     return element("ul", *items, class_="legend")
 
 
-def _path(x: Any, y: Any) -> str:
-    return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
-
-
 # ------------------------------------------------------------------------------------------------
-# Numbers by name with their intervals, as rows of an inline SVG.
-
-
-_LEFT, _RIGHT, _TOP, _ROW, _BOTTOM, _WIDTH = 190, 16, 8, 26, 44, 640
+# Numbers by name with their intervals, as rows.
 
 
 class Bar(NamedTuple):
@@ -212,7 +192,7 @@ class Bar(NamedTuple):
 
 
 def bar_chart(bars: Sequence[Bar], x_label: str, title: str) -> Html:
-    """One row each: a bar from 0, its interval, and behind it a wide range where there is one.
+    """Return one row each: a bar from 0, its interval, and behind it a wide range if there is one.
 
     Parameters
     ----------
@@ -226,46 +206,23 @@ def bar_chart(bars: Sequence[Bar], x_label: str, title: str) -> Html:
     low, high = min(0.0, *ends), max(0.0, *ends)
     pad = 0.04 * (high - low) or 1.0
     low, high = low - pad * (low < 0), high + pad * (high > 0)
-    height = _TOP + _ROW * len(bars) + _BOTTOM
-    bottom = height - _BOTTOM
-
-    def px(value: float) -> float:
-        return _LEFT + (value - low) * (_WIDTH - _LEFT - _RIGHT) / (high - low)
-
-    marks = ticks(low, high, count=5)
-    parts = [
-        element("path", d="".join(f"M{px(v):.1f} {_TOP}V{bottom}" for v in marks), class_="grid"),
-        *(
-            element("text", number(v), x=f"{px(v):.1f}", y=bottom + 18, class_="tick middle")
-            for v in marks
-        ),
-        element("path", d=f"M{px(0.0):.1f} {_TOP}V{bottom}", class_="axis"),
-    ]
-    for row, (bar, name) in enumerate(zip(bars, short_names([b.name for b in bars], 18),
-                                          strict=True)):  # fmt: skip
-        middle = _TOP + _ROW * (row + 0.5)
-        parts.append(element("text", name, x=_LEFT - 8, y=f"{middle + 4:.1f}", class_="end"))
+    n = len(bars)
+    chart = Chart(
+        (low, high), (0, n), x_label=x_label, y_label="", title=title, width=640,
+        height=TOP + 26 * n + BOTTOM, left=190, x_ticks=ticks(low, high, 5),
+    )  # fmt: skip
+    for row, name in enumerate(short_names([b.name for b in bars], 18)):
+        bar, y = bars[row], n - row - 0.5
+        middle = float(chart.py(y))
+        chart.add(element("text", name, x=182, y=f"{middle + 4:.1f}", class_="end"))
+        first, last = chart.px((0.0, bar.value) if bar.wide is None else bar.wide)
+        half, kind = (7, "solid") if bar.wide is None else (8, "range")
+        chart.add(
+            element("rect", x=f"{min(first, last):.1f}", y=f"{middle - half:.1f}",
+                    width=f"{abs(last - first):.1f}", height=2 * half, class_=kind)
+        )  # fmt: skip
         if bar.wide is not None:
-            parts.append(_block(px(bar.wide[0]), px(bar.wide[1]), middle, 8.0, "range"))
-            parts.append(
-                element("path", d=f"M{px(bar.value):.1f} {middle:.1f}h0", class_="dot g0",
-                        stroke_width="8")
-            )  # fmt: skip
-        else:
-            parts.append(_block(px(0.0), px(bar.value), middle, 7.0, "solid"))
-        parts.append(
-            element("path", d=f"M{px(bar.low):.1f} {middle:.1f}H{px(bar.high):.1f}", class_="whisk")
-        )
-    center = (_LEFT + _WIDTH - _RIGHT) / 2
-    parts.append(element("text", x_label, x=f"{center:.0f}", y=height - 6, class_="name middle"))
-    return element(
-        "svg", element("title", title), *parts, viewBox=f"0 0 {_WIDTH} {height}",
-        class_="chart bars", role="img",
-    )  # fmt: skip
-
-
-def _block(first: float, last: float, middle: float, half: float, class_: str) -> Html:
-    return element(
-        "rect", x=f"{min(first, last):.1f}", y=f"{middle - half:.1f}",
-        width=f"{abs(last - first):.1f}", height=f"{2 * half:.1f}", class_=class_,
-    )  # fmt: skip
+            chart.dots([bar.value], [y], 0, 4)
+        chart.guide([bar.low, bar.high], [y, y], "whisk")
+    chart.guide([0, 0], [0, n], "axis")
+    return chart.render(class_="chart bars")

@@ -182,22 +182,14 @@ def imputation_view(result: Imputation) -> View:
     gaps = result.gaps
     rows = [
         [
-            Name(g.group), Name(g.reference), with_interval(g.value, g.interval), span(g.bounds),
+            Name(g.group), Name(g.reference), with_interval(g.value, g.interval),
+            with_interval(g.regressed, g.regressed_interval), span(g.bounds),
             "known" if g.settled else "not known",
         ]
         for g in gaps
     ]  # fmt: skip
-    heads = ["group", "minus", f"with the assumption ({level})",
+    heads = ["group", "minus", f"by weighting ({level})", f"by regression ({level})",
              f"range without any assumption ({level})", "sign"]  # fmt: skip
-    columns: dict[str, list[Any]] = {
-        "group": [g.group for g in gaps],
-        "reference": [g.reference for g in gaps],
-        "gap": [g.value for g in gaps],
-        "gap_low": [g.interval[0] for g in gaps],
-        "gap_high": [g.interval[1] for g in gaps],
-        "bound_low": [g.bounds[0] for g in gaps],
-        "bound_high": [g.bounds[1] for g in gaps],
-    }
     bars = [
         Bar(f"{g.group} minus {g.reference}", g.value, *g.interval, wide=g.bounds) for g in gaps
     ]
@@ -212,8 +204,8 @@ def imputation_view(result: Imputation) -> View:
                 "Dot and dark line: the estimate with the assumption and its interval. Pale block: "
                 "the range without any assumption.",
             ),
-            Table(heads, rows, "Mean score of a group minus that of the reference", columns,
-                  "imputation.csv"),
+            Table(heads, rows, "Mean score of a group minus that of the reference",
+                  result._columns(), "imputation.csv"),
             Note(f"Whatever the true groups are, independence is at least "
                  f"{number(result.least_independence, 3)}. There is no upper limit below 1."),
         ],
@@ -224,15 +216,17 @@ def imputation_words(result: Imputation, limit: int = 6) -> list[str]:
     """Return what inferred membership leaves uncertain, in sentences."""
     words = [
         f"Groups are given as probabilities, which remove {100 * result.certainty:.0f}% of the "
-        "uncertainty about them. All values assume that, among people with the same probabilities, "
-        "the score does not depend on the group. If it does, part of the difference is missed and "
-        "the values are too small."
+        "uncertainty about them. Information and weighted gaps assume that, among people with the "
+        "same probabilities, the score does not depend on the group. Gaps by regression assume the "
+        "opposite: among people of the same group, the score does not depend on the probabilities. "
+        "If neither holds, the truth can lie outside both."
     ]
     level = percent(result.confidence_level)
     for gap in result.gaps[:limit]:
         words.append(
             f"Mean score of {group_name(gap.group)} minus that of {group_name(gap.reference)}: "
-            f"{with_interval(gap.value, gap.interval)} with this assumption; between "
+            f"{with_interval(gap.value, gap.interval)} by weighting, "
+            f"{with_interval(gap.regressed, gap.regressed_interval)} by regression; between "
             f"{number(gap.bounds[0], 3)} and {number(gap.bounds[1], 3)} without any assumption "
             f"({level} confidence)."
         )
@@ -409,15 +403,14 @@ def band_axis(curves: Sequence[tuple[Any, ...]]) -> tuple[float, float]:
 def _draw_bands(result: Pricing) -> Html:
     curves = band_curves(result)
     n_bands = max(result._bands["band"])
-    bottom, top = band_axis(curves)
     chart = Chart(
-        (0.5, n_bands + 0.5), (bottom, top), x_label="band of the score, lowest to highest",
+        (0.5, n_bands + 0.5), band_axis(curves), x_label="band of the score, lowest to highest",
         y_label="actual / expected", title="Actual over expected by group and band of the score",
         width=720, height=300, x_ticks=range(1, n_bands + 1),
     )  # fmt: skip
-    chart.guide([0.5, n_bands + 0.5], [1.0, 1.0], "guide")
+    chart.guide([0.5, n_bands + 0.5], [1.0, 1.0])
     for k, (x, ratio, low, high) in enumerate(curves):
-        chart.error_bars(x, np.clip(low, bottom, top), np.clip(high, bottom, top), k)
+        chart.error_bars(x, low, high, k)
         if len(x):
             chart.line(x, ratio, k)
         chart.dots(x, ratio, k)

@@ -80,20 +80,9 @@ def table(
         for row in rows
     ]
     # A wide table scrolls inside its own box, which the keyboard must be able to reach.
-    return element(
-        "div",
-        element(
-            "table",
-            element("caption", caption),
-            element("thead", head),
-            element("tbody", *body),
-            class_=class_ or None,
-        ),
-        class_="scroll",
-        tabindex="0",
-        role="group",
-        aria_label=caption,
-    )
+    parts = [element("caption", caption), element("thead", head), element("tbody", *body)]
+    inner = element("table", *parts, class_=class_ or None)
+    return element("div", inner, class_="scroll", tabindex="0", role="group", aria_label=caption)
 
 
 def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from html import escape as escape_text
+from dataclasses import dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core.files import write_text
-from .._core.provenance import now
-from ..data.criteria import CRITERIA, Condition, Criterion, get_criterion, listing
+from .._core.provenance import now, stamp
+from ..data.criteria import CRITERIA, Criterion, get_criterion, listing
 from ..measures.measures import RULE, asked
 from .gap_views import imputation_words
 from .markup import Html, element, escape, join, json_block, label, page
@@ -60,6 +59,66 @@ def document(
         json_block(data, "evenhand-data"),
     ]
     return page(title, parts, script)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page to sign: what is asked, the results, and what stands behind them.
+
+    Attributes
+    ----------
+    result : Audit, AuditSet or FairnessPath
+        For programs, with `data` added.
+    audit : Audit
+        Whose rows, method and limits are described.
+    about : About
+    source : mapping
+        Facts about the data to print.
+    title, under, question : str
+        The heading, the line below it, and what the page answers.
+    body : sequence of View or Html
+        The results.
+    facts : mapping
+        Further facts, such as the estimator.
+    method, caveats : sequences
+        What to add to the method and the limits.
+    script : str, optional
+    """
+
+    result: Any
+    audit: Audit
+    about: About
+    source: Mapping[str, Any]
+    title: str
+    under: Any
+    question: str
+    body: Sequence[Any]
+    facts: Mapping[str, Any]
+    method: Sequence[View] = ()
+    caveats: Sequence[str] = ()
+    script: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def render(self) -> str:
+        """Return the page."""
+        period = {"Period": self.about.period or NOT_STATED}
+        parts = [
+            about_section(self.about, self.question),
+            *self.body,
+            method(self.audit, self.method),
+            provenance(self.audit, {**self.source, **period, **self.facts}),
+            limits(self.audit, self.caveats),
+        ]
+        shown = [section(part) if isinstance(part, View) else part for part in parts]
+        data = {
+            **self.result.to_dict(),
+            **stamp(),
+            "about": self.about.to_dict(),
+            "source": {str(k): str(v) for k, v in self.source.items()},
+            **self.data,
+        }
+        title = self.about.title or self.title
+        return document(title, self.under, [*shown, signature_block()], data, self.script)
 
 
 def subtitle(counts: str, sensitive_name: str) -> Html:
@@ -158,7 +217,7 @@ class About:
         return dict(vars(self))
 
 
-def about_section(about: About, question: str) -> Html:
+def about_section(about: About, question: str) -> View:
     """Return what is asked and by whom, one line each."""
     rows = []
     for name, head in _HEADS.items():
@@ -166,7 +225,7 @@ def about_section(about: About, question: str) -> Html:
         rows.append(
             (head, label(value, 2000) if value else element("span", NOT_STATED, class_="soft"))
         )
-    return section(View("What is asked, and by whom", [question, facts(rows)]))
+    return View("What is asked, and by whom", [question, facts(rows)])
 
 
 def signature_block() -> Html:
@@ -188,12 +247,12 @@ def signature_block() -> Html:
     )
 
 
-def provenance(audit: Audit, rows: Sequence[tuple[str, Any]]) -> Html:
-    """Return data and software: enough to do it again. `rows` are further facts."""
+def provenance(audit: Audit, more: Mapping[str, Any]) -> View:
+    """Return data and software: enough to do it again."""
     known = f"{audit.n_rows:,}, of which {audit.n_unknown:,} without a {unknown_words(audit)}"
     count = [] if audit.n_clusters is None else [("Clusters", f"{audit.n_clusters:,}")]
     table = [
-        *((str(name), escape(value)) for name, value in rows),
+        *((str(name), escape(value)) for name, value in more.items()),
         ("Sensitive attribute", label(audit.sensitive_name)),
         ("Rows", known),
         *count,
@@ -201,7 +260,7 @@ def provenance(audit: Audit, rows: Sequence[tuple[str, Any]]) -> Html:
         ("Software", _software()),
         ("Written", now().strftime("%Y-%m-%d %H:%M UTC")),
     ]
-    return section(View("Data and software", [facts(table)]))
+    return View("Data and software", [facts(table)])
 
 
 def _software() -> str:
@@ -218,47 +277,11 @@ def _software() -> str:
 # The method, with formulas.
 
 
-def _math(body: str) -> Html:
-    return Html(f'<math display="inline">{body}</math>')
-
-
-def _info(inside: str) -> str:
-    return f"<mi>I</mi><mo>(</mo>{inside}<mo>)</mo>"
-
-
-def _entropy(inside: str) -> str:
-    return f"<mi>H</mi><mo>(</mo>{inside}<mo>)</mo>"
-
-
-_A, _GIVEN, _SEMI, _COMMA = "<mi>A</mi>", "<mo>|</mo>", "<mo>;</mo>", "<mo>,</mo>"
-
-
-def formula(criterion: Criterion, measured: bool = False) -> Html:
-    """The normalized information of a criterion, of groups or of a measurement."""
-
-    def names(condition: Condition) -> str:
-        return _COMMA.join(f"<mi>{escape_text(criterion.symbols((v,)))}</mi>" for v in condition)
-
-    def group(condition: Condition) -> str:
-        return _A + (_GIVEN + names(condition) if condition else "")
-
-    information = names(criterion.tested) + _SEMI + group(criterion.given)
-    if measured:
-        power = f"<mo>−</mo><mn>2</mn>{_info(information)}"
-        return _math(f"<mn>1</mn><mo>−</mo><msup><mi>e</mi><mrow>{power}</mrow></msup>")
-    given, joint = _entropy(group(criterion.given)), _entropy(group(criterion.joint))
-    left = f"<mfrac><mrow>{_info(information)}</mrow><mrow>{given}</mrow></mfrac>"
-    right = f"<mfrac><mrow>{given}<mo>−</mo>{joint}</mrow><mrow>{given}</mrow></mfrac>"
-    return _math(f"{left}<mo>=</mo>{right}")
-
-
-_LOG_LOSS = _math(
-    f"{_entropy(_A + _GIVEN + '<mi>Z</mi>')}<mo>≈</mo><mo>−</mo>"
-    "<mfrac><mn>1</mn><mi>n</mi></mfrac>"
-    "<munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover>"
-    "<mi>log</mi><mo>⁡</mo><mi>ρ</mi><mo>(</mo><msub><mi>a</mi><mi>i</mi></msub>"
-    "<mo>|</mo><msub><mi>z</mi><mi>i</mi></msub><mo>)</mo>"
-)
+def formula(criterion: Criterion, measured: bool = False) -> str:
+    """Return the normalized information of a criterion, of groups or of a measurement."""
+    given = f"|{criterion.symbols(criterion.given)}" if criterion.given else ""
+    information = f"I({criterion.symbols(criterion.tested)};A{given})"
+    return f"1 − exp(−2·{information})" if measured else f"{information} / H(A{given})"
 
 
 _GROUP = (
@@ -277,8 +300,9 @@ _MEASUREMENT = (
 _ESTIMATES = " Values are estimates; one that comes out slightly below zero is shown as 0."
 
 
-def method(confidence_level: float, measured: bool = False) -> Html:
-    """Return what was computed, with the formulas; `measured` where A is a measurement."""
+def method(audit: Audit, more: Sequence[View] = ()) -> View:
+    """Return what was computed, with the formulas."""
+    measured = is_measured(audit)
     shown = CRITERIA.values()
     rows = [
         [c.title, c.statement, formula(c, measured), asked(c, measured), c.suits] for c in shown
@@ -288,38 +312,35 @@ def method(confidence_level: float, measured: bool = False) -> Html:
     words = "".join(f" {symbol} is the {word}." for symbol, word in further.items())
     heads = ["Criterion", "Statement", "Measure", "Question", "Suits decisions where"]
     differ = "depend on the attribute" if measured else "differ between groups"
-    return section(
-        View(
-            "Method",
-            [
-                f"S is the score, Y the true outcome (the target), {symbol}{words}{meaning}",
-                Table(heads, rows, "The criteria", wrapped=True),
-                _estimated(measured),
-                f"Intervals cover the true value in about {percent(confidence_level)} of repeated "
-                f"samples. {RULE} The measure says how much: slightly (under 0.01), clearly (under "
-                "0.10) or strongly. These words are a convention of this report, not limits set by "
-                "any law.",
-                f"Where outcomes {differ}, no useful score satisfies independence, separation and "
-                "sufficiency at once. Which one counts is a decision for people, to be made before "
-                "looking at the numbers.",
-            ],
-        )
+    return View(
+        "Method",
+        [
+            f"S is the score, Y the true outcome (the target), {symbol}{words}{meaning}",
+            Table(heads, rows, "The criteria", wrapped=True),
+            _estimated(measured),
+            f"Intervals cover the true value in about {percent(audit.confidence_level)} of "
+            f"samples. {RULE} The measure says how much: slightly (under 0.01), clearly (under "
+            "0.10) or strongly. These words are a convention of this report, not limits set by "
+            "any law.",
+            f"Where outcomes {differ}, no useful score satisfies independence, separation and "
+            "sufficiency at once. Which one counts is a decision for people, to be made before "
+            "looking at the numbers.",
+            *more,
+        ],
     )
 
 
-def _estimated(measured: bool) -> Html:
+def _estimated(measured: bool) -> str:
     if measured:
-        return element(
-            "p",
+        return (
             "I is the mean log ratio of two estimated densities of the attribute, with and without "
             "what should tell nothing. The table of measures names the kind of density. Only the "
-            f"order of the values counts, so outliers and units do not.{_ESTIMATES}",
+            f"order of the values counts, so outliers and units do not.{_ESTIMATES}"
         )
-    return element(
-        "p",
-        "Each entropy is the mean log loss of a probabilistic classifier ρ of the group: ",
-        _LOG_LOSS,
-        f". The table of measures names the classifier.{_ESTIMATES}",
+    return (
+        "I is the difference of two entropies, I(S;A) = H(A) − H(A|S). Each entropy H is the mean "
+        "log loss of a probabilistic classifier of the group. The table of measures names the "
+        f"classifier.{_ESTIMATES}"
     )
 
 
@@ -327,7 +348,7 @@ def _estimated(measured: bool) -> Html:
 # Limits of the evidence.
 
 
-def limits(audit: Audit, extra: tuple[str, ...] = ()) -> Html:
+def limits(audit: Audit, extra: Sequence[str] = ()) -> View:
     """Return what these data cannot tell."""
     measured = is_measured(audit)
     items = [_size_limit(audit), *_row_limits(audit), *_not_measured(audit), *extra]
@@ -343,7 +364,7 @@ def limits(audit: Audit, extra: tuple[str, ...] = ()) -> Html:
         "The numbers describe these rows. For other people or later years, measure again.",
         "This report is evidence for a decision. It is not legal advice.",
     ]
-    return section(View("Limits of the evidence", [bullets(items)]))
+    return View("Limits of the evidence", [bullets(items)])
 
 
 def _size_limit(audit: Audit) -> str:

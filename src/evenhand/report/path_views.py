@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core.frames import json_safe
-from .._core.provenance import stamp
 from ..auditing.figures import (
     audits_of,
     criterion_changes,
@@ -20,29 +18,22 @@ from ..auditing.figures import (
 )
 from ..data.criteria import get_criterion
 from .audit_views import (
+    calibration_chart,
     cards,
     density_chart,
+    density_view,
     figure_grid,
-    figures,
     gains_table,
+    group_cell,
     group_legend,
     group_table,
 )
 from .charts import Chart
 from .gap_views import gap_changes_view
 from .markup import Html, asset, csv_link, element
-from .page import (
-    NOT_STATED,
-    About,
-    about_section,
-    document,
-    limits,
-    method,
-    provenance,
-    signature_block,
-)
+from .page import About, Report
 from .verdict_views import verdict_view
-from .view import Figure, Lead, Name, Note, Table, View, bullets, facts, section
+from .view import Lead, Name, Note, Table, View, bullets, facts, section
 from .words import (
     fixed,
     group_name,
@@ -132,20 +123,13 @@ def changes_view(path: FairnessPath, before: Audit, after: Audit, chosen: int) -
     criteria, residuals = criterion_changes(before, after), residual_changes(before, after)
     points = [path.points[k] for k in (0, chosen)]
     accuracies = [with_margin(p.accuracy, p.accuracy_interval[1] - p.accuracy) for p in points]
-    rows: list[list[Any]] = [[path.accuracy.symbol, *accuracies, ""]]
-    for k, name in enumerate(criteria["criterion"]):
-        cells = [
-            f"{fixed(criteria[w][k], 3)} ({criteria[f'{w}_low'][k]:.3f} to "
-            f"{criteria[f'{w}_high'][k]:.3f})"
-            for w in ("before", "after")
-        ]
-        rows.append([get_criterion(name).title, *cells, criteria["remark"][k]])
-    groups: list[list[Any]] = []
+    rows = [[path.accuracy.symbol, *accuracies, ""]]
+    for name, remark in zip(criteria["criterion"], criteria["remark"], strict=True):
+        cells = [measured(audit.measures[name]) for audit in (before, after)]
+        rows.append([get_criterion(name).title, *cells, remark])
+    groups = []
     for k, group in enumerate(residuals["group"]):
-        cells = [
-            with_margin(residuals[w][k], residuals[w][k] - residuals[f"{w}_low"][k])
-            for w in ("before", "after")
-        ]
+        cells = [group_cell(a._groups.columns, "mean_residual", k) for a in (before, after)]
         groups.append([Name(group), *cells, residuals["remark"][k]])
     heads, level = [*_BEFORE_AFTER, "remark"], percent(path.confidence_level)
     return View(
@@ -176,7 +160,7 @@ def worse_words(criteria: dict[str, list[Any]], residuals: dict[str, list[Any]])
         if residuals["remark"][k]:
             side = "high" if residuals["after"][k] < 0 else "low"
             worse.append(
-                f"{group_name(group)} is scored even more too {side} (outcome minus score "
+                f"scores of {group_name(group)} are too {side} by more (outcome minus score "
                 f"{number(residuals['before'][k], 3)} → {number(residuals['after'][k], 3)})"
             )
     if not worse:
@@ -217,47 +201,40 @@ def path_page(
     notes : sequence of str
         How the columns were prepared, one sentence each.
     """
-    about = About.of(about)
     audits, chosen = audits_of(path), chosen_index(path)
+    selected = path.selected is not None
+    favorable = favorable or (None if tolerance is None else tolerance.favorable)
     before, after = audits[0], audits[chosen]
-    changed = path.selected is not None and chosen > 0
-    verdict = None
-    if tolerance is not None:
-        favorable = favorable or tolerance.favorable
-        verdict = after.verdict(tolerance) if path.selected is not None else None
-    views = [
-        None if verdict is None else verdict_view(verdict),
-        gap_changes_view(before, after, favorable) if changed else None,
-        _summary(path, audits, chosen),
-        changes_view(path, before, after, chosen) if changed else None,
-        _gains_view(before, after, favorable) if changed else None,
-        _selection(path, chosen),
-        _frontier_view(path, chosen),
-        _panels(path, audits, chosen),
-        _models_view(path, audits),
-        _pictures(before, after) if changed else None,
-        features_view(features) if features else None,
-        View("How the columns were used", [bullets([element("bdi", n) for n in notes])])
-        if notes
-        else None,
-    ]
-    is_value = is_measured(before)
-    rows = {**(source or {}), "Period": about.period or NOT_STATED, "Criterion": path.criterion}
-    rows["Model"] = "" if path._handle is None else path._handle.estimator
-    rows["Measured with"] = path.measured_with
-    shown = [section(v) if isinstance(v, View) else v for v in views if v is not None]
-    end = [
-        method(path.confidence_level, is_value), section(_path_method(path), "h3"),
-        provenance(before, list(rows.items())), limits(before, _limits(path)), signature_block(),
-    ]  # fmt: skip
-    return document(
-        about.title or f"The price of fairness: {path.criterion}",
-        f"{_path_counts(path)}, {len(path.labels)} {part_word(before)}s of "
-        f"{short_names([path.sensitive_name], 80)[0]}, each model measured on rows it was not "
-        f"fitted to ({path.n_splits} folds)",
-        [about_section(about, _question(path, is_value)), *shown, *end],
-        _data(path, about, source or {}),
-        asset("script.js"),
+    body: list[Any] = []
+    if tolerance is not None and selected:
+        body.append(verdict_view(after.verdict(tolerance)))
+    changed = selected and chosen > 0
+    if changed:
+        body.append(gap_changes_view(before, after, favorable))
+    body.append(_summary(path, audits, chosen))
+    if changed:
+        body += [changes_view(path, before, after, chosen), _gains_view(before, after, favorable)]
+    body += [_selection(path, chosen), _frontier_view(path, chosen), _panels(path, audits, chosen),
+             _models_view(path, audits)]  # fmt: skip
+    body += [_pictures(before, after)] if changed else []
+    body += [features_view(features)] if features else []
+    if notes:
+        used = bullets([element("bdi", note) for note in notes])
+        body.append(View("How the columns were used", [used]))
+    model = "" if path._handle is None else path._handle.estimator
+    facts = {"Criterion": path.criterion, "Model": model, "Measured with": path.measured_with}
+    return Report(
+        path, before, About.of(about), source or {}, f"The price of fairness: {path.criterion}",
+        _path_heading(path, part_word(after)), _question(path, is_measured(after)), body, facts,
+        [_path_method(path)], _limits(path), asset("script.js"),
+    ).render()  # fmt: skip
+
+
+def _path_heading(path: FairnessPath, part: str) -> str:
+    name = short_names([path.sensitive_name], 80)[0]
+    return (
+        f"{_path_counts(path)}, {len(path.labels)} {part}s of {name}, each model measured on rows "
+        f"it was not fitted to ({path.n_splits} folds)"
     )
 
 
@@ -308,12 +285,12 @@ def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> View:
     )
     if path.request is not None:
         text += f" It was chosen for {_asked(path)}."
-    beside = ", beside the model without a fairness term:" if chosen else ":"
+    versus = ", next to the model without a fairness term:" if chosen else ":"
     return View(
         "In short",
         [
             Lead(text),
-            element("p", f"The selected model, criterion by criterion{beside}", class_="next"),
+            element("p", f"The selected model, criterion by criterion{versus}", class_="next"),
             cards(audits[chosen], audits[0] if chosen else None),
         ],
     )
@@ -375,21 +352,10 @@ def _models_view(path: FairnessPath, audits: Sequence[Audit]) -> View:
 
 
 def _pictures(before: Audit, after: Audit) -> View:
-    pair = [drawn_rows(audit) for audit in (before, after)]
-    grid = grid_over(pair[0].s, pair[1].s)
-    titles = ("Before: no fairness term", "After: the selected model")
-    charts = {
-        title: density_chart(rows, grid, height=220, title=title)
-        for title, rows in zip(titles, pair, strict=True)
-    }
-    scores = [group_legend(pair[0], before), figure_grid(charts)]
-    return View(
-        "The selected model in pictures",
-        [
-            View(f"Scores by {part_word(before)}, before and after", scores),
-            View("Same score, same outcome?", [figures(after)]),
-        ],
-    )
+    pair = {"Before: no fairness term": before, "After: the selected model": after}
+    charts = {title: calibration_chart(drawn_rows(audit)) for title, audit in pair.items()}
+    outcomes = View("Same score, same outcome?", [figure_grid(charts)])
+    return View("The selected model in pictures", [density_view(pair), outcomes])
 
 
 def features_view(features: Mapping[str, Sequence[Any]]) -> View:
@@ -443,28 +409,6 @@ def _limits(path: FairnessPath) -> tuple[str, ...]:
         "that.",
         "The numbers are those of models fitted to part of the rows; the final model is fitted to "
         "all of them.",
-    )
-
-
-def _data(path: FairnessPath, about: About, source: Mapping[str, Any]) -> dict[str, Any]:
-    return json_safe(
-        {
-            "format": "evenhand.path",
-            "version": 1,
-            **stamp(),
-            "about": about.to_dict(),
-            "source": {str(k): str(v) for k, v in source.items()},
-            "criterion": path.criterion,
-            "confidence_level": path.confidence_level,
-            "sensitive": path.sensitive_name,
-            "labels": list(path.labels),
-            "n_rows": path.n_rows,
-            "n_clusters": path.n_clusters,
-            "n_unknown": path.n_unknown,
-            "fitted_before": path.fitted_before,
-            "request": None if path.request is None else path.request.to_dict(),
-            "points": path._columns(),
-        }
     )
 
 
@@ -526,15 +470,6 @@ def _request(path: FairnessPath, k: int) -> Html | None:
 
 def _frontier_view(path: FairnessPath, chosen: int) -> View:
     first, *others = [path.criterion, *(c for c in path.criteria if c != path.criterion)]
-    symbol = path.accuracy.symbol
-    rest = [
-        element(
-            "figure",
-            element("figcaption", f"{symbol} against {name}"),
-            draw_frontier(path, name, chosen, 520, 300),
-        )
-        for name in others
-    ]
     steps = element(
         "div",
         element("button", "← Less fair", type="button", id="step-back"),
@@ -552,13 +487,20 @@ def _frontier_view(path: FairnessPath, chosen: int) -> View:
                 f"are {percent(path.confidence_level)} intervals, cut off where they leave the "
                 "picture. For faded models another one is better in both respects."
             ),
-            Figure(
-                lambda: draw_frontier(path, first, chosen, 720, 380), f"{symbol} against {first}"
+            _frontier_figure(path, first, chosen, 720, 380),
+            element(
+                "div",
+                *(_frontier_figure(path, n, chosen, 520, 300) for n in others),
+                class_="figures",
             ),
-            element("div", *rest, class_="figures"),
             steps,
         ],
     )
+
+
+def _frontier_figure(path: FairnessPath, name: str, *how: int) -> Html:
+    caption = element("figcaption", f"{path.accuracy.symbol} against {name}")
+    return element("figure", caption, draw_frontier(path, name, *how))
 
 
 def draw_frontier(path: FairnessPath, name: str, chosen: int, width: int, height: int) -> Html:

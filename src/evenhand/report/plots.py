@@ -1,6 +1,7 @@
 """Figures for papers and notebooks, in Matplotlib.
 
-Each function returns a new figure and never calls ``plt.show()``.
+Each function returns a new figure, which a notebook draws once and ``savefig`` writes. None calls
+``plt.show()``, and pyplot keeps none of them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ..auditing.figures import DrawnRows, calibration, density, drawn_rows, grid
 from .after_views import highest_shown, known_runs
 from .charts import DASHES, PALETTE
 from .gap_views import band_axis, band_curves, drawn_groups
-from .words import fixed, part_word, short_names
+from .words import fixed, part_word, percent, short_names
 
 if TYPE_CHECKING:
     from ..auditing.drivers import Drivers
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from ..training.path import FairnessPath
 
 
-def _pyplot() -> Any:
+def _subplots(width: float, height: float, *shape: int, **options: Any) -> tuple[Any, Any]:
+    """A new figure and its axes; not kept by pyplot, which would draw it in a notebook again."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -32,7 +34,9 @@ def _pyplot() -> Any:
             "A figure must have Matplotlib, which is not installed. Hint: pip install "
             "'evenhand[plot]', or write the HTML report, which needs nothing."
         ) from error
-    return plt
+    fig, axes = plt.subplots(*shape, figsize=(width, height), layout="constrained", **options)
+    plt.close(fig)
+    return fig, axes
 
 
 def plot_audit(audit: Audit) -> Any:
@@ -47,10 +51,9 @@ def plot_audit(audit: Audit) -> Any:
     -------
     matplotlib Figure
     """
-    plt = _pyplot()
     drawn = drawn_rows(audit)
     panels = 2 if drawn.y is None else 3
-    fig, axes = plt.subplots(1, panels, figsize=(4.4 * panels, 4.2), layout="constrained")
+    fig, axes = _subplots(4.4 * panels, 4.2, 1, panels)
     _draw_densities(axes[0], drawn)
     axes[0].set_title(f"Scores by {part_word(audit)}")
     if drawn.y is not None:
@@ -82,15 +85,14 @@ def plot_densities(before: Audit, after: Audit, *, names: tuple[str, str] | None
             "`before` and `after` must audit the same groups, got "
             f"{list(before.labels)[:5]} and {list(after.labels)[:5]}."
         )
-    plt = _pyplot()
     pair = (drawn_rows(before), drawn_rows(after))
     grid = grid_over(pair[0].s, pair[1].s)
     titles = names or (before.name or "before", after.name or "after")
-    fig, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), sharex=True, layout="constrained")
+    fig, axes = _subplots(6.4, 5.6, 2, 1, sharex=True)
     for ax, drawn, title, audit in zip(axes, pair, titles, (before, after), strict=True):
         _draw_densities(ax, drawn, grid)
-        found = ", ".join(f"{m.criterion} {fixed(m.shown, 3)}" for m in audit.measures.values())
-        ax.set_title(f"{safe(title)}: {found}", fontsize="medium", loc="left")
+        values = ", ".join(f"{m.criterion} {fixed(m.shown, 3)}" for m in audit.measures.values())
+        ax.set_title(f"{safe(title)}: {values}", fontsize="medium", loc="left")
     axes[0].set_xlabel("")
     _add_legend(fig, axes[0], pair[0].names, len(before.labels))
     return fig
@@ -125,11 +127,10 @@ def plot_gains(
     """
     from ..auditing.figures import gains
 
-    plt = _pyplot()
     table = gains(before, after, sensitive_features, sample_weight)
     labels = short_names(table["group"], 28)
     rows = np.arange(len(labels))[::-1]
-    fig, ax = plt.subplots(figsize=(7.2, 1.6 + 0.42 * len(labels)), layout="constrained")
+    fig, ax = _subplots(7.2, 1.6 + 0.42 * len(labels))
     colors = [PALETTE[k % len(PALETTE)] for k in range(len(labels))]
     ax.hlines(rows, table["q05"], table["q95"], color=colors, lw=1.5)
     ax.hlines(rows, table["q25"], table["q75"], color=colors, lw=9, alpha=0.55)
@@ -142,9 +143,8 @@ def plot_gains(
             f"{100 * gain:.0f}% up, {100 * loss:.0f}% down", (1.01, row), fontsize="small",
             xycoords=("axes fraction", "data"), va="center",
         )  # fmt: skip
-    ax.set_xlabel(f"score under {safe(names[1])} minus score under {safe(names[0])}")
-    ax.set_title("Who gains and who loses", fontsize="medium", loc="left")
-    _tidy(ax)
+    x_label = f"score under {safe(names[1])} minus score under {safe(names[0])}"
+    _tidy(ax, x_label, title="Who gains and who loses")
     return fig
 
 
@@ -181,29 +181,22 @@ def plot_features(
             "`features`, `information`, `before` and `after` must have one entry per feature, got "
             f"{len(features)}, {len(information)}, {len(before)} and {len(after)}."
         )
-    plt = _pyplot()
     first, last = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
     chosen = np.argsort(-np.abs(last - first), kind="stable")[:limit]
     labels = [safe(name) for name in short_names([features[j] for j in chosen], 26)]
     rows = np.arange(len(chosen))[::-1]
-    fig, (left, right) = plt.subplots(
-        1, 2, figsize=(9.6, 1.6 + 0.3 * len(chosen)), sharey=True, layout="constrained"
-    )
+    fig, (left, right) = _subplots(9.6, 1.6 + 0.3 * len(chosen), 1, 2, sharey=True)
     left.barh(rows, [100 * information[j] for j in chosen], color=PALETTE[0], height=0.6)
-    left.set_xlabel("% of uncertainty about the group removed")
-    left.set_title("Information about the group", fontsize="medium", loc="left")
     left.set_yticks(rows, labels)
+    _tidy(left, "% of uncertainty about the group removed", title="Information about the group")
     right.hlines(rows, first[chosen], last[chosen], color="0.6", lw=2)
     right.scatter(first[chosen], rows, color=PALETTE[6], s=34, label=safe(names[0]), zorder=3)
     right.scatter(
         last[chosen], rows, color=PALETTE[1], s=34, marker="D", label=safe(names[1]), zorder=3
     )
     right.axvline(0.0, color="0.3", lw=1)
-    right.set_xlabel("coefficient")
-    right.set_title("Coefficients", fontsize="medium", loc="left")
     right.legend(fontsize="small", frameon=False)
-    for ax in (left, right):
-        _tidy(ax)
+    _tidy(right, "coefficient", title="Coefficients")
     if len(chosen) < len(features):
         left.annotate(
             f"{len(features) - len(chosen)} features that moved less are not shown.", (0, -0.02),
@@ -217,10 +210,10 @@ def safe(text: str) -> str:
     from matplotlib import font_manager
     from matplotlib.ft2font import FT2Font
 
-    found = font_manager.findfont(font_manager.FontProperties())
-    known = _GLYPHS.get(found)
+    font = font_manager.findfont(font_manager.FontProperties())
+    known = _GLYPHS.get(font)
     if known is None:
-        known = _GLYPHS.setdefault(found, frozenset(FT2Font(found).get_charmap()))
+        known = _GLYPHS.setdefault(font, frozenset(FT2Font(font).get_charmap()))
     drawn = "".join(c if ord(c) in known else f"[U+{ord(c):04X}]" for c in text)
     return drawn.replace("$", r"\$")
 
@@ -237,9 +230,7 @@ def _draw_densities(ax: Any, drawn: DrawnRows, grid: Any = None) -> None:
             ax.fill_between(grid, curve, color=PALETTE[k], alpha=0.08, lw=0)
     ax.set_ylim(bottom=0)
     ax.set_yticks([])
-    ax.set_xlabel("score")
-    ax.set_ylabel("density")
-    _tidy(ax)
+    _tidy(ax, "score", "density")
 
 
 def _draw_calibration(ax: Any, drawn: DrawnRows) -> None:
@@ -257,17 +248,14 @@ def _draw_calibration(ax: Any, drawn: DrawnRows) -> None:
     ax.plot(ends, ends, color="0.5", lw=0.9, dashes=(4, 3), zorder=1)
     ax.set_xlim(grid[0], grid[-1])
     ax.set_ylim(tall[0], tall[-1])
-    ax.set_xlabel("score")
-    ax.set_ylabel("target (dashed line: target = score)")
-    _tidy(ax)
+    _tidy(ax, "score", "target (dashed line: target = score)")
 
 
 def _draw_measures(ax: Any, audit: Audit) -> None:
     measures = list(audit.measures.values())
     rows = np.arange(len(measures))[::-1]
     values = np.array([m.shown for m in measures])
-    ends = np.array([m.interval for m in measures])
-    error = np.abs(np.stack([values - ends[:, 0], ends[:, 1] - values]))
+    error = np.abs(np.array([m.interval for m in measures]).T - values)
     ax.errorbar(values, rows, xerr=error, fmt="o", color="0.15", capsize=4, lw=1.6)
     ax.set_yticks(rows, [m.criterion for m in measures])
     ax.set_ylim(-0.6, len(measures) - 0.4)
@@ -280,9 +268,8 @@ def _draw_measures(ax: Any, audit: Audit) -> None:
             fixed(value, 3), (value, row), xytext=(0, 8), textcoords="offset points",
             ha="center", fontsize="small",
         )  # fmt: skip
-    ax.set_xlabel("normalized information (0: fair, 1: not)")
-    ax.set_title(f"Measures, {100 * audit.confidence_level:g}% intervals")
-    _tidy(ax)
+    title = f"Measures, {percent(audit.confidence_level)} intervals"
+    _tidy(ax, "normalized information (0: fair, 1: not)", title=title)
 
 
 def _add_legend(fig: Any, ax: Any, names: Sequence[str], total: int) -> None:
@@ -303,7 +290,11 @@ def _style(k: int) -> dict[str, Any]:
     return style
 
 
-def _tidy(ax: Any) -> None:
+def _tidy(ax: Any, x_label: str, y_label: str = "", title: str = "") -> None:
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
+    if title:
+        ax.set_title(title, fontsize="medium", loc="left")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="x", color="0.92", lw=0.8)
     ax.set_axisbelow(True)
@@ -326,16 +317,13 @@ def plot_drivers(result: Drivers, n: int = 15) -> Any:
     -------
     matplotlib Figure
     """
-    plt = _pyplot()
     shown = result.drivers[:n][::-1]
     panels = {f"gap, {safe(result.widest)} minus {safe(result.reference)}":
               [d.gaps[result.widest] for d in shown]}  # fmt: skip
     panels |= {name: [d.criteria[name] for d in shown] for name in result.criteria}
     panels["tells the group"] = [d.stands_in for d in shown]
-    fig, axes = plt.subplots(
-        1, len(panels), figsize=(2.0 + 2.6 * len(panels), 1.2 + 0.28 * len(shown)), sharey=True,
-        layout="constrained",
-    )  # fmt: skip
+    size = (2.0 + 2.6 * len(panels), 1.2 + 0.28 * len(shown))
+    fig, axes = _subplots(*size, 1, len(panels), sharey=True)
     place = np.arange(len(shown))
     for ax, (title, parts) in zip(axes, panels.items(), strict=True):
         values = np.array([p.value for p in parts])
@@ -362,11 +350,8 @@ def plot_monitor(result: Monitor) -> Any:
     -------
     matplotlib Figure
     """
-    plt = _pyplot()
-    fig, axes = plt.subplots(
-        len(result.looks), 1, figsize=(8.0, 0.6 + 2.6 * len(result.looks)), sharex=True,
-        squeeze=False, layout="constrained",
-    )  # fmt: skip
+    n = len(result.looks)
+    fig, axes = _subplots(8.0, 0.6 + 2.6 * n, n, 1, sharex=True, squeeze=False)
     for ax, (name, looks) in zip(axes[:, 0], result.looks.items(), strict=True):
         for run in known_runs(looks):
             known = [looks[k] for k in run]
@@ -388,8 +373,7 @@ def plot_monitor(result: Monitor) -> Any:
 
 def plot_pricing(result: Pricing) -> Any:
     """Actual over expected in each band, one line per group, as a Matplotlib figure."""
-    plt = _pyplot()
-    fig, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    fig, axes = _subplots(6.4, 4.0)
     curves = band_curves(result)
     names = short_names([result._groups["group"][k] for k in drawn_groups(result)])
     axes.axhline(1.0, color="0.6", linestyle="--", lw=1)
@@ -400,8 +384,7 @@ def plot_pricing(result: Pricing) -> Any:
         )  # fmt: skip
     axes.set_ylim(*band_axis(curves))
     axes.set_xticks(range(1, max(result._bands["band"]) + 1))
-    axes.set_xlabel("band of the score, lowest to highest")
-    axes.set_ylabel("actual / expected")
+    _tidy(axes, "band of the score, lowest to highest", "actual / expected")
     axes.legend(frameon=False)
     return fig
 
@@ -412,13 +395,8 @@ def plot_pricing(result: Pricing) -> Any:
 
 def plot_path(path: FairnessPath) -> Any:
     """Accuracy against each criterion, with error bars; dominated points are faded."""
-    plt = _pyplot()
     names = path.criteria
-    figure, axes = plt.subplots(
-        1, len(names), figsize=(4 * len(names), 4.2), layout="constrained", sharey=True,
-        squeeze=False,
-    )  # fmt: skip
-    axes = axes[0]
+    figure, ((*axes,),) = _subplots(4 * len(names), 4.2, 1, len(names), sharey=True, squeeze=False)
     for panel, name in zip(axes, names, strict=True):
         _panel(panel, path, name)
     axes[0].set_ylabel(f"held-out {path.accuracy.symbol}")
@@ -438,15 +416,14 @@ def _panel(panel: Any, path: FairnessPath, name: str) -> None:
     accuracy = np.array([p.accuracy for p in path.points])
     measures = [p.measure(name) for p in path.points]
     u = np.array([m.shown for m in measures])
-    low = np.array([max(m.shown - m.interval[0], 0.0) for m in measures])
-    high = np.array([max(m.interval[1] - m.shown, 0.0) for m in measures])
+    ends = np.abs(np.array([m.interval for m in measures]).T - u)
     half = np.array([p.accuracy_interval[1] - p.accuracy for p in path.points])
     order = np.flatnonzero(~faded)[np.argsort(u[~faded])]
     panel.plot(u[order], accuracy[order], color=PALETTE[0], linewidth=1.2, alpha=0.6, zorder=2)
     for mask, alpha, label in ((~faded, 1.0, "on the frontier"), (faded, 0.25, "dominated")):
         if mask.any():
             panel.errorbar(
-                u[mask], accuracy[mask], xerr=[low[mask], high[mask]], yerr=half[mask], fmt="o",
+                u[mask], accuracy[mask], xerr=ends[:, mask], yerr=half[mask], fmt="o",
                 color=PALETTE[0], alpha=alpha, markersize=5, elinewidth=0.7, capsize=0, zorder=3,
                 label=f"{label} ({path.confidence_level:.0%} interval)",
             )  # fmt: skip
@@ -461,8 +438,5 @@ def _panel(panel: Any, path: FairnessPath, name: str) -> None:
             label=f"selected (fairness weight {path.selected.fairness_weight:.3g})",
         )  # fmt: skip
     own = " (the path's own)" if name == path.criterion else ""
-    panel.set_title(f"{name}{own}", fontsize=11)
-    panel.set_xlabel("information about the group (0 is fair)")
     panel.axvline(0.0, color="gray", linewidth=0.6, zorder=1)
-    panel.grid(alpha=0.2)
-    panel.spines[["top", "right"]].set_visible(False)
+    _tidy(panel, "information about the group (0 is fair)", title=f"{name}{own}")

@@ -36,13 +36,9 @@ def impact_view(impact: Impact) -> View:
     """Return each group beside the reference, small groups in a table of their own."""
     names = [impact.reference, *(g for g in impact.groups if g != impact.reference)]
     small = [g for g in names[1:] if g in impact.apart]
-    keys = ("group", "statistic", "at", "value", "low", "high", "p_value", "stderr", "apart")
-    columns = {key: [getattr(n, key) for n in impact.numbers] for key in keys}
     parts = [
         *map(Note, _impact_notes(impact)),
-        _impact_table(
-            impact, [g for g in names if g not in small], "Groups against the reference", columns
-        ),
+        _impact_table(impact, [g for g in names if g not in small], "Groups against the reference"),
     ]
     if small:
         parts += [
@@ -55,9 +51,7 @@ def impact_view(impact: Impact) -> View:
     return View(f"Impact by {short_names([impact.sensitive_name], 40)[0]}", parts)
 
 
-def _impact_table(
-    impact: Impact, names: list[str], caption: str, csv: dict[str, list] | None = None
-) -> Table:
+def _impact_table(impact: Impact, names: list[str], caption: str) -> Table:
     numbers = {(n.group, n.statistic, n.at): n for n in impact.numbers if n.statistic in _HEADS}
     columns = list(dict.fromkeys(key[1:] for key in numbers))
     order, cutoffs = list(_HEADS), list(impact.cutoffs)
@@ -74,6 +68,7 @@ def _impact_table(
         ]
         for name in names
     ]
+    csv = impact._columns() if impact.reference in names else None
     return Table(heads, rows, caption, csv, "impact.csv")
 
 

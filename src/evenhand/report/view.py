@@ -271,8 +271,9 @@ def _markup(part: Any, level: str, prefix: str) -> Html | None:
 
 def _page_table(part: Table, prefix: str) -> Html:
     rows = [[label(c, 80) if isinstance(c, Name) else c for c in row] for row in part.rows]
+    heads = [head if head.startswith("p (") else upper_first(head) for head in part.heads]
     shown = table(
-        [upper_first(head) for head in part.heads], rows, caption=part.caption,
+        heads, rows, caption=part.caption,
         class_="words" if part.wrapped else "",
     )  # fmt: skip
     if part.columns is None:

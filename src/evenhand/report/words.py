@@ -188,8 +188,9 @@ def judge_criterion(audit: Audit, criterion: str) -> str:
     name, worst = worst_part(audit, criterion)
     if worst is own:
         return judge_measure(own)
+    kind = "crossed groups" if audit.attributes else "groups"
     return (
-        f"{judge_measure(worst)} This is {clean(name)}; for all {len(audit.labels)} crossed groups "
+        f"{judge_measure(worst)} This is {clean(name)}; for all {len(audit.labels)} {kind} "
         f"together the value is {fixed(own.shown)}."
     )
 

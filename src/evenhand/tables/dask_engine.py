@@ -5,23 +5,26 @@ Partitions are pandas frames. Nothing but facts, a sample and cells travels.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
 from .._core.arrays import Vector
 from ..data.encoding import MISSING
 from ..measures.cells import Cells, merge
 from ..measures.edges import Edges
 from .plan import (
-    MOST_LEVELS,
     Columns,
     EngineError,
+    Expressions,
     check_levels,
+    ends,
+    facts,
     in_short,
+    kept,
     kind_of,
     label_of,
     share,
@@ -64,7 +67,7 @@ class DaskTable:
     def ends(self, columns: Columns, edges: Edges) -> tuple[float, float]:
         """Least and largest residual."""
         found = np.array(self._run(_ends, columns, edges))
-        return float(found[:, 0].min()), float(found[:, 1].max())
+        return float(np.nanmin(found[:, 0])), float(np.nanmax(found[:, 1]))
 
     def cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> Cells:
         """Cells of the partitions, added up some at a time on the workers."""
@@ -140,32 +143,14 @@ def _column(frame: Any, name: str) -> Vector:
     return frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _used(frame: Any, columns: Columns) -> NDArray[np.bool_]:
-    keep = np.ones(len(frame), dtype=bool)
-    for name in (columns.weight, columns.frequency):
-        if name is not None:
-            keep &= _column(frame, name) > 0
-    return keep
+def _row(frame: Any, expressions: Expressions) -> dict[str, Any]:
+    """Aggregates of a frame; NaN where there is nothing to aggregate."""
+    (row,) = frame.select(**expressions).rows(named=True)
+    return {key: math.nan if value is None else float(value) for key, value in row.items()}
 
 
 def _facts(frame: Any, number: int, columns: Columns) -> dict[str, Any]:
-    keep = _used(frame, columns)
-    out: dict[str, Any] = {"n": len(frame), "n_used": int(keep.sum())}
-    for argument, name in columns.numbers.items():
-        values = _column(frame, name)
-        out[f"bad_{argument}"] = int((~np.isfinite(values)).sum())
-        if argument in ("y_pred", "y_true"):
-            values = values[keep]
-        out[f"least_{argument}"] = values.min(initial=np.inf)
-        out[f"largest_{argument}"] = values.max(initial=-np.inf)
-    if columns.frequency is not None:
-        people = _column(frame, columns.frequency)
-        out["fractions"] = int((people != np.floor(people)).sum())
-        out["people"] = float(people.sum())
-    for j, name in enumerate(columns.groups):
-        # More than enough to see that there are too many.
-        out[f"levels_{j}"] = frame[name].dropna().unique().tolist()[: 4 * MOST_LEVELS]
-    return out
+    return _row(nw.from_native(frame), facts(columns))
 
 
 def _joined(parts: list[dict[str, Any]]) -> dict[str, float]:
@@ -174,36 +159,31 @@ def _joined(parts: list[dict[str, Any]]) -> dict[str, float]:
         values = [part[key] for part in parts]
         if key in _ADDED or key.startswith("bad_"):
             out[key] = float(sum(values))
-        elif key.startswith("levels_"):
-            out[key] = float(len({level for levels in values for level in levels}))
         else:
-            out[key] = float(min(values) if key.startswith("least_") else max(values))
+            # Of levels the most in one partition, which all of them together have at least.
+            join = np.fmin if key.startswith("least_") else np.fmax
+            out[key] = float(join.reduce(values))
     return out
 
 
 def _some(frame: Any, number: int, columns: Columns, share: float) -> tuple[Any, ...]:
-    keep = _used(frame, columns)
+    frame = kept(nw.from_native(frame), columns).to_native()
     if share < 1.0:
-        keep &= np.random.default_rng(number).random(len(frame)) <= share
-    s = _column(frame, columns.score)[keep]
-    return s, None if columns.target is None else _column(frame, columns.target)[keep]
+        frame = frame[np.random.default_rng(number).random(len(frame)) <= share]
+    s = _column(frame, columns.score)
+    return s, None if columns.target is None else _column(frame, columns.target)
 
 
 def _ends(frame: Any, number: int, columns: Columns, edges: Edges) -> tuple[float, float]:
-    assert columns.target is not None
-    assert edges.target is not None
-    keep = _used(frame, columns)
-    s, y = (_column(frame, name)[keep] for name in (columns.score, columns.target))
-    rest = s - edges.score.shift - (y - edges.target.shift) * edges.slope
-    return float(rest.min(initial=np.inf)), float(rest.max(initial=-np.inf))
+    row = _row(kept(nw.from_native(frame), columns), ends(columns, edges))
+    return row["least"], row["largest"]
 
 
 def _count(frame: Any, number: int, columns: Columns, edges: Edges, factor: float) -> Cells | None:
     """Cells of one partition; None where no row counts."""
-    keep = _used(frame, columns)
-    if not keep.any():
+    frame = kept(nw.from_native(frame), columns).to_native()
+    if not len(frame):
         return None
-    frame = frame[keep]
     given = {name: _column(frame, column) for name, column in columns.numbers.items()}
     if "sample_weight" in given:
         given["sample_weight"] = given["sample_weight"] * factor

@@ -119,20 +119,11 @@ def _parquet(files: list[str], columns: Columns) -> Files:
         except (pa.ArrowException, OSError) as error:
             text = str(error).splitlines()[0]
             raise TableError(f"{file!r} is not a whole Parquet file: {text}") from error
-        outside = _in_folders(file, columns)
         inside = tuple(name for name in columns.names if name in schema.names)
-        lacking = tuple(name for name in columns.names if name not in inside)
+        outside = _in_folders(file, columns)
         if folders is None:
-            folders = tuple(name for name in lacking if name in outside)
-        for name in lacking:
-            if name not in outside or name not in folders:
-                _no_column(file, name, schema.names)
-        for name in folders:
-            if name in inside:
-                raise TableError(
-                    f"Column {name!r} must be in all files or in the names of all folders: it is "
-                    f"not in {files[0]!r} and in {file!r}."
-                )
+            folders = tuple(n for n in columns.names if n not in inside and n in outside)
+        _check_folders(file, files[0], schema.names, folders, outside, columns)
         _check_once(file, inside, schema.names)
         for name in inside:
             kind = arrow_kind(schema.field(name).type)
@@ -151,6 +142,21 @@ def _parquet(files: list[str], columns: Columns) -> Files:
     )
     types = _common(list(schemas.values())) if len(batches) > 1 else {}
     return Files("parquet", batches, types, folders or ())
+
+
+def _check_folders(
+    file: str, first: str, names: list[str], folders: tuple[str, ...], outside: list[str],
+    columns: Columns,
+) -> None:  # fmt: skip
+    """Each column must be in the files, or in the names of the folders of all of them."""
+    for name in columns.names:
+        if name not in names and (name not in outside or name not in folders):
+            _no_column(file, name, names)
+        if name in names and name in folders:
+            raise TableError(
+                f"Column {name!r} must be in all files or in the names of all folders: it is "
+                f"not in {first!r} and in {file!r}."
+            )
 
 
 def _common(schemas: list[dict[str, Any]]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -69,60 +70,59 @@ def _got(value: Any) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
+def _must(good: bool, where: str, expected: str, value: Any) -> None:
+    if not good:
+        raise ValueError(f"`{where}` must {expected}, got {_got(value)}")
+
+
 def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"`{where}` must be text, got {_got(value)}")
+    _must(isinstance(value, str), where, "be text", value)
     try:
         value.encode()
     except UnicodeEncodeError:
         raise ValueError(f"`{where}` must be text, got half a character in {_got(value)}") from None
-    return value
+    return str(value)
 
 
 def _number(value: Any, where: str) -> float:
-    try:
-        good = not isinstance(value, bool) and isinstance(value, int | float)
-        if not good or not math.isfinite(value):
-            raise OverflowError
-        return float(value)
-    except OverflowError:
-        raise ValueError(f"`{where}` must be a finite number, got {_got(value)}") from None
+    good = not isinstance(value, bool) and isinstance(value, int | float)
+    # An integer may be too large for a float.
+    good = good and abs(value) <= sys.float_info.max
+    _must(good, where, "be a finite number", value)
+    return float(value)
 
 
 def _spread(value: Any, where: str) -> float:
-    if not _number(value, where) > 0:
-        raise ValueError(f"`{where}` must be above 0, got {_got(value)}")
+    _must(_number(value, where) > 0, where, "be above 0", value)
     return float(value)
 
 
 def _share(value: Any, where: str) -> float:
-    if not 0 <= _number(value, where) <= 1:
-        raise ValueError(f"`{where}` must lie between 0 and 1, got {_got(value)}")
+    _must(0 <= _number(value, where) <= 1, where, "lie between 0 and 1", value)
     return float(value)
 
 
 def _flag(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"`{where}` must be true or false, got {_got(value)}")
-    return value
+    _must(isinstance(value, bool), where, "be true or false", value)
+    return bool(value)
 
 
 def _edge(value: Any, where: str) -> float | str:
     if not isinstance(value, str):
         return _number(value, where)
     try:
-        if np.isnat(np.datetime64(value, "us")):
-            raise ValueError
+        known = not np.isnat(np.datetime64(value, "us"))
     except ValueError:
-        raise ValueError(f"`{where}` must be a number or a date, got {_got(value)}") from None
+        known = False
+    _must(known, where, "be a number or a date", value)
     return value
 
 
 def _one_of(*names: str) -> Check:
     def check(value: Any, where: str) -> str:
-        if not isinstance(value, str) or value not in names:
-            raise ValueError(f"`{where}` must be one of {', '.join(names)}, got {_got(value)}")
-        return value
+        good = isinstance(value, str) and value in names
+        _must(good, where, f"be one of {', '.join(names)}", value)
+        return str(value)
 
     return check
 
@@ -133,10 +133,8 @@ def _optional(inner: Check) -> Check:
 
 def _list(inner: Check, least: int = 0) -> Check:
     def check(value: Any, where: str) -> tuple[Any, ...]:
-        if not isinstance(value, list):
-            raise ValueError(f"`{where}` must be a list, got {_got(value)}")
-        if len(value) < least:
-            raise ValueError(f"`{where}` must hold at least {least}, got {len(value)}")
+        _must(isinstance(value, list), where, "be a list", value)
+        _must(len(value) >= least, where, f"hold at least {least}", len(value))
         return tuple(inner(item, f"{where}[{k}]") for k, item in enumerate(value))
 
     return check
@@ -144,8 +142,7 @@ def _list(inner: Check, least: int = 0) -> Check:
 
 def _mapping(inner: Check) -> Check:
     def check(value: Any, where: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise ValueError(f"`{where}` must be an object, got {_got(value)}")
+        _must(isinstance(value, dict), where, "be an object", value)
         return {_text(name, where): inner(item, f"{where}.{name}") for name, item in value.items()}
 
     return check
@@ -153,13 +150,11 @@ def _mapping(inner: Check) -> Check:
 
 def _record(fields: Mapping[str, Check]) -> Check:
     def check(value: Any, where: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise ValueError(f"`{where}` must be an object, got {_got(value)}")
+        _must(isinstance(value, dict), where, "be an object", value)
         prefix = f"{where}." if where else ""
-        for name in fields:
+        for name in (*fields, *value):
             if name not in value:
                 raise ValueError(f"`{prefix}{name}` is missing")
-        for name in value:
             if name not in fields:
                 raise ValueError(f"`{prefix}{name}` is not a field of a model")
         return {name: inner(value[name], f"{prefix}{name}") for name, inner in fields.items()}

@@ -14,7 +14,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from .._core.validation import read_native
+from .._core.validation import InputError, read_native
 from ..auditing.monitoring import (
     Monitor,
     absent,
@@ -34,14 +34,14 @@ from ..data.labels import sorted_labels
 from ..measures.cells import Cells, is_cells
 from .audit_table import cells_of, columns_of
 from .engines import open_table
+from .plan import EngineError, TooManyLevels
 from .readers import TableError
 
 # ------------------------------------------------------------------------------------------------
 # Series of cells: from files of cells, and from a table where it is, in one scan for all periods.
 #
-# The parts of a date (year, month, day) are counted as attributes beside the groups, so that the
-# one
-# `GROUP BY` that counts cells counts them for every period, on one grid.
+# The parts of a date (year, month, day) are counted as attributes beside the groups, so that one
+# scan counts the cells of every period, on one grid.
 
 
 PARTS = {
@@ -142,15 +142,17 @@ def count_periods(
     names = {**names, "sensitive_features": [*made, *wanted]}
     try:
         cells = cells_of(rows.to_native(), **names)
-    except ValueError as error:
-        if "evenhand: " in str(error) and period is None:
-            raise ValueError(
-                "`time` must have at most 200 values where `period` is None. Hint: name a period, "
-                "such as month, if they are dates."
-            ) from error
-        if schema[time] == nw.String and period is not None and "cannot be read" in str(error):
-            raise ValueError(f"{no_dates()} The engine says: {error}") from error
-        raise
+    except TooManyLevels as error:
+        if period is not None or error.where != f"(column {next(iter(made))!r})":
+            raise
+        raise InputError(
+            "time", "have at most 200 values where `period` is None",
+            hint="name a period, such as month, if they are dates.",
+        ) from error  # fmt: skip
+    except EngineError as error:
+        if schema[time] != nw.String or period is None:
+            raise
+        raise ValueError(f"{no_dates()} The engine says: {error}") from error
     return _split(cells, len(made), period)
 
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Vector
 from .._core.files import TableError
+from .._core.validation import InputError
 from ..data.encoding import MISSING
 from ..data.labels import check_count, cross, sorted_labels
 from ..measures.cells import EXTREMES, SUMS, Cells, checked
@@ -90,6 +91,12 @@ def _used(columns: Columns) -> list[nw.Expr]:
     return [_number(name) > 0.0 for name in named if name is not None]
 
 
+def kept(rows: Any, columns: Columns, *conditions: nw.Expr) -> Any:
+    """Rows of a frame that count, and meet further conditions."""
+    keep = [*_used(columns), *conditions]
+    return rows.filter(*keep) if keep else rows
+
+
 def facts(columns: Columns) -> Expressions:
     """Totals over all rows; extremes over those that are used."""
     keep = _used(columns)
@@ -132,6 +139,12 @@ def _scrambled(columns: Columns, facts: dict[str, float]) -> nw.Expr:
             value = _number(columns.numbers[argument]) - (low / 2 + high / 2)
             angle = angle + value / half * turns
     return angle - angle.floor()
+
+
+def ends(columns: Columns, edges: Edges) -> Expressions:
+    """Extremes of the residual that a grid with a slope has bins of."""
+    rest = _residual(columns, edges)
+    return {"least": rest.min(), "largest": rest.max()}
 
 
 def cell_rows(columns: Columns, edges: Edges, facts: dict[str, float]) -> Expressions:
@@ -354,10 +367,6 @@ class Engine:
     def _schema(self) -> Any:
         return self.rows.collect_schema()
 
-    def _kept(self, columns: Columns, *conditions: nw.Expr) -> nw.LazyFrame[Any]:
-        keep = [*_used(columns), *conditions]
-        return self.rows.filter(*keep) if keep else self.rows
-
     def _values(self, columns: Columns) -> Expressions:
         named = zip(_NAMES, (columns.score, columns.target), strict=True)
         return {made: _number(name) for made, name in named if name is not None}
@@ -369,8 +378,8 @@ class Engine:
         """All rows of a small table; of others values, with how many rows have each."""
         values = self._values(columns)
         if share(facts) == 1.0:
-            return self._kept(columns).select(**values)
-        few = self._kept(columns, _scrambled(columns, facts) <= share(facts))
+            return kept(self.rows, columns).select(**values)
+        few = kept(self.rows, columns, _scrambled(columns, facts) <= share(facts))
         return few.select(**values).group_by(*values).agg(copies=nw.len())
 
     def _copies(self, columns: Columns, facts: dict[str, float]) -> nw.LazyFrame[Any]:
@@ -379,17 +388,16 @@ class Engine:
         That is share·n on average over values, whose number u is.
         """
         values = self._values(columns)
-        rows = self._kept(columns).select(**values, u=_scrambled(columns, facts))
+        rows = kept(self.rows, columns).select(**values, u=_scrambled(columns, facts))
         counted = rows.group_by(*values).agg(n=nw.len(), u=nw.col("u").min())
         copies = (nw.col("n") * share(facts) + nw.col("u")).floor()
         return counted.select(*values, copies=copies).filter(nw.col("copies") > 0)
 
     def _ends(self, columns: Columns, edges: Edges) -> nw.LazyFrame[Any]:
-        rest = _residual(columns, edges)
-        return self._kept(columns).select(least=rest.min(), largest=rest.max())
+        return kept(self.rows, columns).select(**ends(columns, edges))
 
     def _cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> nw.LazyFrame[Any]:
-        rows = self._kept(columns).select(**cell_rows(columns, edges, facts))
+        rows = kept(self.rows, columns).select(**cell_rows(columns, edges, facts))
         keys = [PLACE, *(f"label_{j}" for j in range(len(columns.groups)))]
         return rows.group_by(keys).agg(**cell_sums(columns))
 
@@ -490,14 +498,18 @@ def _check_inside(found: dict[str, NDArray[Any]], edges: Edges, facts: dict[str,
             )
 
 
+class TooManyLevels(InputError):
+    """A column with so many values that it is no attribute."""
+
+
 def check_levels(count: float, name: str, argument: str = "sensitive_features") -> None:
     """Refuse a column with so many values that it is no attribute."""
     if count > MOST_LEVELS:
-        raise ValueError(
-            f"`{argument}` (column {name!r}) must have at most {MOST_LEVELS} levels, found "
-            f"about {count:,.0f}. Hint: cut numbers and dates into bands, such as "
-            "evenhand.bands or CASE WHEN in the table, and merge rare levels into larger ones."
-        )
+        raise TooManyLevels(
+            argument, f"have at most {MOST_LEVELS} levels", f"about {count:,.0f}",
+            "cut numbers and dates into bands, such as evenhand.bands or CASE WHEN in the table, "
+            "and merge rare levels into larger ones.", f"(column {name!r})",
+        )  # fmt: skip
 
 
 def without_blank(cells: Cells) -> Cells:

@@ -296,30 +296,25 @@ def _read_csv(source: Source, columns: list[str], as_text: bool, text: Sequence[
     from pyarrow import csv as arrow_csv
 
     size = len(source.data) if source.data is not None else source.path.stat().st_size
+    kept = dict.fromkeys(text, pa.dictionary(pa.int32(), pa.string()))
+    convert = arrow_csv.ConvertOptions(
+        include_columns=columns,
+        column_types=dict.fromkeys(columns, pa.string()) if as_text else kept,
+        null_values=[] if as_text else list(NULLS), strings_can_be_null=not as_text,
+        auto_dict_encode=not as_text, auto_dict_max_cardinality=1000, decimal_point=source.decimal,
+    )  # fmt: skip
+    parse = arrow_csv.ParseOptions(delimiter=source.separator, newlines_in_values=True)
 
     def read(block_size: int | None) -> pa.Table:
-        where: Any = str(source.path) if source.data is None else pa.BufferReader(source.data)
-        # Told not to guess: the compression of a name such as "scores.csv.gz" is undone already.
-        stream = pa.input_stream(where, compression=None) if source.data is None else where
+        # Not to guess: the compression of a name such as "scores.csv.gz" is undone already.
+        stream: Any = (
+            pa.input_stream(str(source.path), compression=None)
+            if source.data is None
+            else pa.BufferReader(source.data)
+        )
+        options = arrow_csv.ReadOptions(block_size=block_size, skip_rows=source.skip)
         return arrow_csv.read_csv(
-            stream,
-            read_options=arrow_csv.ReadOptions(block_size=block_size, skip_rows=source.skip),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=source.separator, newlines_in_values=True
-            ),
-            convert_options=arrow_csv.ConvertOptions(
-                include_columns=columns,
-                column_types=(
-                    dict.fromkeys(columns, pa.string())
-                    if as_text
-                    else dict.fromkeys(text, pa.dictionary(pa.int32(), pa.string()))
-                ),
-                null_values=[] if as_text else list(NULLS),
-                strings_can_be_null=not as_text,
-                auto_dict_encode=not as_text,
-                auto_dict_max_cardinality=1000,
-                decimal_point=source.decimal,
-            ),
+            stream, read_options=options, parse_options=parse, convert_options=convert
         )
 
     try:

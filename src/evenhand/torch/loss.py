@@ -218,6 +218,19 @@ class _Information(torch.autograd.Function):
         return ctx.pull(upstream), None
 
 
+def _check_options(
+    n_groups: Any, classifier: Any, kappa: Any, score_map: Any, momentum: Any
+) -> None:
+    if not isinstance(n_groups, Integral) or n_groups < 2:
+        raise ValueError(f"`n_groups` must be an integer of at least 2, got {n_groups!r}.")
+    check_choice("classifier", classifier, CLASSIFIERS)
+    check_choice("score_map", score_map, SCORE_MAPS)
+    if kappa != "auto" and not (is_number(kappa, 0.0) and kappa > 0):
+        raise ValueError(f"`kappa` must be a positive number or 'auto', got {kappa!r}.")
+    if not (is_number(momentum) and 0 < momentum <= 1):
+        raise ValueError(f"`momentum` must lie in (0, 1], got {momentum!r}.")
+
+
 class FairnessLoss(nn.Module):
     """How much of the uncertainty about the group the scores of a batch remove, Ĩ ∈ [0, 1].
 
@@ -309,15 +322,8 @@ class FairnessLoss(nn.Module):
                 f"sufficiency do, got {self.criterion.name!r}. Hint: condition on another column "
                 "with 'separation' and given=..."
             )
-        if not isinstance(n_groups, Integral) or n_groups < 2:
-            raise ValueError(f"`n_groups` must be an integer of at least 2, got {n_groups!r}.")
-        check_choice("classifier", classifier, CLASSIFIERS)
-        check_choice("score_map", score_map, SCORE_MAPS)
+        _check_options(n_groups, classifier, kappa, score_map, momentum)
         check_choice("backend", backend, BACKENDS)
-        if kappa != "auto" and not (is_number(kappa, 0.0) and kappa > 0):
-            raise ValueError(f"`kappa` must be a positive number or 'auto', got {kappa!r}.")
-        if not (is_number(momentum) and 0 < momentum <= 1):
-            raise ValueError(f"`momentum` must lie in (0, 1], got {momentum!r}.")
         if backend == "kernels" and (classifier == "running" or process_group is not None):
             raise ValueError(
                 "`backend` must be 'auto', 'triton' or 'eager' with a running classifier or a "
@@ -326,8 +332,7 @@ class FairnessLoss(nn.Module):
         self.n_groups, self.classifier, self.basis = int(n_groups), classifier, basis
         self.kappa = KAPPA if kappa == "auto" else float(kappa)
         self.score_map, self.momentum, self.backend = score_map, float(momentum), backend
-        self.process_group = process_group
-        self._limit = None if score_map == "raw" else LIMIT
+        self.process_group, self._limit = process_group, None if score_map == "raw" else LIMIT
         one, two = get_basis(basis, 1), get_basis(basis, 2)
         joint = two if self.needs_target else one
         self._terms = [Classifier(1.0, joint, self.kappa)]

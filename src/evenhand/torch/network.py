@@ -257,8 +257,8 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
         rng = np.random.default_rng(seed)
         order = rng.permutation(n)
         order = order[np.argsort(codes[order], kind="stable")]
-        every = max(2, round(1.0 / self.validation_fraction))
-        aside = np.sort(order[int(rng.integers(every)) :: every])
+        stride = max(2, round(1.0 / self.validation_fraction))
+        aside = np.sort(order[int(rng.integers(stride)) :: stride])
         kept = np.ones(n, dtype=bool)
         kept[aside] = False
         return aside, np.flatnonzero(kept)
@@ -425,8 +425,7 @@ def train(
         _decayed(network, schedule.weight_decay), lr=schedule.learning_rate, betas=(0.9, 0.99)
     )
     mean = copy.deepcopy(network)
-    n = len(train_rows.y)
-    per_epoch = max(1, round(n / schedule.batch_size))
+    per_epoch = max(1, round(len(train_rows.y) / schedule.batch_size))
     total, step = schedule.epochs * per_epoch, 0
     curve: dict[str, list[float]] = {name: [] for name in CURVE}
     best, kept, waited = math.inf, copy.deepcopy(mean.state_dict()), 0
@@ -439,20 +438,15 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = schedule.learning_rate * schedule.rate(share)
             objective, loss, value = _objective(network, train_rows.take(rows), fairness, weight)
-            optimizer.zero_grad(set_to_none=True)
-            objective.backward()
-            torch.nn.utils.clip_grad_norm_(network.parameters(), _LONGEST)
-            optimizer.step()
+            _take_step(network, optimizer, objective)
             step += 1
             _follow(mean, network, max(_NEWEST, 1.0 / step))
             losses.append(float(loss.detach()))
             values += [] if value is None else [float(value.detach())]
         judged = _judge(mean, check_rows, judge, fairness_weight)
         unfairness = float(np.mean(values)) if values else math.nan
-        rate = optimizer.param_groups[0]["lr"]
-        for name, number in zip(
-            CURVE, (float(np.mean(losses)), unfairness, *judged, weight, rate), strict=True
-        ):
+        numbers = float(np.mean(losses)), unfairness, *judged, weight
+        for name, number in zip(CURVE, (*numbers, optimizer.param_groups[0]["lr"]), strict=True):
             curve[name].append(number)
         if check_rows is None or weight < fairness_weight:
             continue
@@ -463,6 +457,13 @@ def train(
             break
     network.load_state_dict(mean.state_dict() if check_rows is None else kept)
     return curve
+
+
+def _take_step(network: nn.Module, optimizer: torch.optim.Optimizer, objective: Tensor) -> None:
+    optimizer.zero_grad(set_to_none=True)
+    objective.backward()
+    torch.nn.utils.clip_grad_norm_(network.parameters(), _LONGEST)
+    optimizer.step()
 
 
 def _objective(

@@ -118,12 +118,7 @@ def make_batch(
     keep = np.ones(n_groups, dtype=bool) if keep_all else shares > 0
     n_known = float(sums[-1])
     if not keep.all() and table is None:
-        # Rows of a group whose weights are all zero are of no group.
-        place = np.where(keep, np.cumsum(keep) - 1, -1)
-        renumber = torch.as_tensor(np.append(place, -1), device=groups.device)
-        index = renumber[index.long()]
-        known = index >= 0
-        index = torch.where(known, index, int(keep.sum()))
+        index, known = _renumber(index, keep)
         n_known = float(reduce(known.sum().to(torch.float64)[None])[0])
     elif table is not None:
         table = table[:, torch.as_tensor(np.flatnonzero(keep), device=table.device)]
@@ -137,6 +132,17 @@ def make_batch(
     codes = index.to(small) if table is None else None
     shares = shares[keep] / total if total > 0 else np.full(len(present), np.nan)
     return Batch(codes, table, omega, None, present, n_known, shares, reduce)
+
+
+def _renumber(index: Tensor, keep: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
+    """Numbers among the groups kept, and whether a row is of one.
+
+    Rows of a group whose weights are all zero are of no group.
+    """
+    place = np.where(keep, np.cumsum(keep) - 1, -1)
+    index = torch.as_tensor(np.append(place, -1), device=index.device)[index.long()]
+    known = index >= 0
+    return torch.where(known, index, int(keep.sum())), known
 
 
 def _rows(groups: Tensor, reduce: Reduce) -> float:

@@ -20,6 +20,7 @@ from ..data.criteria import Criterion, Variable
 from ..data.groups import Groups
 from ..estimators.logistic import LogisticTerm
 from ..estimators.lspc import LSPCTerm
+from ..estimators.spline_term import LIMIT, ROUGHNESS, SplineTerm
 from ..kernels import Rows, get_kernels, make_rows, standardizer
 from ..kernels.basis import get_basis
 from .curvature import low_rank_factor
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
 
 # ------------------------------------------------------------------------------------------------
 # Scores as the classifiers inside the fairness term see them.
-
-
-# The c of t = c·tanh(z/c): at 1 too little of the score is left, at 3 its tails are back.
-LIMIT = 1.5
 
 
 class Scores(NamedTuple):
@@ -127,6 +124,7 @@ def check_kappa(kappa: Any, classifier: str) -> Any:
     return kappa
 
 
+SPLINE = "spline"
 # H(A | given) below this share of H(A): what is given gives the group away.
 LEAST_UNCERTAINTY = 1e-3
 
@@ -176,7 +174,10 @@ class BoundRegularizer:
         elif self.criterion.given:
             alone, both = self._rows[1], self._rows[2]
             center = np.r_[both.center[2:], 0.0, 1.0]
-            self._offset = -self._make_term(1).value(alone._replace(s=both.y, center=center))
+            if regularizer.chosen_basis == SPLINE:
+                self._offset = -self._make_term(2).value_given(both)
+            else:
+                self._offset = -self._make_term(1).value(alone._replace(s=both.y, center=center))
             self.normalizer = self._offset
         if normalizer is not None:
             self.normalizer = normalizer
@@ -192,7 +193,12 @@ class BoundRegularizer:
 
     def _make_term(self, n_variables: int) -> Any:
         """A classifier of the group given so many variables."""
-        basis = get_basis(self._regularizer.basis, n_variables)
+        chosen = self._regularizer.chosen_basis
+        if chosen == SPLINE:
+            # Of some rows the penalty is in proportion to theirs.
+            share = self.kappa / self._regularizer.penalty(self.groups.n_total)
+            return SplineTerm(n_variables, self.kappa, share * ROUGHNESS)
+        basis = get_basis(chosen, n_variables)
         if self.classifier == "lspc":
             return LSPCTerm(basis, self.kappa, free=self._regularizer.kappa == "auto")
         return LogisticTerm(basis, self.kappa)
@@ -358,7 +364,7 @@ class BoundRegularizer:
             Both as of `value_and_grad`.
         factor : (n, r) float64 array
             B, r ≤ D(K − 1) for K groups and D terms of the basis (3 of the score, 6 with the
-            target, for "quadratic"). Zero in rows whose group is not known.
+            target, for "quadratic"; 12 and 45 for "spline"). Zero in rows whose group is not known.
 
         Notes
         -----

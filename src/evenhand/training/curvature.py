@@ -25,6 +25,7 @@ from .._core.arrays import Array
 from ..estimators._newton import objective_at
 from ..estimators.logistic import every, every_from
 from ..estimators.lspc import LSPCTerm
+from ..estimators.spline_term import TARGET_MIDDLES, SplineTerm
 from ..kernels import Rows, reference
 from ..kernels.basis import Basis
 
@@ -44,7 +45,7 @@ def low_rank_factor(
 
     Parameters
     ----------
-    term : LogisticTerm or LSPCTerm
+    term : LogisticTerm, LSPCTerm or SplineTerm
     rows : Rows
         As the classifier sees them.
     z : (n,) array
@@ -72,6 +73,8 @@ def weights_root(term: Any, rows: Rows, inverse: float, share: float = 1.0) -> A
     basis, weights = term.basis, term.weights_at(rows)
     if isinstance(term, LSPCTerm):
         information = _lspc_information(rows, basis, weights, term.beta)
+    elif isinstance(term, SplineTerm):
+        information = term.tabulate(rows, share).information(weights)
     else:
         information = objective_at(rows, basis, weights, share * term.kappa)[2]
     return _inverse_root(information) * inverse / np.sqrt(rows.n)
@@ -90,6 +93,8 @@ def own_parts(
     for block, part in _blocks(rows):
         if isinstance(term, LSPCTerm):
             cross = _lspc_cross(part, term.basis, weights, term.beta)
+        elif isinstance(term, SplineTerm):
+            cross = term.cross(part, weights)
         else:
             cross = _logistic_cross(part, term.basis, weights)
         if slope is not None:
@@ -273,7 +278,10 @@ class RowBound:
         n_scores, n_targets = BINS if rows.n_groups <= MANY_GROUPS else FEWER_BINS
         self._place = rows.codes.astype(np.int32)
         self._targets = np.zeros(0)
-        if len(bound.criterion.joint) > 1:
+        if len(bound.criterion.joint) > 1 and isinstance(bound.joint_term, SplineTerm):
+            self._targets = TARGET_MIDDLES
+            self._place += rows.n_groups * bound.joint_term.cell_of(rows).astype(np.int32)
+        elif len(bound.criterion.joint) > 1:
             stride = max(bound.groups.n_total // SAMPLE_ROWS, 1)
             some = rows.y[every_from(rows._replace(s=rows.y), stride) :: stride]
             some = np.concatenate(shards.gather_objects(some))

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -158,6 +159,24 @@ class Scratch:
 
 def _bytes(array: Any) -> memoryview:
     return memoryview(array).cast("B") if array.size else memoryview(b"")
+
+
+def is_source(X: Any) -> bool:
+    """Whether X names a table that is read from where it is."""
+    if isinstance(X, str | PathLike):
+        return True
+    if isinstance(X, list | tuple):
+        return len(X) > 0 and all(isinstance(path, str | PathLike) for path in X)
+    return is_dataset(X)
+
+
+def is_dataset(X: Any) -> bool:
+    """Whether X is an Arrow dataset."""
+    if not type(X).__module__.startswith("pyarrow"):
+        return False
+    import pyarrow.dataset as ds
+
+    return isinstance(X, ds.Dataset)
 
 
 BLOCK_BYTES = 2**21
@@ -314,6 +333,19 @@ class FeatureMatrix:
         z[:, rank:] = rows[:, k:]
         return FeatureMatrix(z), block_diag(q[:, :rank], np.eye(n_kept)), mean
 
+    def checked_moments(
+        self, y: Vector, weight: Vector | None, center: bool
+    ) -> tuple[Vector, NDArray[np.float64], Vector]:
+        """As `moments`, with those of constant columns exactly zero; infinite ones are refused."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, gram, cross = self.moments(y, weight, center)
+            self.check_squares(np.diag(gram))
+            # A spread at the level of rounding in the column is a constant.
+            constant = np.diag(gram) <= self.rounding * mean**2
+        gram[constant] = gram[:, constant] = 0.0
+        cross[constant] = 0.0
+        return mean, gram, cross
+
     def moments(
         self, y: Vector, weight: Vector | None, center: bool
     ) -> tuple[Vector, NDArray[np.float64], Vector]:
@@ -413,8 +445,8 @@ class Whitening:
         """v with T v closest to a change of θ."""
         if self.triangular:
             return (self.factor.T @ change) / self.root
-        found = np.linalg.lstsq(self.root * self.factor, change, rcond=None)[0]
-        return found.astype(np.float64)
+        solution = np.linalg.lstsq(self.root * self.factor, change, rcond=None)[0]
+        return solution.astype(np.float64)
 
     def solve(self, right: Vector) -> Vector:
         """C⁻¹ r; of all solutions the one of least norm."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from math import hypot
 from typing import Any
@@ -10,16 +11,13 @@ from typing import Any
 from sklearn.utils import indexable
 
 from .._core.progress import progress
-from .._core.validation import check_column, check_index
-from ..data.controls import read_controls
-from ..data.criteria import CONDITIONAL
+from .._core.validation import check_column
 from ..data.folds import make_folds
-from ..data.groups import resolve_groups
-from ..data.sample import repeat_rows
-from ..data.weights import check_cluster, check_weight
+from ..data.sample import Sample
 from ..measures.balancing import summarize_controls
 from ..measures.effective import check_effective_size
-from .held_out import Data, Gauge, Handle, HeldOut, Reading, correlations
+from .design import is_source
+from .held_out import Gauge, Handle, HeldOut, Reading, correlations
 from .path import (
     FairnessPath,
     check_criterion,
@@ -30,7 +28,6 @@ from .path import (
     check_weights,
     warn_mixed,
 )
-from .source import is_source
 
 # ------------------------------------------------------------------------------------------------
 # Fairness weights that spread evenly along a frontier, not along the penalty.
@@ -122,17 +119,17 @@ def _moved(a: Place, b: Place) -> bool:
 def _longest_gap(kept: list[float], seen: dict[float, Place]) -> float | None:
     """The weight that halves the longest gap worth halving."""
     extent = _extent(kept, seen)
-    longest, found = SHORTEST, None
+    longest, gap = SHORTEST, None
     total = 0.0
     for low, high in pairwise(kept):
         length = _distance(seen[low], seen[high], extent)
         total += length
         room = high > SMALLEST if low == 0.0 else high > CLOSEST**2 * low
         if room and length > longest:
-            longest, found = length, (low, high)
-    if found is None:
+            longest, gap = length, (low, high)
+    if gap is None:
         return None
-    low, high = found
+    low, high = gap
     if low > 0.0:
         return (low * high) ** 0.5
     # Near 0 the path is straight in the weight itself, unless all of it lies below `high`.
@@ -236,106 +233,96 @@ def fairness_path(
     name = check_criterion(criterion, handle, controls)
     fitted_before = check_refits(estimator)
     check_options(n_points, confidence_level)
-    X, y, sensitive_features, sample_weight, cluster, exposure, offset, given, controls = (
-        repeat_rows(
-            frequency, X=X, y=y, sensitive_features=sensitive_features,
-            sample_weight=sample_weight, cluster=cluster, exposure=exposure, offset=offset,
-            given=given, controls=controls,
-        )
+    rows = _read_rows(
+        handle, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+        frequency=frequency, cluster=cluster, exposure=exposure, offset=offset, given=given,
+        controls=controls,
     )  # fmt: skip
-    if is_source(X):
-        raise ValueError(
-            "`X` must be rows in memory for a path of models, got a path or a dataset. Hint: "
-            "choose the weight on a sample of the rows, then fit the model to the files."
-        )
-    check_index(
-        X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
-        cluster=cluster, exposure=exposure, offset=offset, given=given, controls=controls,
-    )  # fmt: skip
-    y = check_column(y, "y")
-    more: dict[str, Any] = dict(
-        handle.check_columns(len(y), exposure=exposure, offset=offset, given=given)
-    )
-    check_rows(X, len(y))
-    weight = check_weight(sample_weight, len(y))
-    clusters = check_cluster(cluster, len(y))
-    groups = resolve_groups(
-        sensitive_features, n_rows=len(y), sample_weight=weight, cluster=clusters
-    )
-    summary = None
-    if controls is not None:
-        read = read_controls(controls, len(y))
-        summary, _ = summarize_controls(read, groups)
-        if handle.own_criterion == CONDITIONAL:
-            more["controls"] = read
-    check_varies(y)
-    (X,) = indexable(X)  # folds are rows, which not every sparse format can give
-    data = Data(X, y, sensitive_features, weight, clusters, more, summary)
-    accuracy = handle.accuracy
-    seen, loss_weight = y, None
-    if exposure is not None:
-        seen, loss_weight = accuracy.loss.per_unit(y, weight, more["exposure"])
-    gauge = Gauge(
-        y=seen,
-        weight=weight,
-        groups=groups,
-        measure_with=measure_with,
-        random_state=random_state,
-        confidence_level=confidence_level,
-        cluster=clusters,
-        accuracy=accuracy,
-        loss_weight=loss_weight,
-        given=more.get("given"),
-        controls=summary,
-    )
+    gauge = Gauge(rows, handle.accuracy, measure_with, random_state, confidence_level)
     check_effective_size(gauge.groups)
-    folds = make_folds(cv, X, y, groups, random_state, clusters)
-    held_out = HeldOut(handle, data, folds, n_jobs)
-    found: dict[float, Reading] = {}
+    X = rows.others["X"]
+    folds = make_folds(cv, X, rows.target, rows.groups, random_state, rows.cluster)
+    held_out = HeldOut(handle, rows, folds, n_jobs)
     if isinstance(fairness_weights, str):
         if fairness_weights != "auto":
             raise ValueError(
                 "`fairness_weights` must be 'auto' or a sequence of numbers, got "
                 f"{fairness_weights!r}."
             )
-        with progress(n_points) as advance:
-
-            def evaluate(w: float) -> tuple[float, float]:
-                found[w] = gauge.read(w, held_out.scores([w])[0])
-                advance()
-                return max(found[w].point.measure(name).value, 0.0), found[w].point.accuracy
-
-            kept = spread_weights(evaluate, int(n_points))
+        readings = _measure_spread(held_out, gauge, name, int(n_points))
     else:
-        kept = check_weights(fairness_weights)
-        with progress(len(kept)) as advance:
-            # One at a time where folds share work; all at once where jobs can be spread.
-            size = 1 if held_out.handle.has_path or n_jobs in (None, 1) else len(kept)
-            for start in range(0, len(kept), size):
-                batch = kept[start : start + size]
-                for w, scores in zip(batch, held_out.scores(batch), strict=True):
-                    found[w] = gauge.read(w, scores)
-                advance(len(batch))
-    readings = [found[w] for w in kept]
+        readings = _measure_given(held_out, gauge, check_weights(fairness_weights))
     constant = tuple(held_out.n_constant(r.point.scores) for r in readings)
     if not isinstance(fairness_weights, str):
         # "auto" looks beyond where a larger weight helps; nobody has asked for that point.
-        warn_mixed(kept, constant, len(folds))
+        warn_mixed([r.point.fairness_weight for r in readings], constant, len(folds))
     return FairnessPath(
         points=tuple(r.point for r in readings),
         criterion=name,
         confidence_level=confidence_level,
         measured_with=gauge.name,
-        n_rows=len(y),
-        n_unknown=groups.n_unknown,
+        n_rows=rows.n_rows,
+        n_unknown=rows.groups.n_unknown,
         n_splits=len(folds),
-        sensitive_name=groups.name,
-        labels=groups.label_names,
-        n_clusters=None if clusters is None else int(clusters.max()) + 1,
+        sensitive_name=rows.groups.name,
+        labels=rows.groups.label_names,
+        n_clusters=None if rows.cluster is None else int(rows.cluster.max()) + 1,
         fitted_before=fitted_before,
-        accuracy=accuracy,
+        accuracy=handle.accuracy,
         constant_folds=constant,
         _correlation=correlations(readings),
         _handle=handle,
-        _data=data,
+        _rows=rows,
     )
+
+
+def _read_rows(handle: Handle, X: Any, y: Any, **columns: Any) -> Sample:
+    """Rows of a path: features, labels and what stands for the controls are among `others`."""
+    if is_source(X):
+        raise ValueError(
+            "`X` must be rows in memory for a path of models, got a path or a dataset. Hint: "
+            "choose the weight on a sample of the rows, then fit the model to the files."
+        )
+    handle.check_takes(**{name: columns[name] for name in ("exposure", "offset", "given")})
+    if y is None:
+        raise ValueError("`y` must be given, got None.")
+    rows = Sample.read(y, names={"y_true": "y"}, keep_labels=True, X=X, **columns)
+    others = dict(rows.others)
+    for name in ("offset", "given"):
+        if others[name] is not None:
+            others[name] = check_column(others[name], name, rows.n_rows)
+    check_rows(others["X"], rows.n_rows)
+    check_varies(rows.target)
+    if rows.controls is not None:
+        others["summary"], _ = summarize_controls(rows.controls, rows.groups)
+    # Folds are rows, which not every sparse format can give.
+    (others["X"],) = indexable(others["X"])
+    return replace(rows, others=others)
+
+
+def _measure_spread(held_out: HeldOut, gauge: Gauge, name: str, n_points: int) -> list[Reading]:
+    """Points that spread evenly along the frontier of a criterion."""
+    readings: dict[float, Reading] = {}
+    with progress(n_points) as advance:
+
+        def evaluate(weight: float) -> tuple[float, float]:
+            readings[weight] = gauge.read(weight, held_out.scores([weight])[0])
+            advance()
+            point = readings[weight].point
+            return max(point.measure(name).value, 0.0), point.accuracy
+
+        return [readings[weight] for weight in spread_weights(evaluate, n_points)]
+
+
+def _measure_given(held_out: HeldOut, gauge: Gauge, weights: list[float]) -> list[Reading]:
+    """Points at given weights."""
+    readings: list[Reading] = []
+    # One at a time where folds share work; all at once where jobs can be spread.
+    alone = held_out.handle.has_path or held_out.n_jobs in (None, 1)
+    size = 1 if alone else len(weights)
+    with progress(len(weights)) as advance:
+        for start in range(0, len(weights), size):
+            batch = weights[start : start + size]
+            readings += map(gauge.read, batch, held_out.scores(batch))
+            advance(len(batch))
+    return readings

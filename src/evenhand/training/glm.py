@@ -158,7 +158,7 @@ class FairGLM(FairLinear):
         quantile: float = 0.5,
         score: str = "mean",
         classifier: str = "logistic",
-        basis: str = "quadratic",
+        basis: str = "auto",
         kappa: float | str = "auto",
         score_map: str = "auto",
         group_features: str | None = None,
@@ -396,7 +396,7 @@ class FairGLM(FairLinear):
             )
         return problem
 
-    def _settle(self, problem: GLMProblem, theta: Vector) -> None:
+    def _keep_more(self, problem: GLMProblem, theta: Vector) -> None:
         # Means of 1/η have no limit just before they turn negative; they end where training did.
         self._least_eta = -np.inf
         if self.loss_.link.positive:

@@ -242,14 +242,8 @@ class PlainFit:
         rows = np.maximum(rows, LEAST_CURVATURE * (weighted_sum(rows) / n))
         mean = weighted_sum(rows) / n
         rows /= mean
-        with np.errstate(over="ignore", invalid="ignore"):
-            center, gram, cross = design.moments(slope * n / rows, rows, self.fit_intercept)
-            design.check_squares(np.diag(gram))
-            constant = np.diag(gram) <= design.rounding * center**2
-        if self.fit_intercept:
-            gram[constant] = gram[:, constant] = 0.0
-            cross[constant] = 0.0
-        else:
+        center, gram, cross = design.checked_moments(slope * n / rows, rows, self.fit_intercept)
+        if not self.fit_intercept:
             center = np.zeros(design.d)
         whitening = whiten(0.5 * mean * gram, self.penalty, scale)
         spread = float(np.sqrt(scale / (0.5 * mean))) if self.fit_intercept else 0.0

@@ -30,17 +30,6 @@ if TYPE_CHECKING:
 # Membership p_k of each row in each group: recorded, or as probable given the features.
 
 
-KINDS = ("posterior", "attribute")
-
-
-def check_kind(kind: str | None) -> None:
-    """Refuse an unknown kind of group features."""
-    if kind is not None and kind not in KINDS:
-        raise ValueError(
-            f"`group_features` must be None, {' or '.join(map(repr, KINDS))}, got {kind!r}."
-        )
-
-
 def refuse_measured(kind: str | None, groups: Groups) -> None:
     """Refuse bands of a measurement as the recorded group: those of other rows begin elsewhere."""
     if kind == "attribute" and groups.measured is not None:
@@ -314,13 +303,13 @@ class Slopes:
         """γ of least Σ ωᵢ(yᵢ − ŷ₋ᵢ)², or zero where there are rows enough."""
         if self.size == 0 or problem.design.n > MAX_ROWS * self.size:
             return 0.0
-        found = _Left.fit(problem, self.size, y, weight)
-        values, vectors = eigh(found.moment, self.penalty())
+        left = _Left.fit(problem, self.size, y, weight)
+        values, vectors = eigh(left.moment, self.penalty())
         typical = float(values.clip(0.0).mean())
         if typical == 0.0:
             return 0.0
         grid = typical * np.array([step for step in GRID if step <= self.most])
-        return float(grid[found.errors(values, vectors, grid).argmin()])
+        return float(grid[left.errors(values, vectors, grid).argmin()])
 
 
 @dataclass(frozen=True)
@@ -339,8 +328,8 @@ class _Left:
         gram, cross, design = problem.moments.gram, problem.moments.cross, problem.design
         n, k = design.n, design.d - size
         omega = np.ones(n) if weight is None else weight
-        found = whiten(gram[:k, :k], problem.penalty[:k, :k], 1.0)
-        theta, whitened = found.solve(cross[:k]), found.inverse_root()
+        free_part = whiten(gram[:k, :k], problem.penalty[:k, :k], 1.0)
+        theta, whitened = free_part.solve(cross[:k]), free_part.inverse_root()
         said = whitened @ (whitened.T @ gram[:k, k:])
         # With an intercept all is about the means; it then costs 1/n of every row's weight.
         residual, leverage = y - problem.moments.mean_y, np.full(n, float(problem.centered))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,17 +13,15 @@ from scipy.special import ndtri, stdtrit
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._core.arrays import Vector
 from .._core.validation import check_column
-from ..data.controls import Controls
 from ..data.criteria import CONDITIONAL, Criterion, get_criterion, measurable
 from ..data.groups import Groups
-from ..data.sample import take_rows
-from ..data.weights import cluster_sums, refuse_few_weighted, renumber, weighted_rows
-from ..measures.losses import R2, Accuracy, accuracy_of
+from ..data.sample import Sample
+from ..data.weights import cluster_sums, weighted_rows
+from ..measures.losses import Accuracy, accuracy_of
 from ..measures.measures import (
     Entropies,
     Measure,
@@ -35,33 +33,6 @@ from ..measures.measures import (
 )
 
 Rows = NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class Data:
-    """Training rows as the user gave them; `cluster` as numbers, or None.
-
-    `more` are columns that the estimator's `fit` takes besides, by name. `summary` stands for
-    controls where the conditional criterion is measured.
-    """
-
-    X: Any
-    y: Vector
-    sensitive_features: Any
-    sample_weight: Vector | None
-    cluster: Rows | None = None
-    more: Mapping[str, Any] = field(default_factory=dict)
-    summary: Vector | None = None
-
-    def take(self, rows: Rows) -> Data:
-        weight = None if self.sample_weight is None else self.sample_weight[rows]
-        sensitive = take_rows(self.sensitive_features, rows)
-        cluster = None if self.cluster is None else self.cluster[rows]
-        more = {
-            name: part.take(rows) if isinstance(part, Controls) else part[rows]
-            for name, part in self.more.items()
-        }
-        return Data(_safe_indexing(self.X, rows), self.y[rows], sensitive, weight, cluster, more)
 
 
 @dataclass(frozen=True)
@@ -90,10 +61,10 @@ class Handle:
         depth = min((n.count("__") for n in names), default=0)
         names = [n for n in names if n.count("__") == depth]
         if len(names) != 1:
-            found = f"several ({', '.join(names)})" if names else "none"
+            which = f"several ({', '.join(names)})" if names else "none"
             raise ValueError(
                 "`estimator` must have one parameter `fairness_weight`, its own or that of a "
-                f"pipeline's step; {type(estimator).__name__} has {found}."
+                f"pipeline's step; {type(estimator).__name__} has {which}."
             )
         return cls(estimator, names[0])
 
@@ -120,40 +91,39 @@ class Handle:
         """What the estimator calls its accuracy."""
         return accuracy_of(self.step)
 
-    def check_columns(self, n_rows: int, **columns: Any) -> dict[str, Vector]:
-        """Columns for `fit`, those left out left out; refused where it has no place for them."""
-        found = {}
+    def check_takes(self, **columns: Any) -> None:
+        """Refuse columns that `fit` has no place for."""
         for name, values in columns.items():
-            if values is None:
-                continue
-            if name not in inspect.signature(self.step.fit).parameters:
+            if values is not None and name not in inspect.signature(self.step.fit).parameters:
                 raise ValueError(
                     f"`{name}` must be None for {type(self.step).__name__}, whose fit takes none, "
                     "got values. Hint: evenhand.FairGLM takes it."
                 )
-            found[name] = check_column(values, name, n_rows)
-        if "exposure" in found and not (found["exposure"] > 0).all():
-            raise ValueError(
-                f"`exposure` must be positive, got {found['exposure'].min():g}. Hint: leave out "
-                "rows that were never at risk."
-            )
-        return found
+
+    def arguments(self, rows: Sample, with_cluster: bool) -> dict[str, Any]:
+        """What `fit` is handed besides features and target."""
+        conditional = self.own_criterion == CONDITIONAL
+        handed = {
+            "sensitive_features": rows.others["sensitive_features"],
+            "sample_weight": rows.weight,
+            "cluster": rows.cluster if with_cluster else None,
+            "exposure": rows.exposure,
+            "controls": rows.controls if conditional else None,
+            **{name: rows.others.get(name) for name in ("offset", "given")},
+        }
+        return {name: values for name, values in handed.items() if values is not None}
 
     def at(self, fairness_weight: float) -> Any:
         """An unfitted copy with this weight."""
         return clone(self.estimator).set_params(**{self.parameter: fairness_weight})
 
-    def fit(self, fairness_weight: float, data: Data) -> Any:
+    def fit(self, fairness_weight: float, rows: Sample) -> Any:
         """Fit a copy."""
-        params = {"sensitive_features": data.sensitive_features, **data.more}
-        if data.sample_weight is not None:
-            params["sample_weight"] = data.sample_weight
-        if data.cluster is not None and self._takes_cluster():
-            params["cluster"] = data.cluster
+        params = self.arguments(rows, rows.cluster is not None and self._takes_cluster())
         if isinstance(self.estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
             step = self.parameter.split("__")[0]
             params = {f"{step}__{name}": value for name, value in params.items()}
-        return self.at(fairness_weight).fit(data.X, data.y, **params)
+        return self.at(fairness_weight).fit(rows.others["X"], rows.target, **params)
 
     def _takes_cluster(self) -> bool:
         """Whether the step that is fair makes folds of its own, which must keep clusters whole."""
@@ -161,22 +131,22 @@ class Handle:
             return bool(self.step.get_metadata_routing().fit.requests.get("cluster"))
         return "cluster" in inspect.signature(self.step.fit).parameters
 
-    def predict(self, model: Any, data: Data) -> Vector:
+    def predict(self, model: Any, rows: Sample) -> Vector:
         """Scores; group and offset are handed on where `predict` has a place for them.
 
         Without the exposure: a score is a rate.
         """
         target = model.steps[-1][1] if isinstance(model, Pipeline) else model
-        params = {"sensitive_features": data.sensitive_features}
-        if "offset" in data.more:
-            params["offset"] = data.more["offset"]
+        params = {"sensitive_features": rows.others["sensitive_features"]}
+        if rows.others.get("offset") is not None:
+            params["offset"] = rows.others["offset"]
         places = inspect.signature(target.predict).parameters
         params = {name: value for name, value in params.items() if name in places}
         if isinstance(model, Pipeline) and get_config()["enable_metadata_routing"]:
             # There the steps' requests decide, and an unrequested argument is an error.
             asked = target.get_metadata_routing().predict.requests
             params = {name: value for name, value in params.items() if asked.get(name)}
-        return np.asarray(model.predict(data.X, **params), dtype=np.float64).ravel()
+        return np.asarray(model.predict(rows.others["X"], **params), dtype=np.float64).ravel()
 
     @property
     def has_path(self) -> bool:
@@ -193,22 +163,21 @@ class HeldOut:
     Parameters
     ----------
     handle : Handle
-    data : Data
+    rows : Sample
+        With features and labels of groups among `others`.
     folds : sequence of (train, test) rows
     n_jobs : int or None
         Folds fitted at a time.
     """
 
     def __init__(
-        self,
-        handle: Handle,
-        data: Data,
-        folds: Sequence[tuple[Rows, Rows]],
-        n_jobs: int | None,
+        self, handle: Handle, rows: Sample, folds: Sequence[tuple[Rows, Rows]], n_jobs: int | None
     ):
         self.handle, self.folds, self.n_jobs = handle, folds, n_jobs
-        self.n_rows = len(data.y)
-        self._parts = [(data.take(train), data.take(test)) for train, test in folds]
+        self.n_rows = rows.n_rows
+        # Models read their groups from the labels.
+        rows = replace(rows, groups=None)
+        self._parts = [(rows.take(train), rows.take(test)) for train, test in folds]
         self._fitters: list[Any] = []
 
     def scores(self, fairness_weights: Sequence[float]) -> list[Vector]:
@@ -250,25 +219,19 @@ class HeldOut:
         return out
 
 
-def _fit_predict(handle: Handle, fairness_weight: float, train: Data, test: Data) -> Vector:
+def _fit_predict(handle: Handle, fairness_weight: float, train: Sample, test: Sample) -> Vector:
     return handle.predict(handle.fit(fairness_weight, train), test)
 
 
-def _path_fitter(handle: Handle, train: Data) -> Callable[[float], Any]:
+def _path_fitter(handle: Handle, train: Sample) -> Callable[[float], Any]:
     start = handle.estimator.path_fitter
-    extra: dict[str, Any] = dict(train.more)
-    if train.cluster is not None and "cluster" in inspect.signature(start).parameters:
-        extra["cluster"] = train.cluster
-    return start(
-        train.X,
-        train.y,
-        sensitive_features=train.sensitive_features,
-        sample_weight=train.sample_weight,
-        **extra,
-    )
+    with_cluster = "cluster" in inspect.signature(start).parameters
+    return start(train.others["X"], train.target, **handle.arguments(train, with_cluster))
 
 
-def _along_path(handle: Handle, fitter: Any, weights: Sequence[float], test: Data) -> list[Vector]:
+def _along_path(
+    handle: Handle, fitter: Any, weights: Sequence[float], test: Sample
+) -> list[Vector]:
     return [handle.predict(fitter(weight), test) for weight in weights]
 
 
@@ -354,43 +317,32 @@ class Gauge:
 
     Parameters
     ----------
-    y : (n,) array
-    weight : (n,) array or None
-    groups : Groups
+    rows : Sample
+        Among its `others`, "given" stands for the target in criteria that condition on it alone,
+        and "summary" for the controls of the conditional criterion.
+    accuracy : Accuracy
     measure_with, random_state
         The estimator of information.
     confidence_level : float
-    cluster : (n,) array or None
-    accuracy : Accuracy
-    loss_weight : (n,) array, optional
-        Weights of the accuracy, where they are not `weight`: exposures are in them.
-    given : (n,) array, optional
-        What stands for the target in criteria that condition on it alone.
-    controls : (n,) array, optional
-        What stands for the controls of the conditional criterion.
     """
 
     def __init__(
-        self, y: Vector, weight: Vector | None, groups: Groups, measure_with: Any,
-        random_state: Any, confidence_level: float, cluster: NDArray[np.intp] | None = None, *,
-        accuracy: Accuracy = R2, loss_weight: Vector | None = None, given: Vector | None = None,
-        controls: Vector | None = None,
+        self, rows: Sample, accuracy: Accuracy, measure_with: Any, random_state: Any,
+        confidence_level: float,
     ):  # fmt: skip
-        loss_weight = weight if loss_weight is None else loss_weight
-        self.n_rows, self.rows = len(y), weighted_rows(weight)
-        if self.rows is not None and weight is not None:
-            y, weight, groups = y[self.rows], weight[self.rows], groups.take(self.rows)
-            refuse_few_weighted(groups.n_known, self.n_rows)
-            cluster = None if cluster is None else renumber(cluster[self.rows])
-            loss_weight = None if loss_weight is None else loss_weight[self.rows]
-            given = None if given is None else given[self.rows]
-            controls = None if controls is None else controls[self.rows]
-        self.accuracy, self.loss_weight, self.given = accuracy, loss_weight, given
-        self.controls = controls
-        self.y, self.weight, self.groups, self.cluster = y, weight, groups, cluster
+        self.n_rows, self.rows = rows.n_rows, weighted_rows(rows.weight)
+        columns = {name: rows.others.get(name) for name in ("given", "summary")}
+        kept = replace(rows, others=columns).weighted()
+        self.accuracy, self.groups, self.cluster = accuracy, kept.groups, kept.cluster
+        self.given, self.controls = kept.others["given"], kept.others["summary"]
+        self.y, self.loss_weight = kept.target, kept.weight
+        if kept.exposure is not None:
+            self.y, self.loss_weight = accuracy.loss.per_unit(self.y, kept.weight, kept.exposure)
         # Accuracy counts rows of unknown group, too: to it, all rows are of one.
-        one = np.zeros(len(y), dtype=np.intp)
-        self._everyone = Groups(("all",), one, None, loss_weight, None, len(y), cluster=cluster)
+        one = np.zeros(kept.n_rows, dtype=np.intp)
+        self._everyone = Groups(
+            ("all",), one, None, self.loss_weight, None, len(one), cluster=self.cluster
+        )  # fmt: skip
         self.estimator = get_estimator(measure_with, random_state, "measure_with")
         self.level = confidence_level
         self.name = measure_with if isinstance(measure_with, str) else type(measure_with).__name__
@@ -403,19 +355,19 @@ class Gauge:
         half = critical_value(self.level, moves, self._everyone) * stderr
         columns = {"s": measured, "y": self.y}
         criteria = measurable(columns)
-        found = dict.fromkeys(criteria, self._entropies(criteria, columns))
+        by_criterion = dict.fromkeys(criteria, self._entropies(criteria, columns))
         if self.given is not None:
             # Given a risk measure, only what conditions on the target alone is another quantity.
             other = [c for c in criteria if c.given == ("y",)]
-            found.update(
+            by_criterion.update(
                 dict.fromkeys(other, self._entropies(other, {"s": measured, "y": self.given}))
             )
         if self.controls is not None:
             columns = {"s": measured, "c": self.controls}
-            found[CONDITIONAL] = self._entropies([CONDITIONAL], columns)
+            by_criterion[CONDITIONAL] = self._entropies([CONDITIONAL], columns)
         measures = {}
         influence = {self.accuracy.key: _thin(moves, self.loss_weight, self.cluster)}
-        for criterion, entropies in found.items():
+        for criterion, entropies in by_criterion.items():
             measures[criterion.name] = measure(
                 criterion, entropies, self.level, float("nan"), self.name
             )
@@ -516,29 +468,23 @@ class Curve:
     ----------
     candidate : Candidate
     estimator : estimator
-    data : Data
+    rows : Sample
     folds : sequence of (train, test) rows
-    groups : Groups
-        Of all rows of `data`.
     criterion : Criterion
     measure_with : EntropyEstimator
     n_jobs : int or None
     """
 
     def __init__(
-        self, candidate: Any, estimator: Any, data: Data,
-        folds: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]], groups: Groups,
+        self, candidate: Any, estimator: Any, rows: Sample, folds: Sequence[tuple[Rows, Rows]],
         criterion: Criterion, measure_with: Any, n_jobs: int | None,
     ):  # fmt: skip
         self.candidate = candidate
-        self._held_out = HeldOut(Handle.find(estimator), data, folds, n_jobs)
+        self._held_out = HeldOut(Handle.find(estimator), rows, folds, n_jobs)
         self.accuracy = self._held_out.handle.accuracy
-        rows = weighted_rows(data.sample_weight)
-        self._rows: Any = slice(None) if rows is None else rows
-        self._y = data.y[self._rows]
-        self._weight = None if data.sample_weight is None else data.sample_weight[self._rows]
-        self._cluster = None if data.cluster is None else renumber(data.cluster[self._rows])
-        self._groups = groups if rows is None else groups.take(rows)
+        weighted = weighted_rows(rows.weight)
+        self._rows: Any = slice(None) if weighted is None else weighted
+        self._kept = replace(rows, others={}).weighted()
         self._criterion, self._estimator = criterion, measure_with
         self._seen: dict[float, Place] = {}
         self._measures: dict[float, Measure] = {}
@@ -547,19 +493,21 @@ class Curve:
         """The candidate at a weight; fitted and measured once."""
         if fairness_weight not in self._seen:
             s = check_column(self._held_out.scores([fairness_weight])[0], "scores")[self._rows]
-            accuracy, influence = self.accuracy.influence(self._y, s, self._weight)
-            columns = {"s": s, "y": self._y}
-            found = estimate_entropies([self._criterion], columns, self._groups, self._estimator)
-            value = measure(self._criterion, found, 0.95, float("nan"), "")
+            kept = replace(self._kept, scores=s)
+            accuracy, influence = self.accuracy.influence(kept.target, s, kept.weight)
+            entropies = estimate_entropies(
+                [self._criterion], kept.variables, kept.groups, self._estimator
+            )
+            value = measure(self._criterion, entropies, 0.95, float("nan"), "")
             self._measures[fairness_weight] = value
             self._seen[fairness_weight] = Place(
                 fairness_weight, accuracy, max(value.value, 0.0), influence
             )
         return self._seen[fairness_weight]
 
-    def refit(self, fairness_weight: float, data: Data) -> Any:
+    def refit(self, fairness_weight: float, rows: Sample) -> Any:
         """The candidate at a weight, fitted on other rows: all of them."""
-        return self._held_out.handle.fit(fairness_weight, data)
+        return self._held_out.handle.fit(fairness_weight, rows)
 
     def measured(self, fairness_weight: float) -> Measure:
         """The criterion at a weight that was tried."""
@@ -597,7 +545,7 @@ class Curve:
             (1 - t) * unfair.influence + t * fair.influence,
         )
 
-    def settle(self, bound: float) -> Place:
+    def best_within(self, bound: float) -> Place:
         """A place that was fitted and meets the bound from closely below, if there is one."""
         place, reached = self.meet(bound)
         if not reached:
@@ -623,4 +571,5 @@ class Curve:
 
     def difference_error(self, one: Place, other: Place) -> float:
         """Standard error of the difference in accuracy of two places, over rows or clusters."""
-        return standard_error(one.influence - other.influence, self._weight, self._cluster)
+        kept = self._kept
+        return standard_error(one.influence - other.influence, kept.weight, kept.cluster)

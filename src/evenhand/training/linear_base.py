@@ -37,11 +37,11 @@ from ..data.groups import Groups, resolve_groups
 from ..data.sample import repeat_rows
 from ..data.weights import check_weight, scale_to_count
 from .bound import BoundRegularizer
-from .design import FeatureMatrix, ReadsTables
-from .group_features import GroupFeatures, Slopes, check_kind
+from .design import FeatureMatrix, ReadsTables, is_source
+from .group_features import GroupFeatures, Slopes
 from .penalty import FairnessRegularizer
 from .solver import STARTS, Checkpoint, PathSolver, Problem, path_tolerance
-from .source import is_source, predicted, read_columns, scanned
+from .source import predicted, read_columns, scanned
 
 # ------------------------------------------------------------------------------------------------
 # What scikit-learn needs to know of models whose `predict` may need the group.
@@ -82,6 +82,17 @@ class ScoresWithGroups:
     def _columns(self, X: Any, **columns: Any) -> list[Any]:
         """Columns that belong to the rows of X, as they are."""
         return [*columns.values()]
+
+
+KINDS = ("posterior", "attribute")
+
+
+def check_kind(kind: str | None) -> None:
+    """Refuse an unknown kind of group features."""
+    if kind is not None and kind not in KINDS:
+        raise ValueError(
+            f"`group_features` must be None, {' or '.join(map(repr, KINDS))}, got {kind!r}."
+        )
 
 
 def refuse_missing_groups(needed: bool) -> None:
@@ -212,12 +223,12 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
                 "got 'posterior', whose classifier needs the rows in memory. Hint: fit on a sample."
             )
         self._check_parameters()
-        with scanned(X, features, scratch, {"y": y, **columns}) as found:
-            table = found["X"]
+        with scanned(X, features, scratch, {"y": y, **columns}) as scan:
+            table = scan["X"]
             with shown(f"fitting {type(self).__name__}") as show:
                 table.watch = partial(show, "pass")
                 # What was read is let go with the call where the problem does not hold it.
-                prepared = self._start(begin=begin, **{name: found.pop(name) for name in [*found]})
+                prepared = self._start(begin=begin, **{name: scan.pop(name) for name in [*scan]})
                 prepared.show = partial(show, "search")
                 return self._finish(self._resumed(prepared, saved))
 
@@ -327,7 +338,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
             theta = self._fit_fair(prepared, prepared.bound, on_path)
         else:
             self.objective_ = problem.objective(theta)
-        self._settle(problem, theta)
+        self._keep_more(problem, theta)
         X = problem.features.X
         d = X.shape[1]
         coefficients = problem.coefficients(theta)
@@ -338,7 +349,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
             self.objective_ += self.fairness_weight * self.unfairness_
         return self
 
-    def _settle(self, problem: Any, theta: Vector) -> None:
+    def _keep_more(self, problem: Any, theta: Vector) -> None:
         """What else a subclass keeps of the solution."""
 
     def _path(self, *rows: Any, **columns: Any) -> Callable[[float], Any]:
@@ -374,23 +385,23 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
             self.unfairness_ = prepared.plain()
             self.objective_ = problem.objective(problem.theta)
             return problem.theta
-        found = prepared.solve(self.fairness_weight, self.max_iter, self.tol, on_path=on_path)
-        self.n_iter_, self.n_evaluations_ = max(found.n_iter, 1), found.n_evaluations
-        theta = problem.at(found.v)
+        solution = prepared.solve(self.fairness_weight, self.max_iter, self.tol, on_path=on_path)
+        self.n_iter_, self.n_evaluations_ = max(solution.n_iter, 1), solution.n_evaluations
+        theta = problem.at(solution.v)
         if bound.scale_free:
             theta = problem.best_scale(theta, self.fairness_weight)
         # A search that ends at the level of rounding just above `tol` has done its work.
-        stalled = found.gradient_norm > 1e3 * self.tol * (1.0 + self.fairness_weight)
-        if not found.converged and (stalled or found.n_iter >= self.max_iter):
+        stalled = solution.gradient_norm > 1e3 * self.tol * (1.0 + self.fairness_weight)
+        if not solution.converged and (stalled or solution.n_iter >= self.max_iter):
             warnings.warn(
-                f"{type(self).__name__} stopped after {found.n_iter} iterations "
-                f"(max_iter={self.max_iter}) with a gradient of {found.gradient_norm:.1e}. Hint: "
-                "raise `max_iter`, or raise `tol` if the objective no longer changes where you "
-                "need it.",
+                f"{type(self).__name__} stopped after {solution.n_iter} iterations "
+                f"(max_iter={self.max_iter}) with a gradient of {solution.gradient_norm:.1e}. "
+                "Hint: raise `max_iter`, or raise `tol` if the objective no longer changes where "
+                "you need it.",
                 ConvergenceWarning,
                 stacklevel=5,
             )
-        self.unfairness_ = found.term / self.fairness_weight
+        self.unfairness_ = solution.term / self.fairness_weight
         # One score for all is the other candidate: no path of falling values leads there, as the
         # term does not see the scale of the scores.
         zero = problem.constant()
@@ -423,8 +434,8 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
             )
         given = {"sensitive_features": sensitive_features, **columns}
         parts = [
-            self._response(self._predictor(rows, found.pop("sensitive_features", None)), **found)
-            for rows, found in predicted(X, names, self.coef_.dtype, given)
+            self._response(self._predictor(rows, handed.pop("sensitive_features", None)), **handed)
+            for rows, handed in predicted(X, names, self.coef_.dtype, given)
         ]
         return np.concatenate(parts)
 
@@ -432,8 +443,8 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         """Columns as they are, or read from where X is."""
         if not is_source(X):
             return super()._columns(X, **columns)
-        found = read_columns(X, columns)
-        return [found.get(name) for name in columns]
+        read = read_columns(X, columns)
+        return [read.get(name) for name in columns]
 
     def _response(self, score: NDArray[Any]) -> NDArray[Any]:
         """What is predicted at η."""

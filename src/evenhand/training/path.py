@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 
 from .._core.arrays import Vector
-from .._core.frames import to_frame
+from .._core.frames import json_safe, to_frame
 from .._core.validation import check_confidence_level
 from .._core.views import Shown, view
 from ..data.criteria import CONDITIONAL, CRITERIA, get_criterion
+from ..data.sample import Sample
 from ..measures.losses import R2, Accuracy
-from .held_out import Data, Handle, PathPoint, critical
+from .held_out import Handle, PathPoint, critical
 
 if TYPE_CHECKING:
     from .held_out import PathPoint
@@ -139,25 +140,25 @@ def check_criterion(criterion: str | None, handle: Handle, controls: Any = None)
             f"`criterion` must be given: {type(handle.estimator).__name__} has none of its own. "
             f"Hint: one of {', '.join(CRITERIA)}."
         )
-    found = get_criterion(handle.criterion if criterion is None else criterion)
-    if CONDITIONAL in (found, handle.own_criterion) and controls is None:
+    chosen = get_criterion(handle.criterion if criterion is None else criterion)
+    if CONDITIONAL in (chosen, handle.own_criterion) and controls is None:
         raise ValueError(
             "`controls` must be given with the criterion 'conditional', got None. Hint: "
             'fairness_path(..., controls=frame[["mileage"]]).'
         )
-    if found == CONDITIONAL:
-        return found.name
-    if CRITERIA.get(found.name) != found:
+    if chosen == CONDITIONAL:
+        return chosen.name
+    if CRITERIA.get(chosen.name) != chosen:
         raise ValueError(
-            f"`criterion` must be one that paths measure, got {found.name!r}. Hint: "
+            f"`criterion` must be one that paths measure, got {chosen.name!r}. Hint: "
             "evenhand.register_criterion makes it one."
         )
-    if set(found.needs) - {"y"}:
+    if set(chosen.needs) - {"y"}:
         raise ValueError(
             "`criterion` must need no columns but scores and targets on a path, got "
-            f"{found.name!r}, which needs {', '.join(found.needs)}."
+            f"{chosen.name!r}, which needs {', '.join(chosen.needs)}."
         )
-    return found.name
+    return chosen.name
 
 
 def check_refits(estimator: Any) -> bool:
@@ -166,8 +167,8 @@ def check_refits(estimator: Any) -> bool:
     Folds cannot undo a fit that survives `clone`: rows it has seen would pass for held out.
     """
     parts = [estimator, *estimator.get_params().values()]
-    found = [part for part in parts if getattr(part, "_fitted_before", bool)()]
-    for part in found:
+    fitted = [part for part in parts if getattr(part, "_fitted_before", bool)()]
+    for part in fitted:
         if part.prefit is not True:
             base = type(part.estimator).__name__
             raise ValueError(
@@ -176,7 +177,7 @@ def check_refits(estimator: Any) -> bool:
                 "held out. Hint: hand in an unfitted copy, sklearn.base.clone(model); if none of "
                 "these rows took part in its fit, say so with prefit=True."
             )
-    return bool(found)
+    return bool(fitted)
 
 
 def check_options(n_points: Any, confidence_level: Any) -> None:
@@ -188,9 +189,9 @@ def check_options(n_points: Any, confidence_level: Any) -> None:
 
 def check_rows(X: Any, n_rows: int) -> None:
     """X and y row by row; folds of a longer X would leave its last rows out in silence."""
-    found = _num_samples(X)
-    if found != n_rows:
-        raise ValueError(f"`X` must have one row per entry of `y`: got {found} for {n_rows}.")
+    n = _num_samples(X)
+    if n != n_rows:
+        raise ValueError(f"`X` must have one row per entry of `y`: got {n} for {n_rows}.")
 
 
 def check_varies(y: Vector) -> None:
@@ -301,7 +302,7 @@ class FairnessPath(Shown):
     constant_folds: tuple[int, ...] = ()
     _correlation: dict[str, NDArray[np.float64]] = field(repr=False, default_factory=dict)
     _handle: Handle | None = field(repr=False, default=None)
-    _data: Data | None = field(repr=False, default=None)
+    _rows: Sample | None = field(repr=False, default=None)
 
     def __len__(self) -> int:
         return len(self.points)
@@ -392,9 +393,9 @@ class FairnessPath(Shown):
                 raise Unreachable(message, self.points[best])
             warnings.warn(message, UserWarning, stacklevel=2)
         assert self._handle is not None
-        assert self._data is not None
+        assert self._rows is not None
         self.selected = self.points[best]
-        return self._handle.fit(self.selected.fairness_weight, self._data)
+        return self._handle.fit(self.selected.fairness_weight, self._rows)
 
     def _least(self, min_r2: float | None, min_accuracy: float | None) -> float | None:
         if min_r2 is None:
@@ -467,6 +468,22 @@ class FairnessPath(Shown):
         backend : {"pandas", "polars", "pyarrow"}, optional
         """
         return to_frame(self._columns(), backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the models and the rows, as plain values that JSON can hold."""
+        names = ("criterion", "confidence_level", "n_rows", "n_clusters", "n_unknown",
+                 "fitted_before")  # fmt: skip
+        return json_safe(
+            {
+                "format": "evenhand.path",
+                "version": 1,
+                **{name: getattr(self, name) for name in names},
+                "sensitive": self.sensitive_name,
+                "labels": list(self.labels),
+                "request": None if self.request is None else self.request.to_dict(),
+                "points": self._columns(),
+            }
+        )
 
     def plot(self) -> Any:
         """A Matplotlib figure: accuracy against each criterion, with error bars."""

@@ -22,8 +22,8 @@ from ..data.criteria import TARGET, Criterion, get_criterion
 from ..data.groups import Groups, resolve_groups
 from ..data.sample import check_frequency, count_rows, people_of, repeat_rows
 from ..estimators.logistic import KAPPA
-from ..kernels.basis import get_basis
-from .bound import BoundRegularizer, check_kappa, check_normalizer, check_trainable
+from ..kernels.basis import DEGREES
+from .bound import SPLINE, BoundRegularizer, check_kappa, check_normalizer, check_trainable
 
 # ------------------------------------------------------------------------------------------------
 # The fairness term of an aggregated table: one score a row, each row for several people.
@@ -120,8 +120,12 @@ class FairnessRegularizer:
     classifier : {"logistic", "lspc"}
         The classifier of the group inside. "lspc" is the published method; "logistic" is closer
         to the true information at a similar cost.
-    basis : {"quadratic", "linear", "degree3"}
-        φ of the (standardized) score and target.
+    basis : {"auto", "spline", "quadratic", "linear", "degree3"}
+        φ of the (standardized) score and target. "spline": twelve cubic splines of the score, times
+        a quadratic of the target, penalized so that few rows see a quadratic; with it a fit is fair
+        to whatever an audit sees at that resolution, where one against a quadratic may hide in what
+        a quadratic cannot see. "auto" is "spline" where it is defined, for "logistic" on bounded
+        scores, and "quadratic" elsewhere.
     kappa : "auto", nonnegative float or "published"
         Ridge penalty κ of the classifier: it minimizes a sum over the n rows with known group, each
         weighing 1 on average, plus κ‖w‖² ("lspc", squared errors) or κ‖w‖²/2 ("logistic", log
@@ -160,7 +164,7 @@ class FairnessRegularizer:
         self,
         criterion: str | Criterion = "independence",
         classifier: str = "logistic",
-        basis: str = "quadratic",
+        basis: str = "auto",
         *,
         kappa: float | str = "auto",
         score_map: str = "auto",
@@ -168,8 +172,8 @@ class FairnessRegularizer:
         self.criterion = get_criterion(criterion)
         check_trainable(self.criterion)
         check_choice("classifier", classifier, CLASSIFIERS)
+        check_choice("basis", basis, ("auto", SPLINE, *DEGREES))
         self.classifier, self.basis = classifier, basis
-        get_basis(basis, 1)
         self.kappa = check_kappa(kappa, classifier)
         check_choice("score_map", score_map, SCORE_MAPS)
         if kappa == "published" and score_map == "tanh":
@@ -178,6 +182,11 @@ class FairnessRegularizer:
                 "is, got 'tanh'."
             )
         self.score_map = score_map
+        if basis == SPLINE and not self._has_splines:
+            raise ValueError(
+                "`basis` must be 'auto' or a polynomial with classifier='lspc' or score_map='raw', "
+                "got 'spline'. Hint: splines are for classifier='logistic' on bounded scores."
+            )
 
     def __repr__(self) -> str:
         named = "".join(
@@ -186,8 +195,8 @@ class FairnessRegularizer:
             if getattr(self, name) != "auto"
         )
         return (
-            f"FairnessRegularizer({self.criterion.name!r}, {self.classifier!r}, {self.basis!r}"
-            f"{named})"
+            f"FairnessRegularizer({self.criterion.name!r}, {self.classifier!r}, "
+            f"{self.chosen_basis!r}{named})"
         )
 
     @property
@@ -196,6 +205,17 @@ class FairnessRegularizer:
         if self.score_map == "auto":
             return self.classifier == "logistic" or self.kappa == "auto"
         return self.score_map == "tanh"
+
+    @property
+    def _has_splines(self) -> bool:
+        return self.classifier == "logistic" and self.is_bounded
+
+    @property
+    def chosen_basis(self) -> str:
+        """What "auto" stands for."""
+        if self.basis != "auto":
+            return self.basis
+        return SPLINE if self._has_splines else "quadratic"
 
     def penalty(self, n_rows: int) -> float:
         """κ for so many rows."""

@@ -23,20 +23,18 @@ from .._core.validation import check_column, check_index, check_nonnegative, ref
 from ..data.criteria import get_criterion
 from ..data.encoding import needs_encoding
 from ..data.folds import make_folds
-from ..data.groups import Groups, resolve_groups
-from ..data.sample import repeat_rows
-from ..data.weights import check_cluster, check_weight
+from ..data.groups import Groups
+from ..data.sample import Sample, repeat_rows
 from .group_features import (
     MAPS,
     Membership,
     ScoreMaps,
     Transport,
-    check_kind,
     classifier_input,
     out_of_fold_groups,
     refuse_measured,
 )
-from .linear_base import ScoresWithGroups, refuse_missing_groups
+from .linear_base import ScoresWithGroups, check_kind, refuse_missing_groups
 from .ridge import FairRidge
 from .stack import (
     LinearCopy,
@@ -68,19 +66,6 @@ def choose_map(model: Any) -> str:
         return "spline" if model.group_features is None else "transport"
     equal = get_criterion(model.criterion).equalizes_scores
     return "transport" if equal and model.group_features == "attribute" else "affine"
-
-
-def choose_basis(model: Any) -> str:
-    """The basis of the classifier in the fairness term.
-
-    Held out at separation of at most 0.01, degree 3 was the one to get there with the columns of a
-    stack; under bounds on independence it was no better.
-    """
-    if model.basis != "auto":
-        return model.basis
-    criterion = get_criterion(model.criterion)
-    given = criterion.tested == ("s",) and not criterion.equalizes_scores
-    return "degree3" if given and model.passthrough else "quadratic"
 
 
 def check_shape(model: Any) -> None:
@@ -159,11 +144,10 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         with many ties cannot be matched exactly, and with "posterior" it helps only where the
         features all but tell the group. "spline": a curve of straight pieces with bends at fixed
         quantiles of s₀. It helps where the base is wrong by more than shift and scale (a linear
-        base of a curved truth); it does not help a flexible base. It also has room to be fair only
-        in the eyes of the quadratic classifier it is trained against: audit it with the default
-        estimator before relying on it. Where "spline" or "transport" would fall it is mixed with
-        a simpler map that does not. "auto" is "transport" for independence by attribute, and
-        "affine" otherwise. With `passthrough` the same columns are beside X, but a spline bends
+        base of a curved truth); it does not help a flexible base. Where "spline" or "transport"
+        would fall it is mixed with a simpler map that does not. "auto" is "transport" for
+        independence by attribute, and "affine" otherwise. With `passthrough` the same columns are
+        beside X, but a spline bends
         alike in all groups, nothing keeps the score from falling where s₀ rises, and "auto" is
         "transport" (without group features "spline").
     alpha : float
@@ -174,10 +158,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         what X can be trusted to add.
     group_alpha : "auto" or nonnegative float
         γ of a penalty γ·Σ_k ‖slope_k − mean slope‖², see :class:`FairRidge`.
-    basis : {"auto", "quadratic", "linear", "degree3"}
-        As in :class:`FairRidge`. "auto" is "quadratic", and "degree3" for separation with
-        `passthrough`, whose many columns find what a quadratic does not see.
-    classifier, kappa, score_map, max_iter, tol
+    classifier, basis, kappa, score_map, max_iter, tol
         As in :class:`FairRidge`.
     group_classifier : classifier, optional
         P(a|x) for "posterior": anything with `predict_proba`. Logistic regression on the scaled
@@ -370,7 +351,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     def _ridge(self, fairness_weight: float) -> FairRidge:
         return FairRidge(
             self.criterion, fairness_weight, self.alpha, classifier=self.classifier,
-            basis=choose_basis(self), group_alpha=self.group_alpha, kappa=self.kappa,
+            basis=self.basis, group_alpha=self.group_alpha, kappa=self.kappa,
             score_map=self.score_map, max_iter=self.max_iter, tol=self.tol,
         )  # fmt: skip
 
@@ -379,22 +360,18 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     ) -> tuple[Vector, Vector]:
         """Base scores and group probabilities; the features of the maps, and the target."""
         self._check_parameters()
-        check_index(
-            X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
-            cluster=cluster,
-        )  # fmt: skip
-        y = check_column(y, "y")
         refuse_masked(X, "X")
         (X,) = indexable(X)  # folds are rows, which not every sparse format can give
+        rows = Sample.read(
+            y, names={"y_true": "y"}, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, cluster=cluster, groups_optional=True, X=X,
+        )  # fmt: skip
+        y, weight, groups = check_column(rows.target, "y"), rows.weight, rows.groups
         check_consistent_length(X, y)
-        weight = check_weight(sample_weight, len(y))
-        groups = None
-        if sensitive_features is not None:
-            groups = resolve_groups(sensitive_features, n_rows=len(y), sample_weight=weight)
-        refuse_missing_groups(sensitive_features is None and self.fairness_weight > 0)
+        refuse_missing_groups(groups is None and self.fairness_weight > 0)
         if groups is not None and self._used_weight(self.fairness_weight) < self.fairness_weight:
             warn_no_effect()
-        folds = self._make_folds(X, y, groups, check_cluster(cluster, len(y)))
+        folds = self._make_folds(X, y, groups, rows.cluster)
         score = self._fit_base(X, y, weight, folds)
         self.center_ = float(np.average(score, weights=weight))
         spread = float(np.sqrt(np.average((score - self.center_) ** 2, weights=weight)))
@@ -413,18 +390,23 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
                 self.transport_ = Transport.fit(groups.take_known(z), members)
         elif self.map_ == "transport":
             self.map_ = "affine"  # no groups to move
+        labels = ("all",) if groups is None or p is None else groups.label_names
+        return self._make_columns(numbers, z, p, labels), y
+
+    def _make_columns(
+        self, numbers: Any, z: Vector, p: Vector | None, labels: tuple[str, ...]
+    ) -> Any:
+        """Columns of the linear model of the maps, and the penalty on them."""
         self._maps: ScoreMaps | StackColumns
         if not self.passthrough:
-            n_maps = 1 if p is None else p.shape[1]
-            self._maps = maps = ScoreMaps(n_maps, self.bends_, self.transport_)
+            self._maps = maps = ScoreMaps(len(labels), self.bends_, self.transport_)
             self._penalty: Any = maps.slopes()
-            return maps.features(z, p), y
-        labels = ("all",) if groups is None or p is None else groups.label_names
+            return maps.features(z, p)
         self._maps = stack = StackColumns(labels, self.bends_, self.transport_)
         assert self._copy is not None
         self.columns_ = (*self._copy.names, *stack.names)
         self._penalty = StackPenalty(len(stack.names), stack.slopes(), self.passthrough_alpha)
-        return join_columns(numbers, stack.features(z, p)), y
+        return join_columns(numbers, stack.features(z, p))
 
     def _make_folds(self, X: Any, y: Vector, groups: Groups | None, clusters: Any) -> list[Any]:
         """Folds for base scores and group probabilities; none where neither is fitted."""

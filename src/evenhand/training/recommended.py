@@ -1,4 +1,4 @@
-"""FairRegressor: the recommended model, which chooses features, degree, map and strength itself.
+"""FairRegressor: the recommended model, which chooses features, map and strength itself.
 
 Every candidate of `_candidates` is fitted on folds; the one of highest held-out R² under the bound
 (or of highest R² − fairness_weight·Ĩ) is refitted on all rows.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from operator import attrgetter
 from textwrap import wrap
@@ -24,16 +24,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._core.frames import to_frame
 from .._core.progress import progress
-from .._core.validation import check_column, check_index, refuse_unreal
+from .._core.validation import check_index, refuse_unreal
 from ..data.criteria import Criterion, get_criterion
 from ..data.folds import make_folds
-from ..data.groups import Groups, resolve_groups
-from ..data.sample import repeat_rows
-from ..data.weights import check_cluster, check_weight, renumber
+from ..data.groups import Groups
+from ..data.sample import Sample, repeat_rows
 from ..measures.effective import check_effective_size
 from ..measures.measures import Measure, get_estimator
 from .design import ReadsTables
-from .held_out import Curve, Data, Place
+from .held_out import Curve, Place
 from .linear_base import ScoresWithGroups
 from .path import check_varies
 from .postprocess import FairPostprocessor
@@ -89,20 +88,9 @@ LEAGUES = {
     "blind": (
         Candidate("linear", "one linear score for all", _ridge()),
         Candidate(
-            "linear, degree 3",
-            "one linear score for all, fair to a third degree",
-            _ridge(basis="degree3"),
-        ),
-        Candidate(
             "posterior",
             "a linear score that may differ by the probability of each group given the features",
             _ridge(group_features="posterior"),
-        ),
-        Candidate(
-            "posterior, degree 3",
-            "a linear score that may differ by the probability of each group given the features, "
-            "fair to a third degree",
-            _ridge(group_features="posterior", basis="degree3"),
         ),
         Candidate(
             "posterior, transport",
@@ -116,11 +104,6 @@ LEAGUES = {
             "attribute",
             "a linear score that may differ by group",
             _ridge(group_features="attribute"),
-        ),
-        Candidate(
-            "attribute, degree 3",
-            "a linear score that may differ by group, fair to a third degree",
-            _ridge(group_features="attribute", basis="degree3"),
         ),
         # Maps are fitted to out-of-fold scores, which helps where the ridge overfits.
         Candidate(
@@ -175,7 +158,7 @@ class Tried:
 
 
 class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator):
-    """The recommended fair model: features, degree, map and strength chosen on inner folds.
+    """The recommended fair model: features, map and strength chosen on inner folds.
 
     With `max_unfairness` the most accurate candidate whose held-out normalized information is at
     most that; with `fairness_weight` the candidate of largest held-out
@@ -295,10 +278,10 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
             frequency, X=X, y=y, sensitive_features=sensitive_features,
             sample_weight=sample_weight, cluster=cluster,
         )  # fmt: skip
-        search = self._search(X, y, sensitive_features, sample_weight, cluster)
-        return self._settle(search)
+        search = self._prepare(X, y, sensitive_features, sample_weight, cluster)
+        return self._choose(search)
 
-    def _search(
+    def _prepare(
         self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any = None,
         cluster: Any = None,
     ) -> _Search:  # fmt: skip
@@ -310,51 +293,42 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
             cluster=cluster,
         )  # fmt: skip
         X, y = self._read_training(X, y)
-        y = check_column(y, "y")
-        weight = check_weight(sample_weight, len(y))
-        clusters = check_cluster(cluster, len(y))
+        rows = Sample.read(
+            y, names={"y_true": "y"}, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, cluster=cluster, groups_optional=True, keep_labels=True,
+        )  # fmt: skip
         # Unlike FairRidge, whose penalty is in the units it is given: nobody chooses those here.
-        self.scaler_ = StandardScaler(with_mean=not sparse.issparse(X)).fit(X, None, weight)
-        X = self.scaler_.transform(X)
-        data = Data(X, y, sensitive_features, weight, clusters)
-        if sensitive_features is None:
+        self.scaler_ = StandardScaler(with_mean=not sparse.issparse(X)).fit(X, None, rows.weight)
+        rows = replace(rows, others={**rows.others, "X": self.scaler_.transform(X)})
+        if rows.groups is None:
             if self.fairness_weight != 0:
                 raise ValueError(
                     "`sensitive_features` must be given unless fairness_weight=0, got None. Hint: "
                     "pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first "
                     "call sklearn.set_config(enable_metadata_routing=True)."
                 )
-            return _Search(data, [])
+            return _Search(rows, [])
         check_varies(y)
-        groups = resolve_groups(
-            sensitive_features, n_rows=len(y), sample_weight=weight, cluster=clusters
-        )
+        groups, weight = rows.groups, rows.weight
         check_effective_size(groups if weight is None else groups.take(np.flatnonzero(weight)))
-        few, some = data, groups
-        rows = _sample(groups, clusters, self.random_state)
-        if rows is not None:
-            few, some = data.take(rows), groups.take(rows)
-            if few.cluster is not None:
-                few = Data(few.X, few.y, few.sensitive_features, few.sample_weight,
-                           renumber(few.cluster))  # fmt: skip
-        folds = make_folds(self.cv, few.X, few.y, some, self.random_state, few.cluster)
-        estimator = get_estimator(self.measure_with, self.random_state, "measure_with")
-        curves = [
+        return _Search(rows, self._curves(rows, criterion))
+
+    def _curves(self, rows: Sample, criterion: Criterion) -> list[Curve]:
+        """The candidates, on all rows or on some where those are many."""
+        chosen = _sample(rows.groups, rows.cluster, self.random_state)
+        rows = rows if chosen is None else rows.take(chosen)
+        X, seed = rows.others["X"], self.random_state
+        folds = make_folds(self.cv, X, rows.target, rows.groups, seed, rows.cluster)
+        estimator = get_estimator(self.measure_with, seed, "measure_with")
+        return [
             Curve(
-                candidate=c,
-                estimator=c.build(criterion.name, self.alpha, self.random_state),
-                data=few,
-                folds=folds,
-                groups=some,
-                criterion=criterion,
-                measure_with=estimator,
-                n_jobs=self.n_jobs,
+                c, c.build(criterion.name, self.alpha, seed), rows, folds, criterion, estimator,
+                self.n_jobs,
             )
             for c in candidates(self.attribute, criterion)
-        ]
-        return _Search(data, curves)
+        ]  # fmt: skip
 
-    def _settle(self, search: _Search) -> FairRegressor:
+    def _choose(self, search: _Search) -> FairRegressor:
         """Choose for what is asked, and fit the choice on all rows."""
         if not search.curves:
             model = FairRidge(self.criterion, 0.0, self.alpha)
@@ -364,36 +338,36 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
             self.measure_: Measure | None = None
             self.r2_ = self.unfairness_ = float("nan")
             self.estimator_ = model.fit(
-                search.data.X, search.data.y, sample_weight=search.data.sample_weight
+                search.rows.others["X"], search.rows.target, sample_weight=search.rows.weight
             )
             return self
         with progress(len(search.curves), "candidates") as advance:
             if self.max_unfairness is None:
                 asked = 1.0 if self.fairness_weight is None else float(self.fairness_weight)
-                found = [(curve.at(asked), True) for curve in search.curves]
-                gain = [place.accuracy - asked * place.unfairness for place, _ in found]
+                places = [(curve.at(asked), True) for curve in search.curves]
+                gain = [place.accuracy - asked * place.unfairness for place, _ in places]
             else:
-                found = []
+                places = []
                 for curve in search.curves:
-                    found.append(curve.meet(float(self.max_unfairness)))
+                    places.append(curve.meet(float(self.max_unfairness)))
                     advance()
                 gain = [
                     place.accuracy if reached else -1e6 * (1.0 + place.unfairness)
-                    for place, reached in found
+                    for place, reached in places
                 ]
         best = next(j for j, g in enumerate(gain) if g >= max(gain) - MARGIN)
-        curve, (place, reached) = search.curves[best], found[best]
+        curve, (place, reached) = search.curves[best], places[best]
         if self.max_unfairness is not None:
-            place = curve.settle(float(self.max_unfairness))
+            place = curve.best_within(float(self.max_unfairness))
             if not reached:
                 self._refuse(curve.candidate, place)
         self.choice_ = curve.candidate.name
         self.fairness_weight_ = place.fairness_weight
         self.r2_, self.unfairness_ = place.accuracy, place.unfairness
         self.measure_ = curve.measured(place.fairness_weight)
-        self.tried_ = _table(search.curves, found, gain, best)
+        self.tried_ = _table(search.curves, places, gain, best)
         self.explanation_ = self._explain(curve.candidate)
-        self.estimator_ = curve.refit(place.fairness_weight, search.data)
+        self.estimator_ = curve.refit(place.fairness_weight, search.rows)
         return self
 
     def _refuse(self, candidate: Candidate, place: Place) -> None:
@@ -484,7 +458,7 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
 class _Search:
     """All rows, and the curves of the candidates; no curves where nobody asks for fairness."""
 
-    data: Data
+    rows: Sample
     curves: list[Curve]
 
 
@@ -493,11 +467,11 @@ def _signed(value: float) -> str:
 
 
 def _table(
-    curves: list[Curve], found: list[tuple[Place, bool]], gain: list[float], best: int
+    curves: list[Curve], places: list[tuple[Place, bool]], gain: list[float], best: int
 ) -> tuple[Tried, ...]:
     out = []
-    for curve, (place, reached), g in zip(curves, found, gain, strict=True):
-        stderr = curve.difference_error(found[best][0], place)
+    for curve, (place, reached), g in zip(curves, places, gain, strict=True):
+        stderr = curve.difference_error(places[best][0], place)
         out.append(
             Tried(
                 name=curve.candidate.name,

@@ -40,9 +40,11 @@ class FairRidge(FairLinear):
         Penalty on the coefficients, per row.
     classifier : {"logistic", "lspc"}
         The classifier of the group inside the fairness term; "lspc" is the published method.
-    basis : {"quadratic", "linear", "degree3"}
-        Basis of that classifier. "degree3" also sees skewed differences between groups, which
-        models trained against the quadratic one can leave behind.
+    basis : {"auto", "spline", "quadratic", "linear", "degree3"}
+        Basis of that classifier. "spline" sees whatever shape of difference between groups the rows
+        can show; "quadratic", of the published method, sees shifts and spreads, and models trained
+        against it can leave the rest behind. "auto" is "spline", and "quadratic" for "lspc" or
+        unbounded scores.
     kappa : "auto", nonnegative float or "published"
         Ridge penalty of that classifier, on a sum over the rows with known group and in units of
         standardized variables. "auto" is 0.001 for "logistic", and for "lspc" 0.3 a row without a
@@ -117,7 +119,7 @@ class FairRidge(FairLinear):
         alpha: float = 1e-3,
         *,
         classifier: str = "logistic",
-        basis: str = "quadratic",
+        basis: str = "auto",
         kappa: float | str = "auto",
         score_map: str = "auto",
         group_features: str | None = None,
@@ -366,9 +368,9 @@ class RidgeProblem:
 
     def penalized(self, penalty: Matrix) -> RidgeProblem:
         """The same rows under another penalty matrix, which must leave rotated θ alone."""
-        found = whiten(self.moments.gram, penalty, self.moments.variance)
-        theta = found.solve(self.moments.cross)
-        return replace(self, theta=theta, whitening=found, penalty=penalty)
+        whitening = whiten(self.moments.gram, penalty, self.moments.variance)
+        theta = whitening.solve(self.moments.cross)
+        return replace(self, theta=theta, whitening=whitening, penalty=penalty)
 
     def constant(self) -> Vector | None:
         """θ of one score for everybody."""
@@ -399,36 +401,19 @@ def prepare(
 
     The last `n_kept` coefficients stay what they are where others are rotated.
     """
-    n = design.total
-    mean_y = weighted_sum(y, weight) / n
-    centered = y - mean_y
-    with np.errstate(over="ignore", invalid="ignore"):
-        sums = design.add(_sum_square(centered, weight), _sum_square(y, weight))
-        spread, second = (top / n for top in sums)
-    if not np.isfinite(second):
-        size = design.largest(float(np.abs(y).max(initial=0.0)))
-        raise ValueError(
-            f"`y` must be small enough to square, got values up to {size:.1e}. Hint: divide it by "
-            "a constant."
-        )
+    mean_y, spread, second = _target_moments(design, y, weight)
     variance = spread if spread > 1e-26 * mean_y**2 else 0.0
-    target = centered if fit_intercept else y
+    target = y - mean_y if fit_intercept else y
     features, rotation = design, None
     if design.wide:
         design, rotation, mean_x = features.rotated(weight, fit_intercept, n_kept)
         _, gram, cross = design.moments(target, weight, False)
     else:
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean_x, gram, cross = design.moments(target, weight, fit_intercept)
-            design.check_squares(np.diag(gram))
-            # A spread at the level of rounding in the column is a constant.
-            constant = np.diag(gram) <= design.rounding * mean_x**2
-        gram[constant] = gram[:, constant] = 0.0
-        cross[constant] = 0.0
+        mean_x, gram, cross = design.checked_moments(target, weight, fit_intercept)
     if not fit_intercept:
         mean_x, mean_y = np.zeros(features.d), 0.0
     penalty = alpha * np.eye(len(gram))
-    found = whiten(gram, penalty, variance)
+    whitening = whiten(gram, penalty, variance)
     return RidgeProblem(
         features=features,
         design=design,
@@ -437,11 +422,28 @@ def prepare(
             second_y=spread if fit_intercept else second, variance=variance,
         ),
         penalty=penalty,
-        theta=found.solve(cross),
-        whitening=found,
+        theta=whitening.solve(cross),
+        whitening=whitening,
         centered=fit_intercept,
         rotation=rotation,
     )  # fmt: skip
+
+
+def _target_moments(
+    design: FeatureMatrix, y: Vector, weight: Vector | None
+) -> tuple[float, float, float]:
+    """Mean, variance and mean square."""
+    mean = weighted_sum(y, weight) / design.total
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = design.add(_sum_square(y - mean, weight), _sum_square(y, weight))
+        spread, second = (top / design.total for top in sums)
+    if not np.isfinite(second):
+        size = design.largest(float(np.abs(y).max(initial=0.0)))
+        raise ValueError(
+            f"`y` must be small enough to square, got values up to {size:.1e}. Hint: divide it by "
+            "a constant."
+        )
+    return mean, spread, second
 
 
 def _sum_square(values: Vector, weight: Vector | None) -> float:

@@ -136,19 +136,19 @@ def minimize(
             memory.pairs.clear()
             p = -0.5 * gradient
         ray = f.forward(p)
-        found = _search(f, s, ray, v, p, objective, float(p @ gradient))
-        evaluations += found.evaluations
-        if found.step == 0.0:
+        move = _search(f, s, ray, v, p, objective, float(p @ gradient))
+        evaluations += move.evaluations
+        if move.step == 0.0:
             if not memory.pairs:
                 break  # not even steepest descent improves: rounding level
             memory.pairs.clear()
             continue
-        v_new = v + found.step * p
-        gradient_new = f.bowl(v_new)[1] + f.backward(found.slope)
+        v_new = v + move.step * p
+        gradient_new = f.bowl(v_new)[1] + f.backward(move.slope)
         memory.add(v_new - v, gradient_new - gradient)
-        v, gradient, s, objective = v_new, gradient_new, found.scores, found.objective
-        term = found.term
-        del found, ray
+        v, gradient, s, objective = v_new, gradient_new, move.scores, move.objective
+        term = move.term
+        del move, ray
         norm = float(np.linalg.norm(gradient))
         converged = norm <= tol
         if follow is not None:
@@ -401,12 +401,12 @@ class PathSolver:
                 if self.show is not None:
                     self.show(f"iteration {iteration}, gradient {norm:.1e} of {goal:.1e}")
 
-            found = solve(
+            solution = solve(
                 self.problem, self.bound, fairness_weight, max_iter, tol, start, memory, follow
             )
         self.memories[fairness_weight] = memory
-        self.solved[fairness_weight] = (found.v, found.term / fairness_weight)
-        return found
+        self.solved[fairness_weight] = (solution.v, solution.term / fairness_weight)
+        return solution
 
     def _first(self, fairness_weight: float, memory: Memory) -> Vector:
         """Where to begin: the plain solution, or near it.
@@ -425,9 +425,9 @@ class PathSolver:
             return start
         part = bound.take(rows)
         pilot = problem.take(rows)
-        found = solve(pilot, part, fairness_weight, PILOT_ITERATIONS, PILOT_TOL, start, memory)
+        solution = solve(pilot, part, fairness_weight, PILOT_ITERATIONS, PILOT_TOL, start, memory)
         bound.warm_start(part)
-        return found.v
+        return solution.v
 
     def _interpolate(self, fairness_weight: float) -> tuple[Vector, float, float]:
         """v and Ĩ at a new weight, and the gradient to expect there.
@@ -491,7 +491,7 @@ class Checkpoint:
         if not isinstance(path, str | Path):
             raise ValueError(f"`checkpoint` must be a path, got {type(path).__name__}.")
         self.path = check_free(path, force=True)
-        self._found: dict[str, Any] | None = None
+        self._saved: dict[str, Any] | None = None
         self._head: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
@@ -503,12 +503,12 @@ class Checkpoint:
             },
         }
         if self.path.exists():
-            self._found = self._load()
+            self._saved = self._load()
 
     @property
     def plain(self) -> Vector | None:
         """Parameters of the plain solution, as far as an earlier run has got."""
-        return None if self._found is None else _vector(self._found["data"]["plain"])
+        return None if self._saved is None else _vector(self._saved["data"]["plain"])
 
     def attach(self, solver: PathSolver, data: Mapping[str, Any]) -> None:
         """Let a solver begin where the file stands, and write down where it gets.
@@ -520,17 +520,17 @@ class Checkpoint:
             What tells its rows from others: whole numbers and texts, which must be equal, and
             lists of floats, which must be close.
         """
-        if self._found is not None:
+        if self._saved is not None:
             self._compare(data)
-            for name, value in self._found["solved"].items():
+            for name, value in self._saved["solved"].items():
                 solver.solved[float(name)] = (_vector(value["v"]), float(value["term"]))
-            for name, value in self._found["searches"].items():
+            for name, value in self._saved["searches"].items():
                 memory = _memory(value)
                 solver.reached[float(name)] = (_vector(value["v"]), memory)
                 if float(name) in solver.solved:
                     solver.memories[float(name)] = memory
         self._head["data"] = dict(data)
-        searches: dict[str, Any] = dict(self._found["searches"]) if self._found else {}
+        searches: dict[str, Any] = dict(self._saved["searches"]) if self._saved else {}
 
         def write(fairness_weight: float, v: Vector, memory: Memory) -> None:
             searches[repr(fairness_weight)] = {
@@ -552,36 +552,36 @@ class Checkpoint:
 
     def _load(self) -> dict[str, Any]:
         try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-            if found["format"] != FORMAT:
+            saved = json.loads(self.path.read_text(encoding="utf-8"))
+            if saved["format"] != FORMAT:
                 raise ValueError("its format is another one")
-            if found["version"] != VERSION:
-                raise ValueError(f"its version is {found['version']}, and {VERSION} is understood")
-            _vector(found["data"]["plain"])
-            for value in (*found["solved"].values(), *found["searches"].values()):
+            if saved["version"] != VERSION:
+                raise ValueError(f"its version is {saved['version']}, and {VERSION} is understood")
+            _vector(saved["data"]["plain"])
+            for value in (*saved["solved"].values(), *saved["searches"].values()):
                 _vector(value["v"])
-            for value in found["searches"].values():
+            for value in saved["searches"].values():
                 _memory(value)
-            for name in (*found["solved"], *found["searches"]):
+            for name in (*saved["solved"], *saved["searches"]):
                 float(name)
-            parameters = dict(found["parameters"])
+            parameters = dict(saved["parameters"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(
                 f"`checkpoint` must be a file that a fit has written, and {str(self.path)!r} is "
                 f"not one ({type(error).__name__}: {error}). Hint: delete it to begin anew, or "
                 "name another."
             ) from None
-        if found["model"] != self._head["model"]:
-            self._refuse("of a", found["model"], self._head["model"])
+        if saved["model"] != self._head["model"]:
+            self._refuse("of a", saved["model"], self._head["model"])
         mine = self._head["parameters"]
         for name in dict.fromkeys([*mine, *parameters]):
             if mine.get(name) != parameters.get(name):
                 self._refuse(f"with {name}", repr(parameters.get(name)), repr(mine.get(name)))
-        return found
+        return saved
 
     def _compare(self, data: Mapping[str, Any]) -> None:
-        assert self._found is not None
-        theirs = self._found["data"]
+        assert self._saved is not None
+        theirs = self._saved["data"]
         for name, mine in data.items():
             other = theirs.get(name)
             if isinstance(mine, list) and all(isinstance(value, float) for value in mine):

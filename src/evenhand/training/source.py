@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
-from os import PathLike
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -25,27 +24,10 @@ from .._core.files import TableError, arrow_kind, find_files, is_text_type
 from .._core.progress import progress
 from .._core.validation import quote
 from ..data.labels import Labels
-from .design import Scratch
+from .design import Scratch, is_dataset
 
 # Rows of a batch: some megabytes of twenty columns.
 BATCH_ROWS = 65_536
-
-
-def is_source(X: Any) -> bool:
-    """Whether X names a table that is read from where it is."""
-    if isinstance(X, str | PathLike):
-        return True
-    if isinstance(X, list | tuple):
-        return len(X) > 0 and all(isinstance(path, str | PathLike) for path in X)
-    return _is_dataset(X)
-
-
-def _is_dataset(X: Any) -> bool:
-    if not type(X).__module__.startswith("pyarrow"):
-        return False
-    import pyarrow.dataset as ds
-
-    return isinstance(X, ds.Dataset)
 
 
 @dataclass(frozen=True)
@@ -124,7 +106,7 @@ def open_source(X: Any) -> Source:
             "`X` can be a path or a dataset where pyarrow is installed. Hint: pip install pyarrow."
         )
     parts: tuple[Any, ...]
-    if _is_dataset(X):
+    if is_dataset(X):
         parts = (_Dataset(X),)
     else:
         paths = X if isinstance(X, list | tuple) else [X]
@@ -222,10 +204,10 @@ class _Dataset:
 
     def batches(self, names: list[str]) -> Iterator[Mapping[str, Any]]:
         with _named("the dataset"):
-            found = self.dataset.to_batches(
+            read = self.dataset.to_batches(
                 columns=names, batch_size=BATCH_ROWS, batch_readahead=4, fragment_readahead=1
             )
-            for batch in found:
+            for batch in read:
                 if len(batch):
                     yield {name: batch.column(name) for name in names}
 
@@ -271,15 +253,15 @@ def _named(path: str) -> Iterator[None]:
 
 def _folders(path: str) -> dict[str, Any]:
     """Columns in the names of folders, as ``year=2024``."""
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for part in Path(path).parts[:-1]:
         name, equals, value = part.partition("=")
         if name and equals:
             text = unquote(value)
             missing = text == "__HIVE_DEFAULT_PARTITION__"
             whole = text.isdecimal() and (text == "0" or text[0] != "0")
-            found[unquote(name)] = None if missing else int(text) if whole else text
-    return found
+            columns[unquote(name)] = None if missing else int(text) if whole else text
+    return columns
 
 
 # ------------------------------------------------------------------------------------------------
@@ -315,24 +297,13 @@ class Columns:
     @classmethod
     def read(cls, source: Source, features: Any, given: Mapping[str, Any]) -> Columns:
         """Names as users give them, checked; without `features` all columns that are left."""
-        found = {
+        by_argument = {
             argument: _names(source, argument, value)
             for argument, value in given.items()
             if value is not None
         }
-        taken = {name for names in found.values() for name in names}
-        if features is None:
-            names = tuple(name for name in source.kinds if name not in taken)
-            if not names:
-                raise ValueError("`X` must have a column besides those with names, found none.")
-        else:
-            several = (features,) if isinstance(features, str) else tuple(features)
-            names = tuple(source.resolve(name, "features") for name in several)
-            if not names or len(set(names)) < len(names):
-                raise ValueError(
-                    f"`features` must be names of different columns, got {list(names)!r}."
-                )
-        target = found.get("y", ())
+        names = cls._features(source, features, by_argument)
+        target = by_argument.get("y", ())
         if set(target) & set(names):
             raise ValueError(f"`features` must not hold the target {quote(target[0])}.")
         for name in names:
@@ -343,9 +314,9 @@ class Columns:
                     "features=[...]; categories become numbers where the files are written, one "
                     "column for each level."
                 )
-        columns = cls(names, found)
+        columns = cls(names, by_argument)
         source.check(columns.names)
-        for argument, several in found.items():
+        for argument, several in by_argument.items():
             if argument in SEVERAL:
                 continue
             for name in several:
@@ -355,6 +326,22 @@ class Columns:
                         f"{arrow_kind(source.kinds[name])}."
                     )
         return columns
+
+    @staticmethod
+    def _features(
+        source: Source, features: Any, by_argument: Mapping[str, tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        if features is None:
+            taken = {name for names in by_argument.values() for name in names}
+            names = tuple(name for name in source.kinds if name not in taken)
+            if not names:
+                raise ValueError("`X` must have a column besides those with names, found none.")
+            return names
+        several = (features,) if isinstance(features, str) else tuple(features)
+        names = tuple(source.resolve(name, "features") for name in several)
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"`features` must be names of different columns, got {list(names)!r}.")
+        return names
 
 
 def _names(source: Source, argument: str, value: Any) -> tuple[str, ...]:
@@ -507,13 +494,13 @@ def predicted(
         for where, start, batch in source.batches(columns.names):
             place = Place(where, start)
             block = to_rows(batch, columns.features, dtype, place)
-            found: dict[str, Any] = {}
+            handed: dict[str, Any] = {}
             for argument, names in columns.given.items():
                 if argument in SEVERAL:
                     labels = Labels(len(block), names)
                     labels.add([batch[name] for name in names])
-                    found[argument] = labels.coded()
+                    handed[argument] = labels.coded()
                 else:
-                    found[argument] = numbers(batch[names[0]], names[0], place)
-            yield block, found
+                    handed[argument] = numbers(batch[names[0]], names[0], place)
+            yield block, handed
             advance(len(block))

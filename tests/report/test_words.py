@@ -1,12 +1,15 @@
+"""Numbers, labels and sentences."""
+
 from dataclasses import replace
 
 import pytest
 
+from evenhand.report import charts, words
 from evenhand.report.words import accuracy, fixed, grade, judge_measure, p_text
 
 
 @pytest.mark.parametrize(
-    ("value", "interval", "p", "expected", "words"),
+    ("value", "interval", "p", "expected", "said"),
     [
         (0.001, (0.0, 0.005), 0.4, "holds", "Independence: the audit found no difference. "),
         (0.02, (0.0, 0.05), 0.4, "unclear", "Chance alone could produce this (p = 0.400)"),
@@ -17,10 +20,10 @@ from evenhand.report.words import accuracy, fixed, grade, judge_measure, p_text
         (0.3, (0.2, 0.4), float("nan"), "strong", "strongly violated"),
     ],
 )
-def test_verdicts(audit, value, interval, p, expected, words):
+def test_verdicts(audit, value, interval, p, expected, said):
     m = replace(audit.independence, value=value, interval=interval, p_value=p)
     assert grade(m) == expected
-    assert words in judge_measure(m)
+    assert said in judge_measure(m)
     assert "n/a" not in judge_measure(m)
 
 
@@ -53,3 +56,34 @@ def test_describe_set_names_each(audit):
     text = str(AuditSet({"one": audit, "x" * 99: audit}))
     assert "one" in text
     assert "x" * 39 + "…" in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]), (-3, 7, [-2, 0, 2, 4, 6]), (2, 2, [])],
+)
+def test_ticks_are_round(low, high, expected):
+    assert charts.ticks(low, high) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, "n/a"), (float("nan"), "n/a"), (-0.0, "0"), (1234567.0, "1,234,567"), (3, "3"),
+     (0.123456, "0.1235"), (1e12, "1e+12")],
+)  # fmt: skip
+def test_number(value, expected):
+    assert words.number(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "margin", "expected"),
+    [(1.23456, 0.0567, "1.235 ± 0.057"), (12345.6, 12.3, "12,346 ± 12"), (1.0, 0.0, "1"),
+     (0.5, float("nan"), "0.5"), (123456.0, 7890.0, "123,456 ± 7,890")],
+)  # fmt: skip
+def test_with_margin(value, margin, expected):
+    assert words.with_margin(value, margin) == expected
+
+
+def test_short_names_are_short_and_distinct():
+    names = words.short_names(["a" * 50, "a" * 60, "", "b\nc\x1b[0m", "a" * 70])
+    assert names == ("a" * 23 + "…", "a" * 23 + "… (2)", "(empty)", "b c�[0m", "a" * 23 + "… (3)")
