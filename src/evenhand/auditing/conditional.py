@@ -115,10 +115,7 @@ def _pair(groups: Groups, share: Vector, weight: Vector, rows: NDArray[np.intp])
     return Groups(("others", "group"), codes, table, scaled, None, len(rows), "group", cluster)
 
 
-def products_test(
-    residual: Vector, expected: Vector, probabilities: Matrix, groups: Groups,
-    regression: Regression,
-) -> TestResult:  # fmt: skip
+def products_test(residual: Vector, expected: Vector, regression: Regression) -> TestResult:
     """T = ŪᵀV⁻¹Ū with Ū = mean (a_k − p_k(C))·(f(S, C) − E[f(S, C)|C]): is S ⟂ A | C?
 
     Both factors are residuals of regressions on the same columns, so that what biases Ū is the
@@ -127,20 +124,18 @@ def products_test(
     the first again times the log-odds of the group and the expected score, for gaps that change
     sign.
     """
-    weight = regression.weight
+    groups, weight = regression.groups, regression.weight
     x = 2.0 * _ranks(residual, weight) - 1.0
     drop = int(np.argmax(groups.shares))
-    kept = [k for k in range(groups.n_groups) if k != drop]
-    balance, level = (
-        _standard(log_odds(probabilities[:, drop]), weight),
-        _standard(expected, weight),
-    )
+    balance = _standard(log_odds(regression.probabilities[:, drop]), weight)
+    level = _standard(expected, weight)
     factors = [x, 1.5 * x**2 - 0.5, balance * x, level * x, 2.5 * x**3 - 1.5 * x]
-    room = max(int(groups.n_effective // (UNITS_A_DIRECTION * len(kept))), 1)
-    fits = [(f, *regression.predict(f)) for f in factors[:room]]
-    own = [a - regression.predict(a)[0] for a in groups.membership()[:, kept].T]
+    room = max(int(groups.n_effective // (UNITS_A_DIRECTION * (groups.n_groups - 1))), 1)
+    f, a = np.column_stack(factors[:room]), np.delete(regression.membership, drop, axis=1)
+    f, a = f - regression.predict(f), a - regression.predict(a)
     # Residuals of a fit are too small by the leverage of their rows.
-    U = np.column_stack([weight * a * (f - p) / np.sqrt(1 - h) for f, p, h in fits for a in own])
+    scale = (weight / np.sqrt(1 - regression.leverage))[:, None]
+    U = np.column_stack([scale * a * one[:, None] for one in f.T])
     if groups.cluster is not None:
         U = cluster_groups(groups.cluster, U)
     n, total = len(U), U.sum(axis=0)
@@ -204,19 +199,18 @@ def left_by_group_and_controls(
 
 
 def information_given(
-    s: Vector, groups: Groups, regression: Regression, entropies: EntropyEstimator, seed: int,
-    **how: Any,
+    s: Vector, regression: Regression, entropies: EntropyEstimator, seed: int, **how: Any
 ) -> tuple[Measure, TestResult, str, float]:  # fmt: skip
     """Return the normalized conditional information, its test, how the controls entered, and the
     share of the variance of the score that controls and group leave.
 
     `how` is that of :func:`measure`.
     """
-    controls = regression.basis.controls
-    expected = regression.predict(s)[0]
+    controls, groups = regression.basis.controls, regression.groups
+    expected = regression.predict(s)
     # Of a score that is a function of the controls, rounding is left.
     residual = np.where(np.abs(s - expected) > 1e-9 * np.ptp(s), s - expected, 0.0)
-    probabilities = regression.predict_groups(groups)
+    probabilities = regression.probabilities
     if controls.single is not None:
         variables = {"s": s, "c": controls.single}
         result = estimate_entropies([CONDITIONAL], variables, groups, entropies)
@@ -224,7 +218,7 @@ def information_given(
         summary = f"{controls.names[0]} itself, with the score as the second variable"
     else:
         result = through_summaries(residual, groups, probabilities, entropies)
-        test = products_test(residual, expected, probabilities, groups, regression)
+        test = products_test(residual, expected, regression)
         summary = (
             "two summaries: the log-odds of the group given the controls and the score less its "
             "expectation given them"
@@ -370,9 +364,8 @@ def audit_given(
     units = rows.by_exposure().groups
     _check(controls, s, groups)
     at = find_reference(reference, units)
-    size = groups.n_effective
     with one_blas_thread():
-        basis = build_basis(controls, size)
+        basis = build_basis(controls, groups.n_effective)
         gaps = adjusted_gaps(s, units, basis, at, how["confidence_level"], seed)
         if not any(gap.n_compared for gap in gaps):
             raise ValueError(
@@ -381,9 +374,8 @@ def audit_given(
                 f"counterpart with the same controls in {groups.label_names[at]!r}. Hint: drop the "
                 "control that stands for the group, or leave `controls` out."
             )
-        weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
         information, test, summary, left = information_given(
-            s, groups, Regression(basis, weight, size), entropies, seed, **how
+            s, Regression(basis, groups, s), entropies, seed, **how
         )
     others = np.delete(units.shares, at)
     alone = float(others @ [gap.no_counterpart for gap in gaps] / others.sum())

@@ -335,7 +335,7 @@ def _adjusted(
     for name, ends in tolerance.clauses:
         if name in WITH_CONTROLS:
             test = _information(name, audit.sensitive_name, conditional.information, ends, level, 1)
-            yield _withhold(test, conditional.balance)
+            yield _open_unbalanced(test, conditional.balance)
     wanted = {name: ends for name, ends in tolerance.clauses if name in ADJUSTED}
     if not wanted:
         return
@@ -354,14 +354,17 @@ def _adjusted(
                 gap.group, name, "", one.value, low, high, one.p_value, False, one.value,
                 one.stderr, one.freedom,
             )  # fmt: skip
-            yield _withhold(_number(number, audit.sensitive_name, ends, level), gap.balance)
+            test = _number(number, audit.sensitive_name, ends, level)
+            yield _open_unbalanced(test, gap.balance)
         if not gaps:
             yield _nobody(
                 name, audit.sensitive_name, conditional.reference, tolerance.smallest, ends
             )
 
 
-def _withhold(test: tuple[ClauseResult, float], balance: Imbalance) -> tuple[ClauseResult, float]:
+def _open_unbalanced(
+    test: tuple[ClauseResult, float], balance: Imbalance
+) -> tuple[ClauseResult, float]:
     """Decide nothing where weights leave the controls of the groups too different."""
     if balance.is_balanced:
         return test

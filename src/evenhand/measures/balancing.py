@@ -36,12 +36,12 @@ ROWS_A_KNOT, FEWEST_KNOTS, MOST_KNOTS, ALL_KNOTS = 60, 4, 25, 60
 # A product of a level needs so many rows of it, twice as many over all groups.
 ROWS_A_PRODUCT = 20
 # Beyond so many numbers there are no products of them, and beyond so many columns none of levels.
-MOST_CUBED, MOST_COLUMNS = 8, 400
+MOST_CUBED, MOST_COLUMNS = 8, 250
 # The ridge is that of the best prediction over this: it biases the prediction, and must not bias
 # its mean. Lines and levels are next to free.
 UNDERSMOOTHED, FREE = 30.0, 1000.0
 # Factors of the ridge that are tried, and the loss of effective rows that more balance may cost.
-FACTORS, TOLERATED = (1e3, 1e2, 1e1, 1.0), 1.1
+FACTORS, TOLERATED = (1e3, 3e1, 1.0), 1.1
 # A member has hardly any counterpart where fewer than one in fifty with the same controls is of
 # the reference, or where its level has fewer than two rows of the reference.
 LEAST_COUNTERPARTS, LEAST_ROWS = 0.02, 2
@@ -102,7 +102,8 @@ def build_basis(controls: Controls, n_units: float) -> Basis:
     used = sum(part.shape[1] for _, part in parts)
     parts += _level_products(codes, lines, MOST_COLUMNS - used)
     parts += _number_products(lines, n_units)
-    n = len(controls.columns[0].codes if coded == list(controls.columns) else lines[0])
+    first = controls.columns[0]
+    n = len(first.values) if first.codes is None else len(first.codes)
     X = np.column_stack([part for _, part in parts]) if parts else np.empty((n, 0))
     block = np.repeat([b for b, _ in parts], [part.shape[1] for _, part in parts]).astype(np.intp)
     return Basis(controls, codes[0] if codes else np.zeros(n, dtype=np.intp), X, block)
@@ -158,7 +159,7 @@ def _level_products(
     codes: list[Rows], lines: list[Vector], room: int
 ) -> Iterator[tuple[int, Matrix]]:
     """Levels × lines and levels × levels, those of many rows first, as far as there is room."""
-    tables = [(c, z) for c in codes for z in lines]
+    tables = [(c, z) for c in codes[::-1] for z in lines]
     tables += [(c * (int(e.max()) + 1) + e, None) for c, e in combinations(codes, 2)]
     for cell, z in tables:
         count = np.bincount(cell)
@@ -215,38 +216,52 @@ def _scaled(basis: Basis, rows: Rows, mass: Vector) -> tuple[Matrix, Rows]:
 
 
 def _learn_ridge(
-    X: Matrix, y: Vector, strata: _Strata, mass: Vector, block: Rows, size: float
+    gram: Matrix, cross: Vector, power: float, block: Rows, size: float, room: float
 ) -> Vector:
     """The ridge of each column, from how much of y its block explains (MacKay's evidence).
 
-    σ²/(n·τ²) is that of the best prediction, for noise σ² and coefficients of variance τ².
+    σ²/(n·τ²) is that of the best prediction, for noise σ² and coefficients of variance τ². `gram`,
+    `cross` and `power` are means of products of columns and y over `size` rows, `room` of which
+    are left by the means of strata.
     """
-    w = mass / mass.sum() * size
-    centered, y = strata.center(w, X), strata.center(w, y)
-    G, g, power = (centered * w[:, None]).T @ centered, centered.T @ (w * y), float(w @ y**2)
     blocks, at = np.unique(block, return_inverse=True)
     count = np.bincount(at)
     if not power > 0 or not len(blocks):
-        return np.full(X.shape[1], 1e-2)
-    room = max(size - len(np.unique(strata.codes)), 0.1 * size)
-    variance = power / room
+        return np.full(len(block), 1e-2)
+    room = max(room, 0.1 * size)
+    variance = power * size / room
     noise, prior = 0.5 * variance, np.full(len(blocks), variance / len(at))
-    for _ in range(15):
-        V = np.linalg.inv(G / noise + np.diag(1 / prior[at]))
-        beta = V @ (g / noise)
+    for _ in range(10):
+        V = np.linalg.inv(gram * (size / noise) + np.diag(1 / prior[at]))
+        beta = V @ (cross * (size / noise))
         known = np.maximum(count - np.bincount(at, np.diag(V)) / prior, 1e-3 * count)
         prior = np.maximum(np.bincount(at, beta**2) / known, 1e-9 * variance)
-        left = power - 2 * beta @ g + beta @ G @ beta
+        left = size * (power - 2 * beta @ cross + beta @ gram @ beta)
         noise = max(left / max(room - known.sum(), 0.1 * size), 1e-10 * variance)
     factor = np.where(blocks <= LEVEL, FREE, UNDERSMOOTHED)
     return np.clip(noise / (factor * size * prior), 1e-7, 0.1)[at]
 
 
+class _Moments:
+    """Columns within strata, and means of their products."""
+
+    def __init__(self, X: Matrix, strata: _Strata, mass: Vector, block: Rows, size: float):
+        self.strata, self.share, self.block, self.size = strata, mass / mass.sum(), block, size
+        self.centered = strata.center(self.share, X)
+        self.gram = (self.centered * self.share[:, None]).T @ self.centered
+        self.room = size - len(np.unique(strata.codes))
+
+    def ridge(self, y: Vector) -> Vector:
+        y = self.strata.center(self.share, y)
+        cross, power = self.centered.T @ (self.share * y), float(self.share @ y**2)
+        return _learn_ridge(self.gram, cross, power, self.block, self.size, self.room)
+
+
 def _newton(
     X: Matrix, strata: _Strata, share: Vector, target: Vector, base: Vector, ridge: Vector,
     theta: Vector,
-) -> tuple[Vector, Vector]:  # fmt: skip
-    """θ and the weights q: the dual of entropy balancing."""
+) -> tuple[Vector, Vector, Matrix, Matrix]:  # fmt: skip
+    """θ, the weights q, columns less their means under q, and the covariances of these."""
     offset = np.log(base)
 
     def evaluate(theta: Vector) -> tuple[float, Vector]:
@@ -263,8 +278,9 @@ def _newton(
     value, q = evaluate(theta)
     for _ in range(60):
         centered = strata.center(q, X)
+        H = (centered * q[:, None]).T @ centered
         gradient = q @ X - target + ridge * theta
-        step = np.linalg.solve((centered * q[:, None]).T @ centered + np.diag(ridge), gradient)
+        step = np.linalg.solve(H + np.diag(ridge), gradient)
         decrease = float(gradient @ step)
         if decrease < 1e-9:
             break
@@ -275,7 +291,7 @@ def _newton(
                 break
             size /= 2
         theta, value, q = theta - size * step, trial, weights
-    return theta, q
+    return theta, q, centered, H
 
 
 class Balance:
@@ -314,14 +330,16 @@ class Balance:
             return
         X, block = _scaled(basis, self.rows, self.base)
         strata, inside = self.strata, X[self.rows]
-        ridge = _learn_ridge(inside, s[self.rows], strata, self.base, block, self.n_reference)
+        moments = _Moments(inside, strata, self.base, block, self.n_reference)
+        ridge = moments.ridge(s[self.rows])
         target = self.member_share @ X[self.members]
         free, theta, least = block <= LEVEL, np.zeros(len(block)), np.inf
         for factor in FACTORS if not free.all() else FACTORS[-1:]:
             trial = np.where(free, ridge, factor * ridge)
-            theta, q = _newton(inside, strata, self.shares, target, self.base, trial, theta)
-            centered = strata.center(q, inside)
-            inverse = np.linalg.inv((centered * q[:, None]).T @ centered + np.diag(ridge))
+            theta, q, centered, H = _newton(
+                inside, strata, self.shares, target, self.base, trial, theta
+            )
+            inverse = np.linalg.inv(H + np.diag(ridge))
             step = inverse @ (target - q @ inside)
             c = q * (1 + centered @ step)
             # Variance and squared bias, in units of the noise.
@@ -368,7 +386,7 @@ class Balance:
         X, block = _scaled(self.basis, self.rows, self.base)
         X = X[:, block <= LEVEL]
         target, ridge = self.member_share @ X[self.members], np.full(X.shape[1], 1e-4)
-        theta, q = _newton(
+        theta, q, *_ = _newton(
             X[self.rows], self.strata, self.shares, target, self.base, ridge, np.zeros(len(ridge))
         )
         level = np.full(self.strata.n, -np.inf)
@@ -526,34 +544,42 @@ class Regression:
     """Ridge regressions of any values on the columns, over all rows.
 
     Every row is in the fit, whatever its group, so that residuals of rows with the same controls
-    are alike unless the values themselves depend on the group.
+    are alike unless the values themselves depend on the group. One ridge serves all values, the
+    smallest that the score or a group asks for.
     """
 
-    def __init__(self, basis: Basis, weight: Vector, size: float):
-        self.basis, self.weight, self.size = basis, weight, size
+    def __init__(self, basis: Basis, groups: Groups, s: Vector | None = None):
+        n = groups.n_known
+        self.basis, self.groups = basis, groups
+        self.weight = np.ones(n) if groups.weight is None else groups.weight
         self.strata = _Strata(basis.strata, basis.n_strata)
-        rows = np.flatnonzero(weight > 0)
-        self.X, self.block = _scaled(basis, rows, weight[rows])
-        share = weight / weight.sum()
-        self.centered = self.strata.center(share, self.X)
-        self.gram = (self.centered * share[:, None]).T @ self.centered
-        self.share = share
+        rows = np.flatnonzero(self.weight > 0)
+        X, block = _scaled(basis, rows, self.weight[rows])
+        self.moments = _Moments(X, self.strata, self.weight, block, groups.n_effective)
+        self.membership = groups.membership()
+        asked = [*np.delete(self.membership, groups.shares.argmax(), axis=1).T]
+        ridge = np.min([self.moments.ridge(y) for y in asked + [s] * (s is not None)], axis=0)
+        self.inverse = np.linalg.inv(self.moments.gram + np.diag(ridge))
 
-    def predict(self, values: Vector) -> tuple[Vector, Vector]:
-        """Predictions, and the leverage of each row on its own."""
-        ridge = _learn_ridge(self.X, values, self.strata, self.weight, self.block, self.size)
-        inverse = np.linalg.inv(self.gram + np.diag(ridge))
-        mean = self.strata.means(self.share, values)[self.strata.codes]
-        beta = inverse @ (self.centered.T @ (self.share * (values - mean)))
-        total = (self.strata.table @ self.share)[self.strata.codes]
-        leverage = self.share / total + self.share * _squares(self.centered, inverse)
-        return mean + self.centered @ beta, np.clip(leverage, 0.0, 0.9)
+    def predict(self, values: Any) -> Any:
+        """Predictions of (n,) or (n, J) values."""
+        centered, share = self.moments.centered, self.moments.share
+        apart = self.strata.center(share, values)
+        return values - apart + centered @ (self.inverse @ ((centered.T * share) @ apart))
 
-    def predict_groups(self, groups: Groups) -> Matrix:
+    @cached_property
+    def leverage(self) -> Vector:
+        """Of each row on its own prediction."""
+        share = self.moments.share
+        total = (self.strata.table @ share)[self.strata.codes]
+        own = share / total + share * _squares(self.moments.centered, self.inverse)
+        return np.clip(own, 0.0, 0.9)
+
+    @cached_property
+    def probabilities(self) -> Matrix:
         """(n, K): P(A = k | C), rows of sum 1, nowhere certain."""
         # Rounded, so that rows of the same controls have the same.
-        p = np.column_stack([self.predict(a)[0].round(10) for a in groups.membership().T])
-        p = np.clip(p, LEAST_PROBABILITY, None)
+        p = np.clip(self.predict(self.membership).round(10), LEAST_PROBABILITY, None)
         return p / p.sum(axis=1, keepdims=True)
 
 
@@ -590,7 +616,7 @@ def summarize_controls(controls: Controls, groups: Groups) -> tuple[Vector, str]
         controls = controls.take(groups.known)
     weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
     basis = build_basis(controls, groups.n_effective)
-    p = Regression(basis, weight, groups.n_effective).predict_groups(groups)
+    p = Regression(basis, groups).probabilities
     order = np.argsort(groups.shares, kind="stable")
     if groups.n_groups == 2:
         words = "the log-odds of the group given the controls"
