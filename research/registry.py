@@ -127,6 +127,8 @@ _ALL = [
           "wrong verdicts at the edge, coverage of impact, planned rows", AUDITS, part="part"),
     Study("controls", "controls:simulated", "controls",
           "adjusted gaps and information given controls", AUDITS, part="design"),
+    Study("hard_controls", "controls:hard", "controls",
+          "adjusted gaps given many levels, products and heavy tails", AUDITS, part="design"),
     Study("illinois", "controls:illinois", "controls",
           "premiums in minority ZIP codes of the same risk", (*AUDITS, "research/loaders"),
           packages=("statsmodels",)),

@@ -120,6 +120,18 @@ def controls() -> str:
     return table(head, rows)
 
 
+def hard_controls() -> str:
+    """Coverage of adjusted gaps given controls of many kinds."""
+    head = ["controls", "rows", "bias, standard errors", "95 % intervals that cover",
+            "test rejects at 5 %", "verdict withheld"]  # fmt: skip
+    rows = [
+        [r["design"], f"{int(r['n']):,}", f"{float(r['bias_in_stderr']):.2f}",
+         *(count(r[name], r["replications"]) for name in ("coverage", "rejected", "withheld"))]
+        for r in read_table("hard_controls")
+    ]  # fmt: skip
+    return table(head, rows)
+
+
 def illinois() -> str:
     """Premiums in minority ZIP codes of the same risk, by company."""
     head = ["company", "quotes", "gap, dollars", "of it by risk", "adjusted", "adjusted, %",
@@ -155,7 +167,7 @@ SECTIONS = {
     "stack": {"stack": stack},
     "how-it-works": {"certify": certify},
     "verdicts": {"verdicts_edge": verdicts_edge},
-    "controls": {"controls": controls, "illinois": illinois},
+    "controls": {"controls": controls, "hard_controls": hard_controls, "illinois": illinois},
     "glm": {"glm": glm},
 }
 

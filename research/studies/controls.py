@@ -11,6 +11,12 @@ alone, so that the information through the summaries is the one of the distribut
 design ends after a minute of processor time, half of which may go into information, which costs
 several times what a gap does; the table says how many replications each number had.
 
+`hard`: what controls can be in practice, with a score that is fair given them: ZIP codes by the
+hundred, lines that differ between the levels of a category, products of three numbers, twenty
+numbers and 800 rows, heavy tails, 40 clusters, two crossed categories, steps that no spline has.
+Whether intervals hold the truth, how often the test of S ⟂ A | C rejects, and how often the guard
+withholds a verdict.
+
 `illinois`: car-insurance quotes for one driver by 34 companies in 923 ZIP codes, and the state's
 average loss per car in each ZIP. For each company and for all together: the gap in premiums that
 the risk does not explain, with ZIPs as clusters, and beside it an ordinary regression of the log
@@ -30,12 +36,13 @@ import numpy as np
 from scipy.special import expit, xlogy
 
 from common import Setting, run_all
-from evenhand.auditing.adjusted_gap import LEAST_COUNTERPARTS, adjusted_gaps
+from evenhand.auditing.adjusted_gap import adjusted_gaps
 from evenhand.auditing.conditional import audit_given
 from evenhand.data.controls import read_controls
 from evenhand.data.groups import resolve_groups
+from evenhand.data.sample import Sample
+from evenhand.measures.balancing import LEAST_COUNTERPARTS, build_basis
 from evenhand.measures.measures import get_estimator
-from evenhand.measures.nuisance import control_features
 from loaders import load_illinois_quotes
 
 N = 1500
@@ -123,12 +130,13 @@ def replicate(design: str, seed: int, everything: bool):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if not everything:
-            return adjusted_gaps(s, groups, control_features(controls, groups, 0), 0, 0.95)[0], None
+            basis = build_basis(controls, groups.n_effective)
+            return adjusted_gaps(s, groups, basis, 0, 0.95), None
         # Where only the test is judged, an estimator that is quick.
         name = "logistic" if design in FAIR else "auto"
         result = audit_given(
-            s, groups, controls, get_estimator(name), 0, seed=0, confidence_level=0.95,
-            estimator=name, n_boot=0,
+            Sample(groups, s, controls=controls), get_estimator(name), 0, seed=0,
+            confidence_level=0.95, estimator=name, n_boot=0,
         )  # fmt: skip
     return result.gaps, result.information
 
@@ -193,6 +201,135 @@ def simulated(setting: Setting) -> Iterator[dict[str, Any]]:
             yield summarize(design, "information", measures, float(result["information"]))
 
 
+# Hard controls -----------------------------------------------------------------------------------
+
+
+def draw_levels(rng: np.random.Generator, n: int, count: int):
+    """ZIP codes that move group and score."""
+    price, odds = rng.normal(size=count), rng.normal(size=count)
+    zips = rng.integers(0, count, n)
+    expected = price[zips]
+    return (
+        {"zip": names(zips)},
+        0.7 * (price + odds)[zips] - 0.5,
+        expected + 0.5 * rng.normal(size=n),
+    )
+
+
+def draw_slopes(rng: np.random.Generator, n: int, count: int):
+    """A number whose slope is that of its level."""
+    level, x = rng.integers(0, count, n), rng.normal(size=n)
+    slope = np.linspace(-1.0, 1.0, count)[level]
+    return {"level": names(level), "x": x}, slope * x - 0.3, 1.5 * slope * x + rng.normal(size=n)
+
+
+def draw_products(rng: np.random.Generator, n: int, count: int):
+    """The product of the first three of some numbers."""
+    x = rng.normal(size=(n, count))
+    product = x[:, :3].prod(axis=1)
+    return x, 0.7 * product - 0.3, product + rng.normal(size=n)
+
+
+def draw_numbers(rng: np.random.Generator, n: int, count: int):
+    """Many numbers, some with curves."""
+    x = rng.normal(size=(n, count))
+    s = 0.5 * x[:, :10].sum(axis=1) + np.sin(1.5 * x[:, 0]) + 0.3 * x[:, 1] ** 2
+    return x, 0.4 * x[:, :5].sum(axis=1) - 0.3, s + rng.normal(size=n)
+
+
+def draw_tails(rng: np.random.Generator, n: int, count: int):
+    """Numbers and noise with Student's t distribution."""
+    x = rng.standard_t(count, size=(n, 2))
+    z = np.arcsinh(x)
+    noise = rng.standard_t(count, size=n)
+    return x, 0.8 * z[:, 0] - 0.5 * z[:, 1] - 0.5, x[:, 0] + z[:, 1] ** 2 + noise
+
+
+def draw_clusters(rng: np.random.Generator, n: int, count: int):
+    """Clusters that share controls and noise."""
+    cluster = np.arange(n) % count
+    x = np.sqrt(0.5) * (rng.normal(size=(count, 2))[cluster] + rng.normal(size=(n, 2)))
+    noise = np.sqrt(0.4) * rng.normal(size=count)[cluster] + np.sqrt(0.6) * rng.normal(size=n)
+    return x, x @ [0.8, -0.5] - 0.5, x[:, 0] + np.sin(1.5 * x[:, 1]) + noise
+
+
+def draw_crossed(rng: np.random.Generator, n: int, count: int):
+    """Two categories of which each pair of levels has a price of its own."""
+    first, second = rng.integers(0, count, n), rng.integers(0, 5, n)
+    price = rng.normal(size=(count, 5))[first, second]
+    controls = {"first": names(first), "second": names(second)}
+    return controls, price - 0.3, price + 0.5 * rng.normal(size=n)
+
+
+def draw_steps(rng: np.random.Generator, n: int, count: int):
+    """Steps in two of some numbers together and a band of the third."""
+    x = rng.normal(size=(n, count))
+    step = ((x[:, 0] > 0.3) & (x[:, 1] < 0.2)) + 1.0 * (np.abs(x[:, 2]) < 0.5)
+    return x, step - 1.0, step + 0.5 * rng.normal(size=n)
+
+
+def names(codes: Any) -> Any:
+    """Codes as text."""
+    return np.array([f"L{code}" for code in codes], dtype=object)
+
+
+HARD = {
+    "60 levels": (draw_levels, 2_000, 60),
+    "100 levels": (draw_levels, 2_000, 100),
+    "150 levels": (draw_levels, 5_000, 150),
+    "300 levels": (draw_levels, 2_000, 300),
+    "300 levels, more rows": (draw_levels, 20_000, 300),
+    "level × line": (draw_slopes, 3_000, 4),
+    "product of three": (draw_products, 1_500, 3),
+    "product of three, more rows": (draw_products, 6_000, 3),
+    "product of three of eight": (draw_products, 3_000, 8),
+    "20 numbers": (draw_numbers, 800, 20),
+    "heavy tails": (draw_tails, 1_500, 3),
+    "40 clusters": (draw_clusters, 1_000, 40),
+    "crossed categories": (draw_crossed, 3_000, 6),
+    "steps": (draw_steps, 3_000, 3),
+}
+
+
+def repeat_hard(design: str, replications: int) -> dict[str, Any]:
+    """Value, error, interval and p-value of the gap, p-value of the test, guard of each sample."""
+    draw, n, count = HARD[design]
+    rows = []
+    for seed in range(replications):
+        rng = np.random.default_rng([seed, 1, list(HARD).index(design)])
+        C, odds, s = draw(rng, n, count)
+        a = np.where(rng.random(n) < expit(odds), "k", "r")
+        cluster = np.arange(n) % count if "clusters" in design else None
+        groups = resolve_groups(a, n_rows=n, cluster=cluster)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = audit_given(
+                Sample(groups, s, controls=read_controls(C, n)), get_estimator("logistic"), "r",
+                seed=0, confidence_level=0.95, estimator="logistic", n_boot=0,
+            )  # fmt: skip
+        gap = result.gap()
+        guard = not gap.balance.is_balanced
+        rows.append([*_numbers(gap.adjusted), result.information.p_value, guard])
+    return {"samples": np.array(rows, dtype=np.float64)}
+
+
+def hard(setting: Setting) -> Iterator[dict[str, Any]]:
+    """Bias and coverage where controls are many, or act together."""
+    designs = [d for d in HARD if setting.wants(d)][: setting.choose(None, 2)]
+    units = [(design, setting.choose(200, 3)) for design in designs]
+    for design, result in zip(
+        designs, run_all(setting, repeat_hard, units, "designs"), strict=True
+    ):
+        row = summarize(design, "adjusted gap", result[:, :5], 0.0)
+        rejected, withheld = (result[:, 5] < 0.05).mean(), result[:, 6].mean()
+        yield {
+            **row,
+            "n": HARD[design][1],
+            "rejected": float(rejected),
+            "withheld": float(withheld),
+        }
+
+
 # Illinois -----------------------------------------------------------------------------------------
 
 
@@ -216,11 +353,11 @@ def compare_premiums(name: str, rows: Any, data: Any, companies: Any) -> dict[st
     # A company's quotes are one a ZIP, which is then no cluster of several rows.
     groups = resolve_groups(a, n_rows=len(a), cluster=zips)
     controls = {"risk": risk} if len(np.unique(company)) == 1 else {"risk": risk, "co": company}
-    features = control_features(read_controls(controls, len(a)), groups, seed=0)
+    basis = build_basis(read_controls(controls, len(a)), groups.n_effective)
     reference = groups.labels.index("other")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (gap,), _ = adjusted_gaps(premium, groups, features, reference, 0.95)
+        (gap,) = adjusted_gaps(premium, groups, basis, reference, 0.95)
     line, error = regression(premium, a == "minority", risk, company, zips)
     low, high = gap.ratio_percent.interval
     return {

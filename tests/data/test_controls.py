@@ -41,11 +41,13 @@ def test_any_frame_is_read_alike(convert):
     assert len(doors.levels) == 4
 
 
-def test_rare_levels_go_together():
+def test_every_level_is_kept():
     column = np.array(["a"] * 100 + ["b"] * 50 + ["c"] * 3 + ["d"] * 2, dtype=object)
     (found,) = read_controls(column, 155).columns
-    assert found.levels == ("a", "b", "(other)")
-    assert np.bincount(found.codes).tolist() == [100, 50, 5]
+    assert found.levels == ("a", "b", "c", "d")
+    assert np.bincount(found.codes).tolist() == [100, 50, 3, 2]
+    (many,) = read_controls(np.arange(600).astype(str)[np.arange(3000) % 600], 3000).columns
+    assert len(many.levels) == 600
 
 
 def test_dates_count_in_days():

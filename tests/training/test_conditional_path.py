@@ -7,7 +7,7 @@ import pytest
 import evenhand as eh
 from evenhand.data.controls import read_controls
 from evenhand.data.groups import resolve_groups
-from evenhand.measures.nuisance import summarize_controls
+from evenhand.measures.balancing import summarize_controls
 
 
 @pytest.fixture(scope="module")

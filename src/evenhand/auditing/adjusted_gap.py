@@ -5,36 +5,31 @@
     explained = raw − adjusted = E[m(C) | A = k] − E[S | A = r]
 
 What members of a group get beyond members of the reference with the same controls, averaged over
-the members of the group: an effect "on the treated", which needs counterparts for them alone. With
-the odds o(C) = P(k|C) / P(r|C), the estimate is
-
-    Σ_k w(S − m̂)/Σ_k w − Σ_r w·ô(S − m̂)/Σ_r w·ô,
-
-right if either m̂ or ô is, with errors from the influence of each row. Nothing is divided by what
-the controls leave of the score, so a score without noise is as good as any other.
+the members of the group: an effect "on the treated", which needs counterparts for them alone. The
+reference is weighted to the group's controls and a regression corrects for what imbalance is left
+(:mod:`evenhand.measures.balancing`); errors are from the influence of each row. Nothing is divided
+by what the controls leave of the score, so a score without noise is as good as any other.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from .._core.arrays import Vector
 from ..data.groups import Groups
 from ..data.weights import cluster_sums, degrees_of_freedom
+from ..measures.balancing import Balance, Basis, boost
 from ..measures.effective import LEAST, group_sizes, unit_masses
-from ..measures.nuisance import Features, Fitted
 
-# A member has hardly any counterpart where fewer than one in fifty with the same controls is of
-# the reference; such members are left out of the adjusted gap and counted.
-LEAST_COUNTERPARTS = 0.02
 # A percentage needs a score with a natural zero: nearly all of one sign, that of its mean.
 POSITIVE_SHARE = 0.95
+# Standardized differences beyond this are too large to be called balanced (Austin 2009).
+MOST_IMBALANCE = 0.1
 
 
 @dataclass(frozen=True)
@@ -49,6 +44,37 @@ class Estimate:
 
     def __float__(self) -> float:
         return self.value
+
+
+@dataclass(frozen=True)
+class Imbalance:
+    """What sets a group apart from the weighted reference still, in standard deviations.
+
+    Attributes
+    ----------
+    group, control : str
+        The group, and the control with the largest difference.
+    difference : float
+        The largest standardized difference of any control: of a number's mean, or of the share of
+        a level.
+    left_over : float
+        Difference of boosted trees' prediction of the score beyond what the columns of the controls
+        explain, over the standard deviation of what they do not; 0 where trees predict nothing
+        more out of fold. The adjusted gap has been corrected for it.
+    """
+
+    group: str
+    control: str
+    difference: float
+    left_over: float
+
+    @property
+    def largest(self) -> float:
+        return max(self.difference, self.left_over)
+
+    @property
+    def is_balanced(self) -> bool:
+        return self.largest <= MOST_IMBALANCE
 
 
 @dataclass(frozen=True)
@@ -76,9 +102,9 @@ class AdjustedGap:
     no_counterpart : float
         Share of the group's rows with hardly any counterpart in the reference.
     n_counterparts : float
-        Rows of the reference of equal weight that the comparison rests on, (Σo)²/Σo².
-    propensity : str
-        The model of the group's odds.
+        Rows of the reference of equal weight that the comparison rests on, 1/Σq².
+    balance : Imbalance
+        What differences of the controls the weights leave.
     note : str
         Why there is no estimate, where there is none.
     """
@@ -97,7 +123,7 @@ class AdjustedGap:
     n_compared: int
     no_counterpart: float
     n_counterparts: float
-    propensity: str
+    balance: Imbalance
     note: str = ""
 
     @property
@@ -106,17 +132,124 @@ class AdjustedGap:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything by name."""
-        out = dict(vars(self))
-        return {k: dict(vars(v)) if isinstance(v, Estimate) else v for k, v in out.items()}
+        held = (Estimate, Imbalance)
+        return {k: dict(vars(v)) if isinstance(v, held) else v for k, v in vars(self).items()}
+
+
+def adjusted_gaps(
+    s: Vector, groups: Groups, basis: Basis, reference: int, confidence_level: float,
+    seed: int = 0,
+) -> list[AdjustedGap]:  # fmt: skip
+    """Return the gap of each group but the reference.
+
+    Parameters
+    ----------
+    s : (m,) array
+        Scores of the rows with a known group.
+    groups : Groups
+    basis : Basis
+        Columns of the controls of the same rows.
+    reference : int
+        Number of the group that the others are compared with.
+    confidence_level : float
+    seed : int
+        Of folds.
+    """
+    gaps = _Gaps(s, groups, basis, reference, confidence_level, seed)
+    result = [gaps.compare(k) for k in range(groups.n_groups) if k != reference]
+    corrected = holm([gap.adjusted.p_value for gap in result])
+    return [replace(gap, p_adjusted=p) for gap, p in zip(result, corrected, strict=True)]
 
 
 class _Gaps:
-    """Errors of sums over rows or clusters, with Student's t."""
+    """Comparisons with one reference, and errors of sums over rows or clusters."""
 
-    def __init__(self, groups: Groups, confidence_level: float):
-        self.groups = groups
-        self.tail = 0.5 + confidence_level / 2
-        self.mass = unit_masses(groups)
+    def __init__(
+        self, s: Vector, groups: Groups, basis: Basis, reference: int, confidence_level: float,
+        seed: int,
+    ):  # fmt: skip
+        self.s, self.groups, self.basis, self.reference = s, groups, basis, reference
+        self.seed, self.tail = seed, 0.5 + confidence_level / 2
+        self.mass, self.sizes = unit_masses(groups), group_sizes(groups)
+        self.weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
+        self.membership = groups.membership()
+        self.mean, self.psi = self._mean(self.weight * self.membership[:, reference])
+        positive = float(self.weight @ (s > 0) / self.weight.sum()) >= POSITIVE_SHARE
+        self.is_positive = positive and self.mean > 0
+
+    def _mean(self, mass: Vector) -> tuple[float, Vector]:
+        """A mean of scores and the influence of each row."""
+        share = mass / mass.sum()
+        mean = float(share @ self.s)
+        return mean, share * (self.s - mean)
+
+    def compare(self, k: int) -> AdjustedGap:
+        """One group against the reference."""
+        groups, label = self.groups, self.groups.label_names
+        in_k, in_r = (self.weight * self.membership[:, j] for j in (k, self.reference))
+        mean, psi_mean = self._mean(in_k)
+        raw, psi_raw = mean - self.mean, psi_mean - self.psi
+        size = float(self.sizes[self.reference])
+        balance = Balance(self.basis, in_k, in_r, self.s, groups.cluster, size)
+        value, psi, note = float("nan"), np.zeros_like(self.s), ""
+        unit = "clusters" if groups.cluster is not None else "rows"
+        left = Imbalance(label[k], "", 0.0, 0.0)
+        if not balance.is_possible:
+            note = "no member of the group has a counterpart with the same controls"
+            note += " in the reference"
+        elif self.sizes[k] < LEAST:
+            note = (
+                f"the group counts for {self.sizes[k]:.2g} effective {unit}, fewer than the "
+                f"{LEAST:g} that a comparison takes"
+            )
+        else:
+            value, psi, left = self._effect(label[k], balance, in_k)
+        used = [self.reference, k]
+        parts = ((raw, psi_raw), (value, psi), (raw - value, psi_raw - psi))
+        inside = in_k * balance.kept
+        return AdjustedGap(
+            label[k], label[self.reference],
+            *(self.estimate(v, p, used) for v, p in parts),
+            *(self._percent(v, p, used) for v, p in parts),
+            self._ratio(value, psi, inside, used), float("nan"),
+            float(groups.counts[k]) if groups.codes is None else int(groups.counts[k]),
+            len(balance.members) if balance.is_possible else 0,
+            1.0 - float(inside.sum() / in_k.sum()) if balance.is_possible else 1.0,
+            balance.n_counterparts if balance.is_possible else 0.0, left, note,
+        )  # fmt: skip
+
+    def _effect(self, name: str, balance: Balance, in_k: Vector) -> tuple[float, Vector, Imbalance]:
+        """The adjusted gap, influences, and what imbalance is left."""
+        left, more = balance.residuals(self.s), 0.0
+        trees = boost(balance, self.s, in_k, self.weight, self.seed)
+        if trees is not None:
+            beyond = balance.residuals(trees)
+            spread = float(left[balance.rows].std())
+            more = abs(balance.effect(trees)) / spread if spread > 0 else 0.0
+            left = left - beyond
+        # Of a score that is a function of the controls, rounding is left.
+        left = np.where(np.abs(left) > 1e-10 * np.ptp(self.s), left, 0.0)
+        value = float(balance.member_share @ left[balance.members])
+        return value, balance.influences(left), Imbalance(name, *balance.worst_control(), more)
+
+    def _percent(self, value: float, psi: Vector, used: list[int]) -> Estimate:
+        """In percent of the reference's mean."""
+        if not self.is_positive:
+            return missing_estimate()
+        change = 100 * (psi / self.mean - value / self.mean**2 * self.psi)
+        return self.estimate(100 * value / self.mean, change, used)
+
+    def _ratio(self, value: float, psi: Vector, inside: Vector, used: list[int]) -> Estimate:
+        """In percent of what the reference with the group's controls would have."""
+        if not self.is_positive or not math.isfinite(value):
+            return missing_estimate()
+        mean, psi_mean = self._mean(inside)
+        expected = mean - value
+        if expected <= 0:
+            return missing_estimate()
+        above = mean / expected
+        change = 100 * above * (psi_mean / mean - (psi_mean - psi) / expected)
+        return self.estimate(100 * (above - 1), change, used)
 
     def estimate(self, value: float, psi: Vector, groups_used: list[int]) -> Estimate:
         """`psi` sums to 0 over rows; the variance is the sum of its squares over units."""
@@ -142,132 +275,6 @@ def missing_estimate() -> Estimate:
     """No estimate: NaN throughout."""
     nan = float("nan")
     return Estimate(nan, nan, (nan, nan), nan)
-
-
-def adjusted_gaps(
-    s: Vector, groups: Groups, features: Features, reference: int, confidence_level: float
-) -> tuple[list[AdjustedGap], Fitted]:
-    """The gap of every group but the reference, and the model m̂ of the reference's scores.
-
-    Parameters
-    ----------
-    s : (m,) array
-        Scores of the rows with a known group.
-    groups : Groups
-    features : Features
-        The controls of the same rows.
-    reference : int
-        Number of the group that the others are compared with.
-    confidence_level : float
-    """
-    membership = groups.membership()
-    weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
-    in_r = weight * membership[:, reference]
-    outcome = features.regress(s, in_r)
-    left = s - outcome.value
-    mean_r = float(in_r @ s / in_r.sum())
-    psi_r = in_r * (s - mean_r) / in_r.sum()
-    positive = float(weight @ (s > 0) / weight.sum()) >= POSITIVE_SHARE and mean_r > 0
-    sizes = group_sizes(groups)
-    gaps = _Gaps(groups, confidence_level)
-    found = []
-    for k in range(groups.n_groups):
-        if k == reference:
-            continue
-        in_k = weight * membership[:, k]
-        mean_k = float(in_k @ s / in_k.sum())
-        psi_k = in_k * (s - mean_k) / in_k.sum()
-        raw, psi_raw, used = mean_k - mean_r, psi_k - psi_r, [reference, k]
-
-        def percent(value: float, psi: Vector, used: list[int] = used) -> Estimate:
-            if not positive:
-                return missing_estimate()
-            change = 100 * (psi / mean_r - value / mean_r**2 * psi_r)
-            return gaps.estimate(100 * value / mean_r, change, used)
-
-        comparison = _compare(left, in_k, in_r, features, outcome)
-        value, psi, note = comparison.value, comparison.psi, comparison.note
-        unit = "clusters" if groups.cluster is not None else "rows"
-        if sizes[k] < LEAST:
-            value = float("nan")
-            note = (
-                f"the group counts for {sizes[k]:.2g} effective {unit}, fewer than the {LEAST:g} "
-                "that a comparison takes"
-            )
-        ratio = missing_estimate()
-        if positive and math.isfinite(value):
-            t = comparison.kept
-            inside = in_k * t
-            mean_t = float(inside @ s / inside.sum())
-            expected = mean_t - value
-            if expected > 0:
-                psi_t = inside * (s - mean_t) / inside.sum()
-                above = mean_t / expected
-                change = 100 * above * (psi_t / mean_t - (psi_t - psi) / expected)
-                ratio = gaps.estimate(100 * (above - 1), change, used)
-        found.append(
-            AdjustedGap(
-                groups.label_names[k], groups.label_names[reference],
-                gaps.estimate(raw, psi_raw, used), gaps.estimate(value, psi, used),
-                gaps.estimate(raw - value, psi_raw - psi, used), percent(raw, psi_raw),
-                percent(value, psi), percent(raw - value, psi_raw - psi), ratio, float("nan"),
-                float(groups.counts[k]) if groups.codes is None else int(groups.counts[k]),
-                comparison.n_compared, comparison.no_counterpart, comparison.n_counterparts,
-                comparison.propensity, note,
-            )
-        )  # fmt: skip
-    corrected = holm([gap.adjusted.p_value for gap in found])
-    found = [
-        AdjustedGap(**{**vars(g), "p_adjusted": p}) for g, p in zip(found, corrected, strict=True)
-    ]
-    return found, outcome
-
-
-@dataclass(frozen=True)
-class _Comparison:
-    value: float
-    psi: Vector
-    kept: NDArray[np.bool_]
-    n_compared: int
-    no_counterpart: float
-    n_counterparts: float
-    propensity: str
-    note: str
-
-
-def _compare(
-    left: Vector, in_k: Vector, in_r: Vector, features: Features, outcome: Fitted
-) -> _Comparison:
-    """The adjusted gap of one pair of groups from S − m̂, and the influence of each row."""
-    both = in_k + in_r
-    label = np.divide(in_k, both, out=np.zeros_like(both), where=both > 0)
-    # Given both groups' masses in a row, a hard label is 0 or 1 and a proxy's is in between.
-    fitted = features.classify(label, both)
-    odds = fitted.value / (1.0 - fitted.value)
-    most = 1.0 / LEAST_COUNTERPARTS - 1.0
-    # A reference that is the smaller group is not for that reason far away.
-    kept = odds * min(in_r.sum() / in_k.sum(), 1.0) <= most
-    inside, outside = in_k * kept, in_r * kept * odds
-    members = in_k > 0
-    share = 1.0 - float(inside.sum() / in_k.sum())
-    n_compared = int((members & kept).sum())
-    if not inside.any() or not outside.any():
-        empty = np.zeros_like(left)
-        note = "no member of the group has a counterpart with the same controls in the reference"
-        return _Comparison(
-            float("nan"), empty, kept, n_compared, 1.0, 0.0, fitted.chosen, note
-        )  # fmt: skip
-    first = float(inside @ left / inside.sum())
-    second = float(outside @ left / outside.sum())
-    psi = inside * (left - first) / inside.sum() - outside * (left - second) / outside.sum()
-    if outcome.pull is not None:
-        # What the rows of the reference do through m̂: of second order, but with clusters or few
-        # rows intervals would be too short without it.
-        psi -= outcome.pull(inside / inside.sum() - outside / outside.sum()) * left
-    n_counterparts = float(outside.sum() ** 2 / np.square(outside).sum())
-    return _Comparison(
-        first - second, psi, kept, n_compared, share, n_counterparts, fitted.chosen, ""
-    )  # fmt: skip
 
 
 def holm(p_values: list[float]) -> list[float]:

@@ -27,7 +27,6 @@ from .._core.validation import (
 )
 from ..data.bands import Continuous
 from ..data.controls import CONSTANT, Control, Controls, refuse_none
-from ..data.controls import _pool as pool
 from ..data.criteria import complete, measurable
 from ..data.groups import MAX_GROUPS, Proxy
 from ..data.sample import Sample, repeat_rows, too_many
@@ -459,9 +458,8 @@ class _Run:
             extras["pricing"] = price(rows, self.loss, self.confidence_level, reference)
         if rows.controls is not None:
             extras["conditional"] = audit_given(
-                rows.scores, rows.groups, rows.controls, self.estimator, reference, warn=warn,
-                **self.how,
-            )  # fmt: skip
+                rows, self.estimator, reference, warn=warn, **self.how
+            )
         return extras
 
 
@@ -561,14 +559,14 @@ def given_controls(
     columns = []
     for j, name in enumerate(cells.names[first:], first):
         texts, inverse = np.unique([label[j] for label in cells.labels], return_inverse=True)
-        columns.append(Control(name, None, *pool(inverse[codes], texts)))
+        columns.append(Control(name, None, inverse[codes], tuple(map(str, texts))))
     gone = {column.name: CONSTANT for column in columns if column.is_constant}
     controls = Controls(tuple(c for c in columns if c.name not in gone), gone)
     refuse_none(controls)
     name = estimator if isinstance(estimator, str) else type(estimator).__name__
     return audit_given(
-        rows.scores, groups, controls, get_estimator(estimator, random_state), reference,
-        seed=random_state, confidence_level=confidence_level, estimator=name, n_boot=0,
+        replace(rows, groups=groups, controls=controls), get_estimator(estimator, random_state),
+        reference, seed=random_state, confidence_level=confidence_level, estimator=name, n_boot=0,
     )  # fmt: skip
 
 

@@ -13,36 +13,43 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtrc
+from scipy.special import fdtrc, gammaln
 
-from .._core.arrays import Vector
+from .._core.arrays import Matrix, Vector
 from .._core.frames import to_frame
 from .._core.views import Shown
-from ..data.controls import Control, Controls, refuse_none
+from ..data.controls import FEW_VALUES, Control, Controls, refuse_none
 from ..data.criteria import CONDITIONAL
 from ..data.groups import Groups, GroupWarning
+from ..data.sample import Sample
 from ..data.weights import cluster_groups, mean_one, renumber
 from ..estimators.estimation import EntropyEstimator, RowLosses
+from ..kernels.threads import one_blas_thread
+from ..measures.balancing import (
+    LEAST_COUNTERPARTS,
+    Regression,
+    build_basis,
+    log_odds,
+)
 from ..measures.exact_tests import TestResult, exact_fairness_p_value
 from ..measures.measures import Entropies, Measure, estimate_entropies, measure
-from ..measures.nuisance import Chain, Features, control_features, fit_chain, log_odds
-from .adjusted_gap import LEAST_COUNTERPARTS, AdjustedGap, Estimate, adjusted_gaps
+from .adjusted_gap import AdjustedGap, Estimate, Imbalance, adjusted_gaps
 
 # ------------------------------------------------------------------------------------------------
 # I(S;A|C) = H(A|C) − H(A|S,C) without a density in as many dimensions as there are controls.
 #
 # One numeric control c is the two-variable case of the other criteria, with c in the target's
-# place.
-# Otherwise two summaries stand for the controls: the balancing score b(C), the log-odds of the
-# group
-# given C, and the prediction e(C) = E[S|C]. With R = S − e(C),
+# place. Otherwise two summaries stand for the controls: the balancing score b(C), the log-odds of
+# the group given C, and the prediction e(C) = E[S|C]. With R = S − e(C),
 #
 #     I(R; A | b(C)) ≤ I(S; A | C),   and both are 0 if S ⟂ A | C,
 #
-# as A depends on C through b alone and R is a function of S and C. The two are equal where the law
-# of
-# R given the group changes with C only as far as b does. Of K groups the chain rule takes one after
-# another: the smallest against all others, the next among those left, and so on.
+# as A depends on C through b alone and R is a function of S and C. The two are equal where the
+# distribution of R given the group changes with C only as far as b does. Both are fitted to all
+# rows, whatever their group, with the columns that gaps are balanced on: within a level, residuals
+# of rows that differ in the group alone are alike, however few rows it has. Of K groups the chain
+# rule takes one after another: the smallest against all others, the next among those left, and so
+# on.
 
 
 GIVEN, JOINT = CONDITIONAL.given, CONDITIONAL.joint
@@ -53,7 +60,7 @@ FUNCTION_SHARE = 0.01
 
 
 def through_summaries(
-    residual: Vector, groups: Groups, chain: Chain, estimator: EntropyEstimator
+    residual: Vector, groups: Groups, probabilities: Matrix, estimator: EntropyEstimator
 ) -> Entropies:
     """H(A|b) and H(A|R,b), as the chain rule has them, under the names of the criterion."""
     n = groups.n_known
@@ -63,10 +70,12 @@ def through_summaries(
     terms = {c: [np.zeros(n), np.zeros(n)] for c in (GIVEN, JOINT)}
     counts = {c: [0.0, 0.0] for c in (GIVEN, JOINT)}
     merged, chosen, shares = 0, [], []
-    for k, fitted in zip(chain.order, chain.step, strict=False):
+    order = np.argsort(groups.shares, kind="stable")
+    for j, k in enumerate(order[:-1]):
         rows = np.flatnonzero(left > 1e-12)
+        among = probabilities[rows, k] / probabilities[np.ix_(rows, order[j:])].sum(axis=1)
         part = _pair(groups, membership[rows, k] / left[rows], weight[rows] * left[rows], rows)
-        columns = {"s": residual[rows], "c": log_odds(fitted.value[rows])}
+        columns = {"s": residual[rows], "c": log_odds(among)}
         found = estimate_entropies([CONDITIONAL], columns, part, estimator)
         mass = float(weight[rows] @ left[rows]) / float(weight.sum())
         for c in (GIVEN, JOINT):
@@ -106,31 +115,27 @@ def _pair(groups: Groups, share: Vector, weight: Vector, rows: NDArray[np.intp])
     return Groups(("others", "group"), codes, table, scaled, None, len(rows), "group", cluster)
 
 
-def products_test(
-    s: Vector, residual: Vector, expected: Vector, probabilities: Vector, groups: Groups,
-    features: Features,
-) -> TestResult:  # fmt: skip
+def products_test(residual: Vector, expected: Vector, regression: Regression) -> TestResult:
     """T = ŪᵀV⁻¹Ū with Ū = mean (a_k − p_k(C))·(f(S, C) − E[f(S, C)|C]): is S ⟂ A | C?
 
-    Both factors are residuals of cross-fitted models, so that the product of their errors is what
-    biases Ū: the generalized covariance measure (Shah and Peters 2020) for several f. These are
-    Legendre polynomials of the rank of S − E[S|C] for shifts, spreads and skews, and the first
-    again times the log-odds of the group and the expected score, for gaps that change sign.
+    Both factors are residuals of regressions on the same columns, so that what biases Ū is the
+    product of their errors: the generalized covariance measure (Shah and Peters 2020) for several
+    f. These are Legendre polynomials of the rank of S − E[S|C] for shifts, spreads and skews, and
+    the first again times the log-odds of the group and the expected score, for gaps that change
+    sign.
     """
-    weight = np.ones(len(s)) if groups.weight is None else groups.weight
-    rank = _ranks(residual, weight)
-    x = 2.0 * rank - 1.0
-    legendre = np.column_stack([x, 1.5 * x**2 - 0.5, 2.5 * x**3 - 1.5 * x])
-    f = features.residuals(legendre, weight)
+    groups, weight = regression.groups, regression.weight
+    x = 2.0 * _ranks(residual, weight) - 1.0
     drop = int(np.argmax(groups.shares))
-    kept = [k for k in range(groups.n_groups) if k != drop]
-    a = groups.membership()[:, kept] - probabilities[:, kept]
-    balance = _standard(log_odds(probabilities[:, drop]), weight)
-    factors = [f[:, 0], f[:, 1], balance * f[:, 0], _standard(expected, weight) * f[:, 0], f[:, 2]]
-    room = max(int(groups.n_effective // (UNITS_A_DIRECTION * len(kept))), 1)
-    factors = factors[:room]
-    U = np.column_stack([a[:, j] * g for g in factors for j in range(len(kept))])
-    U *= weight[:, None]
+    balance = _standard(log_odds(regression.probabilities[:, drop]), weight)
+    level = _standard(expected, weight)
+    factors = [x, 1.5 * x**2 - 0.5, balance * x, level * x, 2.5 * x**3 - 1.5 * x]
+    room = max(int(groups.n_effective // (UNITS_A_DIRECTION * (groups.n_groups - 1))), 1)
+    f, a = np.column_stack(factors[:room]), np.delete(regression.membership, drop, axis=1)
+    f, a = f - regression.predict(f), a - regression.predict(a)
+    # Residuals of a fit are too small by the leverage of their rows.
+    scale = (weight / np.sqrt(1 - regression.leverage))[:, None]
+    U = np.column_stack([scale * a * one[:, None] for one in f.T])
     if groups.cluster is not None:
         U = cluster_groups(groups.cluster, U)
     n, total = len(U), U.sum(axis=0)
@@ -172,7 +177,7 @@ def _standard(values: Vector, weight: Vector) -> Vector:
 
 
 def left_by_group_and_controls(
-    s: Vector, expected: Vector, probabilities: Vector, groups: Groups
+    s: Vector, expected: Vector, probabilities: Matrix, groups: Groups
 ) -> float:
     """Share of the variance of S that a fit by controls and group leaves.
 
@@ -194,31 +199,33 @@ def left_by_group_and_controls(
 
 
 def information_given(
-    s: Vector, groups: Groups, features: Features, chain: Chain, expected: Vector,
-    entropies: EntropyEstimator, *, random_state: int, **how: Any,
-) -> tuple[Measure, TestResult, str]:  # fmt: skip
-    """The normalized conditional information, its test, and how the controls entered.
+    s: Vector, regression: Regression, entropies: EntropyEstimator, seed: int, **how: Any
+) -> tuple[Measure, TestResult, str, float]:  # fmt: skip
+    """Return the normalized conditional information, its test, how the controls entered, and the
+    share of the variance of the score that controls and group leave.
 
     `how` is that of :func:`measure`.
     """
-    single = features.controls.single
-    if single is not None:
-        variables = {"s": s, "c": single}
-        found = estimate_entropies([CONDITIONAL], variables, groups, entropies)
-        test = exact_fairness_p_value(CONDITIONAL, variables, groups, random_state=random_state)
-        (name,) = features.controls.names
-        summary = f"{name} itself, with the score as the second variable"
+    controls, groups = regression.basis.controls, regression.groups
+    expected = regression.predict(s)
+    # Of a score that is a function of the controls, rounding is left.
+    residual = np.where(np.abs(s - expected) > 1e-9 * np.ptp(s), s - expected, 0.0)
+    probabilities = regression.probabilities
+    if controls.single is not None:
+        variables = {"s": s, "c": controls.single}
+        result = estimate_entropies([CONDITIONAL], variables, groups, entropies)
+        test = exact_fairness_p_value(CONDITIONAL, variables, groups, random_state=seed)
+        summary = f"{controls.names[0]} itself, with the score as the second variable"
     else:
-        residual = s - expected
-        found = through_summaries(residual, groups, chain, entropies)
-        probabilities = chain.probabilities(groups.n_groups)
-        test = products_test(s, residual, expected, probabilities, groups, features)
-        models = ", ".join(dict.fromkeys(step.chosen for step in chain.step))
+        result = through_summaries(residual, groups, probabilities, entropies)
+        test = products_test(residual, expected, regression)
         summary = (
-            "two summaries: the log-odds of the group given the controls "
-            f"({models}) and the score less its expectation given them"
+            "two summaries: the log-odds of the group given the controls and the score less its "
+            "expectation given them"
         )
-    return measure(CONDITIONAL, found, p_value=test.p_value, **how), test, summary
+    left = left_by_group_and_controls(s, expected, probabilities, groups)
+    information = measure(CONDITIONAL, result, p_value=test.p_value, seed=seed, **how)
+    return information, test, summary, left
 
 
 ESTIMAND = (
@@ -252,9 +259,8 @@ class Conditional(Shown):
         Share of the variance of the score that controls and group leave.
     no_counterpart : float
         Share of all rows outside the reference with hardly any counterpart in it.
-    outcome, summary, test : str
-        The model of the reference's scores, how the controls entered the information, and how
-        the p-value was computed.
+    summary, test : str
+        How the controls entered the information, and how the p-value was computed.
     estimand : str
         What is averaged over whom.
     confidence_level : float
@@ -268,11 +274,16 @@ class Conditional(Shown):
     is_function: bool
     unexplained: float
     no_counterpart: float
-    outcome: str
     summary: str
     test: str
     confidence_level: float
     estimand: str = ESTIMAND
+
+    @property
+    def balance(self) -> Imbalance:
+        """The largest imbalance that the weights leave in any group."""
+        compared = [gap.balance for gap in self.gaps if gap.is_estimated]
+        return max(compared, key=lambda b: b.largest, default=Imbalance("", "", 0.0, 0.0))
 
     def gap(self, group: Any = None) -> AdjustedGap:
         """The gap of one group; of the only one where there are two.
@@ -315,6 +326,7 @@ class Conditional(Shown):
         columns["p_value"] = [gap.adjusted.p_value for gap in self.gaps]
         columns["p_adjusted"] = [gap.p_adjusted for gap in self.gaps]
         columns["no_counterpart"] = [gap.no_counterpart for gap in self.gaps]
+        columns["imbalance"] = [gap.balance.largest for gap in self.gaps]
         return columns
 
     def to_dict(self) -> dict[str, Any]:
@@ -322,67 +334,56 @@ class Conditional(Shown):
         out = dict(vars(self))
         out["gaps"] = [gap.to_dict() for gap in self.gaps]
         out["information"] = self.information.to_dict()
+        out["balance"] = dict(vars(self.balance))
         return out
 
 
 def audit_given(
-    s: Vector, groups: Groups, controls: Controls, entropies: EntropyEstimator,
-    reference: Any = "largest", *, seed: int, warn: bool = True, stacklevel: int = 4, **how: Any,
+    rows: Sample, entropies: EntropyEstimator, reference: Any = "largest", *, seed: int,
+    warn: bool = True, stacklevel: int = 4, **how: Any,
 ) -> Conditional:  # fmt: skip
     """Judge scores among people with the same controls.
 
     Parameters
     ----------
-    s : (n,) array
-        Scores of all rows.
-    groups : Groups
-    controls : Controls
-        Of all rows.
+    rows : Sample
+        Scores, groups, controls and perhaps exposure of the rows with a known group. Gaps are per
+        unit of exposure; information is about rows.
     entropies : EntropyEstimator
     reference : label or "largest"
         The group that others are compared with.
     seed : int
-        Of folds and trees.
+        Of folds.
     warn : bool
         Warn of members without counterparts.
     how
         Of :func:`measure`: `confidence_level`, `estimator` (its name), `n_boot`.
     """
-    if groups.known is not None:
-        s, controls = s[groups.known], controls.take(groups.known)
-        rows = Groups(
-            groups.labels, groups.codes, groups.probabilities, groups.weight, None,
-            groups.n_known, groups.name, groups.cluster,
-        )  # fmt: skip
-    else:
-        rows = groups
-    _check(controls, s, rows)
-    at = find_reference(reference, rows)
-    features = control_features(controls, rows, seed)
-    gaps, outcome = adjusted_gaps(s, rows, features, at, how["confidence_level"])
-    if not any(gap.n_compared for gap in gaps):
-        raise ValueError(
-            f"`controls` must leave the group open, but {_list(controls.names)} determine"
-            f"{'s' if len(controls.names) == 1 else ''} it: no member of another group has a "
-            f"counterpart with the same controls in {rows.label_names[at]!r}. Hint: drop the "
-            "control that stands for the group, or leave `controls` out."
+    s, groups, controls = rows.scores, rows.groups, rows.controls
+    assert controls is not None
+    units = rows.by_exposure().groups
+    _check(controls, s, groups)
+    at = find_reference(reference, units)
+    with one_blas_thread():
+        basis = build_basis(controls, groups.n_effective)
+        gaps = adjusted_gaps(s, units, basis, at, how["confidence_level"], seed)
+        if not any(gap.n_compared for gap in gaps):
+            raise ValueError(
+                f"`controls` must leave the group open, but {_list(controls.names)} determine"
+                f"{'s' if len(controls.names) == 1 else ''} it: no member of another group has a "
+                f"counterpart with the same controls in {groups.label_names[at]!r}. Hint: drop the "
+                "control that stands for the group, or leave `controls` out."
+            )
+        information, test, summary, left = information_given(
+            s, Regression(basis, groups, s), entropies, seed, **how
         )
-    weight = np.ones(rows.n_known) if rows.weight is None else rows.weight
-    expected = features.regress(s, weight).value
-    chain = fit_chain(rows, features)
-    information, test, summary = information_given(
-        s, rows, features, chain, expected, entropies, random_state=seed, seed=seed, **how
-    )
-    probabilities = chain.probabilities(rows.n_groups)
-    left = left_by_group_and_controls(s, expected, probabilities, rows)
-    others = np.delete(rows.shares, at)
+    others = np.delete(units.shares, at)
     alone = float(others @ [gap.no_counterpart for gap in gaps] / others.sum())
     if warn:
         _warn_alone(gaps, stacklevel)
     return Conditional(
-        tuple(gaps), information, controls.names, controls.left_out, rows.label_names[at],
-        left < FUNCTION_SHARE, left, alone, outcome.chosen, summary, test.method,
-        how["confidence_level"],
+        tuple(gaps), information, controls.names, controls.left_out, groups.label_names[at],
+        left < FUNCTION_SHARE, left, alone, summary, test.method, how["confidence_level"],
     )  # fmt: skip
 
 
@@ -400,11 +401,11 @@ def find_reference(reference: Any, groups: Groups) -> int:
 def _check(controls: Controls, s: Vector, groups: Groups) -> None:
     refuse_none(controls)
     for column in controls.columns:
-        if column.values is not None and np.array_equal(column.values, s) and np.ptp(s) > 0:
+        if _made_of_score(column, s):
             raise ValueError(
-                f"`controls` must not hold the score itself: column {column.name!r} equals "
-                "`y_pred` in every row, and among people with the same score nothing can differ. "
-                "Hint: drop it."
+                f"`controls` must not hold the score itself: column {column.name!r} is a function "
+                "of `y_pred`, and among people with the same score nothing can differ. Hint: drop "
+                "it, or name the factors that it is made of."
             )
         if _determines(column, groups):
             raise ValueError(
@@ -412,6 +413,34 @@ def _check(controls: Controls, s: Vector, groups: Groups) -> None:
                 "its values is found in one group only. Hint: drop it; a factor that stands for "
                 "the group is no legitimate one."
             )
+
+
+def _made_of_score(column: Control, s: Vector) -> bool:
+    """Whether a number rises or falls with the score throughout, or a category is bands of it.
+
+    By chance L levels with m_l of M different scores each are in the order of the score with a
+    probability of 2·Πm_l!/M!, and in bands with L!·Πm_l!/M!. A number with few values, each with
+    one score, is let through: a price may rest on one such factor.
+    """
+    values = column.codes if column.values is None else column.values
+    assert values is not None
+    known = values == values
+    s, codes = s[known], np.unique(values[known], return_inverse=True)[1]
+    order = np.lexsort((codes, s))
+    s, codes = s[order], codes[order]
+    new = np.diff(s, prepend=-np.inf) > 0
+    if np.diff(codes)[~new[1:]].any():
+        return False
+    steps, count = np.diff(codes[new]), np.bincount(codes[new])
+    chance = gammaln(count + 1).sum() - gammaln(count.sum() + 1)
+    if column.values is None:
+        is_ordered = (steps != 0).sum() == len(count) - 1
+        chance += gammaln(len(count) + 1)
+    else:
+        few = len(count) == count.sum() <= FEW_VALUES
+        is_ordered = not few and ((steps >= 0).all() or (steps <= 0).all())
+        chance += np.log(2)
+    return bool(is_ordered and chance < np.log(1e-6))
 
 
 def _determines(column: Control, groups: Groups) -> bool:

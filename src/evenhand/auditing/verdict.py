@@ -22,6 +22,7 @@ from .._core.frames import json_safe, tabulate, to_frame
 from .._core.views import Shown
 from ..data.criteria import CRITERIA, WITH_CONTROLS
 from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, judge, units_needed
+from .adjusted_gap import MOST_IMBALANCE, Imbalance
 from .impact import ADJUSTED, AT_CUTOFF, NEED_TARGET, STATISTICS, Impact, ImpactNumber, holm
 
 if TYPE_CHECKING:
@@ -333,7 +334,8 @@ def _adjusted(
         return
     for name, ends in tolerance.clauses:
         if name in WITH_CONTROLS:
-            yield _information(name, audit.sensitive_name, conditional.information, ends, level, 1)
+            test = _information(name, audit.sensitive_name, conditional.information, ends, level, 1)
+            yield _open_unbalanced(test, conditional.balance)
     wanted = {name: ends for name, ends in tolerance.clauses if name in ADJUSTED}
     if not wanted:
         return
@@ -352,11 +354,25 @@ def _adjusted(
                 gap.group, name, "", one.value, low, high, one.p_value, False, one.value,
                 one.stderr, one.freedom,
             )  # fmt: skip
-            yield _number(number, audit.sensitive_name, ends, level)
+            test = _number(number, audit.sensitive_name, ends, level)
+            yield _open_unbalanced(test, gap.balance)
         if not gaps:
             yield _nobody(
                 name, audit.sensitive_name, conditional.reference, tolerance.smallest, ends
             )
+
+
+def _open_unbalanced(
+    test: tuple[ClauseResult, float], balance: Imbalance
+) -> tuple[ClauseResult, float]:
+    """Decide nothing where weights leave the controls of the groups too different."""
+    if balance.is_balanced:
+        return test
+    note = (
+        f"the controls of {balance.group!r} and of the weighted reference still differ by "
+        f"{balance.largest:.2g} standard deviations, more than {MOST_IMBALANCE:g}"
+    )
+    return replace(test[0], p_within=1.0, p_beyond=1.0, note=note), 0.0
 
 
 def information_parts(

@@ -1,8 +1,8 @@
 """Legitimate factors: columns of any kind, as models of score and group given them see them.
 
-The encoding is that of :class:`evenhand.TableEncoder`: a number stays a number, with the median
-where it is missing and a mark of that; dates count in days; anything else is a category whose rare
-levels go together and of which "missing" is a level. A number with few values is a category too.
+A number stays a number, with the median where it is missing and a mark of that; dates count in
+days; anything else is a category of any number of levels, of which "missing" is one. A number with
+few values is a category too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Vector
 from .._core.validation import check_names, frame_columns, read_native
-from .encoding import MAX_LEVELS, MIN_LEVEL_ROWS, MISSING, OTHER, ColumnError
+from .encoding import MAX_LEVELS, MIN_LEVEL_ROWS, MISSING, ColumnError
 from .encoding import _fit_column as fit_column
 from .encoding import _missing as missing_rows
 from .encoding import _numbers as numbers_of
@@ -198,21 +198,8 @@ def _read(name: str, column: Any) -> Control | str:
         distinct, inverse = np.unique(values, return_inverse=True)  # NaNs are one value
         if len(distinct) > FEW_VALUES:
             return Control(name, values, None)
-        text = np.array([MISSING if v != v else f"{v:g}" for v in distinct], dtype=object)
-        return Control(name, values, *_pool(inverse, text))
+        levels = tuple(MISSING if v != v else f"{v:g}" for v in distinct)
+        return Control(name, values, inverse.astype(np.intp), levels)
     text = np.where(absent, MISSING, texts_of(column, absent)).astype(str)
     found, inverse = np.unique(text, return_inverse=True)
-    return Control(name, None, *_pool(inverse, found))
-
-
-def _pool(inverse: NDArray[Any], names: NDArray[Any]) -> tuple[NDArray[np.intp], tuple[str, ...]]:
-    """Codes by frequency, the rare levels together last."""
-    counts = np.bincount(inverse, minlength=len(names))
-    order = np.lexsort((names.astype(str), -counts))
-    kept = [int(k) for k in order if counts[k] >= min(MIN_LEVEL_ROWS, counts.max())][:MAX_LEVELS]
-    lookup = np.full(len(names), len(kept), dtype=np.intp)
-    lookup[kept] = np.arange(len(kept))
-    levels = [str(names[k]) for k in kept]
-    if len(kept) < len(names):
-        levels.append(OTHER)
-    return lookup[inverse], tuple(levels)
+    return Control(name, None, inverse.astype(np.intp), tuple(map(str, found)))

@@ -28,7 +28,7 @@ from .words import (
 )
 
 if TYPE_CHECKING:
-    from ..auditing.adjusted_gap import AdjustedGap, Estimate
+    from ..auditing.adjusted_gap import AdjustedGap, Estimate, Imbalance
     from ..auditing.conditional import Conditional
     from ..auditing.impact import Impact
     from ..auditing.imputed import Imputation
@@ -77,36 +77,47 @@ def conditional_view(result: Conditional) -> View:
 
 
 def gap_sentence(gap: AdjustedGap) -> str:
-    """Return one group against the reference: the raw gap and what the controls explain."""
+    """Return one group against the reference: like for like, then on average."""
     group, reference = clean(gap.group), clean(gap.reference)
     if not gap.is_estimated:
         return f"{group} is not compared with {reference}: {gap.note}."
-    if gap.raw_percent.value == gap.raw_percent.value:
-        raw, explained, left = gap.raw_percent, gap.explained_percent, gap.adjusted_percent
-        size, unit = f"{abs(raw.value):.3g}%", " points"
+    if gap.ratio_percent.value == gap.ratio_percent.value:
+        raw, explained, left, alike = (
+            gap.raw_percent, gap.explained_percent, gap.adjusted_percent, gap.ratio_percent,
+        )  # fmt: skip
+        sign, unit = "%", " points"
     else:
-        raw, explained, left = gap.raw, gap.explained, gap.adjusted
-        size, unit = f"{abs(raw.value):.4g}", ""
-    p = p_words(gap.p_adjusted)
-    if explained.value * raw.value >= 0 and abs(explained.value) <= abs(raw.value):
-        rest = (
-            f"{_size(explained.value)}{unit} of that go with the controls and {_size(left.value)}"
-            f"{unit} do not ({_turned(left.interval, raw.value)}, {p})."
-        )
-    else:
-        rest = (
-            f"among people with the same controls they are {_size(left.value)}{unit} "
-            f"{_way(left.value)} ({_turned(left.interval, left.value)}, {p})."
-        )
-    if gap.no_counterpart > 0:
-        rest += (
-            f" {100 * gap.no_counterpart:.2g}% of {group} have hardly any counterpart and are left "
-            "out of that."
-        )
-    return (
-        f"Scores of {group} are {size} {_way(raw.value)} than those of {reference} on average; "
-        f"{rest}"
+        raw, explained, left, alike, sign, unit = (
+            gap.raw, gap.explained, gap.adjusted, gap.adjusted, "", "",
+        )  # fmt: skip
+    first = (
+        f"Among people with the same controls, scores of {group} are {_size(alike.value)}{sign} "
+        f"{_way(alike.value)} than those of {reference} ({_turned(alike.interval, alike.value)}"
+        f"{sign}, {p_words(gap.p_adjusted)})"
     )
+    rest = f"On average they are {_size(raw.value)}{sign} {_way(raw.value)}"
+    if explained.value * raw.value >= 0 and abs(explained.value) <= abs(raw.value):
+        rest += (
+            f": {_size(explained.value)}{unit} of that go with the controls and "
+            f"{_size(left.value)}{unit} do not"
+        )
+    words = [f"{first}.", f"{rest}."]
+    if gap.no_counterpart > 0:
+        words.append(
+            f"{100 * gap.no_counterpart:.2g}% of {group} have hardly any counterpart and are left "
+            "out of the comparison."
+        )
+    if not gap.balance.is_balanced:
+        words.append(f"There is not enough data for a verdict: {_imbalance(gap.balance)}.")
+    return " ".join(words)
+
+
+def _imbalance(balance: Imbalance) -> str:
+    if balance.difference >= balance.left_over:
+        what = f"{clean(balance.control)} still differs"
+    else:
+        what = "what boosted trees find in the controls still differs"
+    return f"after weighting {what} by {balance.largest:.2g} standard deviations"
 
 
 def _size(value: float) -> str:
@@ -151,9 +162,9 @@ def _number(estimate: Estimate, digits: int = 4) -> str:
 def _conditional_note(result: Conditional) -> str:
     note = (
         f"Controls: {', '.join(clean(name) for name in result.controls)}. Not explained is "
-        f"{result.estimand}; explained is the rest of the gap. Model of the reference's scores: "
-        f"{result.outcome}. Each prediction is by models that have not seen the row. Information "
-        f"through {result.summary}; p by {result.test}."
+        f"{result.estimand}; explained is the rest of the gap. The reference is weighted to the "
+        f"controls of each group; the largest difference left is {result.balance.largest:.2g} "
+        f"standard deviations. Information through {result.summary}; p by {result.test}."
     )
     if result.left_out:
         why = "; ".join(f"{clean(name)}, {reason}" for name, reason in result.left_out.items())

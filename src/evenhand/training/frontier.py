@@ -14,8 +14,8 @@ from .._core.progress import progress
 from .._core.validation import check_column
 from ..data.folds import make_folds
 from ..data.sample import Sample
+from ..measures.balancing import summarize_controls
 from ..measures.effective import check_effective_size
-from ..measures.nuisance import summarize_controls
 from .design import is_source
 from .held_out import Gauge, Handle, HeldOut, Reading, correlations
 from .path import (

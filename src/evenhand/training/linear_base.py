@@ -321,7 +321,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
                 "`controls` must be given with criterion='conditional', got None. Hint: pass "
                 "controls=... to fit, or use criterion='independence'."
             )
-        from ..measures.nuisance import summarize_controls
+        from ..measures.balancing import summarize_controls
 
         columns = read_controls(controls, groups.n_rows)
         given, self.controls_summary_ = summarize_controls(columns, groups)
