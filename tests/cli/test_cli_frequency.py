@@ -22,7 +22,7 @@ def files(tmp_path):
         "t": y + rng.normal(size=n),
         "x": rng.normal(size=n) + y,
         "race": np.array(["black", "white"])[a],
-        # Most stand for one person or nobody: a table of pairs that repeat all over is one of copies.
+        # Most stand for one person or nobody; a table that repeats all over is one of copies.
         "people": np.where(rng.random(n) < 0.2, rng.integers(2, 4, n), rng.random(n) < 0.8),
     }
     table = pa.table(columns)

@@ -30,8 +30,13 @@ def test_plot_audit_shows_hostile_labels_as_they_are(hostile_audit):
     assert not any(len(t) > 100 for t in found)
 
 
-def test_figures_are_not_kept_by_pyplot(audit, path):
-    """A notebook would draw them twice."""
+def test_figures_are_not_kept_by_pyplot_in_a_notebook(audit, path, monkeypatch):
+    """It would draw them twice; a script shows them by `plt.show()`."""
+    plt.close("all")
+    assert audit.plot().axes
+    assert len(plt.get_fignums()) == 1
+    plt.close("all")
+    monkeypatch.setattr(plt, "get_backend", lambda: "module://matplotlib_inline.backend_inline")
     for result in (audit, path):
         assert result.plot().axes
     assert plt.get_fignums() == []

@@ -92,7 +92,7 @@ def build_basis(controls: Controls, n_units: float) -> Basis:
         assert column.codes is not None
         if column is not coded[0]:
             parts.append((LEVEL, _indicators(column.codes, np.arange(1, len(column.levels)))))
-        if column.is_number and not np.isnan(column.values).any():
+        if column.is_number and column.values is not None and not np.isnan(column.values).any():
             lines.append(_robust_line(column)[0])
     for column in numbers:
         own, line = _curves(column, n_units / len(numbers), ALL_KNOTS // len(numbers))
@@ -103,7 +103,9 @@ def build_basis(controls: Controls, n_units: float) -> Basis:
     parts += _level_products(codes, lines, MOST_COLUMNS - used)
     parts += _number_products(lines, n_units)
     first = controls.columns[0]
-    n = len(first.values) if first.codes is None else len(first.codes)
+    given = first.values if first.codes is None else first.codes
+    assert given is not None
+    n = len(given)
     X = np.column_stack([part for _, part in parts]) if parts else np.empty((n, 0))
     block = np.repeat([b for b, _ in parts], [part.shape[1] for _, part in parts]).astype(np.intp)
     return Basis(controls, codes[0] if codes else np.zeros(n, dtype=np.intp), X, block)
@@ -132,7 +134,8 @@ def _curves(column: Control, rows: float, most: int) -> tuple[list[tuple[int, Ma
         parts.append((LINE, missing[:, None].astype(np.float64)))
     count = int(np.clip(min(rows / ROWS_A_KNOT, most), FEWEST_KNOTS, MOST_KNOTS))
     tail = min(5 / len(t), 0.03)
-    even = np.linspace(*np.quantile(t, [tail, 1 - tail]), count)
+    low, high = np.quantile(t, [tail, 1 - tail]).tolist()
+    even = np.linspace(low, high, count)
     knots = np.unique(0.3 * np.quantile(t, np.linspace(tail, 1 - tail, count)) + 0.7 * even)
     bent = [t[:, None]] if t is not z else []
     bent += [natural_spline(t, knots)] if len(knots) > 2 else []
@@ -159,7 +162,7 @@ def _level_products(
     codes: list[Rows], lines: list[Vector], room: int
 ) -> Iterator[tuple[int, Matrix]]:
     """Levels × lines and levels × levels, those of many rows first, as far as there is room."""
-    tables = [(c, z) for c in codes[::-1] for z in lines]
+    tables: list[tuple[Any, Any]] = [(c, z) for c in codes[::-1] for z in lines]
     tables += [(c * (int(e.max()) + 1) + e, None) for c, e in combinations(codes, 2)]
     for cell, z in tables:
         count = np.bincount(cell)
@@ -437,15 +440,16 @@ class Balance:
         pair, at = np.unique(unit * self.strata.n + codes, return_inverse=True)
         mass = np.bincount(at, q)
         of_unit, of_stratum = pair // self.strata.n, pair % self.strata.n
-        square = np.bincount(of_stratum, mass**2, self.strata.n)
-        square /= np.square(np.where(self.shares > 0, self.shares, 1.0))
+        square = np.bincount(of_stratum, mass**2, self.strata.n) / np.square(
+            np.where(self.shares > 0, self.shares, 1.0)
+        )
         own = mass**2 / self.shares[of_stratum]
         pulled = self.centered * q[:, None]
         if self.cluster is not None:
             pulled = cluster_groups(unit, pulled)
         total = np.maximum(np.bincount(unit, q), 1e-300)
         spread = self.inverse @ (pulled.T @ pulled) @ self.inverse
-        mean = pulled / total[:, None]
+        mean: Matrix = pulled / total[:, None]
         leverage = (np.bincount(of_unit, own) + _squares(pulled, self.inverse)) / total
         shared = np.bincount(of_unit, mass * square[of_stratum]) / total + _squares(mean, spread)
         fitted = np.sqrt(np.maximum(1 - 2 * leverage + shared, 0.1))[unit]
