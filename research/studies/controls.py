@@ -316,7 +316,7 @@ def repeat_hard(design: str, replications: int) -> dict[str, Any]:
 def hard(setting: Setting) -> Iterator[dict[str, Any]]:
     """Bias and coverage where controls are many, or act together."""
     designs = [d for d in HARD if setting.wants(d)][: setting.choose(None, 2)]
-    units = [(design, setting.choose(200, 3)) for design in designs]
+    units = [(design, setting.choose(30, 3)) for design in designs]
     for design, result in zip(
         designs, run_all(setting, repeat_hard, units, "designs"), strict=True
     ):

@@ -211,7 +211,8 @@ class _Gaps:
         relative = [self._percent(v, p, used) for v, p in parts]
         return AdjustedGap(
             label[k], label[self.reference], plain[0], plain[1], plain[2],
-            relative[0], relative[1], relative[2], self._ratio(value, psi, inside, used), float("nan"),
+            relative[0], relative[1], relative[2],
+            self._ratio(value, psi, inside, used), float("nan"),
             float(groups.counts[k]) if groups.codes is None else int(groups.counts[k]),
             len(balance.members) if balance.is_possible else 0,
             1.0 - float(inside.sum() / in_k.sum()) if balance.is_possible else 1.0,

@@ -449,7 +449,7 @@ class Balance:
             pulled = cluster_groups(unit, pulled)
         total = np.maximum(np.bincount(unit, q), 1e-300)
         spread = self.inverse @ (pulled.T @ pulled) @ self.inverse
-        mean: Matrix = pulled / total[:, None]
+        mean = pulled / total[:, None]
         leverage = (np.bincount(of_unit, own) + _squares(pulled, self.inverse)) / total
         shared = np.bincount(of_unit, mass * square[of_stratum]) / total + _squares(mean, spread)
         fitted = np.sqrt(np.maximum(1 - 2 * leverage + shared, 0.1))[unit]
@@ -482,7 +482,7 @@ class Balance:
         return worst
 
 
-def _squares(rows: Matrix, inner: Matrix) -> Vector:
+def _squares(rows: Any, inner: Any) -> Vector:
     """x'Mx of each row."""
     return np.einsum("ij,ij->i", rows @ inner, rows)
 
