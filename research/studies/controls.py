@@ -316,12 +316,13 @@ def repeat_hard(design: str, replications: int) -> dict[str, Any]:
 def hard(setting: Setting) -> Iterator[dict[str, Any]]:
     """Bias and coverage where controls are many, or act together."""
     designs = [d for d in HARD if setting.wants(d)][: setting.choose(None, 2)]
-    units = [(design, setting.choose(30, 3)) for design in designs]
+    units = [(design, setting.choose(100, 3)) for design in designs]
     for design, result in zip(
         designs, run_all(setting, repeat_hard, units, "designs"), strict=True
     ):
-        row = summarize(design, "adjusted gap", result[:, :5], 0.0)
-        rejected, withheld = (result[:, 5] < 0.05).mean(), result[:, 6].mean()
+        samples = result["samples"]
+        row = summarize(design, "adjusted gap", samples[:, :5], 0.0)
+        rejected, withheld = (samples[:, 5] < 0.05).mean(), samples[:, 6].mean()
         yield {
             **row,
             "n": HARD[design][1],
