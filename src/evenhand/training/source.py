@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
-from .._core.files import TableError, arrow_kind, find_files, is_text_type
+from .._core.files import TableError, arrow_kind, is_text_type, list_files
 from .._core.progress import progress
 from .._core.validation import quote
 from ..data.labels import Labels
@@ -110,7 +110,7 @@ def open_source(X: Any) -> Source:
         parts = (_Dataset(X),)
     else:
         paths = X if isinstance(X, list | tuple) else [X]
-        files = [file for path in paths for file in find_files(str(path))]
+        files = list_files(paths)
         parts = tuple(_File.open(file) for file in files)
     n_rows = sum(part.n_rows for part in parts)
     if n_rows == 0:
