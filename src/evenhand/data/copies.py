@@ -2,9 +2,9 @@
 
 Equal rows are copies of one another where
 
-- repetition is all over the table: a third of the distinct (score, target) pairs or more occur
-  several times, and about equally often, so that one common value (a price of zero, a score that
-  one group shares) is none;
+- repetition is all over the table: ten or more of the distinct (score, target) pairs, and 2 % of
+  them, occur several times, and about equally often, so that one common value (a price of zero, a
+  score that one group shares) is none;
 - nearly all of these pairs belong to one group each, where people who meet by chance would be of
   several: at most a tenth as many are mixed as group shares would have it.
 
@@ -24,9 +24,8 @@ from .._core.arrays import Vector
 
 Rows = NDArray[np.intp]
 
-_LEAST_PAIRS = 10  # fewer distinct pairs are too few to tell a table of copies by
-_SURPLUS = 0.02  # share of rows that must go
-_REPEATED = 1 / 3  # of the distinct pairs; two in five of a bootstrap's are
+_LEAST_PAIRS = 10  # fewer repeated pairs are too few to tell a table of copies by
+_REPEATED = 0.02  # of the distinct pairs; two in five of a bootstrap's are
 _MIXED = 0.1  # of the pairs that would hold several groups by chance
 _LEAST_MIXED = 3.0
 # Beyond so many rows some pairs, with all rows of each, are looked at first.
@@ -109,9 +108,7 @@ def are_copies(size: NDArray[Any], mixed: NDArray[np.bool_], share: Vector) -> b
         Shares of the groups.
     """
     many = size > 1
-    if len(size) < _LEAST_PAIRS or (size - 1).sum() < _SURPLUS * size.sum():
-        return False
-    if many.sum() < _REPEATED * len(size):
+    if many.sum() < max(_LEAST_PAIRS, _REPEATED * len(size)):
         return False
     # Copies occur about equally often; values do so by their density.
     if np.quantile(size[many], 0.9) > 1.5 * np.median(size[many]) + 2:
