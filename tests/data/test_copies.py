@@ -68,6 +68,14 @@ def test_a_few_common_values_are_no_copies():
     assert find_copies([s], a) is None
 
 
+def test_a_score_of_discrete_features_that_knows_the_group_is_no_copy():
+    rng = np.random.default_rng(14)
+    a, x, z = rng.integers(0, [2, 40, 30], (4000, 3)).T
+    s = 0.1 * x + 0.013 * z + 0.0017 * a
+    y = np.round(s + rng.normal(size=4000), 1)
+    assert find_copies([s, y], a) is None
+
+
 def test_copies_of_many_rows_are_found_by_a_first_look():
     y, s, a = draw(30_000, 4)
     rows = np.tile(np.arange(len(y)), 2)
