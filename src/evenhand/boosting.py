@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from ._core import shards
-from .data.weights import weighted_mean, weighted_sum
+from .data.weights import are_equal, weighted_mean, weighted_sum
 from .training.curvature import RowBound
 
 __all__ = ["FairnessMetric", "FairnessObjective", "metric", "objective"]
@@ -170,7 +169,7 @@ class FairnessObjective:
                 f"the dataset must have the {n} rows of `bound`, got {len(margin)}. Hint: bind the "
                 "term to the rows of each training; under cross-validation, to those of each fold."
             )
-        if _all_equal(margin):
+        if are_equal(margin):
             self.reset()
         if self.round == 0:
             self.loss.check(y)
@@ -198,13 +197,6 @@ class FairnessObjective:
         bar *= self.learning_rate
         gradient += slope.astype(gradient.dtype, copy=False)
         curvature += bar.astype(curvature.dtype, copy=False)
-
-
-def _all_equal(margin: Floats) -> bool:
-    if shards.active():
-        low, high = shards.extent(margin)
-        return low == high
-    return bool(len(margin) and margin[0] == margin[-1] and (margin == margin[0]).all())
 
 
 def _half_null_deviance(loss: BoostingLoss, y: Floats, weight: Floats | None) -> float:

@@ -449,7 +449,7 @@ class GLMProblem:
         best = value + weight
         for _ in range(20):
             rows = self.bound.curvature(eta) / (self.design.total * self.bound.scale)
-            hessian, gradient = self.design.add(
+            hessian, gradient = self.design.sums.add(
                 columns.T @ (columns * rows[:, None]), columns.T @ slope
             )
             if len(level) > 1:

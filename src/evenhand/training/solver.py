@@ -327,7 +327,7 @@ def solve(
         lambda p: problem.forward(p, bound),
         lambda r: problem.backward(r, bound),
         problem.bowl,
-        problem.design.add,
+        problem.design.sums.add,
     )
     return minimize(
         objective, lambda: problem.predictor(v), v, max_iter=max_iter,
