@@ -178,33 +178,37 @@ class Chart:
 
     def _axes(self) -> list[Html]:
         bottom, right = self.height - BOTTOM, self.width - RIGHT
-        grid, words = [], []
-        x_ticks, y_ticks = self.x_ticks, self.y_ticks
+        x_ticks, y_ticks, grid = self.x_ticks, self.y_ticks, "M0 0"
         if x_ticks is None:
             x_ticks = round_ticks(*self.x, max(3, self.width // 100))
+            grid += "".join(f"M{self.px(v):.1f} {TOP}V{bottom}" for v in x_ticks)
         if y_ticks is None:
             y_ticks = round_ticks(*self.y)
-        for value, text in x_ticks.items():
-            at = f"{float(self.px(value)):.1f}"
-            if self.x_ticks is None:
-                grid.append(f"M{at} {TOP}V{bottom}")
-            words.append(element("text", text, x=at, y=bottom + 18, class_="tick middle"))
-        for value, text in y_ticks.items():
-            at = float(self.py(value))
-            if self.y_ticks is None:
-                grid.append(f"M{self.left} {at:.1f}H{right}")
-            look = "tick end" if self.y_ticks is None else "end"
-            words.append(element("text", text, x=self.left - 6, y=f"{at + 4:.1f}", class_=look))
+            grid += "".join(f"M{self.left} {self.py(v):.1f}H{right}" for v in y_ticks)
+        below = bottom + (18 if self.x_label else 30)
         middle, center = f"{(self.left + right) / 2:.0f}", f"{(TOP + bottom) / 2:.0f}"
-        turn = f"rotate(-90 12 {center})"
-        return [
-            element("path", d="".join(grid) or "M0 0", class_="grid"),
-            element("path", d=f"M{self.left} {TOP}V{bottom}H{right}", class_="axis"),
-            *words,
-            element("text", self.x_label, x=middle, y=self.height - 6, class_="name middle"),
-            element("text", self.y_label, x=12, y=center, class_="name middle side",
-                    transform=turn),
+        look = "tick end" if self.y_ticks is None else "end"
+        words = [
+            *(element("text", text, x=f"{self.px(v):.1f}", y=below, class_="tick middle")
+              for v, text in x_ticks.items()),
+            *(element("text", text, x=self.left - 6, y=f"{self.py(v) + 4:.1f}", class_=look)
+              for v, text in y_ticks.items()),
         ]  # fmt: skip
+        if self.x_label:
+            foot = self.height - 6
+            words.append(element("text", self.x_label, x=middle, y=foot, class_="name middle"))
+        if self.y_label:
+            turn = f"rotate(-90 12 {center})"
+            side = element(
+                "text", self.y_label, x=12, y=center, class_="name middle side", transform=turn
+            )
+            words.append(side)
+        axis = f"M{self.left} {TOP}V{bottom}H{right}"
+        return [
+            element("path", d=grid, class_="grid"),
+            element("path", d=axis, class_="axis"),
+            *words,
+        ]
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
