@@ -24,7 +24,7 @@ from ..data.groups import Groups, resolve_groups
 from .design import whiten
 
 if TYPE_CHECKING:
-    from .ridge import RidgeProblem
+    from .problem import Problem, RidgeProblem, TrainingRows
 
 # ------------------------------------------------------------------------------------------------
 # Membership p_k of each row in each group: recorded, or as probable given the features.
@@ -284,11 +284,16 @@ class Slopes:
         return np.kron(alike, np.eye(self.width)).astype(np.float64, copy=False)
 
     def shrink(
-        self, problem: RidgeProblem, y: Vector, weight: Vector | None, group_alpha: float | str
-    ) -> tuple[RidgeProblem, float]:
-        """The problem with its slopes penalized, and γ."""
+        self, problem: Problem, rows: TrainingRows, group_alpha: float | str
+    ) -> tuple[Problem, float]:
+        """The problem with its slopes penalized, and γ.
+
+        "auto" leaves rows out of the least squares problem that a Newton step at the plain solution
+        solves.
+        """
         if isinstance(group_alpha, str):
-            group_alpha = self.leave_one_out(problem, y, weight)
+            ridge, target, weight, unit = problem.least_squares(rows)
+            group_alpha = unit * self.leave_one_out(ridge, target, weight)
         if group_alpha == 0 or self.size == 0:
             return problem, float(group_alpha)
         return problem.penalized(self.added_to(problem.penalty, group_alpha)), float(group_alpha)
@@ -332,10 +337,11 @@ class _Left:
         theta, whitened = free_part.solve(cross[:k]), free_part.inverse_root()
         said = whitened @ (whitened.T @ gram[:k, k:])
         # With an intercept all is about the means; it then costs 1/n of every row's weight.
-        residual, leverage = y - problem.moments.mean_y, np.full(n, float(problem.centered))
+        plain = problem.plain
+        residual, leverage = y - plain.level, np.full(n, float(problem.fit_intercept))
         slopes = np.empty((n, size))
         for rows, block in design.blocks():
-            block = block - problem.shift
+            block = block - plain.center
             free = block[:, :k]
             residual[rows] -= free @ theta
             leverage[rows] += np.square(free @ whitened).sum(axis=1)

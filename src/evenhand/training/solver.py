@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite, prod, sqrt
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from .._core.arrays import Vector
 from .._core.files import check_free, write_text
 from .bound import BoundRegularizer
 from .design import FeatureMatrix
+
+if TYPE_CHECKING:
+    from .problem import Problem
 
 # Loss beyond the bowl, weighted fairness term, slope of their sum in the scores.
 Evaluated = tuple[float, float, Vector]
@@ -85,34 +88,17 @@ class Solution:
     n_evaluations: int
 
 
-class Objective(NamedTuple):
-    """What q(v) + g(s₀ + Zv) is made of.
-
-    Attributes
-    ----------
-    evaluate : s → the two parts of g and ∂g/∂s
-    forward, backward : p → Zp and r → Zᵀr
-    bowl : v → q and ∇q
-    add : sum over the rows here → sum over all rows
-    """
-
-    evaluate: Evaluate
-    forward: Callable[[Vector], Vector]
-    backward: Callable[[Vector], Vector]
-    bowl: Callable[[Vector], tuple[float, Vector]]
-    add: Callable[[float], float] = float
-
-
 def minimize(
-    f: Objective, start_scores: Callable[[], Vector], v: Vector, *, max_iter: int, tol: float,
-    memory: Memory, follow: Follow | None = None,
+    problem: Any, evaluate: Evaluate, v: Vector, *, max_iter: int, tol: float, memory: Memory,
+    follow: Follow | None = None,
 ) -> Solution:  # fmt: skip
     """Minimize q(v) + g(s).
 
     Parameters
     ----------
-    f : Objective
-    start_scores : s at the starting `v`, which nobody else holds
+    problem : Problem
+        `bowl`: v → q and ∇q; `predictor`: v → s; `forward` and `backward`: p → Zp and r → Zᵀr.
+    evaluate : s → the two parts of g and ∂g/∂s
     tol : float
         Stop when ‖∇f‖ ≤ tol.
     memory : Memory
@@ -120,12 +106,12 @@ def minimize(
     follow : callable, optional
         Called after each iteration.
     """
-    s = start_scores()
-    loss, term, slope = f.evaluate(s)
+    s = problem.predictor(v)
+    loss, term, slope = evaluate(s)
     evaluations = 1
-    floor, down = f.bowl(v)
+    floor, down = problem.bowl(v)
     objective = floor + (loss + term)
-    gradient = down + f.backward(slope)
+    gradient = down + problem.backward(slope)
     del slope  # as long as the data, and not needed again
     converged = bool(np.linalg.norm(gradient) <= tol)
     iteration = 0
@@ -135,8 +121,8 @@ def minimize(
         if not float(p @ gradient) < 0:
             memory.pairs.clear()
             p = -0.5 * gradient
-        ray = f.forward(p)
-        move = _search(f, s, ray, v, p, objective, float(p @ gradient))
+        ray = problem.forward(p)
+        move = _search(problem, evaluate, s, ray, v, p, objective, float(p @ gradient))
         evaluations += move.evaluations
         if move.step == 0.0:
             if not memory.pairs:
@@ -144,7 +130,7 @@ def minimize(
             memory.pairs.clear()
             continue
         v_new = v + move.step * p
-        gradient_new = f.bowl(v_new)[1] + f.backward(move.slope)
+        gradient_new = problem.bowl(v_new)[1] + problem.backward(move.slope)
         memory.add(v_new - v, gradient_new - gradient)
         v, gradient, s, objective = v_new, gradient_new, move.scores, move.objective
         term = move.term
@@ -168,8 +154,9 @@ class _Step:
 
 
 def _search(
-    f: Objective, s: Vector, ray: Vector, v: Vector, p: Vector, objective: float, slope0: float
-) -> _Step:
+    problem: Any, evaluate: Evaluate, s: Vector, ray: Vector, v: Vector, p: Vector,
+    objective: float, slope0: float,
+) -> _Step:  # fmt: skip
     """A step that satisfies the Wolfe conditions, by bracketing and cubic interpolation."""
     low, f_low, d_low = 0.0, objective, slope0
     high: tuple[float, float, float] | None = None
@@ -178,12 +165,12 @@ def _search(
     for count in range(1, 21):
         scores = t * ray
         scores += s
-        loss, term, slope = f.evaluate(scores)
-        floor, down = f.bowl(v + t * p)
+        loss, term, slope = evaluate(scores)
+        floor, down = problem.bowl(v + t * p)
         value = floor + (loss + term)
         # A step too long by far may leave the range of floats; it is cut short below.
         with np.errstate(over="ignore", invalid="ignore"):
-            d = float(down @ p) + f.add(float(slope @ ray))
+            d = float(down @ p) + problem.design.add(float(slope @ ray))
         # Near the minimum changes of f drown in rounding; the slope then decides.
         slack = 1e-14 * (abs(objective) + 1.0)
         enough = min(objective + ARMIJO * t * slope0, f_low) + slack
@@ -252,41 +239,6 @@ PATH_TOL = (5e-4, 2.4e-3)
 LARGE_WEIGHT = 100.0
 
 
-class Problem(Protocol):
-    """A loss on a design, about ‖v‖² above its minimum in whitened coordinates v."""
-
-    @property
-    def design(self) -> FeatureMatrix: ...
-
-    @property
-    def origin(self) -> Vector:
-        """v = 0, the solution without a fairness term."""
-
-    def shrunk(self, factor: float) -> Vector:
-        """v of that solution times a factor."""
-
-    def predictor(self, v: Vector) -> Vector:
-        """The linear predictor of each row."""
-
-    def fair_scores(self, predictor: Vector) -> Vector:
-        """What the fairness term sees of it."""
-
-    def bowl(self, v: Vector) -> tuple[float, Vector]:
-        """The part of the objective that is a function of v alone, and its gradient."""
-
-    def forward(self, p: Vector, bound: BoundRegularizer) -> Vector:
-        """How the predictor moves along p."""
-
-    def backward(self, r: Vector, bound: BoundRegularizer) -> Vector:
-        """The transpose of `forward`."""
-
-    def evaluator(self, bound: BoundRegularizer, fairness_weight: float, rough: bool) -> Evaluate:
-        """predictor → (rest of the loss, weighted fairness term, slope of both)."""
-
-    def take(self, rows: NDArray[np.intp]) -> Problem:
-        """The problem on some of the rows, in the same coordinates."""
-
-
 def path_tolerance(tol: float, n_rows: int, fairness_weight: float) -> float:
     """How exactly a point of a path is solved, given what was asked for single fits.
 
@@ -321,16 +273,10 @@ def solve(
     follow: Follow | None = None,
 ) -> Solution:
     """Minimize loss + fairness_weight·Ĩ from the plain solution, or from `start`."""
-    v = problem.origin if start is None else start
-    objective = Objective(
-        problem.evaluator(bound, fairness_weight, tol >= ROUGH_TOL),
-        lambda p: problem.forward(p, bound),
-        lambda r: problem.backward(r, bound),
-        problem.bowl,
-        problem.design.add,
-    )
+    rough = tol >= ROUGH_TOL
     return minimize(
-        objective, lambda: problem.predictor(v), v, max_iter=max_iter,
+        problem, lambda eta: problem.evaluate(eta, bound, fairness_weight, rough),
+        problem.origin if start is None else start, max_iter=max_iter,
         tol=tol * (1.0 + fairness_weight), memory=Memory() if memory is None else memory,
         follow=follow,
     )  # fmt: skip

@@ -30,7 +30,7 @@ from .._core.arrays import Matrix, Vector
 from .._core.validation import check_column
 from ..data.encoding import TableEncoder
 from .group_features import Slopes, Transport
-from .ridge import RidgeProblem
+from .problem import Problem, RidgeProblem, TrainingRows
 
 # γ that "auto" tries. Fairness may need X where accuracy does not, and pays γ for it too: beyond
 # `MOST` only where X has more than `CROWDED` columns a row, and would else be fitted to noise.
@@ -122,15 +122,15 @@ class StackPenalty:
         return self.n_kept
 
     def shrink(
-        self, problem: RidgeProblem, y: Vector, weight: Vector | None, group_alpha: float | str
-    ) -> tuple[RidgeProblem, float]:
+        self, problem: RidgeProblem, rows: TrainingRows, group_alpha: float | str
+    ) -> tuple[Problem, float]:
         """The problem with both penalties, and that of the slopes."""
         n_features = problem.design.d - self.n_kept
         if isinstance(self.alpha, str):
-            rows = float(len(y))
+            n, weight = float(len(rows.y)), rows.weight
             if weight is not None:
-                rows = float(weight.sum()) ** 2 / float(weight @ weight)
-            self.chosen = generalized_cross_validation(problem, n_features, rows)
+                n = float(weight.sum()) ** 2 / float(weight @ weight)
+            self.chosen = generalized_cross_validation(problem, n_features, n)
         else:
             self.chosen = float(self.alpha)
         if n_features:
@@ -140,7 +140,7 @@ class StackPenalty:
             problem = problem.penalized(penalty)
         if self.slopes is None:
             return problem, 0.0
-        return self.slopes.shrink(problem, y, weight, group_alpha)
+        return self.slopes.shrink(problem, rows, group_alpha)
 
 
 def generalized_cross_validation(problem: RidgeProblem, n_features: int, n_rows: float) -> float:
@@ -167,7 +167,7 @@ def generalized_cross_validation(problem: RidgeProblem, n_features: int, n_rows:
     values = values.clip(0.0)
     shares = np.square(vectors.T @ target)
     left = problem.moments.second_y - float(cross[k:] @ said[:, k])
-    free = float(problem.centered) + len(rest)
+    free = float(problem.fit_intercept) + len(rest)
     grid = GRID if k > CROWDED * n_rows else [g for g in GRID if g <= MOST * (1.0 + 1e-9)]
     errors = []
     for gamma in grid:
