@@ -14,7 +14,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import isfinite, prod, sqrt
+from math import prod, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -437,7 +437,6 @@ class Checkpoint:
         if not isinstance(path, str | Path):
             raise ValueError(f"`checkpoint` must be a path, got {type(path).__name__}.")
         self.path = check_free(path, force=True)
-        self._saved: dict[str, Any] | None = None
         self._head: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
@@ -448,8 +447,7 @@ class Checkpoint:
                 if name not in FREE
             },
         }
-        if self.path.exists():
-            self._saved = self._load()
+        self._saved = self._load() if self.path.exists() else None
 
     @property
     def plain(self) -> Vector | None:
@@ -466,17 +464,14 @@ class Checkpoint:
             What tells its rows from others: whole numbers and texts, which must be equal, and
             lists of floats, which must be close.
         """
+        searches: dict[str, Any] = {}
         if self._saved is not None:
-            self._compare(data)
-            for name, value in self._saved["solved"].items():
-                solver.solved[float(name)] = (_vector(value["v"]), float(value["term"]))
-            for name, value in self._saved["searches"].items():
-                memory = _memory(value)
-                solver.reached[float(name)] = (_vector(value["v"]), memory)
-                if float(name) in solver.solved:
-                    solver.memories[float(name)] = memory
+            self._compare(self._saved["data"], data)
+            solver.solved, solver.reached = _parse(self._saved)
+            for weight in solver.solved.keys() & solver.reached.keys():
+                solver.memories[weight] = solver.reached[weight][1]
+            searches = dict(self._saved["searches"])
         self._head["data"] = dict(data)
-        searches: dict[str, Any] = dict(self._saved["searches"]) if self._saved else {}
 
         def write(fairness_weight: float, v: Vector, memory: Memory) -> None:
             searches[repr(fairness_weight)] = {
@@ -499,18 +494,11 @@ class Checkpoint:
     def _load(self) -> dict[str, Any]:
         try:
             saved = json.loads(self.path.read_text(encoding="utf-8"))
-            if saved["format"] != FORMAT:
-                raise ValueError("its format is another one")
-            if saved["version"] != VERSION:
-                raise ValueError(f"its version is {saved['version']}, and {VERSION} is understood")
+            if (saved["format"], saved["version"]) != (FORMAT, VERSION):
+                raise ValueError(f"it is {saved['format']!r} of version {saved['version']!r}")
             _vector(saved["data"]["plain"])
-            for value in (*saved["solved"].values(), *saved["searches"].values()):
-                _vector(value["v"])
-            for value in saved["searches"].values():
-                _memory(value)
-            for name in (*saved["solved"], *saved["searches"]):
-                float(name)
-            parameters = dict(saved["parameters"])
+            _parse(saved)
+            theirs = dict(saved["parameters"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(
                 f"`checkpoint` must be a file that a fit has written, and {str(self.path)!r} is "
@@ -518,53 +506,49 @@ class Checkpoint:
                 "name another."
             ) from None
         if saved["model"] != self._head["model"]:
-            self._refuse("of a", saved["model"], self._head["model"])
+            self._refuse(f"of a {saved['model']}, and now it is {self._head['model']}")
         mine = self._head["parameters"]
-        for name in dict.fromkeys([*mine, *parameters]):
-            if mine.get(name) != parameters.get(name):
-                self._refuse(f"with {name}", repr(parameters.get(name)), repr(mine.get(name)))
+        for name in dict.fromkeys([*mine, *theirs]):
+            if mine.get(name) != theirs.get(name):
+                self._refuse(f"with {name} {theirs.get(name)!r}, and now it is {mine.get(name)!r}")
         return saved
 
-    def _compare(self, data: Mapping[str, Any]) -> None:
-        assert self._saved is not None
-        theirs = self._saved["data"]
+    def _compare(self, theirs: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         for name, mine in data.items():
             other = theirs.get(name)
             if isinstance(mine, list) and all(isinstance(value, float) for value in mine):
                 a, b = np.array(mine), np.array(other, dtype=np.float64)
-                same = a.shape == b.shape and bool(
-                    (np.abs(a - b) <= SAME * max(np.abs(a).max(initial=0.0), 1e-300)).all()
-                )
-                if not same:
-                    self._refuse(f"on rows with another {name}", "", "")
+                near = SAME * max(np.abs(a).max(initial=0.0), 1e-300)
+                if a.shape != b.shape or not (np.abs(a - b) <= near).all():
+                    self._refuse(f"on rows with another {name}")
             elif other != mine:
-                self._refuse(f"on rows whose {name} were", _short(other), _short(mine))
+                self._refuse(f"on rows whose {name} were {other!r:.60}, and now it is {mine!r:.60}")
 
-    def _refuse(self, what: str, theirs: str, mine: str) -> None:
-        text = f"{what} {theirs}".rstrip() + (f", and now it is {mine}" if mine else "")
+    def _refuse(self, what: str) -> None:
         raise ValueError(
             f"`checkpoint` must be of the same model and the same rows: {str(self.path)!r} was "
-            f"written {text}. Hint: delete it to begin anew, or name another."
+            f"written {what}. Hint: delete it to begin anew, or name another."
         )
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 60 else text[:59] + "…"
+def _parse(saved: Mapping[str, Any]) -> tuple[dict[float, Any], dict[float, Any]]:
+    """Solutions and searches by fairness weight."""
+    solved = {
+        float(name): (_vector(at["v"]), float(at["term"])) for name, at in saved["solved"].items()
+    }
+    reached = {}
+    for name, at in saved["searches"].items():
+        v, memory = _vector(at["v"]), Memory()
+        for step, change in zip(at["steps"], at["changes"], strict=True):
+            if len(step) != len(v) or len(change) != len(v):
+                raise ValueError("lists of one length were expected")
+            memory.add(_vector(step), _vector(change))
+        reached[float(name)] = v, memory
+    return solved, reached
 
 
 def _vector(values: Any) -> Vector:
-    if not isinstance(values, list) or not all(
-        isinstance(v, int | float) and isfinite(v) for v in values
-    ):
+    out = np.array(values, dtype=np.float64)
+    if out.ndim != 1 or not np.isfinite(out).all():
         raise ValueError("a list of numbers was expected")
-    return np.array(values, dtype=np.float64)
-
-
-def _memory(search: Mapping[str, Any]) -> Memory:
-    memory, size = Memory(), len(search["v"])
-    for step, change in zip(search["steps"], search["changes"], strict=True):
-        if len(step) != size or len(change) != size:
-            raise ValueError("lists of one length were expected")
-        memory.add(_vector(step), _vector(change))
-    return memory
+    return out
