@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._core import shards
 from ._core.validation import check_choice, check_nonnegative, is_number
-from .data.weights import weighted_mean, weighted_sum
+from .data.weights import are_equal, weighted_mean, weighted_sum
 from .measures.losses import LINKS, Loss, PowerLoss
 from .training.curvature import RowBound
 
@@ -168,7 +167,7 @@ class FairnessObjective:
                 f"the dataset must have the {n} rows of `bound`, got {len(margin)}. Hint: bind the "
                 "term to the rows of each training; under cross-validation, to those of each fold."
             )
-        if _all_equal(margin):
+        if are_equal(margin):
             self.reset()
         if self.round == 0:
             check_target(self.loss, y)
@@ -201,13 +200,6 @@ class FairnessObjective:
         bar *= self.learning_rate
         gradient += slope.astype(gradient.dtype, copy=False)
         curvature += bar.astype(curvature.dtype, copy=False)
-
-
-def _all_equal(margin: Floats) -> bool:
-    if shards.active():
-        low, high = shards.extent(margin)
-        return low == high
-    return bool(len(margin) and margin[0] == margin[-1] and (margin == margin[0]).all())
 
 
 def _half_null_deviance(loss: Loss, y: Floats, weight: Floats | None) -> float:

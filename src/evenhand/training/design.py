@@ -25,8 +25,8 @@ from scipy.linalg import LinAlgError, block_diag, cholesky, qr
 from scipy.linalg.blas import dtrsv
 from sklearn.utils.validation import validate_data
 
-from .._core import shards
 from .._core.arrays import Matrix, Vector
+from .._core.shards import Sums, here
 from ..data.encoding import TableEncoder, needs_encoding
 from ..kernels.threads import one_blas_thread
 
@@ -164,8 +164,9 @@ class FeatureMatrix:
         self.X = X
         self.extra = extra
         self.n = X.shape[0]
+        self.sums = here()
         # Rows of all workers, where X is one shard of many.
-        self.total = shards.total(self.n)
+        self.total = self.sums.total(self.n)
         self.d = X.shape[1] + (0 if extra is None else extra.shape[1])
         self._rows = max(256, BLOCK_BYTES // (8 * max(self.d, 1)))
         # Relative rounding of the centered second moments: sparse columns cannot be shifted first.
@@ -173,21 +174,9 @@ class FeatureMatrix:
         self._sparse = sparse.issparse(X)
         self._direct = isinstance(X, np.ndarray) and X.dtype == np.float64
 
-    def add(self, *values: Any) -> Any:
-        """Sums over the rows of all workers, from those over the rows here."""
-        return shards.add(*values)
-
-    def least(self, value: float) -> float:
-        """The least number of all workers."""
-        return shards.least(value)
-
-    def largest(self, value: float) -> float:
-        """The largest number of all workers."""
-        return shards.largest(value)
-
     def own_rows(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Numbers of the rows here, from numbers among those of all workers."""
-        rows = rows - shards.first_row(self.n)
+        rows = rows - self.sums.first_row(self.n)
         return rows[(rows >= 0) & (rows < self.n)]
 
     @property
@@ -233,11 +222,11 @@ class FeatureMatrix:
 
     def backward(self, r: Vector) -> Vector:
         """[X, E]ᵀ·r."""
-        return self.add(self._backward(r))
+        return self.sums.add(self._backward(r))
 
     def backward_with_sum(self, r: Vector) -> tuple[Vector, float]:
         """[X, E]ᵀ·r and Σr."""
-        out, total = self.add(self._backward(r), float(r.sum()))
+        out, total = self.sums.add(self._backward(r), float(r.sum()))
         return out, total
 
     def _backward(self, r: Vector) -> Vector:
@@ -258,7 +247,7 @@ class FeatureMatrix:
         bad = np.flatnonzero(~np.isfinite(squares))
         if len(bad):
             sizes = (np.abs(block[:, bad[0]]).max() for _, block in self.blocks())
-            largest = self.largest(float(max(sizes, default=0.0)))
+            largest = self.sums.largest(float(max(sizes, default=0.0)))
             raise ValueError(
                 f"`X` must be small enough to square, got values up to {largest:.1e} in column "
                 f"{bad[0]}. Hint: divide it by a constant."
@@ -275,7 +264,7 @@ class FeatureMatrix:
         with ‖θ‖ = ‖w‖: a problem in w with the design Z. By the QR factors of the transpose:
         X Xᵀ would lose half of the digits.
         """
-        shards.refuse("A model with more columns than rows", "fit it in one process.")
+        self.sums.refuse("A model with more columns than rows", "fit it in one process.")
         rows = np.empty((self.n, self.d))
         for block, values in self.blocks():
             rows[block] = values
@@ -340,7 +329,7 @@ class FeatureMatrix:
             for rows, block in self.blocks():
                 if center:
                     if rows.start == 0:
-                        shift = _rough_mean(block)
+                        shift = _rough_mean(block, self.sums)
                     block = block - shift
                 right = y[rows]
                 if weight is not None:
@@ -353,10 +342,10 @@ class FeatureMatrix:
                 gram += block.T @ block
                 cross += block.T @ right
             if center and not self.n:  # a shard without rows
-                shift = _rough_mean(np.zeros((0, self.d)))
+                shift = _rough_mean(np.zeros((0, self.d)), self.sums)
         n = self.total
         top_y = float(y.sum() if weight is None else weight @ y)
-        mean, gram, cross, top_y = self.add(mean, gram, cross, top_y)
+        mean, gram, cross, top_y = self.sums.add(mean, gram, cross, top_y)
         mean, gram, cross = mean / n, gram / n, cross / n
         if center:
             mean_y = top_y / n
@@ -365,9 +354,9 @@ class FeatureMatrix:
         return mean + shift, gram, cross
 
 
-def _rough_mean(block: NDArray[np.float64]) -> Vector:
+def _rough_mean(block: NDArray[np.float64], sums: Sums) -> Vector:
     """Column means of a first block, or of those of all workers."""
-    out, count = shards.add(np.ones(len(block)) @ block, float(len(block)))
+    out, count = sums.add(np.ones(len(block)) @ block, float(len(block)))
     return out / count
 
 
@@ -485,7 +474,7 @@ class ReadsTables:
             return X, y
         if not needs_encoding(X):
             return validate_data(self, X, y, y_numeric=True, **self._accepts())
-        shards.refuse(
+        here().refuse(
             "A table of text, categories or missing values",
             "make numbers of them first, by evenhand.TableEncoder fitted on a sample of the rows.",
         )
@@ -508,5 +497,5 @@ class ReadsTables:
             "accept_sparse": list(self._sparse_formats),
             "dtype": [np.float64, np.float32],
             # A shard may have no rows.
-            "ensure_min_samples": 0 if shards.active() else 1,
+            "ensure_min_samples": 0 if here().is_shard else 1,
         }

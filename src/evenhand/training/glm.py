@@ -400,7 +400,7 @@ class FairGLM(FairLinear):
         self._least_eta = -np.inf
         if self.loss_.link.positive:
             least = problem.scores(theta).min(initial=np.inf)
-            self._least_eta = problem.design.least(float(least))
+            self._least_eta = problem.design.sums.least(float(least))
 
 
 def _warn_if_mostly_zero(y: Vector, weight: Vector | None) -> None:

@@ -350,10 +350,10 @@ def _target_moments(
     """Mean, variance and mean square."""
     mean = weighted_sum(y, weight) / design.total
     with np.errstate(over="ignore", invalid="ignore"):
-        sums = design.add(_sum_square(y - mean, weight), _sum_square(y, weight))
+        sums = design.sums.add(_sum_square(y - mean, weight), _sum_square(y, weight))
         spread, second = (top / design.total for top in sums)
     if not np.isfinite(second):
-        size = design.largest(float(np.abs(y).max(initial=0.0)))
+        size = design.sums.largest(float(np.abs(y).max(initial=0.0)))
         raise ValueError(
             f"`y` must be small enough to square, got values up to {size:.1e}. Hint: divide it by "
             "a constant."

@@ -170,7 +170,7 @@ def _search(
         value = floor + (loss + term)
         # A step too long by far may leave the range of floats; it is cut short below.
         with np.errstate(over="ignore", invalid="ignore"):
-            d = float(down @ p) + problem.design.add(float(slope @ ray))
+            d = float(down @ p) + problem.design.sums.add(float(slope @ ray))
         # Near the minimum changes of f drown in rounding; the slope then decides.
         slack = 1e-14 * (abs(objective) + 1.0)
         enough = min(objective + ARMIJO * t * slope0, f_low) + slack

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
-from .._core.files import TableError, arrow_kind, find_files
+from .._core.files import TableError, arrow_kind, list_files
 from .._core.progress import progress
 from .._core.validation import quote
 from ..data.labels import Labels
@@ -221,8 +221,7 @@ def open_source(X: Any) -> Source:
         parts = (Part("the dataset", lambda: X),)
     else:
         paths = X if isinstance(X, list | tuple) else [X]
-        files = [file for path in paths for file in find_files(str(path))]
-        parts = tuple(Part(repr(file), partial(_open_file, file)) for file in files)
+        parts = tuple(Part(repr(file), partial(_open_file, file)) for file in list_files(paths))
     n_rows = sum(part.n_rows for part in parts)
     if n_rows == 0:
         raise TableError(f"`X` must hold at least one row, and {parts[0].name} has none.")
