@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._core.files import TableError
+from .._core.files import TableError, list_files
 from .._core.progress import waiting
 from .._core.provenance import file_facts, stamp
 from ..tables.readers import open_table, read_table
@@ -176,17 +176,15 @@ def column_names(columns: group.Roles) -> dict[str, Any]:
 def read_cells(files: Sequence[str]) -> tuple[Cells, CellSource]:
     """Files of cells, added up; what was left out of them is told."""
     from ..measures import cells as cell_files
-    from ..measures.cells import Cells, merge
 
-    parts = []
     facts: dict[str, Any] = {}
+    files = list_files(files)
+    cells = cell_files.merge(cell_files.read_parts(files))
     for file in files:
-        parts.append(Cells.from_file(file))
         lost = cell_files.suppressed_in(file)
         if lost is not None:
             note(f"{file}: {lost.text}")
             facts[f"Left out of {Path(file).name}"] = lost.text
-    cells = merge(parts)
     return cells, CellSource(list(files), {"Grid": cells.edges.kind, **facts})
 
 
@@ -377,17 +375,8 @@ def _cell_series(files: list[str], periods: list[str]) -> tuple[Any, str]:
     from ..tables.monitor import read_series
 
     if len(periods) == 1 and periods[0] in PERIODS:
-        return read_series(_expanded(files)), periods[0]
-    if periods in ([], ["as-is"]):
-        return read_series(_expanded(files)), "auto"
-    return read_series(files, periods), "auto"
-
-
-def _expanded(files: list[str]) -> list[str]:
-    """Patterns that the shell has left as they are, in place."""
-    from ..tables.monitor import matching
-
-    return [path for file in files for path in matching(file)]
+        return read_series(files), periods[0]
+    return read_series(files, None if periods in ([], ["as-is"]) else periods), "auto"
 
 
 def _table(asked: Asked) -> tuple[Any, dict[str, Any]]:
