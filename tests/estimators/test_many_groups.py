@@ -10,8 +10,8 @@ from evenhand.data.groups import resolve_groups
 from evenhand.estimators import _cell_newton, _multinomial, logistic
 from evenhand.estimators._cell_leave_out import collapse_inverse, leave_out_each
 from evenhand.estimators._cell_newton import gather, grid_pays, settle
-from evenhand.estimators._cells import cut, gather_two
 from evenhand.estimators._newton import descend, objective_at
+from evenhand.estimators.ranks import cut, gather_two
 from evenhand.kernels import compiled, make_rows, with_score
 from evenhand.kernels.basis import get_basis
 
@@ -244,7 +244,7 @@ def test_ladder_fit_equals_plain_newton_steps(n_groups, width, soft, monkeypatch
             eh.Proxy(table / 2.0), n_rows=n, sample_weight=groups.weight, warn=False
         )
     weight = groups.weight
-    cells = gather_two(cut(s, weight), cut(y, weight), None, weight, groups, 0)
+    cells = gather_two((cut(s, weight), cut(y, weight)), None, weight, groups, 0)
     u, v = cells.coordinates
     powers = [(i, d - i) for d in range(7) for i in range(d + 1)][:width]
     columns = np.stack([np.cos(i * u) * np.cos(j * v + 0.3 * i) for i, j in powers], axis=1)

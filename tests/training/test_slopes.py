@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from grids import pairwise
 from scipy import sparse
 from scipy.linalg import eigh
 from sklearn.linear_model import LinearRegression, Ridge
@@ -50,14 +51,13 @@ def test_penalty_is_the_spread_of_the_slopes():
     assert b.ravel() @ slopes.penalty() @ b.ravel() == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    "form", [np.asarray, sparse.csr_array, np.float32], ids=lambda f: f.__name__
-)
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize(("k", "width"), [(2, 1), (3, 1), (3, 2)])
-def test_left_out_errors_against_refits(k, width, weighted, intercept, form):
-    X, y, a = made(k=k)
+@pairwise(
+    sizes=[(2, 1), (3, 1), (3, 2)], weighted=[True, False], intercept=[True, False],
+    form=[np.asarray, sparse.csr_array, np.float32],
+)  # fmt: skip
+def test_left_out_errors_against_refits(sizes, weighted, intercept, form):
+    k, width = sizes
+    X, y, a = made(n=60, k=k)
     X = X.astype(np.float32).astype(float)
     n, slopes, extra = len(y), Slopes(k, width), columns(X, a, width)
     w = np.random.default_rng(2).uniform(0.2, 3.0, n) if weighted else np.ones(n)

@@ -28,10 +28,10 @@ from ..data.criteria import NOTHING, Condition, word_for
 from ..data.groups import Groups
 from ..data.weights import cluster_groups, cluster_sums
 from ..kernels.threads import one_blas_thread
-from ._cells import cut, merge_copies
-from ._pooling import lean_of, weigh
-from ._spline_basis import cubic, splines
 from .estimation import EntropyEstimator, RowLosses, refuse_many_variables
+from .ranks import cut, merge_copies
+from .rungs import lean_of, weigh
+from .splines import cubic, splines
 
 # ------------------------------------------------------------------------------------------------
 # The density ratio of a measurement on one rung: its design, its fit, and rows left out.
