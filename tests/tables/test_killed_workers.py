@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.tables import dask_engine as partitions
+from evenhand.tables import plan
 from evenhand.tables.audit_table import cells_of
 
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
@@ -86,8 +86,8 @@ def test_a_cluster_without_workers_is_not_waited_for(monkeypatch):
     import dask.dataframe as dd
     from distributed import Client, LocalCluster
 
-    assert partitions.ALONE == 300.0
-    monkeypatch.setattr(partitions, "ALONE", 1.0)
+    assert plan.ALONE == 300.0
+    monkeypatch.setattr(plan, "ALONE", 1.0)
     with (
         LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as made,
         Client(made),
