@@ -2,8 +2,8 @@
 
 One row for each feature and case: what the result claims (a 95 % interval that holds the truth, a
 test of size 5 %, no pass of what fails) and how often it is so in fresh samples. A sample in which
-the result says that there is not enough data counts as withheld: it claims nothing. Seeds begin with
-the day, so that each run draws other samples; `facts` has it.
+the result says that there is not enough data counts as withheld: it claims nothing. Seeds begin
+with the day, so that each run draws other samples; `facts` has it.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ def test_too_few_clusters_for_any_density_leave_everything_open():
     cluster = np.arange(450) % 15
     a = rng.normal(size=15)[cluster] + 0.1 * rng.normal(size=450)
     s = a + 0.1 * rng.normal(size=450)
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="clusters"):
         result = eh.audit(None, s, sensitive_features=eh.Continuous(a), cluster=cluster)
     assert result.independence.interval == (0.0, 1.0)
     assert result.independence.chosen == "not enough data"
