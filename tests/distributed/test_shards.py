@@ -23,7 +23,7 @@ class Threads:
     """Sums over threads, in the order of their ranks."""
 
     def __init__(self, size):
-        self.size, self.barrier = size, threading.Barrier(size, timeout=60)
+        self.size, self.barrier = size, threading.Barrier(size, timeout=600)
         self.slots: list = [None] * size
 
     def member(self, rank):
