@@ -234,7 +234,7 @@ class BoundRegularizer:
         """Whether the curvature of a row is a function of its score, target and group alone.
 
         Not for probabilities of groups, scores in their own units and functions of score and
-        target; nor where rows stand for several people.
+        target.
         """
         return self.scale_free and self.groups.codes is not None
 

@@ -269,7 +269,7 @@ class RowBound:
     def __init__(self, bound: Any, least_rows: int = LEAST_ROWS, refresh: int = 1) -> None:
         self._bound, self._refresh = bound, refresh
         self.forget()
-        self._tabulated = getattr(bound, "is_tabular", False) and bound.groups.n_total >= least_rows
+        self._tabulated = bound.is_tabular and bound.groups.n_total >= least_rows
         if not self._tabulated:
             return
         rows = bound.joint_rows
