@@ -15,11 +15,12 @@ import evenhand as eh
 from distributions import null_scenario, random_scenario
 from evenhand.data.criteria import BOTH, CRITERIA, SCORE, TARGET
 from evenhand.data.groups import GroupWarning, Proxy, resolve_groups
+from evenhand.data.sample import Sample
 from evenhand.estimators import ranks
 from evenhand.estimators._multinomial import fit
 from evenhand.estimators.adaptive import Adaptive
 from evenhand.estimators.estimation import EntropyEstimator
-from evenhand.estimators.ranks import cut, gather_two, merge_copies, rescore
+from evenhand.estimators.ranks import cut, gather_two, rescore
 from evenhand.estimators.rungs import _pool, blend, lean_of
 from evenhand.estimators.splines import smooth, spline_table
 from evenhand.measures.measures import estimate_entropies, measure
@@ -28,11 +29,12 @@ ALL = (SCORE, TARGET, BOTH)
 
 
 def entropies(s, y, a, weight=None, conditions=ALL):
-    """[H(A|S), H(A|Y), H(A|S,Y)], estimated."""
+    """[H(A|S), H(A|Y), H(A|S,Y)], estimated; copies of rows are merged, as an audit does."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GroupWarning)
-        groups = resolve_groups(a, n_rows=len(s), sample_weight=weight)
-    found = Adaptive().row_losses({"s": s, "y": y}, conditions, groups)
+        sample = Sample.read(y, s, sensitive_features=a, sample_weight=weight).distinct()[0]
+    groups = sample.groups
+    found = Adaptive().row_losses(sample.variables, conditions, groups)
     for losses in found.values():
         assert losses.value.shape == losses.influence.shape == (groups.n_known,)
         assert np.isfinite(losses.value).all()
@@ -431,14 +433,13 @@ def test_smooth_reproduces_a_line():
 def test_discrete_rows_that_look_alike_are_not_merged():
     rng = np.random.default_rng(0)
     s, y = rng.integers(0, 5, 400).astype(float), rng.integers(0, 5, 400).astype(float)
-    groups = resolve_groups(rng.integers(0, 2, 400), n_rows=400)
-    ones = np.ones(400)
-    variables = {"s": s, "y": y}
-    assert merge_copies(variables, {k: cut(v, ones) for k, v in variables.items()}, groups) is None
+    a = rng.integers(0, 2, 400)
     # Many values, but people of different groups share them: not copies either.
-    s = rng.integers(0, 100, 400).astype(float)
-    variables = {"s": s, "y": s}
-    assert merge_copies(variables, {k: cut(v, ones) for k, v in variables.items()}, groups) is None
+    other = rng.integers(0, 100, 400).astype(float)
+    for score, target in ((s, y), (other, other)):
+        found = eh.audit(target, score, sensitive_features=a)
+        assert found.n_copies == 0
+        assert all(m.n_merged == 0 for m in found.measures.values())
 
 
 def test_copies_of_soft_rows_are_merged():

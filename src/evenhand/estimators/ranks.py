@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from .._core.arrays import Array
-from ..data.copies import find_copies
 from ..data.groups import Groups
 from ..kernels.threads import n_threads
 
@@ -414,44 +413,6 @@ def rescore(values: Array, weight: Array) -> Array:
 
 def _normal_score(rank: Array) -> Array:
     return ndtri(np.clip(rank, 1e-7, 1.0 - 1e-7))
-
-
-def merge_copies(
-    variables: Mapping[str, Array], levels: Mapping[str, Levels], groups: Groups
-) -> tuple[dict[str, Array], Groups, Index] | None:
-    """Copies of rows (a bootstrap, repeats in place of weights) become one row of their weight.
-
-    A row cannot be left out while its copies stay in. :mod:`evenhand.data.copies` has the rule.
-
-    Returns
-    -------
-    None, or the merged variables and groups and the merged row of each row.
-    """
-    if groups.cluster is not None:
-        return None  # copies lie in one cluster, and clusters are left out whole
-    n = groups.n_known
-    distinct = [levels[k].distinct or len(np.unique(column)) for k, column in variables.items()]
-    if max(distinct) > 0.98 * n or max(distinct) < max(10, n // 10):
-        return None
-    place = find_copies([*variables.values()], replace(groups, known=None, n_rows=n).numbers())
-    if place is None:
-        return None
-    count = int(place.max()) + 1
-    first = np.unique(place, return_index=True)[1]
-    weight = np.ones(n) if groups.weight is None else groups.weight
-    weight = sums(place, weight, count)
-    weight = weight * (count / weight.sum())
-    codes, soft = groups.codes, groups.probabilities
-    if codes is not None:
-        codes = codes[first]
-    elif soft is not None:
-        if np.abs(soft[first][place] - soft).max() > 1e-9:
-            return None
-        soft = soft[first]
-    merged = replace(
-        groups, codes=codes, probabilities=soft, weight=weight, known=None, n_rows=count
-    )
-    return {name: column[first] for name, column in variables.items()}, merged, place
 
 
 def gather_one(level: Levels, weight: Array, groups: Groups, folds: Index | None = None) -> Cells:
