@@ -37,6 +37,8 @@ _LEVELS = 2048
 SOFT_ROWS = 131072
 # Pairs of levels up to which those that occur are counted.
 _MAX_PAIRS = 1 << 20
+# Normal scores from which all rows are in the last bin of a grid.
+_REACH = 4.0
 _ATOM_SHARE = 0.02
 _MAX_ATOMS = 25
 
@@ -434,18 +436,15 @@ def gather_two(
     """
     first, second = levels
     exact = all(v.distinct == len(v.rank) for v in levels)
-    if not bins:
-        at = first.codes, second.codes
-        where = np.arange(len(first.codes))
-    else:
+    where, at = np.arange(len(weight)), (first.codes, second.codes)
+    if bins:
         pairs = len(first.rank) * len(second.rank)
-        at, where = None, None
         if pairs <= _MAX_PAIRS:
             where, used = renumber(first.codes * len(second.rank) + second.codes, pairs)
-            at = np.divmod(used, len(second.rank)) if len(used) <= bins * bins else None
-    if at is None or where is None:
-        assert center is not None
-        return _collect(*_grid(levels, center, weight, bins), False, weight, groups, folds)
+            at = np.divmod(used, len(second.rank))
+        if pairs > _MAX_PAIRS or len(used) > bins * bins:
+            assert center is not None
+            return _collect(*_grid(levels, center, weight, bins), False, weight, groups, folds)
     coordinates = tuple(v.score[i] for v, i in zip(levels, at, strict=True))
     atoms = tuple(v.atom[i] for v, i in zip(levels, at, strict=True))
     return _collect(where, coordinates, atoms, exact, weight, groups, folds)
@@ -457,19 +456,28 @@ def _grid(
     """Cell of each row on a grid, and mean scores and point masses of the cells."""
     first, second = levels
     across, along = (v.score[v.codes] for v in levels)
-    column = _quantile_bins(across - center[second.codes], weight, bins)
-    row = np.minimum((second.rank * bins).astype(np.intp), bins - 1)
-    row = np.where(second.atom >= 0, bins + second.atom, row)[second.codes]
+    column = _rank_bins(across - center[second.codes], weight, bins)
+    row = np.where(second.atom >= 0, bins + second.atom, _bins(second.rank, bins))[second.codes]
     own = first.atom[first.codes]
     column = np.where(own >= 0, bins + own, column)
     height, width = (bins + int(v.atom.max(initial=-1)) + 1 for v in (second, first))
-    key = row * width + column
-    where, used = renumber(key, height * width)
+    where, used = renumber(row * width + column, height * width)
     mass = sums(where, weight, len(used))
     safe = np.where(mass > 0, mass, 1.0)
     coordinates = tuple(sums(where, weight * v, len(used)) / safe for v in (across, along))
     atoms = tuple(np.where(v >= bins, v - bins, -1) for v in (used % width, used // width))
     return where, coordinates, atoms
+
+
+def _bins(rank: Array, bins: int) -> Index:
+    """Bins of ranks, half of them of equal mass and half of equal width in normal scores.
+
+    Those of equal mass alone are wide in the tails, where groups differ most: 128 a side cost
+    4.5e-5 nats where log odds change by 0.3 per standard deviation. Those of equal width alone are
+    wide in the middle.
+    """
+    width = np.clip((_normal_score(rank) + _REACH) / (2.0 * _REACH), 0.0, 1.0)
+    return np.minimum((0.5 * (rank + width) * bins).astype(np.intp), bins - 1)
 
 
 def renumber(key: Index, size: int) -> tuple[Index, Index]:
@@ -485,16 +493,15 @@ def sums(index: Index, weight: Array, size: int) -> Array:
     return np.bincount(index, weight, size).astype(np.float64, copy=False)
 
 
-def _quantile_bins(values: Array, weight: Array, bins: int) -> Index:
-    """Bins of equal mass by way of a fine histogram, without a sort."""
+def _rank_bins(values: Array, weight: Array, bins: int) -> Index:
+    """Bins of the ranks of values, by way of a fine histogram, without a sort."""
     low, high = float(values.min()), float(values.max())
     if high - low < 1e-9:
         return np.zeros(len(values), dtype=np.intp)
     fine = 1 << 16
     code = ((values - low) * ((fine - 1) / (high - low))).astype(np.intp)
     mass = sums(code, weight, fine)
-    middle = (np.cumsum(mass) - 0.5 * mass) / mass.sum()
-    return np.minimum((middle * bins).astype(np.intp), bins - 1)[code]
+    return _bins((np.cumsum(mass) - 0.5 * mass) / mass.sum(), bins)[code]
 
 
 def _collect(
