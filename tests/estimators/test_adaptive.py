@@ -508,6 +508,32 @@ def test_a_table_without_order_is_seen_at_every_size(n, levels):
     assert abs(found.value - (1 - joint.mean() / by_target.mean())) < 3 * found.stderr
 
 
+def separation_of_listed_values(p, share, shift):
+    """By quadrature, where S | Y, A is normal around m(Y) + shift·A and P(A = 1 | Y) = p."""
+    z = np.linspace(-8.0, 8.0, 4001)
+    density = np.exp(-0.5 * (z[:, None] - [0.0, shift]) ** 2)
+    both = density[:, :, None] * np.stack([1 - p, p]) * share
+    both /= both.sum()
+    joint = -xlogy(both, both / both.sum(axis=1, keepdims=True)).sum()
+    given = -(share * (xlogy(p, p) + xlogy(1 - p, 1 - p))).sum()
+    return 1 - joint / given
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.7, 1.5])
+def test_a_target_of_many_values_hides_nothing(spread):
+    """Each value has a share of the group of its own, and the score tells more at all of them."""
+    rng = np.random.default_rng(1)
+    share = rng.dirichlet(np.full(59, 3.0))
+    p = expit(-1.0 + spread * rng.normal(size=59))
+    y = rng.choice(59, 6000, p=share)
+    a = (rng.random(6000) < p[y]).astype(int)
+    s = np.linspace(-1.5, 1.5, 59)[y] + 0.25 * a + rng.normal(size=6000)
+    found = eh.audit(y, s, sensitive_features=a).separation
+    truth = separation_of_listed_values(p, share, 0.25)
+    assert found.interval[0] < truth < found.interval[1]
+    assert found.value > 0.5 * truth
+
+
 def test_copies_beside_a_point_mass_are_merged():
     rng = np.random.default_rng(0)
     s, y = np.where(rng.random((2, 500)) < 0.6, 0, rng.gamma(2, size=(2, 500)))

@@ -276,7 +276,7 @@ def test_leaving_a_fold_out_is_close_to_a_new_fit():
         part = gather_one(cut(s[keep], weight[keep]), weight[keep], others)
         at = level.score[level.codes[keep]]
         part = type(part)(
-            (at,), (np.full(len(at), -1),), np.eye(2)[a[keep]], np.arange(len(at)),
+            (at,), (np.full(len(at), -1),), (None,), np.eye(2)[a[keep]], np.arange(len(at)),
             np.eye(2)[a[keep]], weight[keep], weight[keep], np.zeros(len(at)), np.arange(len(at)),
         )  # fmt: skip
         basis = np.column_stack([np.ones(len(at)), at, at**2])

@@ -41,6 +41,8 @@ _MAX_PAIRS = 1 << 20
 _REACH = 4.0
 _ATOM_SHARE = 0.02
 _MAX_ATOMS = 25
+# Most values of a variable that is a list of them, and how many of them are rare at least.
+_MAX_LIST, _LEAST_RARE = 100, 10
 
 
 class RankedRows(NamedTuple):
@@ -281,6 +283,12 @@ class Levels:
     distinct: int | None
     rows: Index
 
+    @property
+    def is_list(self) -> bool:
+        """Whether the variable takes few values, of which many are no point masses."""
+        count = len(self.rank)
+        return self.distinct == count <= _MAX_LIST and count - self.atom.max() > _LEAST_RARE
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -290,6 +298,8 @@ class Cells:
     ----------
     coordinates, atoms : tuples of (C,) arrays
         Normal score and point mass (or −1) of each cell, one array per variable.
+    values : tuple of (C,) arrays or None
+        Number of the value of each variable that takes few of them.
     counts : (C, K) array
         Weight of each group in each cell.
     cell, target, weight, single : (E,), (E, K), (E,) and (E,) arrays
@@ -307,6 +317,7 @@ class Cells:
 
     coordinates: tuple[Array, ...]
     atoms: tuple[Index, ...]
+    values: tuple[Index | None, ...]
     counts: Array
     cell: Index
     target: Array
@@ -419,8 +430,7 @@ def _normal_score(rank: Array) -> Array:
 
 def gather_one(level: Levels, weight: Array, groups: Groups, folds: Index | None = None) -> Cells:
     """The levels of one variable as cells."""
-    exact = level.distinct == len(level.rank)
-    return _collect(level.codes, (level.score,), (level.atom,), exact, weight, groups, folds)
+    return _collect(level.codes, (level,), weight, groups, folds)
 
 
 def gather_two(
@@ -432,41 +442,28 @@ def gather_two(
     Discrete data with no more pairs of levels than the grid has cells are kept as they are. The
     grid has bins of the second variable by bins of the residual of the first around `center`,
     its smoothed mean at each level of the second: where the two go together closely, a grid along
-    the axes would blur the residual. Point masses have bins of their own.
+    the axes would blur the residual. Point masses and listed values have bins of their own.
     """
     first, second = levels
-    exact = all(v.distinct == len(v.rank) for v in levels)
-    where, at = np.arange(len(weight)), (first.codes, second.codes)
-    if bins:
-        pairs = len(first.rank) * len(second.rank)
-        if pairs <= _MAX_PAIRS:
-            where, used = renumber(first.codes * len(second.rank) + second.codes, pairs)
-            at = np.divmod(used, len(second.rank))
-        if pairs > _MAX_PAIRS or len(used) > bins * bins:
-            assert center is not None
-            return _collect(*_grid(levels, center, weight, bins), False, weight, groups, folds)
-    coordinates = tuple(v.score[i] for v, i in zip(levels, at, strict=True))
-    atoms = tuple(v.atom[i] for v, i in zip(levels, at, strict=True))
-    return _collect(where, coordinates, atoms, exact, weight, groups, folds)
-
-
-def _grid(
-    levels: tuple[Levels, Levels], center: Array, weight: Array, bins: int
-) -> tuple[Index, tuple[Array, ...], tuple[Index, ...]]:
-    """Cell of each row on a grid, and mean scores and point masses of the cells."""
-    first, second = levels
-    across, along = (v.score[v.codes] for v in levels)
-    column = _rank_bins(across - center[second.codes], weight, bins)
-    row = np.where(second.atom >= 0, bins + second.atom, _bins(second.rank, bins))[second.codes]
-    own = first.atom[first.codes]
-    column = np.where(own >= 0, bins + own, column)
-    height, width = (bins + int(v.atom.max(initial=-1)) + 1 for v in (second, first))
-    where, used = renumber(row * width + column, height * width)
-    mass = sums(where, weight, len(used))
-    safe = np.where(mass > 0, mass, 1.0)
-    coordinates = tuple(sums(where, weight * v, len(used)) / safe for v in (across, along))
-    atoms = tuple(np.where(v >= bins, v - bins, -1) for v in (used % width, used // width))
-    return where, coordinates, atoms
+    if not bins:
+        return _collect(np.arange(len(weight)), levels, weight, groups, folds)
+    pairs = len(first.rank) * len(second.rank)
+    if pairs <= _MAX_PAIRS:
+        cell, used = renumber(first.codes * len(second.rank) + second.codes, pairs)
+        if len(used) <= bins * bins:
+            return _collect(cell, levels, weight, groups, folds)
+    assert center is not None
+    column, width = first.codes, len(first.rank)
+    if not first.is_list:
+        rest, own = first.score[first.codes] - center[second.codes], first.atom[first.codes]
+        column = np.where(own >= 0, bins + own, _rank_bins(rest, weight, bins))
+        width = bins + int(first.atom.max()) + 1
+    row = np.arange(len(second.rank))
+    if not second.is_list:
+        row = np.where(second.atom >= 0, bins + second.atom, _bins(second.rank, bins))
+    height = int(row.max()) + 1
+    cell, _ = renumber(row[second.codes] * width + column, height * width)
+    return _collect(cell, levels, weight, groups, folds, blurred=True)
 
 
 def _bins(rank: Array, bins: int) -> Index:
@@ -505,11 +502,23 @@ def _rank_bins(values: Array, weight: Array, bins: int) -> Index:
 
 
 def _collect(
-    cell: Index, coordinates: tuple[Array, ...], atoms: tuple[Index, ...], exact: bool,
-    weight: Array, groups: Groups, folds: Index | None,
+    cell: Index, levels: tuple[Levels, ...], weight: Array, groups: Groups, folds: Index | None,
+    blurred: bool = False,
 ) -> Cells:  # fmt: skip
-    """Entries of cells: by group and fold where groups are known, else by row or, of many, cell."""
-    c, k = len(coordinates[0]), groups.n_groups
+    """Rows by their cell. If `blurred`, a cell holds several levels of a variable.
+
+    Entries are by group and fold where groups are known, else by row or, of many, by cell.
+    """
+    c, k = int(cell.max()) + 1, groups.n_groups
+    # A row of each cell: all of them have the same point mass, and the same listed value.
+    row = np.empty(c, dtype=np.intp)
+    row[cell] = np.arange(len(cell))
+    at = [v.codes[row] for v in levels]
+    coordinates = tuple(v.score[i] for v, i in zip(levels, at, strict=True))
+    if blurred:
+        mass = sums(cell, weight, c)
+        safe = np.where(mass > 0, mass, 1.0)
+        coordinates = tuple(sums(cell, weight * v.score[v.codes], c) / safe for v in levels)
     fold, averaged = folds, False
     if groups.codes is not None:
         key = cell * k + groups.codes
@@ -538,6 +547,10 @@ def _collect(
         even = np.square(target).sum(axis=1)
         spread = np.sqrt(np.clip((squares - even) / np.maximum(1.0 - even, 1e-12), 0.0, 1.0))
     return Cells(
-        coordinates=coordinates, atoms=atoms, counts=counts, cell=place, target=target, weight=own,
-        single=single, spread=spread, row_entry=row_entry, exact=exact, fold=fold,
+        coordinates=coordinates,
+        atoms=tuple(v.atom[i] for v, i in zip(levels, at, strict=True)),
+        values=tuple(i if v.is_list else None for v, i in zip(levels, at, strict=True)),
+        counts=counts, cell=place, target=target, weight=own, single=single, spread=spread,
+        row_entry=row_entry, fold=fold,
+        exact=not blurred and all(v.distinct == len(v.rank) for v in levels),
     )  # fmt: skip
