@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
-from .._core.validation import check_names, frame_columns, read_native
+from .._core.validation import InputError, check_names, frame_columns, read_native
 from .encoding import MAX_LEVELS, MIN_LEVEL_ROWS, MISSING, ColumnError
 from .encoding import _fit_column as fit_column
 from .encoding import _missing as missing_rows
@@ -112,8 +112,8 @@ def read_controls(controls: Any, n_rows: int) -> Controls:
     left_out: dict[str, str] = {}
     for name, column in _split(controls):
         if len(column) != n_rows:
-            raise ValueError(
-                f"`controls` must have one entry per row: got {len(column)} for {n_rows} rows."
+            raise InputError(
+                "controls", f"have one entry per row: got {len(column)} for {n_rows} rows"
             )
         found = _read(name, column)
         if isinstance(found, str):
@@ -130,15 +130,15 @@ def refuse_none(controls: Controls) -> None:
     if controls.columns:
         return
     if not controls.left_out:
-        raise ValueError(
-            "`controls` must have at least one column, got none. Hint: leave `controls` out to "
-            "judge the score as it is."
-        )
+        raise InputError(
+            "controls", "have at least one column, got none",
+            hint="leave controls out to judge the score as it is.",
+        )  # fmt: skip
     reasons = "; ".join(f"{name!r}: {reason}" for name, reason in controls.left_out.items())
-    raise ValueError(
-        f"`controls` must hold a column that can be used, got none ({reasons}). Hint: leave "
-        "`controls` out to judge the score as it is."
-    )
+    raise InputError(
+        "controls", f"hold a column that can be used, got none ({reasons})",
+        hint="leave controls out to judge the score as it is.",
+    )  # fmt: skip
 
 
 def _split(controls: Any) -> list[tuple[str, Any]]:
@@ -155,10 +155,10 @@ def _split(controls: Any) -> list[tuple[str, Any]]:
     if array.ndim == 1:
         return [("control", array)]
     if array.ndim != 2:
-        raise ValueError(
-            "`controls` must be 1-D (one control) or 2-D (one column per control), got shape "
-            f"{array.shape}."
-        )
+        raise InputError(
+            "controls", "be 1-D (one control) or 2-D (one column per control), got shape "
+            f"{array.shape}",
+        )  # fmt: skip
     return [(f"control {j}", array[:, j]) for j in range(array.shape[1])]
 
 
@@ -176,10 +176,10 @@ def _as_array(values: Any) -> NDArray[Any]:
 def _one(name: str, values: Any) -> Any:
     columns = _split(values)
     if len(columns) != 1:
-        raise ValueError(
-            f"`controls` (column {name!r}) must be 1-D, got {len(columns)} columns. Hint: give "
-            "each control a name of its own."
-        )
+        raise InputError(
+            "controls", f"be 1-D, got {len(columns)} columns",
+            hint="give each control a name of its own.", where=f"(column {name!r})",
+        )  # fmt: skip
     return columns[0][1]
 
 
@@ -189,7 +189,7 @@ def _read(name: str, column: Any) -> Control | str:
     try:
         spec = fit_column(column, name, False, MIN_LEVEL_ROWS, MAX_LEVELS)
     except ColumnError as error:
-        raise ValueError(f"`controls`: {error}") from None
+        raise InputError("controls", f"be usable: {error}") from None
     if spec.kind == "left out":
         return spec.reason
     if spec.kind == "number":

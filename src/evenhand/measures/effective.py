@@ -74,9 +74,8 @@ def check_effective_size(groups: Groups) -> None:
         names = ", ".join(f"{groups.label_names[k]!r} ({sizes[k]:.2g})" for k in few[:5])
         more = f" and {len(few) - 5} more" if len(few) > 5 else ""
         warn_user(
-            f"`sensitive_features`: fewer than {least:g} effective {unit} in {names}{more}: "
-            "nothing can be said about such a group by itself. Hint: merge it with another, or "
-            "set it to missing.",
+            f"Fewer than {least:g} effective {unit} in group {names}{more}: not enough data to say "
+            "anything about it. Hint: merge it with another, or set it to missing.",
             EffectiveSizeWarning,
         )
 
@@ -116,7 +115,7 @@ def warn_shared_values(
                 f"The {word_for(name)} has {len(distinct):,} values in {len(values):,} rows, and "
                 "nearly all rows of a value are of one group, so the value gives the group away. "
                 "Hint: if rows of a value belong together (a person, a ZIP code), pass what they "
-                "have in common as `cluster`.",
+                "have in common as the cluster.",
                 SharedValuesWarning,
             )
 

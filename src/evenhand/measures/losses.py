@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import expit, logit, xlogy
 
 from .._core.arrays import Vector
+from .._core.validation import InputError
 from ..data.weights import weighted_mean
 
 # ------------------------------------------------------------------------------------------------
@@ -271,11 +272,11 @@ class Loss(ABC):
 
     def per_unit(self, y: Vector, weight: Vector | None, exposure: Vector) -> tuple[Vector, Vector]:
         """Rates and weights whose loss at a rate r is that of totals y at the mean r·exposure."""
-        raise ValueError(
-            f"`exposure` must be None for {self.name} with link={self.link.name!r}, got exposures. "
-            "Hint: it multiplies the mean, which takes a power family and link='log'; a number of "
-            "trials or of rows is a `sample_weight`."
-        )
+        raise InputError(
+            "exposure", f"be None for {self.name} with link={self.link.name!r}, got exposures",
+            hint="it multiplies the mean, which takes a power family and link='log'; a number of "
+            "trials or of rows is a weight.",
+        )  # fmt: skip
 
     @property
     def positive(self) -> bool:
@@ -302,9 +303,8 @@ class Loss(ABC):
             hint = "leave out rows without a claim, or use family='tweedie', which allows zeros"
         else:
             wanted, hint = "not be negative", "use family='normal', which allows any target"
-        raise ValueError(
-            f"`y` must {wanted} for the {self.name} loss, got {y[row]:g} in row {row}. "
-            f"Hint: {hint}."
+        raise InputError(
+            "y", f"{wanted} for the {self.name} loss, got {y[row]:g} in row {row}", hint=f"{hint}."
         )
 
     def __repr__(self) -> str:
@@ -529,15 +529,16 @@ def get_loss(
     if name == "quantile":
         _check_link(name, link, ("canonical", "identity"))
         if isinstance(quantile, bool) or not _is_real(quantile) or not 0 < float(quantile) < 1:
-            raise ValueError(f"`quantile` must lie between 0 and 1, got {quantile!r}.")
+            raise InputError("quantile", f"lie between 0 and 1, got {quantile!r}")
         return QuantileLoss(quantile)
     p, canonical, default = _POWERS[name]
     if p is None:
         if isinstance(power, bool) or not _is_real(power) or not 1 <= float(power) < np.inf:
-            raise ValueError(
-                f"`power` must be a number of at least 1, got {power!r}. Hint: between 1 (Poisson) "
-                "and 2 (gamma) the target may be zero or positive, as a pure premium is."
-            )
+            raise InputError(
+                "power", f"be a number of at least 1, got {power!r}",
+                hint="between 1 (Poisson) and 2 (gamma) the target may be zero or positive, as a "
+                "pure premium is.",
+            )  # fmt: skip
         p = float(power)
     allowed = ("log",) if canonical is None else ("canonical", canonical, "log")
     _check_link(name, link, tuple(dict.fromkeys(allowed)))
