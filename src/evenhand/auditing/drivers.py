@@ -25,6 +25,7 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.utils import _safe_indexing
 
 from .._core.arrays import Rows, Vector
+from .._core.files import write_text
 from .._core.frames import json_safe, to_frame
 from .._core.progress import progress
 from .._core.validation import (
@@ -523,7 +524,7 @@ class Drivers(Shown):
         force : bool
             Overwrite an existing file.
         """
-        return view("write_result_page")(self, path, force)
+        return write_text(path, view("result_page")(self), force)
 
 
 def drivers(

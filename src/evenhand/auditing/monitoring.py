@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from .._core.files import write_text
 from .._core.frames import json_safe, tabulate, to_frame
 from .._core.validation import InputError, check_column, frame_columns, quote
 from .._core.views import Shown, view
@@ -225,7 +226,7 @@ class Monitor(Shown):
         force : bool
             Overwrite an existing file.
         """
-        return view("write_result_page")(self, path, force)
+        return write_text(path, view("result_page")(self), force)
 
 
 def judge(

@@ -261,13 +261,9 @@ def write_path(
         outputs["model.json"].unlink(missing_ok=True)
     else:
         model = from_linear(
-            chosen,
-            rows.features,
-            str(rows.named.target),
-            rows.sensitive,
-            _about(path, rows),
+            chosen, rows.features, str(rows.named.target), rows.sensitive, _about(path, rows),
             rows.bands,
-        )
+        )  # fmt: skip
         model.save(outputs["model.json"], force=True)
     _files.write_text(outputs["path.csv"], csv_text(path._columns()), force=True)
     _files.write_text(outputs["report.html"], page, force=True)
@@ -283,31 +279,25 @@ def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, lis
     groups = rows.given["sensitive_features"]
     if rows.named.continuous:
         groups = groups.banded()
-    found = feature_information(
+    table = feature_information(
         rows.X, sensitive_features=groups, sample_weight=rows.numbers.get("weight"), names=names
     )
     spread = rows.X.std(axis=0)
-    found["before"] = (plain.coef_ * spread).tolist()
-    found["after"] = (chosen.coef_ * spread).tolist()
-    return found
+    table["before"] = (plain.coef_ * spread).tolist()
+    table["after"] = (chosen.coef_ * spread).tolist()
+    return table
 
 
 def _about(path: FairnessPath, rows: TableRows) -> dict[str, Any]:
     point, request = path.selected, path.request
     assert point is not None
     assert request is not None
+    measures = {name: m.value for name, m in point.measures.items()}
     return {
-        **stamp(),
-        "file": rows.files[0],
-        "rows": path.n_rows,
-        "criterion": path.criterion,
-        "asked": request.to_dict(),
-        "fairness_weight": point.fairness_weight,
-        "held_out": {
-            path.accuracy.key: point.accuracy,
-            **{name: m.value for name, m in point.measures.items()},
-        },
-    }
+        **stamp(), "file": rows.files[0], "rows": path.n_rows, "criterion": path.criterion,
+        "asked": request.to_dict(), "fairness_weight": point.fairness_weight,
+        "held_out": {path.accuracy.key: point.accuracy, **measures},
+    }  # fmt: skip
 
 
 def verdict_on(path: FairnessPath, tolerance: Any) -> dict[str, Any]:
@@ -316,8 +306,8 @@ def verdict_on(path: FairnessPath, tolerance: Any) -> dict[str, Any]:
 
     if tolerance is None or path.selected is None:
         return {}
-    (found,) = audits_of(path, [path.selected])
-    return {"": found.verdict(tolerance)}
+    (audit,) = audits_of(path, [path.selected])
+    return {"": audit.verdict(tolerance)}
 
 
 def show_frontier(

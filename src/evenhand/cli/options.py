@@ -80,7 +80,7 @@ _CLUSTER = (
     "so are not independent."
 )
 _FREQUENCY = "Column with the number of people that each row of an aggregated table stands for."
-SEPARATOR = "Of a CSV file, where it is not found out by itself."
+SEPARATOR = "Of a CSV file, where it is not recognized."
 _SCORE = "Column with the score."
 
 

@@ -297,7 +297,7 @@ def plot_features(
     chosen = np.argsort(-np.abs(last - first), kind="stable")[:limit]
     shown = [features[j] for j in chosen]
     shares = [100 * information[j] for j in chosen]
-    told = bar_chart(
+    shares_chart = bar_chart(
         [Bar(name, *[share] * 3) for name, share in zip(shown, shares, strict=True)],
         "% of uncertainty about the group removed", "",
     )  # fmt: skip
@@ -307,7 +307,7 @@ def plot_features(
         moved.dots([first[j]], [row], 0, 5)
         moved.dots([last[j]], [row], 1, 5)
     moved.guide([0.0, 0.0], moved.y, "axis")
-    charts = {"Information about the group": told, "Coefficients": moved}
+    charts = {"Information about the group": shares_chart, "Coefficients": moved}
     fig = _figure(charts, 9.6, 1.6 + 0.3 * len(shown))
     _add_legend(fig, names, marker="o")
     if len(shown) < len(features):

@@ -100,6 +100,17 @@ def measured(measure: Measure) -> str:
     return f"{fixed(measure.shown)} ({measure.interval[0]:.3f} to {measure.interval[1]:.3f})"
 
 
+def plus_minus(measure: Measure) -> str:
+    """ "0.0551 ± 0.0290": the value of a measure and half the width of its interval."""
+    low, high = measure.interval
+    return f"{measure.shown:.4f} ± {(high - low) / 2:.4f}" if measure.defined else "not defined"
+
+
+def half_width(result: Any) -> str:
+    """What ± is in a table of an audit or a path."""
+    return f"± is half the width of the {percent(result.confidence_level)} interval"
+
+
 def percent(share: float) -> str:
     """A confidence level or a limit: "95%"."""
     return f"{100 * share:g}%"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 
 from .._core.arrays import Vector
+from .._core.files import write_text
 from .._core.frames import json_safe, to_frame
 from .._core.validation import InputError, check_confidence_level
 from .._core.views import Shown, view
@@ -518,4 +519,4 @@ class FairnessPath(Shown):
         Path
         """
         page = view("path_page")(self, about=about, tolerance=tolerance, favorable=favorable)
-        return view("write_page")(page, path, force)
+        return write_text(path, page, force)
