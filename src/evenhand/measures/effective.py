@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from .._core.arrays import Array
-from .._core.validation import warn_user
+from .._core.validation import InputError, warn_user
 from ..data.criteria import Condition, Criterion, word_for
 from ..data.groups import Groups, GroupWarning
 from ..data.weights import LEAST, cluster_groups
@@ -59,7 +59,7 @@ def check_effective_size(groups: Groups) -> None:
     n, size = groups.n_known, groups.n_effective
     fewer = groups.cluster is not None or size < 0.5 * n
     if fewer and size < LEAST:
-        raise ValueError(_refusal(groups, size))
+        raise _refusal(groups, size)
     if fewer and size < FEW:
         warn_user(
             f"{n:,} rows count for {size:.3g} {unit}{_why(groups)}: values are rough and intervals "
@@ -133,20 +133,19 @@ def _advice(groups: Groups) -> str:
     return "use smaller clusters if their rows are independent, or gather more of them"
 
 
-def _refusal(groups: Groups, size: float) -> str:
+def _refusal(groups: Groups, size: float) -> InputError:
+    advice = f"{_advice(groups)}."
     if groups.cluster is not None:
-        return (
-            f"`cluster` must hold at least {LEAST:g} clusters of similar size, got {groups.n_units}"
-            f" that count for {size:.2g}: from so few nothing can be said about others. Hint: "
-            f"{_advice(groups)}."
-        )
+        return InputError(
+            "cluster", f"hold at least {LEAST:g} clusters of similar size, got {groups.n_units} "
+            f"that count for {size:.2g}: from so few nothing can be said about others", hint=advice,
+        )  # fmt: skip
     assert groups.weight is not None
     share = 100.0 * groups.weight.max() / groups.weight.sum()
-    return (
-        f"`sample_weight` must leave at least {LEAST:g} effective rows, (Σw)²/Σw², got {size:.2g} "
-        f"from {groups.n_known:,} rows: one row alone has {share:.3g}% of the weight. Hint: "
-        f"{_advice(groups)}."
-    )
+    return InputError(
+        "sample_weight", f"leave at least {LEAST:g} effective rows, (Σw)²/Σw², got {size:.2g} from "
+        f"{groups.n_known:,} rows: one row alone has {share:.3g}% of the weight", hint=advice,
+    )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------

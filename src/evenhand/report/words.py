@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def with_margin(value: float, margin: float) -> str:
     return f"{value:,.{places}f} ± {margin:,.{places}f}"
 
 
-def short_names(names: Sequence[str], limit: int = 24) -> tuple[str, ...]:
+def short_names(names: Iterable[str], limit: int = 24) -> tuple[str, ...]:
     """Labels fit for a legend: one line, at most `limit` characters, still distinct."""
     out: list[str] = []
     for name in names:
