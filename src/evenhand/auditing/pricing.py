@@ -103,11 +103,7 @@ def read_loss(loss: Any, power: Any, y: Any) -> Loss | None:
         raise InputError("loss", "be None without a target: there is nothing to compare with")
     # Only means are compared, so that the link does not matter; exposures ask for this one.
     named = get_loss(loss, "log", power)
-    try:
-        named.check_target(y)
-    except ValueError as error:
-        text = str(error).replace("`y` must", "`y_true` must").replace("family=", "loss=")
-        raise ValueError(text) from None
+    named.check_target(y, "y_true", "loss")
     return named
 
 

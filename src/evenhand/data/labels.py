@@ -176,7 +176,7 @@ def _refuse_equal_types(values: Iterable[Any], name: str | None) -> None:
             continue
         first = kinds.setdefault(value, value)
         if type(first) is not type(value) and _kind(first) != _kind(value):
-            where = f" (column {name!r})" if name else ""
+            where = f"(column {name!r})" if name else ""
             raise InputError(
                 "sensitive_features", f"hold labels of one type, got both {first!r} "
                 f"({_kind(first)}) and {value!r} ({_kind(value)}), which Python takes for the "
@@ -313,7 +313,7 @@ def check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> 
 
 def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> None:
     count = len(labels)
-    where = f" (column {name!r})" if name else ""
+    where = f"(column {name!r})" if name else ""
     limit = {"float": MAX_FRACTIONS, "integer": MAX_NUMBERS, "date": MAX_NUMBERS}.get(kind)
     if limit is not None and count > limit:
         what = {"float": "fractions", "integer": "whole numbers", "date": "dates"}[kind]

@@ -287,8 +287,15 @@ class Loss(ABC):
         """The share of the null deviance that is explained."""
         return Accuracy("d2", "D²", "deviance", self)
 
-    def check_target(self, y: Vector) -> None:
-        """Refuse targets that the loss is not defined for."""
+    def check_target(self, y: Vector, name: str = "y", option: str = "family") -> None:
+        """Refuse targets that the loss is not defined for.
+
+        Parameters
+        ----------
+        y : (n,) array
+        name, option : str
+            What the target and the choice of a loss are called, for messages.
+        """
         bad = (y < self.lower) | (y > self.upper)
         if self.open_lower:
             bad |= y == self.lower
@@ -300,11 +307,11 @@ class Loss(ABC):
             hint += "trials take y = k/m and sample_weight = m"
         elif self.open_lower:
             wanted = "be positive"
-            hint = "leave out rows without a claim, or use family='tweedie', which allows zeros"
+            hint = f"leave out rows without a claim, or use {option}='tweedie', which allows zeros"
         else:
-            wanted, hint = "not be negative", "use family='normal', which allows any target"
+            wanted, hint = "not be negative", f"use {option}='normal', which allows any target"
         raise InputError(
-            "y", f"{wanted} for the {self.name} loss, got {y[row]:g} in row {row}", hint=f"{hint}."
+            name, f"{wanted} for the {self.name} loss, got {y[row]:g} in row {row}", hint=f"{hint}."
         )
 
     def __repr__(self) -> str:
