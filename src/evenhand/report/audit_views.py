@@ -73,13 +73,12 @@ _GROUP_HEADS = {
 def audit_view(audit: Audit) -> View:
     """Return everything an audit says: gaps in units of the score, criteria, groups."""
     title = "Fairness audit" + (f" of {short_names([audit.name], 60)[0]}" if audit.name else "")
-    known = row_count(audit.n_rows - audit.n_unknown, audit.n_clusters)
-    parts: list[Any] = [f"{known}, {_group_words(audit)}."]
-    parts += audit.remarks
+    parts: list[Any] = [f"{row_words(audit)}.", *audit.remarks]
     if audit.n_unknown:
+        share = 100 * audit.n_unknown / audit.n_rows
         parts.append(
-            f"{audit.n_unknown:,} rows ({100 * audit.n_unknown / audit.n_rows:.1f}%) have no "
-            f"{unknown_words(audit)} and are left out."
+            f"{audit.n_unknown:,} rows ({share:.1f}%) have no {unknown_words(audit)} and are left "
+            "out."
         )
     if audit.n_negative:
         parts.append(negative_scores(audit))
@@ -132,18 +131,22 @@ def measure_view(measure: Measure) -> View:
     )
 
 
-def _group_words(audit: Audit) -> str:
+def row_words(audit: Audit, unknown: str = "") -> str:
+    """Return how many rows and groups were measured, such as "400 rows, 2 groups (a, b)"."""
+    rows = row_count(audit.n_rows - audit.n_unknown, audit.n_clusters) + unknown
     n_groups = len(audit.labels)
     name = short_names([audit.sensitive_name], 60)[0]
     if is_measured(audit):
         return (
-            f"'{name}' as a measurement. Values are 1 − exp(−2·nats), the share of its variance "
-            f"explained if all is normal; tables are by {n_groups} bands of about equal size"
+            f"{rows}, '{name}' as a measurement. Values are 1 − exp(−2·nats), the share of its "
+            f"variance explained if all is normal; tables are by {n_groups} bands of about equal "
+            "size"
         )
     shown = ", ".join(short_names(audit.labels[:6], 40))
     more = f" and {n_groups - 6} more" if n_groups > 6 else ""
+    # The name an attribute has when it came as a plain array says nothing.
     of = "" if name == "group" else f" of '{name}'"
-    return f"{n_groups} groups{of} ({shown}{more})"
+    return f"{rows}, {n_groups} groups{of} ({shown}{more})"
 
 
 # ------------------------------------------------------------------------------------------------
@@ -529,15 +532,9 @@ def _question(audit: Audit, verdict: Verdict | None) -> str:
     return f"Is this score fair to {whom}? {judged}"
 
 
-def _counts(audit: Audit) -> Html:
-    known = row_count(audit.n_rows - audit.n_unknown, audit.n_clusters)
+def _counts(audit: Audit) -> str:
     lacking = f" ({audit.n_unknown:,} more without a {unknown_words(audit)})"
-    counts = known + (lacking if audit.n_unknown else "")
-    if is_measured(audit):
-        return join([f"{counts}, {_group_words(audit)}"])
-    # The name an attribute has when it came as a plain array says nothing.
-    named = [] if audit.sensitive_name == "group" else [" of ", label(audit.sensitive_name, 80)]
-    return join([f"{counts}, {len(audit.labels)} groups", *named])
+    return row_words(audit, lacking if audit.n_unknown else "")
 
 
 def density_view(audits: Mapping[str, Audit]) -> View:
