@@ -104,7 +104,7 @@ class Fitting(group.Powered, group.Seeded):
         choices=MODELS,
         default="ridge",
     )
-    quantile: float = option("Of glm-quantile.", default=0.5)
+    quantile: float = option("Quantile to predict, for glm-quantile.", default=0.5)
     group_features: str = option(
         "Let the model treat groups differently where fairness asks for it: by their probability "
         "given the features, or by the attribute itself (then needed to predict).",
@@ -113,8 +113,8 @@ class Fitting(group.Powered, group.Seeded):
     )
     alpha: float = option("Penalty on the coefficients.", default=1e-3)
     points: int = option("Models on the frontier.", default=20)
-    folds: int = option("Parts for held-out measures.", default=5)
-    confidence: float = option("Of all intervals.", default=0.95)
+    folds: int = option("Folds for held-out measures.", default=5)
+    confidence: float = option("Confidence level of all intervals.", default=0.95)
 
     def build(self) -> Any:
         """The estimator, unfitted."""
@@ -179,7 +179,7 @@ def frontier(
     file: group.OneFile, columns: group.TrainingColumns, fitting: Fitting, request: Request,
     about: group.About, writing: Folder, tolerated: group.Tolerated,
 ) -> None:  # fmt: skip
-    """Fit fair models from indifferent to as fair as it gets, and choose one.
+    """Fit models from no fairness term to as fair as possible, and choose one.
 
     Every other column is a feature, except the sensitive ones and the cluster. Text becomes one
     column per level. All numbers are measured on rows the models were not fitted to.
@@ -330,7 +330,7 @@ def show_frontier(
         if not hasattr(chosen, "coef_"):
             base = type(chosen.estimator).__name__
             say(
-                f"No model.json: it holds numbers that anybody can read, and a {base} is not such. "
+                f"No model.json: it holds numbers that anybody can read, and a {base} has none. "
                 "Hint: fit it in Python, FairPostprocessor(..., fairness_weight="
                 f"{point.fairness_weight:.6g}, passthrough=True)."
             )

@@ -200,9 +200,9 @@ class Grid(group.Counting):
 
     out: Path = option("File to write, such as part.cells.", "-o", default=group.REQUIRED)
     edges: Path | None = option("File of cells whose grid to use, to be merged with it.")
-    bins: int | None = option("Bins a side, in place of those that suit.")
+    bins: int | None = option("Bins per side; chosen from the data if left out.")
     min_count: int | None = option(
-        "Leave out cells with fewer people of a group than this, and say what that does."
+        "Leave out cells with fewer people of a group than this, and print how estimates change."
     )
 
 
@@ -257,7 +257,7 @@ def _show_change(whole: Cells, few: Cells) -> None:
         try:
             before, after = (audit(part) for part in (whole, few))
         except ValueError as error:
-            note(f"What that does to the estimates cannot be told: {error}")
+            note(f"Not enough data to say what that does to the estimates: {error}")
             return
     assert isinstance(before, Audit)
     assert isinstance(after, Audit)

@@ -52,8 +52,8 @@ def _first(sentences: Sequence[str], more: int) -> list[str]:
 
 FUNCTION = (
     "The score is (nearly) a function of the controls and the group: they leave {left} of its "
-    "variance. A difference of one cent then gives the group away, so the information says that "
-    "there is a difference and not how large it is: go by the gaps."
+    "variance. A difference of one cent then gives the group away. The information shows that "
+    "there is a difference, not how large it is; for the size, go by the gaps."
 )
 
 

@@ -356,8 +356,8 @@ def _row_limits(audit: Audit) -> list[str]:
     out = [*audit.remarks]
     if audit.n_clusters is not None:
         out.append(
-            "Rows of one cluster are not independent of each other. Sampling errors therefore "
-            "count clusters, and no cluster is judged by a classifier that has seen it."
+            "Rows of one cluster are not independent. Sampling errors therefore count clusters, "
+            "and no cluster is judged by a classifier that was fitted to it."
         )
     if audit.n_unknown:
         out.append(

@@ -60,7 +60,7 @@ MARKS = {"selected": "→", "dominated": "·", "mixed": "~", "": " "}
 _MEANINGS = {
     "selected": "selected",
     "dominated": "another model is better in both",
-    "mixed": "mixed: some folds give everybody one score",
+    "mixed": "mixed: some folds give all people the same score",
 }
 
 
@@ -159,7 +159,7 @@ def worse_words(criteria: dict[str, list[Any]], residuals: dict[str, list[Any]])
                 f"{number(residuals['before'][k], 3)} → {number(residuals['after'][k], 3)})"
             )
     if not worse:
-        return "No criterion gets worse, and no group's mean residual by more than chance."
+        return "No criterion gets worse, and no group's mean residual does by more than chance."
     return f"What gets worse: {'; '.join(worse)}."
 
 
@@ -245,8 +245,8 @@ def _question(path: FairnessPath, is_value: bool) -> str:
     name = short_names([path.sensitive_name], 60)[0]
     whom = f"people whatever their {name}" if is_value else f"the groups of {name}"
     return (
-        f"What does it cost to make the score fairer to {whom} ({path.criterion}), and what does "
-        f"that do to everybody?{limit}"
+        f"What does it cost to make the score fairer to {whom} ({path.criterion}), and how does "
+        f"that change everyone's score?{limit}"
     )
 
 
