@@ -12,7 +12,7 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 import evenhand as eh
-from evenhand.auditing.adjusted_gap import holm
+from evenhand.auditing.influence import holm
 from evenhand.data.groups import GroupWarning
 
 

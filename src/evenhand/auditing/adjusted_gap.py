@@ -25,6 +25,7 @@ from ..data.groups import Groups
 from ..data.weights import cluster_sums, degrees_of_freedom
 from ..measures.balancing import Balance, Basis, boost
 from ..measures.effective import LEAST, group_sizes, unit_masses
+from .influence import holm
 
 # A percentage needs a score with a natural zero: nearly all of one sign, that of its mean.
 POSITIVE_SHARE = 0.95
@@ -158,7 +159,7 @@ def adjusted_gaps(
     gaps = _Gaps(s, groups, basis, reference, confidence_level, seed)
     result = [gaps.compare(k) for k in range(groups.n_groups) if k != reference]
     corrected = holm([gap.adjusted.p_value for gap in result])
-    return [replace(gap, p_adjusted=p) for gap, p in zip(result, corrected, strict=True)]
+    return [replace(gap, p_adjusted=float(p)) for gap, p in zip(result, corrected, strict=True)]
 
 
 class _Gaps:
@@ -276,17 +277,3 @@ def missing_estimate() -> Estimate:
     """No estimate: NaN throughout."""
     nan = float("nan")
     return Estimate(nan, nan, (nan, nan), nan)
-
-
-def holm(p_values: list[float]) -> list[float]:
-    """p-values that allow for their number (Holm 1979); NaNs stay and do not count.
-
-    The j-th smallest of m is multiplied by m − j + 1, and none comes out below a smaller one.
-    """
-    p = np.asarray(p_values, dtype=np.float64)
-    out = np.full(len(p), np.nan)
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(p[known], kind="stable")]
-    factor = len(order) - np.arange(len(order))
-    out[order] = np.minimum(np.maximum.accumulate(p[order] * factor), 1.0)
-    return out.tolist()

@@ -12,17 +12,18 @@ Each is a smooth function of group means (:mod:`.group_moments`), so one covaria
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtr, stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
 from .._core.arrays import Matrix, Vector
 from .._core.frames import json_safe, tabulate, to_frame
 from .._core.views import Shown
 from .group_tables import SIDES, AuditedRows, Cutoff, GroupMoments
+from .influence import find_reference, holm, simultaneous_quantile, two_sided
 
 # ------------------------------------------------------------------------------------------------
 # Groups against a reference: the numbers, their covariance, and what many of them ask for.
@@ -46,8 +47,6 @@ ADJUSTED = {"adjusted_gap": "adjusted", "adjusted_percent": "adjusted_percent"}
 AT_CUTOFF = ("impact_ratio", "odds_ratio")
 NEED_TARGET = ("actual_expected", "actual_expected_ratio")
 ON_LOG = ("mean_ratio", "actual_expected", "actual_expected_ratio", "impact_ratio", "odds_ratio")
-# Draws behind a simultaneous quantile, as a power of two; its error is about 0.01.
-_DRAWS = 14
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,31 @@ class Contrasts:
     freedom: Vector
 
 
+def _log(x: Any) -> Any:
+    return np.log(np.where(np.real(x) >= 0.0, x, np.nan))
+
+
+def _odds(x: Any) -> Any:
+    return _log(x) - _log(1.0 - x)
+
+
+# The means that a number is made of, and the number of those of a group, x, and of the reference,
+# r. Formulas take complex numbers too, so that slopes come from a step along the imaginary axis.
+_FORMULAS: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], Any]]] = {
+    "smd": (("score", "spread"), lambda x, r: (x[0] - r[0]) / np.sqrt((x[1] + r[1]) / 2)),
+    "mean_difference": (("score",), lambda x, r: x[0] - r[0]),
+    "mean_ratio": (("score",), lambda x, r: _log(x[0]) - _log(r[0])),
+    "actual_expected": (("target", "score"), lambda x, r: _log(x[0]) - _log(x[1])),
+    "actual_expected_ratio": (
+        ("target", "score"),
+        lambda x, r: (_log(x[0]) - _log(x[1])) - (_log(r[0]) - _log(r[1])),
+    ),
+    "impact_ratio": (("rate",), lambda x, r: _log(x[0]) - _log(r[0])),
+    "odds_ratio": (("rate",), lambda x, r: _odds(x[0]) - _odds(r[0])),
+}
+_STEP = 1e-30
+
+
 def contrasts(
     m: GroupMoments, statistic: str, ref: int, cutoff: Cutoff | None, favorable: str
 ) -> Contrasts:
@@ -69,88 +93,35 @@ def contrasts(
     of each of the two groups, and no more than there are units in all less one.
     """
     K = len(m.labels)
-    used, value, slope = _functions(statistic, cutoff, favorable)
-    places = [m.names.index(name) for name in used]
-    x = m.mean[places]
+    used, formula = _FORMULAS[statistic]
+    places = [m.names.index((cutoff, favorable) if name == "rate" else name) for name in used]
+    shown = x = m.mean[places]
     sigma = m.covariance[np.ix_(places, range(K), places, range(K))].copy()
-    shown = x
     if statistic in AT_CUTOFF:
         x, sigma = _off_the_edge(x, sigma, m.size)
+    steps = 1j * _STEP * np.eye(len(places))[:, :, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        estimate, raw = value(x, ref), value(shown, ref)
-        own, other = slope(x, ref)
-        d = len(places)
-        whole = sigma.reshape(d * K, d * K)
-        gradient = np.zeros((K, d, K))
+        estimate, raw = formula(x, x[:, [ref]]), formula(shown, shown[:, [ref]])
+        own = np.array([formula(x + step, x[:, [ref]]).imag for step in steps]) / _STEP
+        other = np.array([np.imag(formula(x, x[:, [ref]] + step)) for step in steps]) / _STEP
+        other = np.broadcast_to(other, own.shape)
+        gradient = np.zeros((K, len(places), K))
         gradient[range(K), :, range(K)] += own.T
-        if statistic != "actual_expected":
-            gradient[:, :, ref] += other.T
-            gradient[ref] = 0.0
-        flat = gradient.reshape(K, d * K)
-        finite = np.nan_to_num(whole, nan=0.0)
-        covariance = flat @ finite @ flat.T
+        gradient[:, :, ref] += other.T
+        flat = gradient.reshape(K, -1)
+        covariance = flat @ np.nan_to_num(sigma.reshape(flat.shape[1], -1), nan=0.0) @ flat.T
         # A group of one row has no variance to be known by, nor has what is compared with it.
         bad = np.isnan(np.einsum("jkjk->k", sigma))
-        lost = bad.copy() if statistic == "actual_expected" else bad | bad[ref]
+        lost = bad | (bad[ref] & other.any())
         covariance[lost] = covariance[:, lost] = np.nan
-        parts = np.array(
-            [
-                np.einsum("j,jm,m->", g, sigma[:, k, :, k], g)
-                for k, g in enumerate(np.nan_to_num(own.T))
-            ]
-        )
+        parts = np.einsum("jk,jkmk,mk->k", np.nan_to_num(own), sigma, np.nan_to_num(own))
+        base = np.nan_to_num(other)
+        base = np.einsum("jk,jm,mk->k", base, sigma[:, ref, :, ref], base)
         freedom = np.maximum(m.size - 1.0, 1.0)
-        if statistic != "actual_expected":
-            base = np.array(
-                [np.einsum("j,jm,m->", g, sigma[:, ref, :, ref], g) for g in np.nan_to_num(other.T)]
-            )
-            doubt = parts**2 / freedom + base**2 / freedom[ref]
-            freedom = np.where(doubt > 0, (parts + base) ** 2 / doubt, freedom)
+        doubt = parts**2 / freedom + base**2 / freedom[ref]
+        freedom = np.where(doubt > 0, (parts + base) ** 2 / doubt, freedom)
         freedom = np.clip(freedom, 1.0, max(m.n_units - 1.0, 1.0))
     return Contrasts(estimate, covariance, raw, np.nan_to_num(freedom, nan=1.0))
-
-
-def _functions(
-    statistic: str, cutoff: Cutoff | None, favorable: str
-) -> tuple[tuple[Any, ...], Any, Any]:
-    """The means used, the number as a function of them (d, K), and its slopes in k's and r's."""
-    if statistic == "mean_difference":
-        return ("score",), lambda x, r: x[0] - x[0, r], lambda x, r: (
-            np.ones_like(x), -np.ones_like(x))  # fmt: skip
-    if statistic == "mean_ratio":
-        return ("score",), lambda x, r: _log(x[0]) - _log(x[0, r]), lambda x, r: (
-            1.0 / x, np.broadcast_to(-1.0 / x[:, [r]], x.shape))  # fmt: skip
-    if statistic == "smd":
-
-        def smd(x: Matrix, r: int) -> Vector:
-            return (x[0] - x[0, r]) / np.sqrt((x[1] + x[1, r]) / 2)
-
-        def smd_slope(x: Matrix, r: int) -> tuple[Matrix, Matrix]:
-            variance = (x[1] + x[1, r]) / 2
-            by_mean, by_spread = 1.0 / np.sqrt(variance), -smd(x, r) / (4 * variance)
-            return np.array([by_mean, by_spread]), np.array([-by_mean, by_spread])
-
-        return ("score", "spread"), smd, smd_slope
-    if statistic in NEED_TARGET:
-
-        def actual(x: Matrix, r: int) -> Vector:
-            ratio = _log(x[0]) - _log(x[1])
-            return ratio if statistic == "actual_expected" else ratio - ratio[r]
-
-        def actual_slope(x: Matrix, r: int) -> tuple[Matrix, Matrix]:
-            own = np.array([1.0 / x[0], -1.0 / x[1]])
-            return own, np.broadcast_to(-own[:, [r]], own.shape)
-
-        return ("target", "score"), actual, actual_slope
-
-    def rate(x: Matrix) -> Vector:
-        return _log(x[0]) if statistic == "impact_ratio" else _log(x[0]) - _log(1.0 - x[0])
-
-    def rate_slope(x: Matrix, r: int) -> tuple[Matrix, Matrix]:
-        own = 1.0 / x if statistic == "impact_ratio" else 1.0 / (x * (1.0 - x))
-        return own, np.broadcast_to(-own[:, [r]], own.shape)
-
-    return ((cutoff, favorable),), lambda x, r: rate(x) - rate(x)[r], rate_slope
 
 
 def _off_the_edge(x: Matrix, sigma: Matrix, size: Vector) -> tuple[Matrix, Matrix]:
@@ -161,48 +132,6 @@ def _off_the_edge(x: Matrix, sigma: Matrix, size: Vector) -> tuple[Matrix, Matri
         x[0, edge] = (size[edge] * x[0, edge] + 0.5) / (size[edge] + 1.0)
         sigma[0, edge, 0, edge] = x[0, edge] * (1.0 - x[0, edge]) / np.maximum(size[edge], 1.0)
     return x, sigma
-
-
-def simultaneous_quantile(correlation: Matrix, level: float) -> float:
-    """z with P(max_k |Z_k| ≤ z) = level for Z normal with this correlation, by quasi-random draws.
-
-    Never more than Šidák's quantile, which is right for independent ones and safe for all others.
-    """
-    K = len(correlation)
-    alone = float(ndtri(0.5 + level / 2))
-    if K == 1:
-        return alone
-    from scipy.stats.qmc import Sobol
-
-    values, vectors = np.linalg.eigh(correlation)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    uniform = Sobol(K, rng=0).random_base2(_DRAWS)
-    draws = ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12)) @ root.T
-    z = float(np.quantile(np.abs(draws).max(axis=1), level))
-    sidak = float(ndtri(0.5 + 0.5 * level ** (1.0 / K)))
-    return min(max(z, alone), sidak)
-
-
-def holm(p: Vector) -> Vector:
-    """Holm's p-values, (m − j)·p_(j) made increasing; NaN stays NaN and does not count."""
-    out = np.full(len(p), np.nan)
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(p[known], kind="stable")]
-    factors = np.arange(len(order), 0, -1)
-    out[order] = np.minimum(np.maximum.accumulate(p[order] * factors), 1.0)
-    return out
-
-
-def two_sided(estimate: float, error: float, freedom: float) -> float:
-    if not (math.isfinite(estimate) and math.isfinite(error)):
-        return math.nan
-    if error == 0.0:
-        return 1.0 if estimate == 0.0 else 0.0
-    return float(2.0 * stdtr(freedom, -abs(estimate) / error))
-
-
-def _log(x: Any) -> Any:
-    return np.log(np.where(np.asarray(x) >= 0.0, x, np.nan))
 
 
 # Groups of a smaller share are listed apart.
@@ -439,7 +368,7 @@ def read_cutoffs(at: Any) -> list[Cutoff]:
     for value in _listed(at, "at"):
         if value == "median":
             value = 0.5
-        number = _number(value)
+        number = as_number(value)
         if not 0.0 < number < 1.0:
             raise ValueError(
                 f'`at` must hold "median" or quantiles between 0 and 1, got {value!r}. Hint: a '
@@ -461,14 +390,14 @@ def check_favorable(favorable: Any) -> str:
 
 def check_smallest(smallest: Any) -> float:
     """A share from 0 to less than 1."""
-    number = _number(smallest)
+    number = as_number(smallest)
     if not 0.0 <= number < 1.0:
         raise ValueError(f"`smallest` must be a share from 0 to less than 1, got {smallest!r}.")
     return number
 
 
 def _known_cutoff(value: Any) -> Cutoff:
-    number = _number(value)
+    number = as_number(value)
     if not math.isfinite(number):
         raise ValueError(f"`cutoffs` must hold finite scores, got {value!r}.")
     return Cutoff(value=number)
@@ -483,26 +412,20 @@ def _listed(value: Any, name: str) -> list[Any]:
         raise ValueError(f"`{name}` must be a list, got {value!r}.") from None
 
 
-def _number(value: Any) -> float:
+def as_number(value: Any) -> float:
+    """A number as a float; NaN for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         return math.nan
     return float(value)
 
 
 def _reference(m: GroupMoments, name: Any, favorable: str, wanted: Sequence[Cutoff]) -> int:
-    if name == "largest" and "largest" not in m.labels:
-        return int(np.argmax(m.share))
-    if name == "best" and "best" not in m.labels:
-        key: Any = (wanted[0], favorable) if wanted else "score"
-        sign = -1.0 if not wanted and favorable == "low" else 1.0
-        able = m.share >= min(SMALLEST, m.share.max())
-        return int(np.argmax(np.where(able, sign * m.mean[m.names.index(key)], -np.inf)))
-    if str(name) in m.labels:
-        return m.labels.index(str(name))
-    raise ValueError(
-        f'`reference` must be "largest", "best" or a group, got {name!r}; the groups are '
-        f"{', '.join(m.labels)}."
-    )
+    if name != "best" or name in m.labels:
+        return find_reference(name, m.labels, m.share, ", 'best'")
+    key: Any = (wanted[0], favorable) if wanted else "score"
+    sign = -1.0 if not wanted and favorable == "low" else 1.0
+    able = m.share >= min(SMALLEST, m.share.max())
+    return int(np.argmax(np.where(able, sign * m.mean[m.names.index(key)], -np.inf)))
 
 
 def _exp(x: float) -> float:
