@@ -35,13 +35,17 @@ MOST_IMBALANCE = 0.1
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its standard error, interval, and the p-value of its being zero."""
+    """A number with its standard error, interval, and the p-value of its being zero.
+
+    `freedom` and `skewness` are those of its error.
+    """
 
     value: float
     stderr: float
     interval: tuple[float, float]
     p_value: float
     freedom: float = math.inf
+    skewness: float = 0.0
 
     def __float__(self) -> float:
         return self.value
@@ -270,7 +274,8 @@ class _Gaps:
             p_value = 2.0 * float(stdtr(freedom, -abs(value) / error))
         else:
             p_value = 1.0 if value == 0.0 else 0.0
-        return Estimate(value, error, (value - half, value + half), p_value, freedom)
+        skewness = float((sums[used] ** 3).sum()) / error**3 if error > 0 else 0.0
+        return Estimate(value, error, (value - half, value + half), p_value, freedom, skewness)
 
 
 def missing_estimate() -> Estimate:

@@ -472,9 +472,8 @@ class Drivers(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
-        held = asdict(self)
-        held["sensitive"] = held.pop("sensitive_name")
-        held |= {"format": "evenhand.drivers", "version": 1, "remainder": self.remainder}
+        held = {"format": "evenhand.drivers", "version": 1, **asdict(self)}
+        held |= {"sensitive": held.pop("sensitive_name"), "remainder": self.remainder}
         return json_safe(held)
 
     def plot(self, n: int = 15) -> Any:

@@ -7,8 +7,9 @@ unequal spreads, and no single gap sees all of a distribution.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement, permutations
 from typing import Any
 
 import numpy as np
@@ -198,6 +199,8 @@ class GroupMoments:
         cutoff and favorable side for the share of favorable scores.
     mean : (d, K) array
     covariance : (d, K, d, K) array
+    third : (c, c, c, K) array
+        Third moments of the first c means: of score, spread and, if there is one, target.
     cutoffs : dict of Cutoff → float
         The score it stands for.
     """
@@ -211,6 +214,7 @@ class GroupMoments:
     names: tuple[Any, ...]
     mean: Matrix
     covariance: Array
+    third: Array
     cutoffs: dict[Cutoff, float]
 
     @property
@@ -262,6 +266,7 @@ class AuditedRows:
         return replace(
             result, count=result.count * times, size=result.size * times,
             n_units=result.n_units * times, covariance=result.covariance / times,
+            third=result.third / times**2,
         )  # fmt: skip
 
     def standing_for(self, people: int) -> AuditedRows:
@@ -300,28 +305,46 @@ def group_moments(rows: Sample, cutoffs: Sequence[Cutoff], sides: Sequence[str])
             entries[cutoff, side] = members.mean(_favorable(s, c, cutoff, side).astype(float))
     names = tuple(entries)
     units = [members.by_unit(entry.psi) for entry in entries.values()]
-    covariance = members.covariance(units)
-    moved = {c: _moved(s, weight, at[c], c, groups) for c in cutoffs if c.quantile is not None}
-    if moved:
-        # The influence of each unit on the share below, and what a move of it does to each number.
-        below = np.column_stack([weight * ((s <= at[c]) - (c.quantile or 0.0)) for c in moved])
-        below /= weight.sum()
-        if groups.cluster is not None:
-            below = cluster_groups(groups.cluster, below)
-        pull = np.zeros((len(names), groups.n_groups, len(moved)))
-        for j, name in enumerate(names):
-            if isinstance(name, tuple) and name[0] in moved:
-                sign = 1.0 if name[1] == "high" else -1.0
-                pull[j, :, list(moved).index(name[0])] = sign * moved[name[0]]
-        shared = np.array([[members.cross(u, v) for v in below.T] for u in units])
-        mixed = np.einsum("jck,lmc->jklm", shared, pull)
-        covariance += mixed + mixed.transpose(2, 3, 0, 1)
-        covariance += np.einsum("jkc,cd,lmd->jklm", pull, below.T @ below, pull)
+    covariance, main = members.covariance(units), 2 + (y is not None)
+    third = np.empty((main, main, main, groups.n_groups))
+    for places in combinations_with_replacement(range(main), 3):
+        value = members.moment(*(units[j] for j in places))
+        for order in permutations(places):
+            third[order] = value
+    covariance += _moved_by_cutoffs(members, s, at, names, units)
     return GroupMoments(
         groups.label_names, groups.shares, groups.counts, members.size, groups.n_effective,
         None if groups.cluster is None else groups.n_units, names,
-        np.array([entry.value for entry in entries.values()]), covariance, at,
+        np.array([entry.value for entry in entries.values()]), covariance, third, at,
     )  # fmt: skip
+
+
+def _moved_by_cutoffs(
+    members: GroupRows, s: Vector, at: Mapping[Cutoff, float], names: Sequence[Any],
+    units: Sequence[Any],
+) -> Array:  # fmt: skip
+    """What estimated cutoffs add to the covariance, (d, K, d, K)."""
+    groups = members.groups
+    weight, n_groups = groups.row_weight, groups.n_groups
+    moved = {c: _density_ratio(s, at[c], c.quantile, groups) for c in at if c.quantile is not None}
+    out = np.zeros((len(names), n_groups, len(names), n_groups))
+    if not moved:
+        return out
+    # The influence of each unit on the share below, and what a move of it does to each number.
+    below = np.column_stack([weight * ((s <= at[c]) - (c.quantile or 0.0)) for c in moved])
+    below /= weight.sum()
+    if groups.cluster is not None:
+        below = cluster_groups(groups.cluster, below)
+    pull = np.zeros((len(names), n_groups, len(moved)))
+    for j, name in enumerate(names):
+        if isinstance(name, tuple) and name[0] in moved:
+            sign = 1.0 if name[1] == "high" else -1.0
+            pull[j, :, list(moved).index(name[0])] = sign * moved[name[0]][0]
+    shared = np.array([[members.cross(u, v) for v in below.T] for u in units])
+    mixed = np.einsum("jck,lmc->jklm", shared, pull)
+    # Steps of a share from one score to the next are spread evenly, with a variance of 1/12.
+    spread = below.T @ below + np.diag([step**2 / 12 for _, step in moved.values()])
+    return mixed + mixed.transpose(2, 3, 0, 1) + np.einsum("jkc,cd,lmd->jklm", pull, spread, pull)
 
 
 def _favorable(s: Vector, c: float, cutoff: Cutoff, side: str) -> Mask:
@@ -343,20 +366,28 @@ def _place(s: Vector, weight: Vector, cutoff: Cutoff) -> float:
     return float((s[order[k]] + s[order[k + 1]]) / 2) if exact else float(s[order[k]])
 
 
-def _moved(s: Vector, weight: Vector, c: float, cutoff: Cutoff, groups: Groups) -> Vector:
-    """f_k(c)/f(c) for each group; 0 where many rows share the score c, which then stands fast."""
+def _density_ratio(s: Vector, c: float, quantile: float, groups: Groups) -> tuple[Vector, float]:
+    """f_k(c)/f(c) for each group, by which the cutoff moves its rate, and the share of rows at c.
+
+    Where many rows share the score c it stands fast, and the ratio is 0; but NaN where the quantile
+    is so close to the edge of such a score that another sample may well have the next one.
+    """
+    weight, far = groups.row_weight, np.abs(s - c)
     total = float(weight.sum())
-    assert cutoff.quantile is not None
-    error = math.sqrt(cutoff.quantile * (1.0 - cutoff.quantile) / groups.n_effective)
-    if float(weight[s == c].sum()) / total > 3.0 * error:
-        return np.zeros(groups.n_groups)
+    error = math.sqrt(quantile * (1.0 - quantile) / groups.n_effective)
+    # Between two scores the next ones on either side may be frequent.
+    closest = far <= far.min() * (1.0 + 1e-9)
+    step = float(weight[closest].sum()) / total
+    if step > 3.0 * error:
+        ends = np.array([weight[s < c].sum(), weight[s <= c].sum()]) / total
+        stands = np.abs(ends - quantile).min() > 3.0 * error
+        return np.full(groups.n_groups, 0.0 if stands else np.nan), 0.0
     # A window of n^0.8 rows, the rate of a density estimate, and not less than 30.
     width = min(max(int(groups.n_effective**0.8), 30), len(s) - 1)
-    far = np.abs(s - c)
     near = far <= np.partition(far, width)[width]
     if groups.codes is not None:
         inside = np.bincount(groups.codes[near], weight[near], groups.n_groups)
     else:
         assert groups.probabilities is not None
         inside = weight[near] @ groups.probabilities[near]
-    return np.asarray(inside / weight[near].sum() / groups.shares)
+    return np.asarray(inside / weight[near].sum() / groups.shares), step

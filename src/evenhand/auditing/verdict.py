@@ -40,6 +40,7 @@ from .adjusted_gap import MOST_IMBALANCE, Imbalance
 from .impact import (
     ADJUSTED,
     AT_CUTOFF,
+    MOST_SKEWED,
     NEED_TARGET,
     ON_LOG,
     SMALLEST,
@@ -356,7 +357,7 @@ def _adjusted(
             low, high = one.interval
             number = ImpactNumber(
                 gap.group, name, "", one.value, low, high, one.p_value, False, one.value,
-                one.stderr, one.freedom,
+                one.stderr, one.freedom, one.skewness, abs(one.skewness),
             )  # fmt: skip
             test = _number(number, audit.sensitive_name, ends, level)
             yield _open_unbalanced(test, gap.balance)
@@ -478,10 +479,13 @@ def _number(
     p_within = min(float(stdtr(n.freedom, -beyond) + stdtr(n.freedom, -far)), 1.0)
     p_beyond = max(float(stdtr(n.freedom, -above_low)), float(stdtr(n.freedom, above_high)))
     nearest = min(abs(above_low), abs(above_high))
-    return ClauseResult(
-        n.statistic, part, n.group, n.at, n.value, n.interval(1 - 2 * level), ends, p_within,
-        p_beyond,
-    ), nearest  # fmt: skip
+    result = ClauseResult(
+        n.statistic, part, n.group, n.at, n.value, n.bounds(level), ends, p_within, p_beyond
+    )
+    if n.tail > MOST_SKEWED:
+        note = "a few large values decide this number, so that its error is not known"
+        return replace(result, p_within=1.0, p_beyond=1.0, note=note), 0.0
+    return result, nearest
 
 
 # ------------------------------------------------------------------------------------------------

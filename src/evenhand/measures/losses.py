@@ -53,7 +53,7 @@ class Link:
         return self.of_mean(mean)
 
     def __reduce__(self) -> Any:
-        return LINKS.__getitem__, (self.name,)
+        return _find_link, (self.name,)
 
     def __repr__(self) -> str:
         return f"<link {self.name}>"
@@ -91,6 +91,10 @@ LINKS: dict[str, Link] = {
         ),
     )
 }  # fmt: skip
+
+
+def _find_link(name: str) -> Link:
+    return LINKS[name]
 
 
 # ------------------------------------------------------------------------------------------------
