@@ -6,7 +6,7 @@ import glob
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,22 @@ def find_files(path: str) -> list[str]:
         raise TableError(f"There is no file {path!r}.")
     fixed = next(folder for folder in Path(path).parents if not glob.has_magic(str(folder)))
     return [file for file in found if not _is_hidden(Path(file), fixed)] or found
+
+
+def list_files(paths: Iterable[Any]) -> list[str]:
+    """Files of several paths, patterns and folders; one that is named twice is refused."""
+    files = [file for path in paths for file in find_files(str(path))]
+    seen: dict[str, str] = {}
+    for file in files:
+        place = file if "://" in file else os.path.realpath(file)
+        if place in seen:
+            same = "" if seen[place] == file else f": it is {seen[place]!r} as well"
+            raise TableError(
+                f"{file!r} is named twice{same}, and its people would count twice. Hint: leave one "
+                "of them out."
+            )
+        seen[place] = file
+    return files
 
 
 def _is_hidden(file: Path, folder: Path) -> bool:

@@ -16,7 +16,7 @@ from narwhals.dependencies import is_pandas_like_dataframe, is_pandas_like_serie
 from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
-from . import shards
+from .shards import here
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
@@ -310,7 +310,7 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
         array = array.copy()
     if n_rows is not None and len(array) != n_rows:
         raise ValueError(f"`{name}` must have one entry per row: got {len(array)} for {n_rows}.")
-    if not len(array) and not shards.active():
+    if not len(array) and not here().is_shard:
         raise ValueError(f"`{name}` must hold at least one row, got none.")
     # A sum is finite unless an entry is not (or overflows): one pass, nothing allocated.
     with np.errstate(over="ignore", invalid="ignore"):

@@ -302,7 +302,7 @@ def _surrogate(
     model = make_pipeline(
         TableEncoder(standardize=False), HistGradientBoostingRegressor(random_state=seed)
     )
-    # Shuffled: rows of a sorted table would be predicted from others that are unlike them.
+    # Shuffled: in a table sorted by score no fold has seen the scores of another.
     folds = KFold(5, shuffle=True, random_state=seed)
     held_out = cross_val_predict(model, table.X, score, cv=folds)
     model.fit(table.X, score)

@@ -14,8 +14,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._core import shards
 from .._core.arrays import Array, Mask, Rows
+from .._core.shards import here, once
 from .._core.validation import as_floats, read_native, warn_user
 from .bands import Continuous
 from .labels import Coded, cross, encode, share_labels, split_columns
@@ -186,10 +186,10 @@ class Groups:
         assert rows is not None
         return len(rows)
 
-    @shards.once
+    @once
     def n_total(self) -> int:
         """m over all workers, where these rows are one shard of many."""
-        return shards.total(self.n_known)
+        return here().total(self.n_known)
 
     @property
     def n_unknown(self) -> int:
@@ -211,15 +211,15 @@ class Groups:
             return float(self.n_known)
         return float(weight.sum() ** 2 / np.square(weight).sum())
 
-    @shards.once
+    @once
     def counts(self) -> Array:
         """Rows per group, unweighted; expected rows for a proxy."""
         if self.codes is not None:
-            return shards.add(np.bincount(self.codes, minlength=self.n_groups).astype(float))
+            return here().add(np.bincount(self.codes, minlength=self.n_groups).astype(float))
         assert self.probabilities is not None
-        return shards.add(self.probabilities.sum(axis=0))
+        return here().add(self.probabilities.sum(axis=0))
 
-    @shards.once
+    @once
     def shares(self) -> Array:
         """Weighted share of each group, P(A = k)."""
         if self.codes is not None:
@@ -228,10 +228,10 @@ class Groups:
         else:
             assert self.probabilities is not None
             totals = self.row_weight @ self.probabilities
-        totals = shards.add(totals)
+        totals = here().add(totals)
         return totals / totals.sum()
 
-    @shards.once
+    @once
     def entropy(self) -> float:
         """H(A) = −Σ_k P(k) log P(k), in nats."""
         shares = self.shares[self.shares > 0]
@@ -385,7 +385,7 @@ def _from_proxy(proxy: Proxy, n_rows: int, weight: Array | None, warn: bool) -> 
     known = np.asarray(~np.isnan(table).any(axis=1))
     rows = table[known]
     w = None if weight is None else weight[known]
-    total = shards.add(rows.sum(axis=0) if w is None else w @ rows)
+    total = here().add(rows.sum(axis=0) if w is None else w @ rows)
     keep = total > 0
     if not keep.all():
         if warn:
@@ -447,7 +447,7 @@ def _from_codes(
     if not known.all():
         codes = codes[known]
     w = None if weight is None else weight[known]
-    total = shards.add(np.bincount(codes, weights=w, minlength=len(labels)).astype(np.float64))
+    total = here().add(np.bincount(codes, weights=w, minlength=len(labels)).astype(np.float64))
     keep = total > 0
     if not keep.all():
         if warn:

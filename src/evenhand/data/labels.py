@@ -12,9 +12,9 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core import shards
 from .._core.arrays import Mask, Rows
 from .._core.files import TableError
+from .._core.shards import here
 from .._core.validation import frame_columns, quote, read_native
 
 # A column of fractions with more distinct values than this is a measurement, not a category.
@@ -263,10 +263,10 @@ def share_labels(
     column: Any, codes: Rows, labels: list[Any], name: str | None
 ) -> tuple[Rows, list[Any]]:
     """Codes for the labels of all workers, where the column is one shard of many."""
-    if not shards.active():
+    if not here().is_shard:
         return codes, labels
     declared = isinstance(column, nw.Series) and column.dtype in (nw.Categorical, nw.Enum)
-    parts = shards.gather_objects((labels, len(codes), declared))
+    parts = here().gather_objects((labels, len(codes), declared))
     merged = list(dict.fromkeys(label for part, _, _ in parts for label in part))
     _refuse_equal_types([label for part, _, _ in parts for label in part], name)
     if not any(declared for _, _, declared in parts):
@@ -290,9 +290,8 @@ def cross(coded: list[tuple[Rows, list[Any]]]) -> tuple[Rows, list[Any]]:
         combined = combined * len(labels) + codes
     combined[missing] = -1
     cells, inverse = np.unique(combined[~missing], return_inverse=True)
-    if shards.active():
-        own, cells = cells, np.unique(np.concatenate(shards.gather_objects(cells)))
-        inverse = np.searchsorted(cells, own)[inverse]
+    own, cells = cells, np.unique(np.concatenate(here().gather_objects(cells)))
+    inverse = np.searchsorted(cells, own)[inverse]
     out = np.full(len(combined), -1, dtype=np.intp)
     out[~missing] = inverse
     crossed = []
@@ -307,7 +306,7 @@ def cross(coded: list[tuple[Rows, list[Any]]]) -> tuple[Rows, list[Any]]:
 
 def check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> None:
     """Refuse a measurement or an identifier where a category is meant."""
-    if shards.active():
+    if here().is_shard:
         return  # a shard may hold few rows of many groups: `share_labels` looks at all of them
     _check_count(labels, n_rows, kind, name)
 

@@ -8,8 +8,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._core import shards
 from .._core.arrays import Array, Mask, Rows
+from .._core.shards import here
 from .._core.validation import as_floats, check_column, read_native, refuse_masked
 
 # From fewer effective rows nothing can be said.
@@ -47,7 +47,7 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> Array | None:
         raise ValueError("`sample_weight` must be finite: it holds NaN or infinity.")
     if (weight < 0).any():
         raise ValueError(f"`sample_weight` must be nonnegative, got {weight.min()}.")
-    largest = shards.largest(float(weight.max(initial=0.0)))
+    largest = here().largest(float(weight.max(initial=0.0)))
     if not largest:
         raise ValueError("`sample_weight` must not be zero in every row.")
     return weight if 1e-100 < largest < 1e100 else weight / largest
@@ -66,10 +66,10 @@ def weighted_rows(weight: Array | None) -> Rows | None:
 
 def mean_one(weight: Array | None) -> Array | None:
     """Weights in proportion, scaled to mean 1; None for none."""
-    if weight is None or not (len(weight) or shards.active()):
+    if weight is None or not (len(weight) or here().is_shard):
         return None
     # A sum of very small ones has no reciprocal.
-    largest = shards.largest(float(weight.max(initial=0.0)))
+    largest = here().largest(float(weight.max(initial=0.0)))
     if not largest:
         return weight
     return scale_to_count(weight / largest)
@@ -77,7 +77,7 @@ def mean_one(weight: Array | None) -> Array | None:
 
 def scale_to_count(weight: Array) -> Array:
     """Weights times n/Σw, for those whose sum is a float like any other."""
-    count, total = shards.add(float(len(weight)), float(weight.sum()))
+    count, total = here().add(float(len(weight)), float(weight.sum()))
     return weight * (count / total)
 
 
@@ -294,9 +294,15 @@ def degrees_of_freedom(squares: Array, mass: Array) -> float:
 
 def weighted_sum(values: Array, weight: Array | None = None) -> float:
     """Σ w·value."""
-    return float(shards.add(float(values.sum() if weight is None else weight @ values)))
+    return float(here().add(float(values.sum() if weight is None else weight @ values)))
 
 
 def weighted_mean(values: Array, weight: Array | None = None) -> float:
     """Σ w·value / Σ w."""
-    return shards.average(values, weight)
+    return here().average(values, weight)
+
+
+def are_equal(values: NDArray[Any]) -> bool:
+    """Whether all values are the same; False where there are none."""
+    sums = here()
+    return sums.least(values.min(initial=np.inf)) == sums.largest(values.max(initial=-np.inf))

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from .._core import shards
 from .._core.arrays import Array
 from ..kernels import Rows
 from ..kernels.basis import Basis
@@ -72,8 +71,7 @@ def gather(rows: Rows) -> Grid:
     from ..kernels.threads import run_chunks
 
     n, k, two = len(rows.s), rows.n_groups, len(rows.y) > 0
-    if rows.whole:  # a shard may have no rows
-        two = shards.largest(float(two)) > 0
+    two = rows.sums.largest(float(two)) > 0  # a shard may have no rows
     side = int(np.clip((_WORK / k**2) ** 0.5, _LEAST_SIDE, _MOST_SIDE))
     size = side * side if two else 4 * side
     number = np.empty(n, dtype=np.int32)
@@ -81,8 +79,7 @@ def gather(rows: Rows) -> Grid:
     run_chunks(cell_chunk, n, 0, (rows.s, rows.y, rows.center, side), (number,))
     mass, sums = np.zeros((size, k)), np.zeros((size, 4))
     fill_cells(number, rows.s, rows.y, rows.codes, rows.probabilities, rows.weight, mass, sums)
-    if rows.whole:
-        mass, sums = shards.add(mass, sums)
+    mass, sums = rows.sums.add(mass, sums)
     used = np.flatnonzero(sums[:, 0] > 0)
     renumber = np.zeros(size, dtype=np.int32)
     renumber[used] = np.arange(len(used))

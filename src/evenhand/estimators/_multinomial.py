@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from .._core.arrays import Array
-from ._cells import Cells
+from .ranks import Cells
 
 # Cells times squared parameters from which a Hessian in single precision pays.
 _LARGE = 5e6

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
-from .._core import shards
 from ..kernels import Rows
 from ..kernels.basis import Basis
 from ._cell_leave_out import collapse_inverse, leave_out, leave_out_each
@@ -141,7 +140,7 @@ def _positive(kappa: float) -> float:
 
 def every_from(rows: Rows, stride: int) -> int:
     """The first of these rows that `every` takes."""
-    return -shards.first_row(len(rows.s)) % stride if rows.whole else 0
+    return -rows.sums.first_row(len(rows.s)) % stride
 
 
 def every(rows: Rows, stride: int) -> Rows:
@@ -151,9 +150,8 @@ def every(rows: Rows, stride: int) -> Rows:
         name: np.ascontiguousarray(getattr(rows, name)[start::stride])
         for name in ("s", "y", "codes", "probabilities", "weight")
     }
-    if rows.whole:
-        columns["whole"] = shards.total(len(columns["s"]))
-    return rows._replace(**columns)
+    whole = rows.sums.total(len(columns["s"])) if rows.whole else 0
+    return rows._replace(**columns, whole=whole)
 
 
 def evaluate(

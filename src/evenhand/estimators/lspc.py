@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from ..kernels import Rows, get_kernels, reference, sharded
+from ..kernels import Rows, get_kernels, reference
 from ..kernels.basis import Basis
 from ._leave_out import least_squares_losses
 from .base import BasisClassifier
@@ -79,12 +79,7 @@ class LSPC(BasisClassifier):
 
 
 def kernels_for(rows: Rows) -> ModuleType:
-    """Compiled passes know one or two variables; the NumPy ones take a matrix of any width.
-
-    Those of one shard of many rows add their sums up over all workers.
-    """
-    if rows.whole:
-        return sharded
+    """Compiled passes know one or two variables; the NumPy ones take a matrix of any width."""
     return get_kernels() if rows.s.ndim == 1 else reference
 
 

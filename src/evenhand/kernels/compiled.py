@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import shards
 from . import bounded, many, pairs
 from .blocks import gram_chunk, moments_chunk
 from .logistic import logistic_chunk, logistic_rows_chunk
@@ -30,19 +29,20 @@ _NONE = np.empty(0)
 _TABLES = 64
 
 
-def mean_variance(values, weight):
-    if not len(values):
-        return 0.0, 0.0
+def moments(values, weight):
+    """Sum of the weights, mean and variance."""
     weight = weight if len(weight) else None
-    shift = float(values[0])
+    shift = float(values[0]) if len(values) else 0.0
     out = run_chunks(moments_chunk, len(values), 3, (values, weight, shift))
+    if not out[0]:  # a shard without rows, or without weight
+        return 0.0, 0.0, 0.0
     mean = out[1] / out[0]
     if mean * mean > 1e6 * (out[2] / out[0] - mean * mean):
         # The first row lies far from the rest, and the difference of squares lost its digits.
         shift += float(mean)
         out = run_chunks(moments_chunk, len(values), 3, (values, weight, shift))
         mean = out[1] / out[0]
-    return shift + mean, max(out[2] / out[0] - mean * mean, 0.0)
+    return out[0], shift + mean, max(out[2] / out[0] - mean * mean, 0.0)
 
 
 def bound_scores(s, mean: float, inverse: float, limit: float):
@@ -51,16 +51,13 @@ def bound_scores(s, mean: float, inverse: float, limit: float):
     return out
 
 
-def unbound_gradient(
-    s, t, weight, mean: float, inverse: float, limit: float, gradient, whole: int = 0
-) -> None:
-    n, weight = len(s), weight if len(weight) else None
-    sums = run_chunks(bounded.sums_chunk, n, 2, (s, t, mean, inverse, limit, gradient))
-    count = n
-    if whole:
-        sums, count = shards.add(sums), whole
-    arguments = (s, t, weight, mean, inverse, limit, *(float(v) / count for v in sums))
-    run_chunks(bounded.back_chunk, n, 0, arguments, (gradient,))
+def unbound_gradient(rows, s, mean: float, inverse: float, limit: float, gradient) -> None:
+    weight = rows.weight if len(rows.weight) else None
+    scores = (s, rows.s)
+    sums = run_chunks(bounded.sums_chunk, len(s), 2, (*scores, mean, inverse, limit, gradient))
+    means = (float(v) / rows.n for v in rows.sums.add(sums))
+    arguments = (*scores, weight, mean, inverse, limit, *means)
+    run_chunks(bounded.back_chunk, len(s), 0, arguments, (gradient,))
 
 
 def deposit(t, place, weight, limit: float, places: int, width: int):
@@ -114,14 +111,14 @@ def gram(rows, basis: Basis):
     elif len(rows.codes):
         arguments = (*_columns_or_none(rows), _zeros(d), _zeros(m))
         out = run_chunks(many.gram_chunk, len(rows.s), m + k * d, arguments)
-        return out[:m], out[m:].reshape(k, d)
+        return rows.sums.add(out[:m], out[m:].reshape(k, d))
     else:
         arguments = (*_columns(rows, basis), np.array([d, m, k]))
         out = run_chunks(gram_chunk, len(rows.s), m + k * d, arguments)
         cross = out[m:].reshape(k, d)
     # Memberships add up to one, so the first group has what the others leave.
     cross[0] = out[:d] - cross[1:].sum(axis=0)
-    return out[:m], cross
+    return rows.sums.add(out[:m], cross)
 
 
 def lspc_pass(rows, basis: Basis, weights, beta: float, want_gradient: bool):
@@ -137,7 +134,7 @@ def lspc_pass(rows, basis: Basis, weights, beta: float, want_gradient: bool):
         sizes = np.array([d, basis.n_slopes, k])
         kernel, output = lspc_chunk, gradient if want_gradient else _NONE
         arguments = (*_columns(rows, basis), sizes, weights, slopes, beta)
-    out = run_chunks(kernel, len(rows.s), 1 + k * d, arguments, (output,))
+    out = rows.sums.add(run_chunks(kernel, len(rows.s), 1 + k * d, arguments, (output,)))
     return float(out[0]), out[1:].reshape(k, d), gradient
 
 
@@ -178,7 +175,8 @@ def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None, 
         outputs = (gradient, losses)
         out = run_chunks(many.logistic_chunk, len(rows.s), 2 + free * d, arguments, outputs)
         if out[-1] == 0.0:
-            return float(out[0]), out[1:-1].reshape(free, d), None, gradient
+            out = rows.sums.add(out[:-1])
+            return float(out[0]), out[1:].reshape(free, d), None, gradient
     if losses is not None:
         losses[:] = logistic_row_losses(rows, basis, weights, np.zeros((blocks, m)))[0]
     if _is_pair(rows):
@@ -191,7 +189,7 @@ def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None, 
         kernel, output = logistic_chunk, _NONE if gradient is None else gradient
         arguments = (*_columns(rows, basis), sizes, weights, slopes, ending, want_hessian)
     width = 1 + free * d + (blocks * m if want_hessian else 0)
-    out = run_chunks(kernel, len(rows.s), width, arguments, (output,))
+    out = rows.sums.add(run_chunks(kernel, len(rows.s), width, arguments, (output,)))
     score = out[1 : 1 + free * d].reshape(free, d)
     hessian = out[1 + free * d :].reshape(blocks, m) if want_hessian else None
     return float(out[0]), score, hessian, gradient

@@ -707,6 +707,26 @@ def suppressed_in(path: Any) -> Suppressed | None:
         ) from error
 
 
+def read_parts(paths: Iterable[Any]) -> list[Cells]:
+    """Cells of files that are to be added up; the same counts twice are refused."""
+    parts: dict[Any, Cells] = {}
+    for path in paths:
+        cells = Cells.from_file(path)
+        for other, seen in parts.items():
+            if seen == cells:
+                raise TableError(
+                    f"{str(path)!r} and {str(other)!r} hold the same counts, which would be added "
+                    "twice. Hint: leave one of them out."
+                )
+            if seen.edges != cells.edges:
+                raise TableError(
+                    f"{str(path)!r} and {str(other)!r} have other edges and cannot be added up. "
+                    "Hint: count one of them again with --edges."
+                )
+        parts[path] = cells
+    return list(parts.values())
+
+
 def is_cells(path: Any) -> bool:
     """Whether a file is one of cells, by its name."""
     return str(path).endswith(".cells")

@@ -26,7 +26,6 @@ from .._core.arrays import Array, Mask, Rows
 from ..data.criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
 from ..data.groups import Groups
 from ..data.weights import cluster_groups, refuse_few_weighted, renumber
-from ..estimators._spline_basis import cubic, splines
 from ..estimators.ranks import (
     EXACT_RANK_ROWS,
     RankedRows,
@@ -35,6 +34,7 @@ from ..estimators.ranks import (
     neighbor_slopes,
     rank_all,
 )
+from ..estimators.splines import cubic, splines
 from ..kernels.threads import n_threads
 from .covariances import (
     CELLS_A_DIRECTION,

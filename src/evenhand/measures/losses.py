@@ -311,6 +311,8 @@ class PowerLoss(Loss):
     def evaluate(self, y: Vector, eta: Vector) -> tuple[Vector, Vector]:
         p = self.power
         with np.errstate(over="ignore", invalid="ignore"):
+            if p == 0 and self.link.name == "identity":
+                return eta * (eta - 2.0 * y), 2.0 * (eta - y)
             if self.link.name == "log":
                 if p == 1:
                     mean = np.exp(eta)
@@ -334,6 +336,8 @@ class PowerLoss(Loss):
             if 1 <= p <= 2:
                 return 2.0 * ((2 - p) * a + (p - 1) * y * np.exp((1 - p) * eta))
             return 2.0 * a
+        if p == 0 and self.link.name == "identity":
+            return np.full_like(eta, 2.0)
         slope, _ = self.link.slopes(eta)
         return 2.0 * self.link.inverse(eta) ** -p * slope * slope
 

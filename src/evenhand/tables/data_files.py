@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from .._core.files import PARQUET, TableError, arrow_kind, find_files, is_text_type, value_type
+from .._core.files import PARQUET, TableError, arrow_kind, is_text_type, list_files, value_type
 from .plan import Columns
 from .readers import open_table as open_file
 
@@ -81,7 +81,7 @@ def look_at(paths: Sequence[Any], columns: Columns) -> Files:
     columns : Columns
         Those that will be read.
     """
-    files = [file for path in paths for file in find_files(str(path))]
+    files = list_files(paths)
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise TableError("`table` must be files of one kind, got both Parquet and CSV.")

@@ -117,10 +117,6 @@ def _open_frame(table: Any, engine: str | None) -> Any:
     if isinstance(frame, nw.LazyFrame) and not frame.implementation.is_polars():
         own = _NAMES.get(frame.implementation, str(frame.implementation))
         _must_be(engine, own, f"a table of {own}")
-        if own == "dask":
-            from .dask_engine import DaskTable
-
-            return DaskTable(table)
         if own == "ibis":
             return _open_ibis(table)
         return Engine(frame)

@@ -234,7 +234,7 @@ class BoundRegularizer:
         """Whether the curvature of a row is a function of its score, target and group alone.
 
         Not for probabilities of groups, scores in their own units and functions of score and
-        target; nor where rows stand for several people.
+        target.
         """
         return self.scale_free and self.groups.codes is not None
 
@@ -259,8 +259,7 @@ class BoundRegularizer:
         chain = None
         if self._moving.of:
             s, chain = self._follow(s)
-        weight, n_all = self._rows[1].weight, self._rows[1].whole
-        center = standardizer(s, weight) if self._standardized else (0.0, 1.0)
+        center = standardizer(s, self._rows[1].weight) if self._standardized else (0.0, 1.0)
         seen, inside, moves, back = s, center, self._standardized, None
         if self._regularizer.is_bounded and center[1] != 0.0:
             kernels = get_kernels()
@@ -268,7 +267,9 @@ class BoundRegularizer:
             inside, moves = (0.0, 1.0), False
 
             def back(gradient: NDArray[np.float64]) -> None:
-                kernels.unbound_gradient(s, seen, weight, *center, LIMIT, gradient, n_all)
+                kernels.unbound_gradient(
+                    self._rows[1]._replace(s=seen), s, *center, LIMIT, gradient
+                )
 
         rows = {}
         for _, condition, _ in self._terms:

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from .._core import shards
 from .._core.arrays import Array
+from .._core.shards import here
 from ..estimators._newton import objective_at
 from ..estimators.logistic import every, every_from
 from ..estimators.lspc import LSPCTerm
@@ -103,8 +103,7 @@ def own_parts(
         plain += own.sum(axis=0)
         along += z[block] @ own
         out[block] = own
-    if rows.whole:
-        plain, along = shards.add(plain, along)
+    plain, along = rows.sums.add(plain, along)
     return out, plain / rows.n, along / rows.n
 
 
@@ -135,7 +134,7 @@ def diagonal_bound(factor: Array) -> Array:
     if not factor.shape[1]:
         return norms
     share = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
-    return norms * np.linalg.eigvalsh(shards.add((factor * share[:, None]).T @ factor))[-1]
+    return norms * np.linalg.eigvalsh(here().add((factor * share[:, None]).T @ factor))[-1]
 
 
 def _blocks(rows: Rows) -> Iterator[tuple[slice, Rows]]:
@@ -225,8 +224,7 @@ def _lspc_information(rows: Rows, basis: Basis, weights: Array, beta: float) -> 
                 if k == other:
                     size = size + own[k + 1]
                 out[k, :, other] += (weighted * size) @ phi.T
-    if rows.whole:
-        out = shards.add(out)
+    out = rows.sums.add(out)
     for k in range(free):
         for other in range(k):
             out[other, :, k] = out[k, :, other].T
@@ -271,7 +269,7 @@ class RowBound:
     def __init__(self, bound: Any, least_rows: int = LEAST_ROWS, refresh: int = 1) -> None:
         self._bound, self._refresh = bound, refresh
         self.forget()
-        self._tabulated = getattr(bound, "is_tabular", False) and bound.groups.n_total >= least_rows
+        self._tabulated = bound.is_tabular and bound.groups.n_total >= least_rows
         if not self._tabulated:
             return
         rows = bound.joint_rows
@@ -284,7 +282,7 @@ class RowBound:
         elif len(bound.criterion.joint) > 1:
             stride = max(bound.groups.n_total // SAMPLE_ROWS, 1)
             some = rows.y[every_from(rows._replace(s=rows.y), stride) :: stride]
-            some = np.concatenate(shards.gather_objects(some))
+            some = np.concatenate(rows.sums.gather_objects(some))
             cuts = np.quantile(some, np.arange(1, 2 * n_targets) / (2 * n_targets))
             self._targets = cuts[::2]
             self._place += rows.n_groups * np.searchsorted(cuts[1::2], rows.y).astype(np.int32)
@@ -348,7 +346,7 @@ class RowBound:
         norms = np.linalg.norm(own, axis=1)
         keep = norms > 0
         own = own[keep] / np.sqrt(norms[keep, None])
-        size = float(np.linalg.eigvalsh(shards.add(own.T @ own))[-1]) / share
+        size = float(np.linalg.eigvalsh(rows.sums.add(own.T @ own))[-1]) / share
         at = self._cell_rows(rows, scores)
         z = np.repeat(self._z, self._cells)
         own, _, _ = own_parts(term, at, z, scores.slope(at.s), root)

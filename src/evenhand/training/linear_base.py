@@ -2,7 +2,7 @@
 
 minimize  loss(η) / null loss + penalty + fairness_weight · Ĩ(score of η),   η = Xθ + b
 
-A subclass says which loss, by the problem that `_problem` returns.
+A subclass says which loss, by the problem that `_prepare` returns.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,8 @@ from .bound import BoundRegularizer
 from .design import FeatureMatrix, ReadsTables, is_source
 from .group_features import GroupFeatures, Slopes
 from .penalty import FairnessRegularizer
-from .solver import STARTS, Checkpoint, PathSolver, Problem, path_tolerance
+from .problem import Problem, TrainingRows
+from .solver import STARTS, Checkpoint, PathSolver, path_tolerance
 from .source import predicted, read_columns, scanned
 
 # ------------------------------------------------------------------------------------------------
@@ -105,63 +106,6 @@ def refuse_missing_groups(needed: bool) -> None:
         )
 
 
-class LinearProblem(Problem, Protocol):
-    """A problem whose solutions are coefficients of the features."""
-
-    @property
-    def features(self) -> FeatureMatrix: ...
-
-    @property
-    def null(self) -> float:
-        """The loss of the best constant."""
-
-    @property
-    def theta(self) -> Any:
-        """Parameters of the plain solution."""
-
-    def at(self, v: Vector) -> Vector:
-        """Parameters at v."""
-
-    def coefficients(self, theta: Vector) -> Vector:
-        """Of the features as they were given."""
-
-    def intercept(self, theta: Vector) -> float: ...
-
-    def objective(self, theta: Vector) -> float:
-        """Loss and penalty, divided by `null`."""
-
-    def best_scale(self, theta: Vector, fairness_weight: float) -> Vector:
-        """The best among models that the fairness term cannot tell apart."""
-
-    def constant(self) -> Vector | None:
-        """Parameters of one score for everybody, if there is such a model."""
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """Checked columns of a fit.
-
-    Attributes
-    ----------
-    y : (n,) array
-        What the loss sees.
-    weight : (n,) array of mean 1, or None
-        Weights of the loss.
-    offset : (n,) array or None
-        Known part of the predictor.
-    given : (n,) array or None
-        What stands for y in criteria that condition on it alone.
-    begin : (1 + d,) array or None
-        Intercept and coefficients near the plain solution, where they are known.
-    """
-
-    y: Vector
-    weight: Vector | None
-    offset: Vector | None = None
-    given: Vector | None = None
-    begin: Vector | None = None
-
-
 class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, ABC):
     """Base of :class:`FairRidge` and :class:`FairGLM`; not for use by itself."""
 
@@ -189,10 +133,16 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         return TrainingRows(y, weight)
 
     @abstractmethod
-    def _problem(
-        self, design: FeatureMatrix, rows: TrainingRows, slopes: Slopes | None
-    ) -> Any:  # a LinearProblem
-        """The problem at ``fairness_weight=0``; `slopes` are the last columns of the design."""
+    def _prepare(self, design: FeatureMatrix, rows: TrainingRows, n_kept: int) -> Problem:
+        """The problem at ``fairness_weight=0``; the last `n_kept` columns stay what they are."""
+
+    def _problem(self, design: FeatureMatrix, rows: TrainingRows, slopes: Slopes | None) -> Problem:
+        """The same with `slopes`, the last columns of the design, drawn together."""
+        problem = self._prepare(design, rows, 0 if slopes is None else slopes.size)
+        self.group_alpha_ = 0.0
+        if slopes is not None:
+            problem, self.group_alpha_ = slopes.shrink(problem, rows, self.group_alpha)
+        return problem
 
     def _fit(
         self, X: Any, y: Any, frequency: Any, features: Any, scratch: Any, checkpoint: Any,
@@ -236,7 +186,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         """The solver where an earlier run left it."""
         if saved is None:
             return prepared
-        problem: Any = prepared.problem
+        problem = prepared.problem
         plain = [problem.intercept(problem.theta), *problem.coefficients(problem.theta)]
         data: dict[str, Any] = {
             "rows": problem.design.n,
@@ -329,7 +279,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
 
     def _finish(self, prepared: PathSolver, on_path: bool = False) -> Self:
         """Solve at `fairness_weight`, from the nearest solutions in `prepared`."""
-        problem: Any = prepared.problem
+        problem = prepared.problem
         theta = problem.theta
         # The plain solve counts as an iteration.
         self.n_iter_, self.n_evaluations_ = 1, 0
@@ -349,7 +299,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
             self.objective_ += self.fairness_weight * self.unfairness_
         return self
 
-    def _keep_more(self, problem: Any, theta: Vector) -> None:
+    def _keep_more(self, problem: Problem, theta: Vector) -> None:
         """What else a subclass keeps of the solution."""
 
     def _path(self, *rows: Any, **columns: Any) -> Callable[[float], Any]:
@@ -367,9 +317,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
 
         return fit
 
-    def _add_group_features(
-        self, problem: LinearProblem, rows: TrainingRows, groups: Groups
-    ) -> LinearProblem:
+    def _add_group_features(self, problem: Problem, rows: TrainingRows, groups: Groups) -> Problem:
         X = problem.features.X
         base = (problem.coefficients(problem.theta), problem.intercept(problem.theta))
         score = problem.features.forward(base[0]) + base[1]
@@ -380,7 +328,7 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         return self._problem(FeatureMatrix(X, extra), rows, Slopes(groups.n_groups))
 
     def _fit_fair(self, prepared: PathSolver, bound: BoundRegularizer, on_path: bool) -> Vector:
-        problem: Any = prepared.problem
+        problem = prepared.problem
         if self.fairness_weight == 0:
             self.unfairness_ = prepared.plain()
             self.objective_ = problem.objective(problem.theta)

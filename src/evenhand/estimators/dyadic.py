@@ -1,0 +1,435 @@
+"""A rung for any law: the mixture over all recursive dyadic partitions of a grid of ranks.
+
+    P(R) = ½·DM(counts of R) + ¼·P(left)·P(right) + ¼·P(lower)·P(upper)
+
+for a rectangle R of the grid, DM being the Dirichlet-multinomial probability of its groups (an
+optional Pólya tree; Wong and Ma 2010). Every cell's probabilities are averaged over three grids
+whose first cut lies at ½, ⅓ and ⅔, so that an edge that one of them cuts badly is cut well by
+another; where straight edges can be met by moving the cuts of the first one, they are.
+
+No partition of n rows follows an edge more closely than some n^(−½), and none is finer than the
+grid. Both errors double with a quarter of the rows on a grid half as fine, and what they do to an
+entropy is therefore the difference between the estimates from quarters and from all: it is taken
+off, and its doubtful part goes into the standard error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core.arrays import Array
+from .ranks import Levels, renumber, sums
+from .rungs import HANDICAP, Data, Rung
+
+Index = NDArray[np.intp]
+# Where the grids of one mixture cut their sides.
+Cuts = tuple[Array, Array]
+
+
+def _eighths(root: float) -> Array:
+    """Ranks at which a side is cut into eight, the first cut at `root` and the others halfway."""
+    steps = np.arange(1, 4) / 4
+    return np.concatenate([root * steps, [root], root + (1.0 - root) * steps])
+
+
+ROOTS: tuple[Cuts, ...] = tuple((_eighths(r), _eighths(r)) for r in (1 / 2, 1 / 3, 2 / 3))
+# Halvings of a side, and sizes of the steps in rank, with which the best cuts are searched.
+SEARCH_DEPTH, _STEPS = 5, (0.02, 0.007, 0.0025, 0.001, 0.0005, 0.00025)
+SEARCH_ROWS = 5000
+# Places on a side, so that cuts can be moved to where they belong.
+PLACES = 3 * 1024
+# Nats over all rows that moved cuts must save.
+WORTHWHILE = 12.0
+# Numbers that all rectangles of a tree may hold, groups included.
+_ROOM = 4.4e6
+# What is doubtful about a correction: exponents of n between ⅓ and 1 in place of ½ change it by
+# factors of 1.7 to 0.33.
+_DOUBT = 0.4
+# How much less is taken off where it is much of what was found: at a few thousand rows errors fall
+# faster than they do later.
+_CAUTION = 3.0
+# Effective rows below which partitions say nothing that smooth rungs and tables do not, and
+# quarters of the rows nothing at all.
+LEAST_ROWS = 200
+# Clusters are left out in so many folds: a mixture has to be made for each.
+_FOLDS = 10
+_NO_CUBE = np.empty((0, 0, 0))
+
+
+@dataclass(frozen=True)
+class Plane:
+    """One or two coordinates, and how often each side is halved."""
+
+    name: str
+    levels: tuple[Levels, ...]
+    depth: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Occupied cells of the grid that refines those of all roots; C cells, K groups.
+
+    `at` are the places of the cells on each side, `rank` the ranks of those places; `mass` and
+    `single` are the weights of the groups and of one row of them; `fold` the fold of the clusters
+    in it, or None.
+    """
+
+    at: tuple[Index, Index]
+    rank: tuple[Array, Array]
+    mass: Array
+    single: Array | None
+    fold: Index | None
+    row_cell: Index
+
+
+class Fitted(NamedTuple):
+    """Probabilities by cell and group with the rows in and without one, and how many parts."""
+
+    inside: Array
+    outside: Array
+    leaves: float
+
+    def losses(self, mass: Array) -> tuple[float, float]:
+        return _loss(mass, self.inside), _loss(mass, self.outside)
+
+
+def deepest(n_rows: float, n_groups: int) -> int:
+    """How often each side may be halved: about one cell a row, and no more than there is room."""
+    room = int(np.log2(_ROOM / n_groups) / 2) - 1
+    return max(min(int(np.round(np.log2(max(n_rows, 4.0)) / 2 + 0.75)), room), 2)
+
+
+def screen(plane: Plane, data: Data) -> float:
+    """Leave-one-out loss of the mixture on one grid: whether a closer look is worth it."""
+    groups = data.groups
+    if data.folds is not None or groups.codes is None:
+        counts = _count(plane, data)
+        return _loss(counts.mass, _mixture(counts, plane.depth, data, ROOTS[:1]).outside)
+    from ..kernels import dyadic as kernels
+
+    cuts = zip(plane.levels, plane.depth, ROOTS[0], strict=False)
+    sides = [(v.codes, bins_of(v.rank, d, c)) for v, d, c in cuts]
+    if len(sides) == 1:
+        sides.append((sides[0][0], np.zeros_like(sides[0][1])))
+    shape = (1 << plane.depth[0], 1 << plane.depth[1], groups.n_groups)
+    unequal = data.weight if groups.weight is not None else np.empty(0)
+    mass, single = kernels.grid_sums(sides[0], sides[1], groups.codes, unequal, shape)
+    rectangles, *logs = kernels.evidence(mass, data.alpha, data.rising)
+    share, live, _ = kernels.leaf_shares(*logs)
+    return _loss(mass, kernels.cell_probabilities(rectangles, share, live, data.alpha, single)[1])
+
+
+def grow(plane: Plane, data: Data, search: bool = False) -> Rung:
+    """Fit the mixture over partitions, with what its resolution costs.
+
+    `search`: whether cuts may be moved, which takes as long as everything else.
+    """
+    groups = data.groups
+    counts = _count(plane, data)
+    fitted = _averaged(counts, plane.depth, data, data.effective, ROOTS[0])
+    inside, outside = fitted.losses(counts.mass)
+    # A quarter of the clusters is too few to leave some of them out.
+    shift, doubt = 0.0, _DOUBT * max(outside - inside, 0.0)
+    if counts.fold is None and data.effective >= LEAST_ROWS:
+        shift = _resolution(counts, plane, data, fitted, None)
+        doubt = _DOUBT * shift
+        if search and data.effective >= SEARCH_ROWS and len(plane.levels) == 2:
+            fitted, shift, doubt = _with_moved_cuts(counts, plane, data, fitted, shift)
+            inside, outside = fitted.losses(counts.mass)
+    losses = [-np.log(fitted.inside), -np.log(fitted.outside)]
+    row_entry, k = counts.row_cell, groups.n_groups
+    if groups.codes is not None:
+        losses = [v.ravel() for v in losses]
+        row_entry = row_entry * k + groups.codes
+    else:
+        assert groups.probabilities is not None
+        losses = [(groups.probabilities * v[row_entry]).sum(axis=1) for v in losses]
+        row_entry = np.arange(len(row_entry))
+    terms = (k - 1) * fitted.leaves
+    return Rung(
+        f"{plane.name}, {fitted.leaves:.0f} parts", *losses, row_entry, inside, outside, terms,
+        terms, shift, doubt, HANDICAP,
+    )  # fmt: skip
+
+
+def _with_moved_cuts(
+    counts: Counts, plane: Plane, data: Data, plain: Fitted, shift: float
+) -> tuple[Fitted, float, float]:
+    """The better of the fits with cuts as they are and moved; its shift and doubt."""
+    cuts = move_cuts(counts, plane.depth, data)
+    moved = _averaged(counts, plane.depth, data, data.effective, cuts)
+    before, after = plain.losses(counts.mass), moved.losses(counts.mass)
+    # Straight edges can be met, and then little is left; round ones cannot.
+    if before[1] - after[1] <= max(WORTHWHILE / data.effective, 0.5 * shift):
+        return plain, shift, _DOUBT * shift
+    less = _resolution(counts, plane, data, moved, cuts)
+    apart = 0.5 * sum(after) - less - (0.5 * sum(before) - shift)
+    return moved, less, max(_DOUBT * less, 0.5 * abs(apart))
+
+
+def _count(plane: Plane, data: Data) -> Counts:
+    groups, weight, folds = data.groups, data.weight, data.folds
+    sides = [_places(level, d) for level, d in zip(plane.levels, plane.depth, strict=False)]
+    if len(sides) == 1:
+        sides.append((np.zeros(len(weight), dtype=np.intp), np.array([0.5])))
+    (first, first_rank), (second, second_rank) = sides
+    key = first * len(second_rank) + second
+    area = size = len(first_rank) * len(second_rank)
+    if folds is not None:
+        key = key + folds % _FOLDS * area
+        size *= _FOLDS
+    if size <= 8 * len(key) + 65536:
+        cell, used = renumber(key, size)
+    else:
+        used, cell = np.unique(key, return_inverse=True)
+    c, k = len(used), groups.n_groups
+    if groups.codes is not None:
+        entry = cell * k + groups.codes
+        mass, squares = (sums(entry, w, c * k).reshape(c, k) for w in (weight, weight**2))
+    else:
+        assert groups.probabilities is not None
+        parts = (weight[:, None] * groups.probabilities).T
+        mass, squares = (np.stack([sums(cell, p**j, c) for p in parts], axis=1) for j in (1, 2))
+    single = None
+    if groups.codes is None or (weight != 1.0).any():
+        single = squares / np.where(mass > 0, mass, 1.0)
+    fold = None if folds is None else used // area
+    row, column = np.divmod(used % area, len(second_rank))
+    return Counts((row, column), (first_rank, second_rank), mass, single, fold, cell)
+
+
+def _places(level: Levels, depth: int) -> tuple[Index, Array]:
+    """Place of each row on a grid that every root's grid is coarser than; ranks of the places."""
+    size = max(3 << depth, PLACES)
+    if len(level.rank) <= size:
+        return level.codes, level.rank
+    place = np.minimum((level.rank * size).astype(np.intp), size - 1)
+    return place[level.codes], (np.arange(size) + 0.5) / size
+
+
+def bins_of(rank: Array, depth: int, cuts: Array) -> Index:
+    """Bin of each place among 2^depth, an eighth of which lie between any two of the cuts.
+
+    Where there are bins enough every place has its own, so that single values can be told apart.
+    """
+    size = 1 << depth
+    warped = np.interp(rank, np.concatenate([[0.0], cuts, [1.0]]), np.arange(9) / 8)
+    # Rounded, and the ends of bins always to the outer one: reversing a side reverses its bins.
+    place = np.round(warped * size, 9)
+    out = np.where(warped < 0.5, np.ceil(place) - 1, np.floor(place)).astype(np.intp)
+    out = np.clip(out, 0, size - 1)
+    if len(rank) <= size:
+        steps = np.arange(len(rank))
+        out = np.maximum.accumulate(out - steps) + steps
+        ends = size - len(rank) + steps
+        out = np.minimum(out, ends)
+    return out
+
+
+def _mixture(counts: Counts, depth: tuple[int, int], data: Data, roots: Sequence[Cuts]) -> Fitted:
+    """In-sample and leave-one-out probabilities by cell and group, averaged over the roots."""
+    from ..kernels import dyadic as kernels
+
+    mass, alpha = counts.mass, data.alpha
+    inside, outside, leaves = np.zeros_like(mass), np.zeros_like(mass), 0.0
+    shape = (1 << depth[0], 1 << depth[1], mass.shape[1])
+    for root in roots:
+        row, column = (bins_of(r, d, c)[a] for r, d, c, a in
+                       zip(counts.rank, depth, root, counts.at, strict=True))  # fmt: skip
+        flat = row * shape[1] + column
+        cube = _add_cells(flat, mass, shape)
+        single = _NO_CUBE
+        if counts.single is not None:
+            single = _add_cells(flat, mass * counts.single, shape)
+            single /= np.where(cube > 0, cube, 1.0)
+        rectangles, *logs = kernels.evidence(cube, alpha, data.rising)
+        share, live, parts = kernels.leaf_shares(*logs)
+        leaves += parts / len(roots)
+        cubes = kernels.cell_probabilities(rectangles, share, live, alpha, single)
+        near, far = (p[row, column] for p in cubes)
+        for fold in [] if counts.fold is None else np.unique(counts.fold):
+            own = counts.fold == fold
+            left = cube - _add_cells(flat[own], mass[own], shape)
+            rectangles, *logs = kernels.evidence(np.maximum(left, 0.0), alpha, data.rising)
+            share, live, _ = kernels.leaf_shares(*logs)
+            far[own] = kernels.left_out(rectangles, share, live, alpha, row[own], column[own])
+        # In place: with a million rows each of these arrays is tens of megabytes.
+        for whole, part in ((inside, near), (outside, far)):
+            part /= len(roots)
+            whole += part
+        del near, far, part
+    return Fitted(inside, outside, leaves)
+
+
+def _averaged(
+    counts: Counts, depth: tuple[int, int], data: Data, effective: float, cuts: Cuts
+) -> Fitted:
+    """The first grid alone or the mean of all, whichever predicts better; both, where level."""
+    first = _mixture(counts, depth, data, [cuts])
+    others = _mixture(counts, depth, data, ROOTS[1:])
+    share = 1.0 / len(ROOTS)
+    behind = _loss(counts.mass, first.outside)
+    for alone, rest in zip(first[:2], others[:2], strict=True):
+        rest *= 1.0 - share
+        rest += share * alone
+    behind -= _loss(counts.mass, others.outside)
+    weight = float(1.0 / (1.0 + np.exp(np.clip(0.25 * effective * behind, -50.0, 50.0))))
+    for alone, rest in zip(first[:2], others[:2], strict=True):
+        alone *= weight
+        rest *= 1.0 - weight
+        alone += rest
+    every = share * first.leaves + (1.0 - share) * others.leaves
+    return first._replace(leaves=weight * first.leaves + (1.0 - weight) * every)
+
+
+def _resolution(
+    counts: Counts, plane: Plane, data: Data, fitted: Fitted, cuts: Cuts | None
+) -> float:
+    """What the size of sample and grid adds to the entropy: quarters on a coarser grid, less all.
+
+    Where the quarters lose much of what is found by all the rows, the law that an error halves
+    with four times the rows has not set in, and less of the difference is taken off. Nor is it
+    more than what fitting the parts costs (the gap between leave-one-out and in-sample loss) and
+    what the coarser grid alone costs.
+    """
+    inside, outside = fitted.losses(counts.mass)
+    value = 0.5 * (inside + outside)
+    # In one dimension the grid is as fine as it needs to be, and the error falls faster. Nor is
+    # there anything between values that all have bins of their own.
+    line = len(plane.levels) == 1
+    apart = [len(rank) <= 1 << d for rank, d in zip(counts.rank, plane.depth, strict=True)]
+    one, other = (
+        d if line or own else max(d - 1, 1) for d, own in zip(plane.depth, apart, strict=True)
+    )
+    depth = one, other
+
+    def loss(part: Counts, rows: float) -> float:
+        own = ROOTS[0] if cuts is None else move_cuts(part, depth, data)
+        return 0.5 * sum(_averaged(part, depth, data, rows, own).losses(part.mass))
+
+    lost = total = 0.0
+    for mass in _quarters(counts):
+        # Quantiles of the sample, at which a grid is cut, are off by twice as much in a quarter.
+        rank, rank_2 = (
+            rank if alone else _ranks(at, mass, len(rank))
+            for rank, at, alone in zip(counts.rank, counts.at, apart, strict=True)
+        )
+        amount = float(mass.sum())
+        lost += amount * loss(replace(counts, rank=(rank, rank_2), mass=mass), data.effective / 4)
+        total += amount
+    excess = max(lost / total - value, 0.0) * (0.5 if line else 1.0)
+    coarser = 0.0 if depth == plane.depth else loss(counts, data.effective) - value
+    excess = min(excess, outside - inside + max(coarser, 0.0))
+    shares = counts.mass.sum(axis=0) / counts.mass.sum()
+    gain = max(float(-(shares * np.log(shares)).sum()) - value, 0.0)
+    excess = excess * gain / (gain + _CAUTION * excess) if excess > 0 else 0.0
+    return excess if cuts is None else max(excess, _cost_of_places(counts, plane.depth, data, cuts))
+
+
+def _ranks(at: Index, mass: Array, places: int) -> Array:
+    """Mid-ranks of the places of a side among some of the rows."""
+    amount = np.bincount(at, mass.sum(axis=1), places)
+    return np.clip((np.cumsum(amount) - 0.5 * amount) / amount.sum(), 0.0, 1.0)
+
+
+def _quarters(counts: Counts) -> Iterator[Array]:
+    """Four random parts of the rows, as counts; the same whatever the groups are called."""
+    rng = np.random.default_rng(0)
+    order = np.argsort(-counts.mass.sum(axis=0), kind="stable")
+    mass = counts.mass[:, order]
+    unit = np.ones_like(mass)
+    if counts.single is not None:
+        unit = np.where(mass > 0, counts.single[:, order], 1.0)
+    left = np.rint(mass / np.where(unit > 0, unit, 1.0)).astype(np.int64)
+    del mass  # there may be millions of cells
+    for j in range(4):
+        drawn = rng.binomial(left, 1.0 / (4 - j))
+        part = np.empty_like(unit)
+        part[:, order] = drawn * unit
+        left -= drawn
+        del drawn
+        yield part
+
+
+def _loss(mass: Array, probability: Array) -> float:
+    """Mean of −log p."""
+    logs = np.log(probability)
+    logs *= mass
+    return float(-logs.sum() / mass.sum())
+
+
+def move_cuts(counts: Counts, depth: tuple[int, int], data: Data) -> Cuts:
+    """Cuts of a grid, moved one by one to where the mixture makes the groups likeliest.
+
+    The search begins at the best of some even grids. The cells are first added up over the bins of
+    the other side, after which trying a cut costs no more than a small mixture.
+    """
+    from ..kernels import dyadic as kernels
+
+    coarse = tuple(min(d, SEARCH_DEPTH) for d in depth)
+
+    def add_up(side: int, cuts: Array) -> Array:
+        """Σ mass up to each place of a side, by bin of the other, (places + 1, bins, K)."""
+        other = 1 - side
+        bins = bins_of(counts.rank[other], coarse[other], cuts)[counts.at[other]]
+        shape = (len(counts.rank[side]), 1 << coarse[other], counts.mass.shape[1])
+        table = _add_cells(counts.at[side] * shape[1] + bins, counts.mass, shape)
+        return np.concatenate([np.zeros((1, *shape[1:])), np.cumsum(table, axis=0)])
+
+    def fitness(table: Array, side: int, cuts: Array) -> float:
+        bins = bins_of(counts.rank[side], coarse[side], cuts)
+        ends = np.searchsorted(bins, np.arange((1 << coarse[side]) + 1))
+        sums = np.diff(table[ends], axis=0)
+        if side:
+            sums = sums.transpose(1, 0, 2)
+        return kernels.evidence(sums, data.alpha, data.rising)[1][1, 1]
+
+    starts = [ROOTS[0], *((_even(m), _even(m)) for m in (5, 6, 7))]
+    found = [fitness(add_up(0, c[1]), 0, c[0]) for c in starts]
+    best = max(found)
+    cuts = [c.copy() for c in starts[int(np.argmax(found))]]
+    for step in _STEPS:
+        for side in (0, 1):
+            table = add_up(side, cuts[1 - side])
+            for j in range(7):
+                for move in (-step, step):
+                    while True:
+                        trial = cuts[side].copy()
+                        trial[j] += move
+                        if (np.diff(trial, prepend=0.0, append=1.0) < 1e-3).any():
+                            break
+                        value = fitness(table, side, trial)
+                        if value <= best + 0.5:
+                            break
+                        best, cuts[side] = value, trial
+    return cuts[0], cuts[1]
+
+
+def _even(parts: int) -> Array:
+    """Cuts into so many equal parts, and into halves of some of them."""
+    cuts = np.arange(1, parts) / parts
+    return np.sort(np.concatenate([cuts, (np.arange(8 - parts) + 0.5) / parts]))
+
+
+def _cost_of_places(counts: Counts, depth: tuple[int, int], data: Data, cuts: Cuts) -> float:
+    """Loss a row that cuts between places cost: a quarter of what moving them by one place does."""
+    coarse = (min(depth[0], SEARCH_DEPTH), min(depth[1], SEARCH_DEPTH))
+    cost, value = 0.0, _loss(counts.mass, _mixture(counts, coarse, data, [cuts]).outside)
+    for side in (0, 1):
+        width = 1.0 / len(counts.rank[side])
+        for move in (-width, width):
+            moved = [c + move if k == side else c for k, c in enumerate(cuts)]
+            trial = _mixture(counts, coarse, data, [(moved[0], moved[1])]).outside
+            cost += max(_loss(counts.mass, trial) - value, 0.0) / 2
+    return cost / 4
+
+
+def _add_cells(flat: Index, mass: Array, shape: tuple[int, int, int]) -> Array:
+    cells = shape[0] * shape[1]
+    columns = [sums(flat, column, cells) for column in mass.T]
+    return np.stack(columns, axis=1).reshape(shape)
