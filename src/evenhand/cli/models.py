@@ -357,9 +357,7 @@ def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, lis
     assert rows.X is not None
     plain = path._handle.fit(0.0, path._rows)
     names = [name for column in rows.features for name in column.features]
-    groups = rows.who
-    if rows.named.continuous:
-        groups = groups.banded()
+    groups = rows.who.banded() if rows.named.continuous else path._rows.groups
     found = feature_information(
         rows.X, sensitive_features=groups, sample_weight=rows.weight, names=names
     )

@@ -213,22 +213,13 @@ def _lspc_information(rows: Rows, basis: Basis, weights: Array, beta: float) -> 
         phi, _, f, _ = _scores(part, basis, weights)
         rho, ratio, _, _ = _lspc_ratios(f, beta)
         mean = rho * ratio
-        if len(part.weight):
-            weighted = phi * part.weight
-        else:
-            weighted = phi
         own, shift = mean * ratio, mean[1:] - mean[0]
+        size = own[0] - shift[:, None] * shift
+        size[range(free), range(free)] += own[1:]
+        weighted = phi * part.weight if len(part.weight) else phi
         for k in range(free):
-            for other in range(k + 1):
-                size = own[0] - shift[k] * shift[other]
-                if k == other:
-                    size = size + own[k + 1]
-                out[k, :, other] += (weighted * size) @ phi.T
-    out = rows.sums.add(out)
-    for k in range(free):
-        for other in range(k):
-            out[other, :, k] = out[k, :, other].T
-    return out.reshape(free * terms, free * terms)
+            out[k] += (weighted[:, None] * size[k]) @ phi.T
+    return rows.sums.add(out).reshape(free * terms, free * terms)
 
 
 # ------------------------------------------------------------------------------------------------

@@ -82,12 +82,7 @@ class Membership:
                 "the score depends on the group. Hint: use group_features='posterior' for a model "
                 "that does not need it."
             )
-        if isinstance(sensitive_features, Groups):
-            groups = sensitive_features
-        else:
-            groups = resolve_groups(
-                sensitive_features, n_rows=n_rows, require_two=False, warn=False
-            )
+        groups = resolve_groups(sensitive_features, n_rows=n_rows, require_two=False, warn=False)
         unseen = [label for label in groups.labels if label not in self.labels]
         if unseen:
             raise ValueError(
