@@ -156,7 +156,7 @@ def test_a_closed_pipe_keeps_the_exit_code(tmp_path):
     """As of `evenhand audit … | head -1`."""
     path = tmp_path / "scores.csv"
     arrow_csv.write_csv(make_table(), path)
-    for more, code in (([], 0), (["--json"], 0), (["--fail-above", "independence=0"], 1)):
+    for more, code in ((["--json"], 0), (["--fail-above", "independence=0"], 1)):
         command = [sys.executable, "-m", "evenhand", "audit", str(path), *BASIC, *more]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)

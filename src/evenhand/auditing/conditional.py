@@ -133,13 +133,13 @@ def products_test(residual: Vector, expected: Vector, regression: Regression) ->
     room = max(int(groups.n_effective // (UNITS_A_DIRECTION * (groups.n_groups - 1))), 1)
     f, a = np.column_stack(factors[:room]), np.delete(regression.membership, drop, axis=1)
     f, a = f - regression.predict(f), a - regression.predict(a)
-    # Residuals of a fit are too small by the leverage of their rows.
-    scale = (weight / np.sqrt(1 - regression.leverage))[:, None]
-    U = np.column_stack([scale * a * one[:, None] for one in f.T])
+    U = np.column_stack([weight[:, None] * a * one[:, None] for one in f.T])
+    total = U.sum(axis=0)
+    # Residuals of a fit are too small by the leverage of their rows; their sum is what it is.
+    U /= np.sqrt(1 - regression.leverage)[:, None]
     if groups.cluster is not None:
         U = cluster_groups(groups.cluster, U)
-    n, total = len(U), U.sum(axis=0)
-    V = U.T @ U
+    n, V = len(U), U.T @ U
     scale = np.sqrt(np.diag(V))
     used = scale > 1e-12 * max(float(scale.max(initial=0.0)), 1e-300)
     if not used.any():

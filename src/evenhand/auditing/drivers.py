@@ -21,7 +21,7 @@ from scipy import sparse
 from scipy.special import ndtri
 from scipy.stats import rankdata
 from sklearn.base import clone
-from sklearn.model_selection import cross_val_predict
+from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.utils import _safe_indexing
 
 from .._core.arrays import Rows, Vector
@@ -310,7 +310,9 @@ def _surrogate(
     model = make_pipeline(
         TableEncoder(standardize=False), HistGradientBoostingRegressor(random_state=seed)
     )
-    held_out = cross_val_predict(model, table.X, score, cv=5)
+    # Shuffled: in a table sorted by score no fold has seen the scores of another.
+    folds = KFold(5, shuffle=True, random_state=seed)
+    held_out = cross_val_predict(model, table.X, score, cv=folds)
     model.fit(table.X, score)
     spread = np.average((score - np.average(score, weights=weight)) ** 2, weights=weight)
     error = np.average((score - held_out) ** 2, weights=weight)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,16 +14,8 @@ from .._core.files import TableError, list_files
 from .._core.progress import waiting
 from .._core.provenance import file_facts, stamp
 from ..tables.readers import open_table, read_table
-from .options import (
-    AuditedFiles,
-    CellColumns,
-    CountedColumns,
-    EngineName,
-    Measuring,
-    Output,
-    Separator,
-    Writing,
-)
+from . import options as group
+from .options import option
 from .terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, deliver, leave, note, say
 
 if TYPE_CHECKING:
@@ -66,6 +58,9 @@ _ARGUMENTS = {
     "y_true": "target", "y_pred": "prediction", "sensitive_features": "sensitive",
     "sample_weight": "weight", "frequency": "frequency",
 }  # fmt: skip
+_NEEDS_ROWS = (
+    "cluster", "band", "drop_missing", "separator", "exposure", "probability", "continuous",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,18 +71,25 @@ class Asked:
     ----------
     files : list of str
     engine : str or None
-    columns : dict of option → column
-        That name columns; cells have them already.
+    columns : Roles
+        The options that name columns; cells have them already.
     needs_rows : dict of option → value
-        That only rows allow.
-    controls : list of str
+        That only rows allow, beside those of columns.
     """
 
     files: list[str]
     engine: str | None
-    columns: dict[str, Any]
+    columns: group.Roles
     needs_rows: dict[str, Any]
-    controls: list[str] = field(default_factory=list)
+
+    def named(self, role: str) -> Any:
+        """The column or columns of a role, None where there is no such option."""
+        return getattr(self.columns, role, None)
+
+    @property
+    def controls(self) -> list[str]:
+        """Columns with legitimate factors."""
+        return self.named("control") or []
 
     @cached_property
     def are_cells(self) -> bool:
@@ -124,7 +126,9 @@ class Asked:
     def check(self) -> None:
         """Refuse options that do not go together."""
         if self.are_cells:
-            for name, value in {**self.columns, "engine": self.engine}.items():
+            given = {role: self.named(role) for role in (*_ARGUMENTS.values(), "time")}
+            given["sensitive"] = given["sensitive"] or self.named("probability")
+            for name, value in {**given, "engine": self.engine}.items():
                 if value:
                     raise TableError(
                         f"--{name} must be left out for files of cells, which hold it."
@@ -135,10 +139,11 @@ class Asked:
                     "audit the table that they were counted from."
                 )
         else:
-            for name in ("sensitive", "prediction"):
-                if not self.columns[name]:
+            for name, other in {"sensitive": "probability", "prediction": ""}.items():
+                if not self.named(name) and not self.named(other):
                     raise typer.BadParameter(f"Missing option '--{name}'.")
-        for name, value in self.needs_rows.items() if self.counted else ():
+        needs_rows = {role: self.named(role) for role in _NEEDS_ROWS} | self.needs_rows
+        for name, value in needs_rows.items() if self.counted else ():
             option = "--" + name.replace("_", "-")
             if value:
                 raise TableError(
@@ -149,7 +154,7 @@ class Asked:
     def has_target(self) -> bool:
         """Whether there is a target; options are checked first."""
         self.check()
-        return self.stored[0].has_target if self.are_cells else self.columns["target"] is not None
+        return self.stored[0].has_target if self.are_cells else self.columns.target is not None
 
     def cells(self) -> tuple[Cells, CellSource]:
         """The counts."""
@@ -160,7 +165,12 @@ class Asked:
     @property
     def names(self) -> dict[str, Any]:
         """Columns by the arguments of `audit_table`."""
-        return {argument: self.columns[role] for argument, role in _ARGUMENTS.items()}
+        return column_names(self.columns)
+
+
+def column_names(columns: group.Roles) -> dict[str, Any]:
+    """Columns by the arguments of `audit_table`."""
+    return {argument: getattr(columns, role) for argument, role in _ARGUMENTS.items()}
 
 
 def read_cells(files: Sequence[str]) -> tuple[Cells, CellSource]:
@@ -196,7 +206,7 @@ def count_table(
 
 
 def with_controls(
-    found: Any, asked: Asked, edges: Edges, measuring: Measuring, reference: str
+    found: Any, asked: Asked, edges: Edges, measuring: group.Measuring, reference: str
 ) -> Any:
     """An audit with what controls leave of its differences."""
     if not asked.controls:
@@ -212,19 +222,31 @@ def with_controls(
     return replace(found, conditional=given)
 
 
-def _how(measuring: Measuring) -> dict[str, Any]:
+def _how(measuring: group.Measuring) -> dict[str, Any]:
     return {
         "estimator": measuring.estimator, "confidence_level": measuring.confidence,
         "random_state": measuring.seed,
     }  # fmt: skip
 
 
-def audit_cells(cells: Cells, each: bool, measuring: Measuring) -> Any:
+def audit_cells(cells: Cells, each: bool, measuring: group.Measuring) -> Any:
     """An Audit, or an AuditSet with `each`."""
     from ..auditing.audits import audit
 
     with waiting("Measuring"):
         return audit(cells, **_how(measuring), per_attribute=each and len(cells.names) > 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid(group.Counting):
+    """Into what rows are counted."""
+
+    out: Path = option("File to write, such as part.cells.", "-o", default=group.REQUIRED)
+    edges: Path | None = option("File of cells whose grid to use, to be merged with it.")
+    bins: int | None = option("Bins a side, in place of those that suit.")
+    min_count: int | None = option(
+        "Leave out cells with fewer people of a group than this, and say what that does."
+    )
 
 
 @command
@@ -233,24 +255,9 @@ def cells(
         list[str],
         typer.Argument(help="Parquet or CSV files, a pattern in quotes, or duckdb:FILE/TABLE."),
     ],
-    columns: CellColumns,
-    writing: Writing,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, such as part.cells.")],
-    edges: Annotated[
-        Path | None,
-        typer.Option("--edges", help="File of cells whose grid to use, to be merged with it."),
-    ] = None,
-    bins: Annotated[
-        int | None, typer.Option("--bins", help="Bins a side, in place of those that suit.")
-    ] = None,
-    min_count: Annotated[
-        int | None,
-        typer.Option(
-            "--min-count",
-            help="Leave out cells with fewer people of a group than this, and say what that does.",
-        ),
-    ] = None,
-    engine: EngineName = None,
+    columns: group.CellColumns,
+    writing: group.Writing,
+    grid: Grid,
 ) -> None:
     """Count the rows of a table into cells, which can be audited and merged without the rows.
 
@@ -262,17 +269,17 @@ def cells(
     from ..measures import cells as cell_files
     from ..measures.cells import Cells
 
-    if edges is not None and bins is not None:
+    out = grid.out
+    if grid.edges is not None and grid.bins is not None:
         raise TableError("--edges and --bins must not both be given: edges have their bins.")
     if not cell_files.is_cells(out):
         raise TableError(f"--out must end in .cells, got {str(out)!r}.")
     writing.check_free(out)
-    grid = bins if edges is None else Cells.from_file(edges).edges
-    names = {argument: getattr(columns, role) for argument, role in _ARGUMENTS.items()}
-    found, _ = count_table(files, engine, grid, **names)
+    edges = grid.bins if grid.edges is None else Cells.from_file(grid.edges).edges
+    found, _ = count_table(files, grid.engine, edges, **column_names(columns))
     whole, lost = found, None
-    if min_count is not None:
-        found, lost = cell_files.suppress(found, min_count)
+    if grid.min_count is not None:
+        found, lost = cell_files.suppress(found, grid.min_count)
     cell_files.write_cells(found, out, writing.force, lost)
     unknown = f", {found.n_unknown:,} more of unknown group" if found.n_unknown else ""
     say(
@@ -310,35 +317,26 @@ def _show_change(whole: Cells, few: Cells) -> None:
 # Change over time.
 
 
+@dataclass(frozen=True, kw_only=True)
+class Watching(group.CountedColumns, group.Counting):
+    """What is watched, and how."""
+
+    time: str | None = option("Column with the date of each row.")
+    period: list[str] = option(
+        "day, week, month, quarter, year, or as-is; month for tables. For files of cells also the "
+        "name of the period of each, in the order of the files; repeatable.",
+        default=[],
+    )
+    criterion: list[str] = option("What is watched; repeatable.", default=[])
+    limit: list[str] = option(
+        "Value not to be exceeded, as criterion=0.05; repeatable.", default=[]
+    )
+    level: float = option("Chance of a false alarm over all looks.", default=0.05)
+    separator: str | None = option(group.SEPARATOR)
+
+
 @command
-def monitor(
-    files: AuditedFiles,
-    columns: CountedColumns,
-    output: Output,
-    time: Annotated[
-        str | None, typer.Option("--time", help="Column with the date of each row.")
-    ] = None,
-    period: Annotated[
-        list[str],
-        typer.Option(
-            "--period",
-            help="day, week, month, quarter, year, or as-is; month for tables. For files of cells "
-            "also the name of the period of each, in the order of the files; repeatable.",
-        ),
-    ] = [],  # noqa: B006
-    criterion: Annotated[
-        list[str], typer.Option("--criterion", help="What is watched; repeatable.")
-    ] = [],  # noqa: B006
-    limit: Annotated[
-        list[str],
-        typer.Option("--limit", help="Value not to be exceeded, as criterion=0.05; repeatable."),
-    ] = [],  # noqa: B006
-    level: Annotated[
-        float, typer.Option("--level", help="Chance of a false alarm over all looks.")
-    ] = 0.05,
-    engine: EngineName = None,
-    separator: Separator = None,
-) -> None:
+def monitor(files: group.AuditedFiles, watching: Watching, output: group.Output) -> None:
     """Measure a score period by period and say whether its fairness has moved.
 
     Exit codes: 0 steady; 1 an alarm was raised; 4 not enough data.
@@ -351,22 +349,22 @@ def monitor(
     from ..measures.measures import OPEN, VIOLATED
     from ..tables.monitor import monitor as watch
 
-    asked = Asked(files, engine, {**asdict(columns), "time": time}, {"separator": separator})
+    asked = Asked(files, watching.engine, watching, {})
     asked.check()
-    limits = _limits(limit)
+    limits = _limits(watching.limit)
     wanted: dict[str, Any] = {
-        "criteria": list(dict.fromkeys([*criterion, *limits])) or ["independence"],
+        "criteria": list(dict.fromkeys([*watching.criterion, *limits])) or ["independence"],
         "limits": limits,
-        "level": level,
+        "level": watching.level,
     }
     if asked.are_cells:
-        series, unit = _cell_series(asked.files, period)
+        series, unit = _cell_series(asked.files, watching.period)
         with waiting("Measuring"):
             result = watch(series, period=unit, **wanted)
     else:
-        table, names = _table(asked, separator)
+        table, names = _table(asked)
         with waiting("Counting and measuring"):
-            result = watch(table, period=_unit(period or ["month"]), **names, **wanted)
+            result = watch(table, period=_unit(watching.period or ["month"]), **names, **wanted)
     deliver(result, output, "bold red" if result.judged == VIOLATED else "")
     leave({VIOLATED: LIMIT_MISSED, OPEN: NOT_ENOUGH_DATA}.get(result.judged, 0))
 
@@ -381,19 +379,19 @@ def _cell_series(files: list[str], periods: list[str]) -> tuple[Any, str]:
     return read_series(files, None if periods in ([], ["as-is"]) else periods), "auto"
 
 
-def _table(asked: Asked, separator: str | None) -> tuple[Any, dict[str, Any]]:
+def _table(asked: Asked) -> tuple[Any, dict[str, Any]]:
     """Rows of one file, or what an engine is to count; and the names of columns."""
-    time = asked.columns["time"]
-    if time is None:
+    if asked.named("time") is None:
         raise typer.BadParameter("Missing option '--time'.")
-    names = {**asked.names, "time": time}
+    names = {**asked.names, "time": asked.named("time")}
     if asked.counted:
         return asked.table, {**names, "engine": asked.engine}
-    source = open_table(Path(asked.files[0]), separator)
-    groups = [source.resolve(name, "--sensitive") for name in asked.columns["sensitive"]]
-    roles = {role: name for role, name in asked.columns.items() if role != "sensitive" and name}
-    wanted = [source.resolve(name, f"--{role}") for role, name in roles.items()]
-    return read_table(source, [*wanted, *groups]), names
+    source = open_table(Path(asked.files[0]), asked.named("separator"))
+    wanted = [source.resolve(name, "--sensitive") for name in asked.columns.sensitive]
+    for role in ("prediction", "target", "weight", "frequency", "time"):
+        if asked.named(role):
+            wanted.append(source.resolve(asked.named(role), f"--{role}"))
+    return read_table(source, wanted), names
 
 
 def _unit(periods: list[str]) -> str | None:

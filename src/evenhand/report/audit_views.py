@@ -278,7 +278,7 @@ def gains_table(before: Audit, after: Audit, file: str, favorable: str | None = 
         ]
         for k, group in enumerate(changes["group"])
     ]
-    heads = ["group", "mean change", "middle 90% of changes", *GAINS[favorable]]
+    heads = ["group", "mean change", "middle 90%", *GAINS[favorable]]
     return Table(heads, rows, "Change of each person's score, by group", changes, file, limit=40)
 
 
@@ -372,7 +372,7 @@ def group_legend(rows: DrawnRows, audit: Audit) -> Html:
 def figure_grid(charts: Mapping[str, Chart]) -> Html:
     """Return charts with their captions, side by side where there is room."""
     shown = [
-        element("figure", element("figcaption", label(caption, 80)), chart.render())
+        element("figure", element("figcaption", label(caption, 80)), chart.svg())
         for caption, chart in charts.items()
     ]
     return element("div", *shown, class_="figures")
@@ -390,11 +390,11 @@ def density_chart(
     top = max(float(c.max()) for c in curves) * 1.05 or 1.0
     chart = Chart(
         (float(grid[0]), float(grid[-1])), (0.0, top), x_label="score", y_label="share of people",
-        title=title, left=26, height=height,
+        title=title, left=26, height=height, y_ticks={},
     )  # fmt: skip
     if len(curves) <= 4:
         for k, curve in enumerate(curves):
-            chart.band(grid, 0 * curve, curve, k, "area")
+            chart.area(grid, 0 * curve, curve, k)
     for k, curve in enumerate(curves):
         chart.line(grid, curve, k)
     return chart
@@ -412,14 +412,14 @@ def calibration_chart(drawn: DrawnRows) -> Chart:
     rows = np.unique(np.linspace(0, len(codes) - 1, CLOUD).astype(int))
     for k in range(len(drawn.names)):
         mine = rows[codes[rows] == k]
-        chart.dots(drawn.s[mine], drawn.y[mine], k, radius=2.2, class_="cloud")
+        chart.dots(drawn.s[mine], drawn.y[mine], k, 2.2, "cloud")
     ends = [max(wide[0], tall[0]), min(wide[-1], tall[-1])]
     chart.guide(ends, ends)
     for k, weight in enumerate(drawn.membership.T):
         if not weight.any():
             continue
         x, y, error = calibration(drawn.s, drawn.y, weight)
-        chart.error_bars(x, y - 1.96 * error, y + 1.96 * error, k)
+        chart.bars(x, y - 1.96 * error, y + 1.96 * error, k)
         chart.line(x, y, k)
         chart.dots(x, y, k)
     return chart

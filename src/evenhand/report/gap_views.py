@@ -199,7 +199,7 @@ def imputation_view(result: Imputation) -> View:
             *imputation_words(result),
             Figure(
                 lambda: bar_chart(bars, "gap in mean score", "Gaps by group, with the assumption "
-                                  "and without"),
+                                  "and without").svg(),
                 "Gaps between mean scores",
                 "Dot and dark line: the estimate with the assumption and its interval. Pale block: "
                 "the range without any assumption.",
@@ -392,31 +392,32 @@ def band_curves(result: Pricing) -> list[tuple[Any, ...]]:
     return out
 
 
-def band_axis(curves: Sequence[tuple[Any, ...]]) -> tuple[float, float]:
-    """Return an axis from 0 to what holds the ratios and most of their intervals."""
+def band_chart(result: Pricing) -> Chart:
+    """Return actual over expected in each band, one line per group."""
+    curves = band_curves(result)
+    n_bands = max(result._bands["band"])
+    # From 0 to what holds the ratios and most of their intervals.
     ratios = np.concatenate([[1.0], *(c[1] for c in curves)])
     ends = np.concatenate([[1.0], *(c[3] for c in curves)])
     top = max(float(ratios.max()), min(float(ends.max()), 2.0 * float(ratios.max())))
-    return 0.0, 1.08 * top
-
-
-def _draw_bands(result: Pricing) -> Html:
-    curves = band_curves(result)
-    n_bands = max(result._bands["band"])
     chart = Chart(
-        (0.5, n_bands + 0.5), band_axis(curves), x_label="band of the score, lowest to highest",
+        (0.5, n_bands + 0.5), (0.0, 1.08 * top), x_label="band of the score, lowest to highest",
         y_label="actual / expected", title="Actual over expected by group and band of the score",
-        width=720, height=300, x_ticks=range(1, n_bands + 1),
+        width=720, x_ticks={b: str(b) for b in range(1, n_bands + 1)}, look="chart wide",
     )  # fmt: skip
     chart.guide([0.5, n_bands + 0.5], [1.0, 1.0])
     for k, (x, ratio, low, high) in enumerate(curves):
-        chart.error_bars(x, low, high, k)
+        chart.bars(x, low, high, k)
         if len(x):
             chart.line(x, ratio, k)
         chart.dots(x, ratio, k)
+    return chart
+
+
+def _draw_bands(result: Pricing) -> Html:
     names, order = result._groups["group"], drawn_groups(result)
     keys = legend([label(names[k], 60) for k in order], len(names) - len(order))
-    return join([keys, chart.render(class_="chart wide")])
+    return join([keys, band_chart(result).svg()])
 
 
 # ------------------------------------------------------------------------------------------------

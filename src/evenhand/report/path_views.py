@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -427,7 +427,7 @@ def _panels(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> Html:
     shown = []
     for k, (audit, rows) in enumerate(zip(audits, drawn, strict=True)):
         title = f"Scores by {part}, model {k + 1}"
-        chart = density_chart(rows, grid, height=240, title=title).render()
+        chart = density_chart(rows, grid, height=240, title=title).svg()
         picture = element("figure", element("figcaption", f"Scores by {part}"), chart)
         heading = f"Model {k + 1} of {len(path)}: {weight_name(path.points[k].fairness_weight)}"
         heading += " (selected)" if path.points[k] is path.selected else ""
@@ -487,10 +487,10 @@ def _frontier_view(path: FairnessPath, chosen: int) -> View:
                 f"are {percent(path.confidence_level)} intervals, cut off where they leave the "
                 "picture. For faded models another one is better in both respects."
             ),
-            _frontier_figure(path, first, chosen, 720, 380),
+            _frontier_figure(path, first, chosen, 720, 380, "chart wide"),
             element(
                 "div",
-                *(_frontier_figure(path, n, chosen, 520, 300) for n in others),
+                *(_frontier_figure(path, n, chosen) for n in others),
                 class_="figures",
             ),
             steps,
@@ -498,50 +498,73 @@ def _frontier_view(path: FairnessPath, chosen: int) -> View:
     )
 
 
-def _frontier_figure(path: FairnessPath, name: str, *how: int) -> Html:
+def _frontier_figure(path: FairnessPath, name: str, *how: Any) -> Html:
     caption = element("figcaption", f"{path.accuracy.symbol} against {name}")
     return element("figure", caption, draw_frontier(path, name, *how))
 
 
-def draw_frontier(path: FairnessPath, name: str, chosen: int, width: int, height: int) -> Html:
-    """Return accuracy against one criterion; every point can be clicked."""
+class Points(NamedTuple):
+    """The models of a path by one criterion and accuracy, with intervals; `faded` are beaten."""
+
+    u: Any
+    ends: Any
+    accuracy: Any
+    margins: Any
+    faded: Any
+
+
+def frontier_points(path: FairnessPath, name: str) -> Points:
+    """Return where a criterion and the accuracy of each model are."""
     measures = [p.measure(name) for p in path.points]
-    u = np.array([m.shown for m in measures])
-    ends = np.array([m.interval for m in measures])
+    return Points(
+        np.array([m.shown for m in measures]), np.array([m.interval for m in measures]),
+        np.array([p.accuracy for p in path.points]),
+        np.array([p.accuracy_interval for p in path.points]), path.dominated(name),
+    )  # fmt: skip
+
+
+def frontier_chart(
+    path: FairnessPath, name: str, width: int = 520, height: int = 300, look: str = "chart"
+) -> Chart:
+    """Return axes of accuracy against one criterion, with the line of the models not beaten."""
+    u, ends, accuracy, margins, faded = frontier_points(path, name)
     symbol = path.accuracy.symbol
-    accuracy = np.array([p.accuracy for p in path.points])
-    margins = np.array([p.accuracy_interval for p in path.points])
     left, right = _axis(u, ends, 0.02)
     chart = Chart(
         (min(left, -0.03 * right), right), _axis(accuracy, margins, 0.01), width=width,
         height=height, x_label=f"{name} (0 fair, 1 not)", y_label=f"held-out {symbol}",
-        title=f"{symbol} against {name}",
+        title=f"{symbol} against {name}", look=look,
     )  # fmt: skip
-    faded = path.dominated(name)
     front = np.flatnonzero(~faded)[np.argsort(u[~faded], kind="stable")]
     if len(front) > 1:
         chart.guide(u[front], accuracy[front], "frontier-line")
+    return chart
+
+
+def draw_frontier(path: FairnessPath, name: str, chosen: int, *how: Any) -> Html:
+    """Return accuracy against one criterion; every point can be clicked."""
+    chart, points = frontier_chart(path, name, *how), frontier_points(path, name)
     marks = []
     for k, point in enumerate(path.points):
-        kind = "point" + (" dominated" if faded[k] else "")
+        kind = "point" + (" dominated" if points.faded[k] else "")
         kind += " chosen" if point is path.selected else ""
         text = _point_words(path, k, name)
         marks.append(
             element(
-                "g", element("title", text), *_mark(chart, u[k], accuracy[k], ends[k], margins[k]),
+                "g", element("title", text), *_mark(chart, points, k),
                 class_=kind, role="radio", aria_checked="true" if k == chosen else "false",
                 tabindex="0" if k == chosen else "-1", aria_label=text, data_point=k,
             )
         )  # fmt: skip
-    chart.add(element("g", *marks, role="radiogroup", aria_label=f"Models by {symbol} and {name}"))
-    return chart.render("group", "chart wide" if width > 600 else "chart")
+    label = f"Models by {path.accuracy.symbol} and {name}"
+    return chart.svg(element("g", *marks, role="radiogroup", aria_label=label), role="group")
 
 
-def _mark(chart: Chart, u: float, accuracy: float, ends: Any, margins: Any) -> list[Html]:
+def _mark(chart: Chart, points: Points, k: int) -> list[Html]:
     """A point with its intervals, cut off at the axes, and room to hit it."""
-    x, y = float(chart.px(u)), float(chart.py(accuracy))
-    low, high = chart.px(np.clip(ends, *chart.x))
-    below, above = chart.py(np.clip(margins, *chart.y))
+    x, y = float(chart.px(points.u[k])), float(chart.py(points.accuracy[k]))
+    low, high = chart.px(np.clip(points.ends[k], *chart.x))
+    below, above = chart.py(np.clip(points.margins[k], *chart.y))
     bars = f"M{low:.1f} {y:.1f}H{high:.1f}M{x:.1f} {below:.1f}V{above:.1f}"
     circles = [
         element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=r, class_=name)

@@ -69,6 +69,12 @@ def clean(text: str) -> str:
 _STEERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
 
 
+def cells(text: str) -> int:
+    """How many columns of a terminal a text fills: two for each wide character."""
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+
+
 def group_name(label: str) -> str:
     """A group in a sentence: "group 'north'"."""
     return f"group '{short_names([label], 60)[0]}'"

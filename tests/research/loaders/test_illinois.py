@@ -7,6 +7,8 @@ import evenhand as eh
 from evenhand.measures.effective import SharedValuesWarning
 from loaders import load_illinois_quotes
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def quotes(needs_file):
