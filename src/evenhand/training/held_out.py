@@ -462,12 +462,20 @@ class Place:
         Normalized information, no less than 0.
     influence : (n,) array
         Of each row of positive weight on the accuracy, for standard errors of differences.
+    margin : float
+        What is added to the unfairness before it is compared with a bound.
     """
 
     fairness_weight: float
     accuracy: float
     unfairness: float
     influence: Vector
+    margin: float = 0.0
+
+    @property
+    def judged(self) -> float:
+        """What must not exceed a bound."""
+        return self.unfairness + self.margin
 
 
 class Curve:
@@ -482,13 +490,15 @@ class Curve:
     criterion : Criterion
     measure_with : EntropyEstimator
     n_jobs : int or None
+    level : float
+        Confidence with which bounds are met; 0.5 judges by the estimates.
     """
 
     def __init__(
         self, candidate: Any, estimator: Any, rows: Sample, folds: Sequence[tuple[Rows, Rows]],
-        criterion: Criterion, measure_with: Any, n_jobs: int | None,
+        criterion: Criterion, measure_with: Any, n_jobs: int | None, level: float = 0.5,
     ):  # fmt: skip
-        self.candidate, self._criterion = candidate, criterion
+        self.candidate, self._criterion, self._level = candidate, criterion, level
         self._held_out = HeldOut(Handle.find(estimator), rows, folds, n_jobs)
         self._gauge = Gauge(rows, self._held_out.handle.accuracy, measure_with, None, 0.95)
         self._seen: dict[float, Place] = {}
@@ -502,8 +512,11 @@ class Curve:
             entropies = gauge.entropies([self._criterion], {"s": s, "y": gauge.y})
             value = measure(self._criterion, entropies, gauge.level, float("nan"), "")
             self._measures[fairness_weight] = value
+            margin = 0.0
+            if self._level > 0.5:
+                margin = critical(np.ones((1, 1)), self._level, value.n_clusters) * value.stderr
             self._seen[fairness_weight] = Place(
-                fairness_weight, accuracy, max(value.value, 0.0), influence
+                fairness_weight, accuracy, max(value.value, 0.0), influence, margin
             )
         return self._seen[fairness_weight]
 
@@ -518,15 +531,15 @@ class Curve:
     def meet(self, bound: float) -> tuple[Place, bool]:
         """Where the curve meets a bound, and whether it does; the fairest place where not."""
         low, high = 0, _FIRST
-        if self.at(WEIGHTS[0]).unfairness <= bound:
+        if self.at(WEIGHTS[0]).judged <= bound:
             return self.at(WEIGHTS[0]), True
-        while self.at(WEIGHTS[high]).unfairness > bound:
+        while self.at(WEIGHTS[high]).judged > bound:
             if high == len(WEIGHTS) - 1:
-                return min(self._seen.values(), key=lambda place: place.unfairness), False
+                return min(self._seen.values(), key=lambda place: place.judged), False
             low, high = high, min(high + 2, len(WEIGHTS) - 1)
         while high - low > 1:
             middle = (low + high) // 2
-            if self.at(WEIGHTS[middle]).unfairness > bound:
+            if self.at(WEIGHTS[middle]).judged > bound:
                 low = middle
             else:
                 high = middle
@@ -535,7 +548,8 @@ class Curve:
     @staticmethod
     def _between(unfair: Place, fair: Place, bound: float) -> Place:
         """The place on the straight line between two that meets the bound."""
-        t = (unfair.unfairness - bound) / (unfair.unfairness - fair.unfairness)
+        t = (unfair.judged - bound) / (unfair.judged - fair.judged)
+        margin = (1 - t) * unfair.margin + t * fair.margin
         if unfair.fairness_weight > 0:
             weight = unfair.fairness_weight ** (1 - t) * fair.fairness_weight**t
         else:
@@ -543,8 +557,9 @@ class Curve:
         return Place(
             float(f"{weight:.6g}"),
             (1 - t) * unfair.accuracy + t * fair.accuracy,
-            bound,
+            bound - margin,
             (1 - t) * unfair.influence + t * fair.influence,
+            margin,
         )
 
     def best_within(self, bound: float) -> Place:
@@ -556,19 +571,19 @@ class Curve:
             tried = sorted(self._seen.values(), key=lambda p: p.fairness_weight)
             j = next(
                 j for j, p in enumerate(tried)
-                if p.unfairness <= bound and p.fairness_weight >= place.fairness_weight
+                if p.judged <= bound and p.fairness_weight >= place.fairness_weight
             )  # fmt: skip
-            if j == 0 or tried[j].unfairness >= (1 - _CLOSE) * bound:
+            if j == 0 or tried[j].judged >= (1 - _CLOSE) * bound:
                 break
-            if tried[j - 1].unfairness <= bound:
+            if tried[j - 1].judged <= bound:
                 break
             # A little beyond the line, so that the next try is more likely to meet the bound.
-            goal = max(bound - 0.3 * _CLOSE * bound, tried[j].unfairness)
+            goal = max(bound - 0.3 * _CLOSE * bound, tried[j].judged)
             place = self._between(tried[j - 1], tried[j], goal)
             if place.fairness_weight in self._seen:
                 break
             self.at(place.fairness_weight)
-        met = [p for p in self._seen.values() if p.unfairness <= bound]
+        met = [p for p in self._seen.values() if p.judged <= bound]
         return max(met, key=lambda p: p.accuracy)
 
     def difference_error(self, one: Place, other: Place) -> float:
