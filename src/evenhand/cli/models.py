@@ -276,10 +276,15 @@ def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, lis
     assert path._rows is not None
     plain = path._handle.fit(0.0, path._rows)
     names = [name for column in rows.features for name in column.features]
-    groups = rows.given["sensitive_features"]
+    groups = path._rows.groups
     if rows.named.continuous:
+<<<<<<< HEAD
         groups = groups.banded()
     table = feature_information(
+=======
+        groups = rows.given["sensitive_features"].banded()
+    found = feature_information(
+>>>>>>> main
         rows.X, sensitive_features=groups, sample_weight=rows.numbers.get("weight"), names=names
     )
     spread = rows.X.std(axis=0)

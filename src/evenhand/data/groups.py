@@ -334,7 +334,10 @@ def resolve_groups(
         Warn of empty groups and of groups of one row; no use where rows are only looked up.
     """
     weight = check_weight(sample_weight, n_rows)
-    if isinstance(sensitive_features, Proxy):
+    if isinstance(sensitive_features, Groups):  # read before
+        _check_length(sensitive_features.n_rows, n_rows)
+        groups = sensitive_features if weight is None else sensitive_features.reweigh(weight)
+    elif isinstance(sensitive_features, Proxy):
         groups = _from_proxy(sensitive_features, n_rows, weight, warn)
     elif isinstance(sensitive_features, Continuous):
         groups = _from_measurement(sensitive_features, n_rows, weight)

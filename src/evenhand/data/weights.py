@@ -25,12 +25,11 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> Array | None:
     """
     if sample_weight is None:
         return None
-    if np.ndim(sample_weight) > 1:
+    shape = np.asarray(sample_weight).shape
+    if len(shape) > 1:
         # scikit-learn's common checks expect this wording.
-        raise ValueError(
-            f"Sample weights must be 1D array or scalar, got shape {np.shape(sample_weight)}."
-        )
-    if np.ndim(sample_weight) == 0:
+        raise ValueError(f"Sample weights must be 1D array or scalar, got shape {shape}.")
+    if not shape:
         sample_weight = np.full(n_rows, sample_weight)
     weight = check_column(sample_weight, "sample_weight", n_rows)
     if (weight < 0).any():

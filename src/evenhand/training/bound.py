@@ -10,6 +10,7 @@ or a function of it and the target, whose derivative the gradient is multiplied 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -227,6 +228,17 @@ class BoundRegularizer:
         return BoundRegularizer(
             self._regularizer, y, groups, kappa,
             normalizer=self._fixed, target_name=self._target_name,
+        )  # fmt: skip
+
+    def simplified(self) -> BoundRegularizer:
+        """The same term, in the same units, with a quadratic in place of splines."""
+        if self._regularizer.chosen_basis != SPLINE:
+            return self
+        regularizer = copy(self._regularizer)
+        regularizer.basis = "quadratic"
+        return BoundRegularizer(
+            regularizer, self._y, self.groups, self.kappa, normalizer=self.normalizer,
+            target_name=self._target_name,
         )  # fmt: skip
 
     @property

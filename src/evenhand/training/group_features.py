@@ -83,12 +83,7 @@ class Membership:
                 "score depends on the group",
                 hint="use group_features='posterior' for a model that does not need it.",
             )  # fmt: skip
-        if isinstance(sensitive_features, Groups):
-            groups = sensitive_features
-        else:
-            groups = resolve_groups(
-                sensitive_features, n_rows=n_rows, require_two=False, warn=False
-            )
+        groups = resolve_groups(sensitive_features, n_rows=n_rows, require_two=False, warn=False)
         unseen = [label for label in groups.labels if label not in self.labels]
         if unseen:
             known = ", ".join(map(repr, self.labels))

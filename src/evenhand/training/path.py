@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,6 @@ from ..data.criteria import CONDITIONAL, CRITERIA, get_criterion
 from ..data.sample import Sample
 from ..measures.losses import R2, Accuracy
 from .held_out import Handle, PathPoint, critical
-
-if TYPE_CHECKING:
-    from .held_out import PathPoint
-
 
 # ------------------------------------------------------------------------------------------------
 # What was asked of a path, and the point that meets it or comes closest.
@@ -74,9 +70,8 @@ class Request:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        named = {f"min_{self.accuracy.key}" if n == "min_accuracy" else n: v
-                 for n, v in vars(self).items() if n != "accuracy"}  # fmt: skip
-        return named
+        return {f"min_{self.accuracy.key}" if n == "min_accuracy" else n: v
+                for n, v in vars(self).items() if n != "accuracy"}  # fmt: skip
 
     def choose(self, u: Vector, accuracy: Vector) -> tuple[int, bool]:
         """The best point under the limits, or the closest one and False where none meets them.
@@ -136,13 +131,13 @@ def check_request(
 
 def check_criterion(criterion: str | None, handle: Handle, controls: Any = None) -> str:
     """The criterion's name: as given, or the estimator's own."""
-    if criterion is None and handle.criterion is None:
+    chosen = handle.criterion if criterion is None else get_criterion(criterion)
+    if chosen is None:
         raise InputError(
             "criterion", f"be given: {type(handle.estimator).__name__} has none of its own",
             hint=f"one of {', '.join(CRITERIA)}.",
         )  # fmt: skip
-    chosen = get_criterion(handle.criterion if criterion is None else criterion)
-    if CONDITIONAL in (chosen, handle.own_criterion) and controls is None:
+    if CONDITIONAL in (chosen, handle.criterion) and controls is None:
         raise InputError(
             "controls", "be given with the criterion 'conditional', got None",
             hint="fairness_path(..., controls=frame[[\"mileage\"]]).",

@@ -12,7 +12,6 @@ H(A) to stand in for it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from .._core.validation import InputError, check_choice, check_column, check_ind
 from ..data.criteria import TARGET, Criterion, get_criterion
 from ..data.groups import Groups, resolve_groups
 from ..data.sample import check_frequency, count_rows
-from ..data.weights import check_weight, mean_one
+from ..data.weights import check_weight
 from ..estimators.logistic import KAPPA
 from ..kernels.basis import DEGREES
 from .bound import SPLINE, BoundRegularizer, check_kappa, check_normalizer, check_trainable
@@ -207,25 +206,21 @@ def _read_groups(
     y_true: Any, sensitive_features: Any, sample_weight: Any, given: Any, frequency: Any
 ) -> Groups:
     """Groups with the weights of their rows, as many as there are targets."""
-    handed = isinstance(sensitive_features, Groups)
-    if handed and sample_weight is not None:
-        raise InputError("sample_weight", "be None with Groups, which hold their own weights")
-    if handed and frequency is None:
-        return sensitive_features
     check_index(
-        y_true=y_true, given=given, sensitive_features=None if handed else sensitive_features,
+        y_true=y_true, given=given, sensitive_features=sensitive_features,
         sample_weight=sample_weight, frequency=frequency,
     )  # fmt: skip
     if y_true is None:
         n = count_rows(sensitive_features if given is None else given)
     else:
         n = len(check_column(y_true, "y_true"))
-    weight = sensitive_features.weight if handed else check_weight(sample_weight, n)
+    weight = check_weight(sample_weight, n)
+    if isinstance(sensitive_features, Groups):
+        if weight is not None:
+            raise InputError("sample_weight", "be None with Groups, which hold their own weights")
+        own = sensitive_features.weight
+        weight = None if own is None else sensitive_features.put_known(own)
     if frequency is not None:
         counts = check_frequency(frequency, n).astype(np.float64)
-        if handed:
-            counts = sensitive_features.take_known(counts)
         weight = counts if weight is None else weight * counts
-    if handed:
-        return replace(sensitive_features, weight=mean_one(weight))
     return resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)
