@@ -278,13 +278,8 @@ def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, lis
     names = [name for column in rows.features for name in column.features]
     groups = path._rows.groups
     if rows.named.continuous:
-<<<<<<< HEAD
-        groups = groups.banded()
-    table = feature_information(
-=======
         groups = rows.given["sensitive_features"].banded()
-    found = feature_information(
->>>>>>> main
+    table = feature_information(
         rows.X, sensitive_features=groups, sample_weight=rows.numbers.get("weight"), names=names
     )
     spread = rows.X.std(axis=0)
