@@ -52,6 +52,11 @@ def test_parts_are_counted_merged_and_audited(folder, tmp_path):
     assert (
         run("cells", folder / "1.parquet", *ROLES, "--out", second, "--edges", first).exit_code == 0
     )
+    for twice in ((first, first), (folder / "0.parquet", folder / "0.parquet", *ROLES)):
+        assert "is named twice" in error("audit", *twice)
+    copy = tmp_path / "copy.cells"
+    copy.write_bytes(first.read_bytes())
+    assert "hold the same counts" in error("audit", first, copy)
     merged = values(first, second)
     both = pd.concat([rows(0), rows(1)])
     exact = eh.audit(both["y"], both["s"], sensitive_features=both[["a"]])
@@ -114,7 +119,7 @@ def test_options_are_checked(folder, tmp_path):
     )
     other = tmp_path / "y.cells"
     assert run("cells", table, *ROLES, "--out", other, "--bins", "9").exit_code == 0
-    assert "must have the same `edges`" in error("audit", out, other)
+    assert "have other edges and cannot be added up" in error("audit", out, other)
     assert "must not be mixed" in error("audit", out, table)
     assert "--target must be left out for files of cells" in error("audit", out, "--target", "y")
     assert "--cluster needs rows" in error("audit", out, "--cluster", "y")

@@ -22,23 +22,10 @@ SETTINGS = {"alpha": 1e-3, "tol": 1e-11, "max_iter": 500}
 FEATURES = ["u", "v", "w"]
 
 
-def make_cluster():
-    from distributed import Client, LocalCluster
-
-    cluster = LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
-    )
-    client = Client(cluster)
-    client.upload_file(str(Path(__file__).parent / "deadly.py"))
-    return cluster, client
-
-
 @pytest.fixture(scope="module")
-def client():
-    cluster, client = make_cluster()
-    yield client
-    client.close()
-    cluster.close()
+def client(cluster):
+    cluster.upload_file(str(Path(__file__).parent / "deadly.py"))
+    return cluster
 
 
 def people(n=800, seed=0):
@@ -195,6 +182,7 @@ def test_an_error_in_the_middle_of_the_fit_ends_it(client):
         )
 
 
+@pytest.mark.slow
 def test_killed_worker_ends_the_fit(client):
     """By its loss, not by the time that others wait for an answer."""
     with pytest.raises(WorkerLostError, match="lost"):
@@ -265,6 +253,7 @@ def test_bad_calls_of_boosting(client):
         boost({}, spread(frame, client), client, **BOOST, num_boost_round=2)
 
 
+@pytest.mark.slow
 def test_killed_worker_ends_boosting(client, monkeypatch):
     client.wait_for_workers(2)
     rows = spread(few_values(), client).persist()
@@ -285,6 +274,7 @@ def test_killed_worker_ends_boosting(client, monkeypatch):
         boost(TREES, rows, client, **BOOST, num_boost_round=20_000, timeout=3600)
 
 
+@pytest.mark.slow
 def test_worker_that_does_not_answer_ends_the_fit(client):
     client.wait_for_workers(2)
     with pytest.raises(WorkerLostError, match="did not answer in time"):

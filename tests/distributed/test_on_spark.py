@@ -21,25 +21,8 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 @pytest.fixture(scope="module")
-def spark():
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    session.sparkContext.addPyFile(str(Path(__file__).parent / "deadly.py"))
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="module")
 def table(spark):
+    spark.sparkContext.addPyFile(str(Path(__file__).parent / "deadly.py"))
     return spark.createDataFrame(people()).cache()
 
 
@@ -105,6 +88,7 @@ def test_workers_without_our_packages_are_told_apart_from_lost_ones(
         fit(eh.FairRidge(), table, spark, y="target", sensitive_features="group", features=["u"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "asleep"])
 def test_lost_worker_ends_the_fit(spark, table, how):
     frame = people()

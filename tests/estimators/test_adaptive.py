@@ -568,8 +568,10 @@ def test_errors_with_membership_probabilities_are_those_of_rows():
         assert one.stderr == pytest.approx(other.stderr, rel=0.25)
 
 
-@pytest.mark.parametrize("n", [300, 3000, 5001, 120_001])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("n", "weighted"),
+    [(300, True), (3000, False), (3000, True), (5001, False), (5001, True), (120_001, False)],
+)
 def test_a_falling_map_says_nothing_more(n, weighted):
     rng = np.random.default_rng(n)
     y = rng.normal(size=n)

@@ -127,11 +127,14 @@ def separation(scenario, n, seed, **options):
     return [measure(c, entropies, 0.95, float("nan"), "auto") for c in CRITERIA.values()]
 
 
+ROUGH = ["checkerboard_4", "near_copy_size", "parity_30", "ties_both", "spot", "colors_3"]
+ROUGHER = ["ring", "oscillation", "band_5", "near_copy_sign", "parity_10", "ties_target", "jump",
+           "stripes"]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "family",
-    ["checkerboard_4", "ring", "oscillation", "band_5", "near_copy_sign", "near_copy_size",
-     "parity_10", "parity_30", "ties_both", "ties_target", "jump", "stripes", "spot", "colors_3"],
-)  # fmt: skip
+    "family", [*ROUGH, *(pytest.param(family, marks=pytest.mark.slow) for family in ROUGHER)]
+)
 def test_rough_laws(family):
     scenario = rough_scenario(family)
     for found in separation(scenario, 20_000, 3):
@@ -139,7 +142,9 @@ def test_rough_laws(family):
         assert abs(found.value - truth) < 0.1 * truth + 3 * found.stderr + 0.002, found
 
 
-@pytest.mark.parametrize("n", [5_000, 60_000, 300_000])
+@pytest.mark.parametrize(
+    "n", [5_000, 60_000, pytest.param(300_000, marks=pytest.mark.slow)]
+)  # fmt: skip
 def test_more_rows_never_lose_what_fewer_saw(n):
     found = separation(rough_scenario("sign"), n, 1)[1]
     assert found.value == pytest.approx(0.531, abs=0.03 if n < 10_000 else 0.012)

@@ -13,7 +13,7 @@ import evenhand as eh
 from evenhand.training import group_features as _slopes
 from evenhand.training.design import FeatureMatrix
 from evenhand.training.group_features import Slopes
-from evenhand.training.ridge import prepare
+from evenhand.training.problem import TrainingRows, prepare_ridge
 from loaders import load_wage2
 
 ALPHA = 0.02
@@ -62,7 +62,7 @@ def test_left_out_errors_against_refits(sizes, weighted, intercept, form):
     n, slopes, extra = len(y), Slopes(k, width), columns(X, a, width)
     w = np.random.default_rng(2).uniform(0.2, 3.0, n) if weighted else np.ones(n)
     w /= w.mean()
-    problem = prepare(
+    problem = prepare_ridge(
         FeatureMatrix(form(X), extra), y, w if weighted else None, ALPHA, intercept, slopes.size
     )
     left = _slopes._Left.fit(problem, slopes.size, y, w if weighted else None)
@@ -82,9 +82,9 @@ def test_left_out_errors_against_refits(sizes, weighted, intercept, form):
 def test_more_features_than_rows():
     X, y, a = made(n=60, d=90)
     slopes, extra = Slopes(3), columns(X, a)
-    problem = prepare(FeatureMatrix(X, extra), y, None, ALPHA, True, slopes.size)
+    problem = prepare_ridge(FeatureMatrix(X, extra), y, None, ALPHA, True, slopes.size)
     assert problem.rotation is not None
-    shrunk, gamma = slopes.shrink(problem, y, None, 0.7)
+    shrunk, gamma = slopes.shrink(problem, TrainingRows(y, None), 0.7)
     F = isotropic(np.hstack([X, extra]), slopes, gamma)
     expected = Ridge(60 * ALPHA).fit(F, y)
     found = shrunk.coefficients(shrunk.theta)

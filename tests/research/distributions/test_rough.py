@@ -31,6 +31,7 @@ def histogram_entropy(cells, a, k):
     return h + ((counts > 0).sum() - (counts.sum(axis=1) > 0).sum()) / (2 * n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ROUGH_FAMILIES)
 def test_truth_against_histograms_of_two_million_rows(family):
     scenario = rough_scenario(family)
