@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 import evenhand as eh
-from evenhand.auditing.monitoring import period_labels, spent
+from evenhand.auditing.monitoring import spent
+from evenhand.tables.monitor import period_labels
 
 
 def series(shifts, n=600, seed=0, edges=None):
@@ -28,7 +29,7 @@ def series(shifts, n=600, seed=0, edges=None):
 
 def test_a_steady_series_raises_nothing():
     found = eh.monitor(series([0.4] * 12), criteria=["independence", "separation"])
-    assert found.state == "steady"
+    assert found.state == "no change seen"
     assert found.judged == "holds"
     assert not found.alarms
     assert all(x.low <= x.value <= x.high for x in found.looks["separation"])
@@ -50,9 +51,92 @@ def test_a_fall_is_a_change_too():
     assert "got better: " in found.alarms[0].text
 
 
+def test_what_would_not_have_shown_is_said():
+    few, many = (eh.monitor(series([0.4] * 6, n)) for n in (100, 2000))
+    assert 0 < many.detectable["independence"] < few.detectable["independence"]
+    assert "a rise of less than" in str(many)
+    assert "steady" not in str(many)
+    rise = many.detectable["independence"]
+    last = many.looks["independence"][-1]
+    assert last.stderr < rise < 20 * last.stderr
+    assert eh.monitor(series([0.4])).detectable["independence"] == math.inf
+    assert eh.monitor(series([0.4] * 3)).to_dict()["detectable"]
+
+
+def crossed(shifts, n=900, seed=0):
+    """Three regions, of which the third moves, and a column of noise."""
+    rng = np.random.default_rng(seed)
+    parts, edges = {}, None
+    for t, shift in enumerate(shifts):
+        a = {"region": rng.choice(["x", "y", "z"], n), "noise": rng.choice(list("abcd"), n)}
+        s = rng.normal(size=n) + shift * (a["region"] == "z")
+        cells = eh.Cells.from_rows(None, s, sensitive_features=a, edges=edges)
+        edges = cells.edges
+        parts[f"2020-{t + 1:02d}"] = cells
+    return parts
+
+
+def test_a_column_of_noise_hides_no_change():
+    found = eh.monitor(crossed([0.0] * 6 + [0.9] * 3))
+    assert found.state == "changed"
+    assert {"region", "region: z"} <= {alarm.part for alarm in found.alarms}
+    assert "Independence (region: z) got worse" in str(found)
+    assert {"region", "noise", "region: x", "noise: a", "x × a"} <= set(found.parts)
+    assert len(found.parts["region"]["independence"]) == 9
+    assert eh.monitor(crossed([0.3] * 6)).state == "no change seen"
+    assert eh.monitor(series([0.3] * 2)).parts == {}
+
+
+def people(gap, months=8, seed=0):
+    """The same 60 people every month, five rows each, whose scores move together."""
+    rng = np.random.default_rng(seed)
+    a, out = rng.integers(0, 2, 60), []
+    for month in range(months):
+        who = np.repeat(np.arange(60), 5)
+        s = rng.normal(size=60)[who] + 0.2 * rng.normal(size=300) + gap * a[who]
+        out.append(pd.DataFrame({"month": month, "who": who, "a": a[who], "s": s}))
+    return pd.concat(out, ignore_index=True)
+
+
+def test_clusters_are_counted_and_not_their_rows():
+    names = {"time": "month", "period": None, "y_pred": "s", "sensitive_features": "a"}
+    alarms = {None: 0, "who": 0}
+    for seed in range(8):
+        frame = people(0.3, seed=seed)
+        for cluster in alarms:
+            alarms[cluster] += bool(eh.monitor(frame, cluster=cluster, **names).alarms)
+    assert alarms["who"] == 0 < alarms[None]
+    plain, found = (eh.monitor(frame, cluster=c, **names) for c in (None, "who"))
+    errors = [x.looks["independence"][0].stderr for x in (plain, found)]
+    assert errors[1] > 1.5 * errors[0]
+    assert found.detectable["independence"] > plain.detectable["independence"]
+    whole = eh.audit(
+        None, frame["s"][:300], sensitive_features=frame["a"][:300], cluster=frame["who"][:300]
+    ).independence
+    first = found.looks["independence"][0]
+    assert (first.value, first.stderr) == pytest.approx((whole.value, whole.stderr))
+    lazy = eh.monitor(pl.DataFrame(frame).lazy(), cluster="who", **names)
+    assert lazy.looks["independence"][0].value == pytest.approx(first.value)
+    twice = eh.monitor(frame.assign(f=2, w=1.0), cluster="who", frequency="f", **names)
+    assert twice.total.n == 2 * found.total.n
+    assert eh.monitor(frame, cluster="who", limits={"independence": 0.9}, **names).alarms == ()
+
+
+def test_means_of_the_same_people_are_no_surer_than_one_of_them():
+    rng = np.random.default_rng(0)
+    a, u = rng.integers(0, 2, 400), rng.normal(size=400)
+    same = pd.DataFrame({"who": np.arange(400), "a": a, "s": u + 0.5 * a})
+    frame = pd.concat([same.assign(month=k) for k in range(6)], ignore_index=True)
+    names = {"time": "month", "period": None, "y_pred": "s", "sensitive_features": "a"}
+    value = eh.monitor(frame, **names).looks["independence"][0].value
+    limits = {"independence": 0.6 * value}
+    assert eh.monitor(frame, limits=limits, **names).state == "above the limit"
+    assert eh.monitor(frame, limits=limits, cluster="who", **names).state == "no change seen"
+
+
 def test_limits():
     calm = eh.monitor(series([0.2] * 6), limits={"independence": 0.2})
-    assert calm.state == "steady"
+    assert calm.state == "no change seen"
     high = eh.monitor(series([1.2] * 6), limits={"independence": 0.05})
     assert (high.state, high.judged) == ("above the limit", "violated")
     assert math.isnan(high.alarms[0].before)
@@ -67,7 +151,7 @@ def test_values_are_those_of_an_audit_of_the_period():
     parts = series([0.5] * 3)
     found = eh.monitor(parts, criteria=["separation"])
     for look, cells in zip(found.looks["separation"], parts.values(), strict=True):
-        want = eh.audit(cells, estimator="logistic").separation
+        want = eh.audit(cells).separation
         assert (look.value, look.stderr) == pytest.approx((want.value, want.stderr))
     assert found.total.n == 1800
 
@@ -82,7 +166,7 @@ def test_periods_that_say_nothing_are_left_out():
     parts |= {"2020-06": series([0.3], edges=lone.edges)["2020-01"]}
     found = eh.monitor(parts)
     assert math.isnan(found.looks["independence"][4].value)
-    assert found.state == "steady"
+    assert found.state == "no change seen"
     assert "one group only (p)" in str(found)
     assert eh.monitor({"a": lone}).state == "not enough data"
 
@@ -196,7 +280,7 @@ def test_constant_scores_and_a_change_to_and_from_them(grid):
     rng = np.random.default_rng(0)
     a = rng.integers(0, 2, 500)
     dull, lively = counted(grid, np.ones(500), a), counted(grid, rng.normal(size=500) + a, a)
-    assert eh.monitor(dict.fromkeys("abcd", dull)).state == "steady"
+    assert eh.monitor(dict.fromkeys("abcd", dull)).state == "no change seen"
     (rise,) = eh.monitor({"a": dull, "b": dull, "c": lively}).alarms
     (fall,) = eh.monitor({"a": lively, "b": lively, "c": dull}).alarms
     assert (rise.since, fall.since) == ("c", "c")
@@ -206,7 +290,7 @@ def test_the_same_table_again_is_no_change(grid):
     rng = np.random.default_rng(0)
     a = rng.integers(0, 10, 2000)
     part = counted(grid, rng.normal(size=2000) + 0.1 * a, a, rng.lognormal(size=2000))
-    assert eh.monitor(dict.fromkeys("abcde", part)).state == "steady"
+    assert eh.monitor(dict.fromkeys("abcde", part)).state == "no change seen"
 
 
 def test_all_scores_may_rise_alike(grid):
@@ -215,7 +299,7 @@ def test_all_scores_may_rise_alike(grid):
     for t in range(24):
         a = rng.integers(0, 2, 1000)
         series[f"{t:02d}"] = counted(grid, rng.normal(size=1000) + 0.5 * a + t / 6, a)
-    assert eh.monitor(series).state == "steady"
+    assert eh.monitor(series).state == "no change seen"
 
 
 def test_a_group_without_weight_is_not_there(grid):

@@ -53,6 +53,19 @@ def test_drivers(scores):
     assert json.loads(found.stdout)["drivers"][0]["feature"] == "mileage"
 
 
+def test_clusters_and_the_estimator(scores, tmp_path):
+    path = tmp_path / "scores.csv"
+    frame = pd.read_csv(scores)
+    frame.assign(person=np.arange(len(frame)) // 3).to_csv(path, index=False)
+    words = ("monitor", path, "--time", "date", "-s", "premium", "-a", "region", "--json")
+    done = run(*words, "--cluster", "person")
+    assert done.exit_code in (0, 1), done.output
+    plain = run(*words, "--estimator", "logistic")
+    values = [json.loads(d.stdout)["looks"]["independence"][0]["value"] for d in (done, plain)]
+    assert values[0] != values[1]
+    assert run(*words, "--cluster", "nobody").exit_code == 2
+
+
 def test_drivers_without_features(scores, tmp_path):
     path = tmp_path / "few.csv"
     pd.read_csv(scores)[["region", "premium"]].to_csv(path, index=False)

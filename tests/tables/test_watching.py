@@ -140,8 +140,8 @@ def test_what_an_engine_cannot_use(frame, files, tmp_path):
         eh.monitor(path, **{**NAMES, "time": "region"})
     with pytest.raises(ValueError, match="`time` must have at most 200 values"):
         eh.monitor(path, period=None, **NAMES)
-    with pytest.raises(ValueError, match="`cluster` must be left out"):
-        eh.monitor(path, cluster="week", **NAMES)
+    with pytest.raises(ValueError, match="has no column 'nobody'"):
+        eh.monitor(path, cluster="nobody", **NAMES)
     holes = frame.assign(day=frame["day"].where(frame.index > 9))
     holes.to_parquet(tmp_path / "holes.parquet")
     with pytest.raises(ValueError, match="`time` must be given in every row: 10 are missing"):
@@ -227,6 +227,8 @@ def test_other_edges_in_the_middle_are_named(days, frame, tmp_path):
 
 def test_what_cells_cannot_use(days, tmp_path):
     pattern = str(days / "*.cells")
+    with pytest.raises(ValueError, match="`cluster` must be left out for cells"):
+        eh.monitor(pattern, cluster="who")
     with pytest.raises(ValueError, match="`time` must be left out for cells"):
         eh.monitor(pattern, time="day")
     with pytest.raises(ValueError, match="There is no file"):

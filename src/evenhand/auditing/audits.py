@@ -33,7 +33,7 @@ from ..data.sample import Sample, repeat_rows, too_many
 from ..estimators.estimation import EntropyEstimator
 from ..estimators.ranks import EXACT_RANK_ROWS, rank_all
 from ..kernels.threads import n_threads
-from ..measures.cell_rows import expand_cells, refuse_beside_cells, sample_cells
+from ..measures.cell_rows import expand_cells, refuse_beside_cells, refuse_copied, sample_cells
 from ..measures.cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
 from ..measures.effective import check_effective_size, warn_shared_values
 from ..measures.exact_tests import TestResult, exact_fairness_p_values
@@ -451,12 +451,7 @@ class _Run:
 
     def audit_cells(self, cells: Cells, per_attribute: bool, name: str = "") -> Any:
         """An audit without rows: estimates and tests on rows made of cells, exact tables."""
-        if cells.copied and not getattr(self.estimator, "is_smooth", False):
-            raise ValueError(
-                "`cells` must count different people: nearly all who share a score and a target "
-                "are of one group, as copies of a row are. Hint: count each row once; if they are "
-                'people, estimator="logistic" measures them.'
-            )
+        refuse_copied(cells, self.estimator)
         cells = _present(cells)
         rows, tested = expand_cells(cells), sample_cells(cells)
         if rows.frequency is None:

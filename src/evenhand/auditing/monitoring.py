@@ -6,31 +6,33 @@ looks there will ever be (alpha spending). It is shared by the windows that are 
 its bounds and those of the periods before it do not meet, each beyond the truth with a chance of
 α_t/(2·windows) at the most. Means over periods are weighted by people:
 
-    v̄ = Σn_t v_t/Σn_t,   se² = Σn_t² se_t²/(Σn_t)²
+    v̄ = Σn_t v_t/Σn_t,   se² = Σ_tu n_t n_u cov(v_t, v_u)/(Σn_t)²
+
+Periods are independent unless the same clusters are in several of them. All groups together, each
+attribute, and each group against the rest have a series of their own and share α equally, so that
+splitting groups hides nothing.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.sparse import csr_array
+from scipy.special import stdtrit
 
+from .._core.arrays import Matrix, Rows, Vector
 from .._core.files import write_text
 from .._core.frames import json_safe, tabulate, to_frame
-from .._core.validation import InputError, check_column, frame_columns, quote
+from .._core.validation import InputError
 from .._core.views import Shown, view
 from ..data.criteria import Criterion, get_criterion
-from ..measures.cell_rows import expand_cells, refuse_beside_cells
+from ..data.sample import Sample
+from ..measures.cell_rows import expand_cells, refuse_beside_cells, refuse_copied
 from ..measures.cells import Cells
-from ..measures.edges import Edges
 from ..measures.measures import (
     HOLDS,
     OPEN,
@@ -46,26 +48,38 @@ from ..measures.measures import (
 # Fewer people than this in a period, or fewer than two groups, say nothing by themselves.
 LEAST_PEOPLE = 20
 CHANGED, ABOVE = "changed", "above the limit"
-STEADY = "steady"
+STEADY = "no change seen"
+# Fewer of a group, where it is watched by itself, say nothing either.
+LEAST_OF_GROUP = 5
 
 
 @dataclass(frozen=True)
 class Level:
-    """A mean over some periods: its value, its error, and how its variance grows with it."""
+    """A mean over some periods: its value, its error, how its variance grows with it, and the
+    degrees of freedom of its error."""
 
     value: float
     stderr: float
     rate: float
+    freedom: float = math.inf
 
     def bounds(self, level: float) -> tuple[float, float]:
         """Each beyond the truth with this chance at the most."""
         return self.low(level), self.high(level)
 
     def low(self, level: float) -> float:
-        return root_interval(self.value, float(-ndtri(level)) * self.stderr)[0]
+        return root_interval(self.value, self._errors(level) * self.stderr)[0]
 
     def high(self, level: float) -> float:
-        return upper_bound(self.value, self.stderr, self.rate, float(-ndtri(level)))
+        return upper_bound(self.value, self.stderr, self.rate, self._errors(level))
+
+    def _errors(self, level: float) -> float:
+        return float(-stdtrit(self.freedom, level))
+
+    def moved_to(self, value: float) -> Level:
+        """Another value, with the error there would be."""
+        grown = self.rate * max(value - max(self.value, 0.0), 0.0)
+        return replace(self, value=value, stderr=math.sqrt(self.stderr**2 + grown))
 
     def exceeds(self, other: Level, level: float) -> bool:
         """Whether it lies above another by more than the distances to their bounds allow.
@@ -95,6 +109,8 @@ class Alarm:
         The first period of the window that differs, or that lies above the limit.
     before, after : float
         Means of the measure before it and in it; NaN where nothing is compared.
+    part : str
+        The attribute, or the group against the rest, that it is about; empty for all groups.
     """
 
     at: str
@@ -103,11 +119,12 @@ class Alarm:
     since: str
     before: float
     after: float
+    part: str = ""
 
     @property
     def text(self) -> str:
         """One sentence."""
-        name = self.criterion.capitalize()
+        name = self.criterion.capitalize() + (f" ({self.part})" if self.part else "")
         if self.kind == ABOVE:
             return (
                 f"{name} has been above its limit since {self.since}: {self.after:.4f} (seen at "
@@ -159,6 +176,12 @@ class Monitor(Shown):
         All periods together.
     notes : tuple of str
         What is to be said about the series, such as periods without a row.
+    parts : dict of attribute or group → dict of criterion → tuple of Look
+        The same of each attribute, and of each group against the rest, where there are more than
+        two groups.
+    detectable : dict of criterion → float
+        The smallest rise that would have raised an alarm at the last look; infinite where none
+        would have.
     """
 
     looks: dict[str, tuple[Look, ...]]
@@ -168,6 +191,8 @@ class Monitor(Shown):
     level: float = 0.05
     sensitive_name: str = "group"
     notes: tuple[str, ...] = ()
+    parts: dict[str, dict[str, tuple[Look, ...]]] = field(default_factory=dict, repr=False)
+    detectable: dict[str, float] = field(default_factory=dict)
 
     @property
     def periods(self) -> tuple[str, ...]:
@@ -175,8 +200,8 @@ class Monitor(Shown):
 
     @property
     def state(self) -> str:
-        """ "changed" or "above the limit" if an alarm was raised at any look, else "steady", or
-        "not enough data" if fewer than two periods could be measured."""
+        """ "changed" or "above the limit" if an alarm was raised at any look, else "no change
+        seen", or "not enough data" if fewer than two periods could be measured."""
         kinds = {alarm.kind for alarm in self.alarms}
         for kind in (ABOVE, CHANGED):
             if kind in kinds:
@@ -207,7 +232,9 @@ class Monitor(Shown):
                 "state": self.state,
                 "level": self.level,
                 "limits": self.limits,
-                "looks": {name: [dict(vars(x)) for x in v] for name, v in self.looks.items()},
+                "looks": _plain_looks(self.looks),
+                "parts": {name: _plain_looks(looks) for name, looks in self.parts.items()},
+                "detectable": self.detectable,
                 "alarms": [{**vars(alarm), "text": alarm.text} for alarm in self.alarms],
                 "notes": list(self.notes),
             }
@@ -229,6 +256,123 @@ class Monitor(Shown):
         return write_text(path, view("result_page")(self), force)
 
 
+def _plain_looks(looks: Mapping[str, Sequence[Look]]) -> dict[str, Any]:
+    return {name: [dict(vars(look)) for look in several] for name, several in looks.items()}
+
+
+# ------------------------------------------------------------------------------------------------
+# Periods → measures of each, and how their errors go together.
+
+
+class Reading(NamedTuple):
+    """A measure of one period; with clusters their numbers, and Σωψ/Σω of each."""
+
+    measure: Measure
+    clusters: Rows | None = None
+    influence: Vector | None = None
+
+
+class Series:
+    """Readings of one criterion, period by period; None where a period says nothing by itself."""
+
+    def __init__(self, readings: Sequence[Reading | None]) -> None:
+        self.readings = readings
+        there = [one for one in readings if one is not None]
+        self.known = [k for k, one in enumerate(readings) if one is not None]
+        self._place = {k: j for j, k in enumerate(self.known)}
+        self._value, self._n, self._normalizer, self._freedom = (
+            np.array([getattr(one.measure, name) for one in there])
+            for name in ("value", "n_effective", "normalizer", "freedom")
+        )
+        self._covariance = _covariance(there)
+
+    def mean(self, periods: Sequence[int]) -> Level:
+        """The mean over periods, weighted by people."""
+        rows = [self._place[k] for k in periods]
+        n = self._n[rows]
+        share = n / n.sum()
+        part = self._covariance[np.ix_(rows, rows)]
+        variance, apart = float(share @ part @ share), float(share**2 @ np.diag(part))
+        # People who come again are no new ones.
+        distinct = float(n.sum()) * (apart / variance if variance > 0 else 1.0)
+        rate = 2.0 / (distinct * float(share @ self._normalizer[rows]))
+        value = float(share @ self._value[rows])
+        return Level(value, math.sqrt(variance), rate, float(self._freedom[rows].min()))
+
+
+def _covariance(readings: Sequence[Reading]) -> Matrix:
+    """Covariances of the values of periods: influences that clusters have in several of them.
+
+    What an error has beyond influences, the noise of fitting, is shared as far as clusters are.
+    """
+    variance = np.array([one.measure.stderr**2 for one in readings])
+    clustered = [(one.clusters, one.influence) for one in readings if one.clusters is not None]
+    if not clustered:
+        return np.diag(variance)
+    period = np.repeat(np.arange(len(readings)), [len(units) for units, _ in clustered])
+    place = period, np.concatenate([units for units, _ in clustered])
+    psi = csr_array((np.concatenate([sums for _, sums in clustered]), place))
+    there = csr_array((np.ones(len(period)), place))
+    shared, both = (psi @ psi.T).toarray(), (there @ there.T).toarray()
+    size = np.sqrt(np.diag(both))
+    rest = np.sqrt(np.maximum(variance - np.diag(shared), 0.0))
+    return shared + np.outer(rest, rest) * both / np.outer(size, size)
+
+
+def watched_parts(labels: Sequence[Any], names: Sequence[str]) -> dict[str, dict[Any, Any]]:
+    """What each label is in all groups (""), in each attribute, and in each group against the rest.
+
+    Levels of an attribute of two are left out: there one against the rest is the attribute.
+    """
+    parts: dict[str, dict[Any, Any]] = {"": {v: v for v in labels}}
+    if len(labels) <= 2:
+        return parts
+    levels = {_shown(v): {u: u == v for u in labels} for v in labels}
+    for j, name in enumerate(names if len(names) > 1 else ()):
+        values = dict.fromkeys(v[j] for v in labels)
+        if len(values) > 1:
+            parts[name] = {v: v[j] for v in labels}
+        if len(values) > 2:
+            levels |= {f"{name}: {x}": {v: v[j] == x for v in labels} for x in values}
+    return parts | levels
+
+
+def _shown(label: Any) -> str:
+    return " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def _read_period(
+    rows: Sample | None, clusters: Rows | None, part: Mapping[Any, Any], least: int,
+    watched: Sequence[Criterion], how: Any,
+) -> dict[str, Reading]:  # fmt: skip
+    """Readings of one period by criterion; none where it says nothing by itself."""
+    if rows is None:
+        return {}
+    groups = rows.groups
+    values = [part[label] for label in groups.labels]
+    labels = list(dict.fromkeys(values))
+    codes = np.array([labels.index(v) for v in values], dtype=np.intp)[groups.codes]
+    people = np.bincount(codes, rows.frequency, minlength=len(labels))
+    present = np.flatnonzero(people)
+    if people.sum() < LEAST_PEOPLE or len(present) < 2 or people[present].min() < least:
+        return {}
+    groups = replace(
+        groups, labels=tuple(labels[k] for k in present), codes=np.searchsorted(present, codes)
+    )
+    entropies = estimate_entropies(watched, rows.variables, groups, how, rows.frequency)
+    out = {}
+    for criterion in watched:
+        one = measure(criterion, entropies, 0.95, math.nan, "", frequency=rows.frequency)
+        if one.defined and clusters is None:
+            out[criterion.name] = Reading(one)
+        elif one.defined:
+            weight, psi = groups.row_weight, entropies.influence(criterion)
+            psi = weight * (psi - np.average(psi, weights=weight)) / weight.sum()
+            units, place = np.unique(clusters, return_inverse=True)
+            out[criterion.name] = Reading(one, units, np.bincount(place, psi))
+    return out
+
+
 def judge(
     series: Mapping[str, Cells],
     *,
@@ -237,6 +381,7 @@ def judge(
     level: float,
     estimator: Any,
     notes: Sequence[str] = (),
+    samples: Mapping[str, tuple[Sample, Rows]] | None = None,
 ) -> Monitor:
     """Measure each period of a series of cells and replay all looks.
 
@@ -248,37 +393,64 @@ def judge(
         As in :func:`evenhand.monitor`.
     notes : sequence of str
         What is to be said about the series.
+    samples : mapping of period → rows of known group and their clusters, optional
+        In place of the cells; clusters are numbered through all periods.
     """
     watched = [get_criterion(name) for name in criteria]
     asked = _checked_limits(limits, watched)
-    names = list(series)
-    cells = list(series.values())
+    names, cells = list(series), list(series.values())
     for criterion in watched:
         if criterion.needs and not cells[0].has_target:
             raise InputError("y_true", f"be given for {criterion.name}, got None")
-    how = get_estimator(estimator)
-    measures = [_measures(part, watched, how, estimator) for part in cells]
-    share = level / len(watched)
-    looks, alarms = {}, []
-    for criterion in watched:
-        values = [period.get(criterion.name) for period in measures]
-        own = share / 2 if criterion.name in asked else share
-        looks[criterion.name] = tuple(_looks(names, cells, values, share))
-        raised = _changes(criterion.name, names, values, own)
-        if criterion.name in asked:
-            raised += _above(criterion.name, names, values, asked[criterion.name], own)
-        alarms += raised
-    alarms.sort(key=lambda alarm: names.index(alarm.at))
     total = Cells.merge(cells)
+    parts = watched_parts(total.labels, total.names)
+    readings = _read_all(series, samples, parts, watched, get_estimator(estimator))
+    band = level / len(watched)
+    looks: dict[str, dict[str, tuple[Look, ...]]] = {about: {} for about in parts}
+    alarms: list[Alarm] = []
+    detectable = {}
+    for criterion in watched:
+        name, limit = criterion.name, asked.get(criterion.name)
+        own = band / len(parts) / (1 if limit is None else 2)
+        for about in parts:
+            one = Series([period[about].get(name) for period in readings])
+            looks[about][name] = tuple(_looks(names, cells, one, band))
+            raised, since = _changes(names, one, own, (name, about))
+            alarms += raised
+            if limit is not None:
+                alarms += _above(names, one, limit, own, (name, about))
+            if not about:
+                detectable[name] = _smallest_rise(one, since, own)
+    alarms.sort(key=lambda alarm: names.index(alarm.at))
     return Monitor(
-        looks=looks,
-        alarms=tuple(alarms),
-        total=total,
-        limits=asked,
-        level=level,
-        sensitive_name=total.sensitive_name,
-        notes=tuple(notes),
-    )
+        looks=looks.pop(""), alarms=tuple(alarms), total=total, limits=asked, level=level,
+        sensitive_name=total.sensitive_name, notes=tuple(notes), parts=looks,
+        detectable=detectable,
+    )  # fmt: skip
+
+
+def _read_all(
+    series: Mapping[str, Cells], samples: Mapping[str, tuple[Sample, Rows]] | None,
+    parts: Mapping[str, Mapping[Any, Any]], watched: Sequence[Criterion], how: Any,
+) -> list[dict[str, dict[str, Reading]]]:  # fmt: skip
+    """Readings of each period, by part and criterion."""
+    out = []
+    for name, cells in series.items():
+        rows, clusters = None, None
+        if samples is not None:
+            rows, clusters = samples.get(name, (None, None))
+        elif cells.n:
+            refuse_copied(cells, how)
+            rows = expand_cells(cells)
+        out.append(
+            {
+                about: _read_period(
+                    rows, clusters, part, LEAST_OF_GROUP if about else 1, watched, how
+                )
+                for about, part in parts.items()
+            }
+        )
+    return out
 
 
 def check_watch(criteria: Sequence[str], level: float, estimator: Any) -> None:
@@ -310,44 +482,20 @@ def _checked_limits(
     return {name: float(value) for name, value in (limits or {}).items()}
 
 
-def _measures(
-    cells: Cells, watched: Sequence[Criterion], how: Any, estimator: Any
-) -> dict[str, Measure]:
-    """The measures of one period; none where it says nothing by itself."""
-    present = np.unique(cells.group[cells.count > 0])
-    if cells.n < LEAST_PEOPLE or len(present) < 2:
-        return {}
-    rows = expand_cells(cells)
-    groups = rows.groups
-    if len(present) < len(cells.labels):
-        assert groups.codes is not None
-        groups = replace(
-            groups,
-            labels=tuple(cells.labels[k] for k in present),
-            codes=np.searchsorted(present, groups.codes),
-        )
-    entropies = estimate_entropies(watched, rows.variables, groups, how)
-    name = estimator if isinstance(estimator, str) else type(estimator).__name__
-    out = {}
-    for criterion in watched:
-        one = measure(criterion, entropies, 0.95, math.nan, name, frequency=rows.frequency)
-        if one.defined:
-            out[criterion.name] = one
-    return out
-
-
 def _looks(
-    names: Sequence[str], cells: Sequence[Cells], values: Sequence[Measure | None], level: float
+    names: Sequence[str], cells: Sequence[Cells], series: Series, level: float
 ) -> list[Look]:
     out = []
-    t = 0
-    for name, part, measured in zip(names, cells, values, strict=True):
-        if measured is None:
+    look = 0
+    for k, (name, part) in enumerate(zip(names, cells, strict=True)):
+        reading = series.readings[k]
+        if reading is None:
             out.append(Look(name, part.n, math.nan, math.nan, 0.0, 1.0, _why(part)))
-        else:
-            t += 1
-            low, high = _mean([measured]).bounds(spent(level, t) / 2)
-            out.append(Look(name, part.n, measured.value, measured.stderr, low, high))
+            continue
+        look += 1
+        low, high = series.mean([k]).bounds(spent(level, look) / 2)
+        one = reading.measure
+        out.append(Look(name, part.n, one.value, one.stderr, low, high))
     return out
 
 
@@ -355,21 +503,7 @@ def _why(cells: Cells) -> str:
     if cells.n < LEAST_PEOPLE:
         return f"fewer than {LEAST_PEOPLE} people" if cells.n else "no people"
     present = np.unique(cells.group[cells.count > 0])
-    if len(present) == 1:
-        label = cells.labels[present[0]]
-        name = " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
-        return f"one group only ({name})"
-    return "not enough data"
-
-
-def _mean(measures: Sequence[Measure]) -> Level:
-    """The mean over periods, weighted by people."""
-    n = np.array([m.n_effective for m in measures])
-    share = n / n.sum()
-    value = float(share @ [m.value for m in measures])
-    stderr = math.sqrt(float(share**2 @ np.square([m.stderr for m in measures])))
-    normalizer = float(share @ [m.normalizer for m in measures])
-    return Level(value, stderr, 2.0 / (float(n.sum()) * normalizer))
+    return f"one group only ({_shown(cells.labels[present[0]])})" if len(present) == 1 else OPEN
 
 
 def _windows(count: int) -> list[int]:
@@ -378,255 +512,65 @@ def _windows(count: int) -> list[int]:
 
 
 def _changes(
-    criterion: str, names: Sequence[str], values: Sequence[Measure | None], level: float
-) -> list[Alarm]:
+    names: Sequence[str], series: Series, level: float, about: tuple[str, str]
+) -> tuple[list[Alarm], list[int]]:
+    """Alarms, and the periods since the last of them; `about` is the criterion and the part."""
     alarms: list[Alarm] = []
     begin: list[int] = []  # periods measured since the last change
-    look = 0
-    for t in range(len(names)):
-        if values[t] is None:
-            continue
-        look += 1
+    criterion, part = about
+    for look, t in enumerate(series.known, 1):
         begin.append(t)
         windows = _windows(len(begin))
         best: tuple[float, int, Level, Level] | None = None
         for m in windows:
-            before = _mean([values[k] for k in begin[:-m]])  # type: ignore[misc]
-            after = _mean([values[k] for k in begin[-m:]])  # type: ignore[misc]
+            before, after = series.mean(begin[:-m]), series.mean(begin[-m:])
             chance = spent(level, look) / (2 * len(windows))
             if after.exceeds(before, chance) or before.exceeds(after, chance):
-                errors = abs(after.value - before.value) / math.hypot(after.stderr, before.stderr)
-                if best is None or errors > best[0]:
-                    best = errors, m, before, after
+                # Where squares between are largest, with one variance for both: errors of their own
+                # would favor windows that reach back before the change.
+                squares = (after.value - before.value) ** 2 / (after.rate + before.rate)
+                if best is None or squares > best[0]:
+                    best = squares, m, before, after
         if best is not None:
             _, m, before, after = best
-            since = begin[-m]
-            alarms.append(
-                Alarm(names[t], CHANGED, criterion, names[since], before.value, after.value)
-            )
+            ends = before.value, after.value
+            alarms.append(Alarm(names[t], CHANGED, criterion, names[begin[-m]], *ends, part))
             begin = begin[-m:]
-    return alarms
+    return alarms, begin
+
+
+def _smallest_rise(series: Series, begin: list[int], level: float) -> float:
+    """The smallest rise over the periods before it that the last look would have told of."""
+    smallest = math.inf
+    windows = _windows(len(begin))
+    for m in windows:
+        before, after = series.mean(begin[:-m]), series.mean(begin[-m:])
+        chance = spent(level, len(series.known)) / (2 * len(windows))
+        base = max(before.value, 0.0)
+        low, high = base, 1.0
+        if not after.moved_to(high).exceeds(before, chance):
+            continue
+        for _ in range(30):
+            middle = 0.5 * (low + high)
+            if after.moved_to(middle).exceeds(before, chance):
+                high = middle
+            else:
+                low = middle
+        smallest = min(smallest, high - base)
+    return smallest
 
 
 def _above(
-    criterion: str, names: Sequence[str], values: Sequence[Measure | None], limit: float,
-    level: float,
-) -> list[Alarm]:  # fmt: skip
+    names: Sequence[str], series: Series, limit: float, level: float, about: tuple[str, str]
+) -> list[Alarm]:
     """The first look at which a window lies above the limit."""
-    seen: list[int] = []
-    for t in range(len(names)):
-        if values[t] is None:
-            continue
-        seen.append(t)
-        windows = [m for m in (2**j for j in range(20)) if m <= len(seen)]
+    criterion, part = about
+    for look, t in enumerate(series.known, 1):
+        seen = series.known[:look]
+        windows = [m for m in (2**j for j in range(20)) if m <= look]
         for m in windows:
-            mean = _mean([values[k] for k in seen[-m:]])  # type: ignore[misc]
-            if mean.bounds(spent(level, len(seen)) / len(windows))[0] > limit:
+            mean = series.mean(seen[-m:])
+            if mean.bounds(spent(level, look) / len(windows))[0] > limit:
                 since = names[seen[-m]]
-                return [Alarm(names[t], ABOVE, criterion, since, math.nan, mean.value)]
+                return [Alarm(names[t], ABOVE, criterion, since, math.nan, mean.value, part)]
     return []
-
-
-# ------------------------------------------------------------------------------------------------
-# A table with dates, or cells by period → cells of each period, of the same edges.
-
-
-PERIODS = ("day", "week", "month", "quarter", "year")
-_DATE = re.compile(r"(?<!\d)(\d{4})-(\d{2})(?:-(\d{2}))?(?!\d)")
-_NAMED = 12
-
-
-def cells_by_period(frame: nw.DataFrame[Any], period: str | None, **names: Any) -> dict[str, Cells]:
-    """Cells of each period of a table in memory, in the order of time.
-
-    `names` are those of its columns by argument: time, y_true, y_pred, sensitive_features,
-    sample_weight and frequency.
-    """
-    columns = dict(frame_columns(frame))
-
-    def take(name: Any, argument: str) -> Any:
-        if name is None:
-            if argument in ("time", "y_pred", "sensitive_features"):
-                raise InputError(argument, "name a column of the table, got None")
-            return None
-        if name not in columns:
-            there = ", ".join(map(quote, list(columns)[:30]))
-            raise InputError(
-                argument, f"name a column of the table, got {name!r}; there are {there}"
-            )
-        return columns[name]
-
-    attributes = names.pop("sensitive_features")
-    if attributes is None or isinstance(attributes, str):
-        attributes = [attributes]
-    held = {argument: take(name, argument) for argument, name in names.items()}
-    groups = {name: take(name, "sensitive_features") for name in attributes}
-    dates = held.pop("time")
-    held = {name: column.to_native() for name, column in held.items() if column is not None}
-    for name in ("y_pred", "y_true"):
-        if name in held:
-            held[name] = check_column(held[name], name)
-    held = {name: np.asarray(column) for name, column in held.items()}
-    edges = Edges.from_values(held["y_pred"], held.get("y_true"))
-    distinct, number = np.unique(period_labels(dates, period), return_inverse=True)
-    order = np.argsort(number, kind="stable")
-    ends = np.cumsum(np.bincount(number, minlength=len(distinct)))
-    return {
-        str(name): Cells.from_rows(
-            **{"y_true": None, **{key: column[rows] for key, column in held.items()}},
-            sensitive_features={key: column[rows].to_native() for key, column in groups.items()},
-            edges=edges,
-        )
-        for name, rows in zip(distinct, np.split(order, ends[:-1]), strict=True)
-    }
-
-
-def checked_series(table: Mapping[Any, Any]) -> dict[str, Cells]:
-    """Cells by period, all of one grid and of one attribute; the first that is not is named."""
-    out: dict[str, Cells] = {}
-    first: tuple[str, Cells] | None = None
-    for number, (name, part) in enumerate(table.items(), 1):
-        if not isinstance(part, Cells):
-            raise InputError(
-                "table", f"hold Cells for every period, got {type(part).__name__} for {name!r}"
-            )
-        first = first or (str(name), part)
-        where = f"those of {str(name)!r} (number {number} of {len(table)})"
-        if part.edges != first[1].edges:
-            raise InputError(
-                "table", f"hold cells of the same edges: {where} have other ones than those of "
-                f"{first[0]!r}",
-                hint="count them again with edges=first.edges, on the command line with --edges; "
-                "cells of other edges cannot be brought onto these.",
-            )  # fmt: skip
-        if part.names != first[1].names:
-            raise InputError(
-                "table", f"hold cells of one attribute: {where} are of {part.sensitive_name!r}, "
-                f"and those of {first[0]!r} of {first[1].sensitive_name!r}",
-            )  # fmt: skip
-        out[str(name)] = part
-    if not out:
-        raise InputError("table", "hold at least one period, got none")
-    return out
-
-
-def gathered(series: Mapping[str, Cells], period: str) -> dict[str, Cells]:
-    """Cells of days, by the dates in their names, added up to longer periods."""
-    check_period(period)
-    needs_day = period in ("day", "week")
-    parts: dict[str, list[Cells]] = {}
-    for name, cells in series.items():
-        match = _DATE.search(name)
-        if match is None or (needs_day and match[3] is None):
-            form = "2024-03-07" if needs_day else "2024-03"
-            raise InputError(
-                "period", f"be left out for cells whose names are no dates such as {form}, got "
-                f"{period!r} with {name!r}",
-            )  # fmt: skip
-        try:
-            day = date(int(match[1]), int(match[2]), int(match[3] or 1))
-        except ValueError:
-            raise InputError("period", "names with dates", repr(name), verb="needs") from None
-        parts.setdefault(label_of(day, period), []).append(cells)
-    return {name: Cells.merge(parts[name]) for name in sorted(parts)}
-
-
-def check_period(period: str | None) -> None:
-    """One of `PERIODS`, or None."""
-    if period is not None and period not in PERIODS:
-        raise InputError("period", f"be None or one of {', '.join(PERIODS)}, got {period!r}")
-
-
-def label_of(day: date, period: str) -> str:
-    """Text that sorts as time does: 2024, 2024-Q1, 2024-03, 2024-W05, 2024-03-07."""
-    if period == "day":
-        return day.isoformat()
-    if period == "week":
-        week = day.isocalendar()
-        return f"{week.year}-W{week.week:02d}"
-    if period == "quarter":
-        return f"{day.year}-Q{(day.month + 2) // 3}"
-    return f"{day.year}-{day.month:02d}" if period == "month" else str(day.year)
-
-
-def absent(names: Sequence[str], period: str | None) -> list[str]:
-    """A sentence on periods between the first and the last that have no row."""
-    if period is None:
-        return []
-    first, last = _first_day(names[0], period), _first_day(names[-1], period)
-    # No month is shorter than 28 days, so that none is stepped over.
-    step = {"day": 1, "week": 7}.get(period, 28)
-    days = range(0, (last - first).days, step)
-    all_names = dict.fromkeys(label_of(first + timedelta(k), period) for k in days)
-    there = set(names)
-    gone = [name for name in all_names if name not in there]
-    if not gone:
-        return []
-    more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
-    return [f"No rows in {', '.join(gone[:_NAMED])}{more}: left out."]
-
-
-def _first_day(name: str, period: str) -> date:
-    if period == "week":
-        return date.fromisocalendar(int(name[:4]), int(name[6:]), 1)
-    if period == "quarter":
-        return date(int(name[:4]), 3 * int(name[6:]) - 2, 1)
-    return date.fromisoformat(name + "-01-01"[len(name) - 4 :])
-
-
-def in_order(values: Iterable[Any]) -> dict[Any, str]:
-    """Values of a column of periods, in their order, each with a name that sorts as it does."""
-    order = sorted(set(values))
-    text = [str(value) for value in order]
-    if sorted(text) != text:  # 9 comes after 10 as text
-        width = len(str(len(order)))
-        text = [f"{k + 1:0{width}d}: {value}" for k, value in enumerate(text)]
-    return dict(zip(order, text, strict=True))
-
-
-def check_dates(dtype: Any) -> None:
-    """Dates, times, or text that may hold them."""
-    if dtype not in (nw.Date, nw.Datetime, nw.String):
-        raise InputError(
-            "time", f"hold dates, got values of type {dtype}",
-            hint="pass period=None to take the values as they are.",
-        )  # fmt: skip
-
-
-def no_dates() -> ValueError:
-    return ValueError(
-        "`time` must hold dates, got text that is none. Hint: write them as 2024-03-07, or pass "
-        "period=None to take the values as they are."
-    )
-
-
-def missing_times(count: int) -> ValueError:
-    return ValueError(
-        f"`time` must be given in every row: {count:,} are missing. Hint: drop these rows, or fill "
-        "them in."
-    )
-
-
-def period_labels(column: Any, period: str | None) -> NDArray[np.str_]:
-    """The name of the period of each row."""
-    if bool(column.is_null().any()):
-        raise missing_times(int(column.is_null().sum()))
-    if period is None:
-        values = column.to_list()
-        named = in_order(values)
-        return np.array([named[value] for value in values])
-    check_dates(column.dtype)
-    if column.dtype == nw.String:
-        try:
-            column = column.str.to_datetime()
-        except Exception as error:
-            raise no_dates() from error
-    year, month, day = (
-        np.asarray(part.to_numpy()).astype(np.int64)
-        for part in (column.dt.year(), column.dt.month(), column.dt.day())
-    )
-    days, number = np.unique((year * 12 + month - 1) * 31 + day - 1, return_inverse=True)
-    names = [
-        label_of(date(int(k // 372), int(k // 31 % 12) + 1, int(k % 31) + 1), period) for k in days
-    ]
-    return np.array(names)[number]

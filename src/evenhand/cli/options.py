@@ -75,7 +75,7 @@ _SENSITIVE = (
     "Column with the group of each row; empty cells mean 'not known'. Give it several times to "
     "compare the groups formed by several columns together."
 )
-_CLUSTER = (
+CLUSTER = (
     "Column that says which rows belong together (a person over years, a ZIP code, a school) and "
     "so are not independent."
 )
@@ -104,7 +104,7 @@ class Columns(Roles):
     """Columns of a file by their role, and how the file is read."""
 
     frequency: str | None = option(_FREQUENCY)
-    cluster: str | None = option(_CLUSTER)
+    cluster: str | None = option(CLUSTER)
     control: list[str] = option(
         "Column with a legitimate factor: people with the same ones are compared, in units of the "
         "score first. May be given several times.",
@@ -199,7 +199,7 @@ class TrainingColumns(Columns):
 class DriverColumns(Roles):
     """Of a score whose features are looked at."""
 
-    cluster: str | None = option(_CLUSTER)
+    cluster: str | None = option(CLUSTER)
     drop: list[str] = option("Column that is no feature; repeatable.", default=[])
     separator: str | None = option(SEPARATOR)
     prediction: str | None = option("Column with the score; or see --model.", "-s")

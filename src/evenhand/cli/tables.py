@@ -289,6 +289,8 @@ class Watching(group.CountedColumns, group.Counting):
         "Value not to be exceeded, as criterion=0.05; repeatable.", default=[]
     )
     level: float = option("Chance of a false alarm over all looks.", default=0.05)
+    estimator: str = option("How to estimate: auto, logistic or lspc.", default="auto")
+    cluster: str | None = option(group.CLUSTER)
     separator: str | None = option(group.SEPARATOR)
 
 
@@ -296,7 +298,7 @@ class Watching(group.CountedColumns, group.Counting):
 def monitor(files: group.AuditedFiles, watching: Watching, output: group.Output) -> None:
     """Measure a score period by period and say whether its fairness has moved.
 
-    Exit codes: 0 steady; 1 an alarm was raised; 4 not enough data.
+    Exit codes: 0 no change seen; 1 an alarm was raised; 4 not enough data.
 
     For example: evenhand monitor scores.csv --time date --period month --prediction premium
     --sensitive region --html watch.html
@@ -313,6 +315,7 @@ def monitor(files: group.AuditedFiles, watching: Watching, output: group.Output)
         "criteria": list(dict.fromkeys([*watching.criterion, *limits])) or ["independence"],
         "limits": limits,
         "level": watching.level,
+        "estimator": watching.estimator,
     }
     if asked.are_cells:
         series, unit = _cell_series(asked.files, watching.period)
@@ -328,8 +331,7 @@ def monitor(files: group.AuditedFiles, watching: Watching, output: group.Output)
 
 def _cell_series(files: list[str], periods: list[str]) -> tuple[Any, str]:
     """Cells by period, and what they are to be gathered into."""
-    from ..auditing.monitoring import PERIODS
-    from ..tables.monitor import read_series
+    from ..tables.monitor import PERIODS, read_series
 
     if len(periods) == 1 and periods[0] in PERIODS:
         return read_series(files), periods[0]
@@ -340,12 +342,16 @@ def _table(asked: Asked) -> tuple[Any, dict[str, Any]]:
     """Rows of one file, or what an engine is to count; and the names of columns."""
     if asked.named("time") is None:
         raise typer.BadParameter("Missing option '--time'.")
-    names = {**column_names(asked.columns), "time": asked.named("time")}
+    names = {
+        **column_names(asked.columns),
+        "time": asked.named("time"),
+        "cluster": asked.named("cluster"),
+    }
     if asked.counted:
         return asked.table, {**names, "engine": asked.engine}
     source = open_table(Path(asked.files[0]), asked.named("separator"))
     wanted = [source.resolve(name, "--sensitive") for name in asked.columns.sensitive]
-    for role in ("prediction", "target", "weight", "frequency", "time"):
+    for role in ("prediction", "target", "weight", "frequency", "time", "cluster"):
         if asked.named(role):
             wanted.append(source.resolve(asked.named(role), f"--{role}"))
     return read_table(source, wanted), names

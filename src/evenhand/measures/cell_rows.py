@@ -66,6 +66,16 @@ def refuse_beside_cells(estimator: Any, **given: Any) -> None:
             raise InputError(argument, f"be left out for cells: {why}")
 
 
+def refuse_copied(cells: Cells, estimator: Any) -> None:
+    """Refuse cells that look like copies of rows, but for an estimator that is smooth."""
+    if cells.copied and not getattr(estimator, "is_smooth", False):
+        raise InputError(
+            "cells", "count different people: nearly all who share a score and a target are of one "
+            "group, as copies of a row are",
+            hint='count each row once; if they are people, estimator="logistic" measures them.',
+        )  # fmt: skip
+
+
 def expand_cells(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> Sample:
     """Rows that stand for all people, each with its share of the weight.
 

@@ -29,6 +29,7 @@ from .._core.validation import InputError, check_column, check_index
 from ..data.bands import Continuous
 from ..data.copies import are_copies
 from ..data.groups import Proxy, resolve_groups
+from ..data.labels import sorted_labels
 from ..data.sample import check_frequency
 from ..data.weights import check_weight
 from .edges import Edges
@@ -246,6 +247,14 @@ class Cells:
         share = np.bincount(self.group, self.count, max(len(self.labels), 1)) / max(self.n, 1)
         return are_copies(size, mixed, share)
 
+    def take(self, entries: Any) -> Cells:
+        """Some of the entries, by number or by a mask."""
+        few = {
+            name: getattr(self, name)[entries]
+            for name in ("score_bin", "target_bin", "group", "count", "sums", "least", "largest")
+        }
+        return replace(self, **few)
+
     @property
     def sensitive_name(self) -> str:
         return " × ".join(self.names)
@@ -384,14 +393,9 @@ def _union(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     """All labels: as they are where they agree, else in their own order, or by name."""
     if all(labels == each[0] for labels in each):
         return each[0]
-    everyone = dict.fromkeys(label for labels in each for label in labels)
+    everyone = list(dict.fromkeys(label for labels in each for label in labels))
     longest = max(each, key=len)
-    if len(longest) == len(everyone):
-        return longest
-    try:
-        return tuple(sorted(everyone))
-    except TypeError:
-        return tuple(sorted(everyone, key=lambda v: (type(v).__name__, str(v))))
+    return longest if len(longest) == len(everyone) else tuple(sorted_labels(everyone))
 
 
 def _names(name: str, labels: tuple[Any, ...]) -> tuple[str, ...]:
@@ -654,12 +658,8 @@ def suppress(cells: Cells, min_count: int) -> tuple[Cells, Suppressed]:
     )
     names = [" × ".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in cells.labels]
     share = dict(zip(names, (gone / np.maximum(whole, 1.0)).tolist(), strict=True))
-    few = {
-        name: getattr(cells, name)[keep]
-        for name in ("score_bin", "target_bin", "group", "count", "sums", "least", "largest")
-    }
     lost = Suppressed(min_count, int((~keep).sum()), int(gone.sum()), share)
-    return replace(cells, **few), lost
+    return cells.take(keep), lost
 
 
 def write_cells(

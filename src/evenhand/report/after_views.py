@@ -132,6 +132,7 @@ def monitor_view(result: Monitor) -> View:
         f"Fairness by {name} over {len(result.periods)} periods, {first} to {last}.",
         *(alarm.text for alarm in result.alarms),
         *([] if result.alarms else ["No alarm was raised at any look."]),
+        *_unseen(result),
         f"Chance of a false alarm over all looks: {percent(result.level)}.",
         *map(Note, result.notes),
     ]
@@ -140,6 +141,16 @@ def monitor_view(result: Monitor) -> View:
     parts.append(element("p", METHOD, class_="note"))
     badge = (result.state, _BADGES.get(result.judged, "unclear"))
     return View("Fairness over time", parts, badge)
+
+
+def _unseen(result: Monitor) -> list[str]:
+    """Return a sentence per criterion on what would not have shown."""
+    return [
+        f"{name.capitalize()}: a rise of less than {rise:.4f} would not have shown yet."
+        if math.isfinite(rise)
+        else f"{name.capitalize()}: no rise, however large, would have shown yet."
+        for name, rise in result.detectable.items()
+    ]
 
 
 def _looks_table(criterion: str, looks: Sequence[Look]) -> Table:

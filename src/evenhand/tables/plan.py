@@ -529,12 +529,8 @@ def without_blank(cells: Cells) -> Cells:
     if not blank.any():
         return cells
     keep = ~blank[cells.group]
-    few = {
-        name: getattr(cells, name)[keep]
-        for name in ("score_bin", "target_bin", "group", "count", "sums", "least", "largest")
-    }
     unknown = cells.n_unknown + int(cells.count[~keep].sum())
-    return _without_empty(replace(cells, n_unknown=unknown, **few))
+    return _without_empty(replace(cells.take(keep), n_unknown=unknown))
 
 
 def _is_blank(label: Any) -> bool:
