@@ -10,7 +10,6 @@ parabola by is left for the search to learn, as the fairness term is.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -99,8 +98,10 @@ class Plain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem(ABC):
-    """Parameters are (b, θ) in one vector; with more features than rows θ is that of Z = XQ.
+class Coordinates:
+    """What problems share: parameters (b, θ) in one vector, and the way to v and to the scores.
+
+    With more features than rows θ is that of Z = XQ.
 
     Attributes
     ----------
@@ -123,50 +124,6 @@ class Problem(ABC):
     offset: Vector | None = None
     rotation: Matrix | None = None
     mean_x: Vector | None = None
-
-    @property
-    @abstractmethod
-    def null(self) -> float:
-        """D₀, the loss of the best constant; zero where the target does not vary."""
-
-    @abstractmethod
-    def bowl(self, v: Vector) -> tuple[float, Vector]:
-        """The part of the objective that is a function of v alone, and its gradient."""
-
-    @abstractmethod
-    def evaluate(
-        self, eta: Vector, bound: BoundRegularizer, fairness_weight: float, rough: bool
-    ) -> Evaluated:
-        """The rest of the loss, the weighted fairness term, and the slope of both in η."""
-
-    @abstractmethod
-    def objective(self, theta: Vector) -> float:
-        """Loss and penalty, divided by D₀."""
-
-    @abstractmethod
-    def constant(self) -> Vector | None:
-        """Parameters of one score for everybody, if there is such a model."""
-
-    @abstractmethod
-    def best_scale(self, theta: Vector, fairness_weight: float) -> Vector:
-        """The model of least loss among those that the fairness term cannot tell apart.
-
-        The term standardizes its scores: it sees neither their level nor their scale. Where its
-        weight is large the search ends before the loss has found them.
-        """
-
-    @abstractmethod
-    def penalized(self, penalty: Matrix) -> Problem:
-        """The same rows under another penalty matrix."""
-
-    @abstractmethod
-    def least_squares(
-        self, rows: TrainingRows
-    ) -> tuple[RidgeProblem, Vector, Vector | None, float]:
-        """Ridge problem, target and weights of a Newton step at the plain solution.
-
-        Last, what one of its units of penalty is here.
-        """
 
     @property
     def theta(self) -> Vector:
@@ -261,36 +218,46 @@ class Moments:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RidgeProblem(Problem):
+class RidgeProblem(Coordinates):
     """The squared loss: objective = c + ‖v‖², C = XᵀΩX/n + P, D₀ = Var(y)."""
 
     moments: Moments
 
     @property
     def null(self) -> float:
+        """D₀."""
         return self.moments.variance
 
     def bowl(self, v: Vector) -> tuple[float, Vector]:
+        """The part of the objective that is a function of v alone, and its gradient."""
         return float(v @ v), 2.0 * v
 
     def evaluate(
         self, eta: Vector, bound: BoundRegularizer, fairness_weight: float, rough: bool
     ) -> Evaluated:
+        """The rest of the loss, the weighted fairness term, and the slope of both in η."""
         return 0.0, *bound.evaluate(eta, fairness_weight, rough=rough)
 
     def objective(self, theta: Vector) -> float:
+        """Loss and penalty, divided by D₀."""
         m, theta = self.moments, theta[1:]
         quadratic = theta @ (m.gram + self.penalty) @ theta
         size = float(m.second_y - 2.0 * m.cross @ theta + quadratic)
         return size / m.variance if m.variance > 0 else 0.0
 
-    def constant(self) -> Vector | None:
+    def constant(self) -> Vector:
+        """Parameters of one score for everybody."""
         out = np.zeros_like(self.theta)
         out[0] = self.plain.level
         return out
 
     def best_scale(self, theta: Vector, fairness_weight: float) -> Vector:
-        """θ times the c of least ridge objective, θᵀXᵀΩy / θᵀ(XᵀΩX + nP)θ."""
+        """The model of least loss among those that the fairness term cannot tell apart.
+
+        The term standardizes its scores: it sees neither their level nor their scale. Where its
+        weight is large the search ends before the loss has found them. Here θ is multiplied by the
+        c of least ridge objective, θᵀXᵀΩy / θᵀ(XᵀΩX + nP)θ.
+        """
         slopes = theta[1:]
         size = float(slopes @ (self.moments.gram + self.penalty) @ slopes)
         factor = float(self.moments.cross @ slopes) / size if size > 0 else 1.0
@@ -306,6 +273,10 @@ class RidgeProblem(Problem):
     def least_squares(
         self, rows: TrainingRows
     ) -> tuple[RidgeProblem, Vector, Vector | None, float]:
+        """Ridge problem, target and weights of a Newton step at the plain solution.
+
+        Last, what one of its units of penalty is here.
+        """
         return self, rows.y, rows.weight, 1.0
 
 
@@ -437,7 +408,7 @@ class _Hessian:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GLMProblem(Problem):
+class GLMProblem(Coordinates):
     """The deviance of a family, or any other loss.
 
     Attributes
@@ -699,3 +670,6 @@ def _first(bound: BoundLoss, d: int, fit_intercept: bool, begin: Vector | None) 
         level = float(bound.loss.link(np.asarray(mean)))
     unknown = Whitening(np.empty((0, 0)), True, 0.0)
     return Plain(level if np.isfinite(level) else 0.0, theta, np.zeros(d), unknown)
+
+
+Problem = RidgeProblem | GLMProblem
