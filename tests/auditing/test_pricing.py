@@ -204,7 +204,7 @@ def test_text_picture_and_pickle(priced):
     assert max(map(len, text.splitlines())) <= 80
     assert text in str(found)
     figure = found.pricing.plot()
-    assert len(figure.axes[0].get_legend().get_texts()) == 2
+    assert len(figure.legends[0].get_texts()) == 2
     again = pickle.loads(pickle.dumps(found))
     assert again.pricing._bands == found.pricing._bands
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_priced(options, message):
 @pytest.mark.parametrize("options", [{"loss": "poisson"}, {"exposure": np.ones(300)}])
 def test_without_a_target_there_is_no_price(options):
     _, s, a, _ = policies(300)
-    with pytest.raises(ValueError, match="must be None without `y_true`"):
+    with pytest.raises(ValueError, match="must be None without a target"):
         audit(None, s, a, **options)
 
 

@@ -102,7 +102,7 @@ def test_controls_that_cannot_be_used(frame):
         for controls, message in (
             ("number", r"`controls` \(column 'number'\) must have at most 200 levels"),
             ("same", "`controls` must hold a column that can be used, got none"),
-            ("gender", r"`controls\[0\]` must be a column of `table`: there is no 'gender'"),
+            ("gender", r"`controls\[0\]` must be a column of the table: there is no 'gender'"),
             ("a", "`controls` must be columns other than groups and score"),
             (["s"], "`controls` must be columns other than groups and score"),
             (3, "`controls` must be the name of a column or a list of names, got int"),

@@ -20,6 +20,7 @@ from scipy.special import stdtrit
 
 from .._core.arrays import Rows, Vector
 from .._core.frames import json_safe, to_frame
+from .._core.validation import InputError
 from .._core.views import Shown, view
 from ..data.groups import Groups
 from ..data.sample import Sample
@@ -95,16 +96,12 @@ class Pricing(Shown):
 def read_loss(loss: Any, power: Any, y: Any) -> Loss:
     """The loss by its name."""
     if loss not in LOSSES:
-        raise ValueError(f"`loss` must be None or one of {', '.join(LOSSES)}, got {loss!r}.")
+        raise InputError("loss", f"be None or one of {', '.join(LOSSES)}, got {loss!r}")
     if y is None:
-        raise ValueError("`loss` must be None without `y_true`: there is nothing to compare with.")
+        raise InputError("loss", "be None without a target: there is nothing to compare with")
     # Only means are compared, so that the link does not matter; exposures ask for this one.
     named = get_loss(loss, "log", power)
-    try:
-        named.check_target(y)
-    except ValueError as error:
-        text = str(error).replace("`y` must", "`y_true` must").replace("family=", "loss=")
-        raise ValueError(text) from None
+    named.check_target(y, "y_true", "loss")
     return named
 
 

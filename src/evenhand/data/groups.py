@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._core.arrays import Array, Mask, Rows
 from .._core.shards import here, once
-from .._core.validation import as_floats, read_native, warn_user
+from .._core.validation import InputError, as_floats, read_native, warn_user
 from .bands import Continuous
 from .columns import split_columns
 from .labels import Coded, cross, encode, refuse_equal_types, share_labels
@@ -360,26 +360,27 @@ def _check_number(groups: Groups, least: int) -> None:
     """Refuse too few groups to compare, and too many."""
     if groups.n_groups < least:
         there = f"only {groups.label_names[0]!r}" if groups.n_groups else "no known group"
-        raise ValueError(
-            f"`sensitive_features` must hold at least two groups to compare, found {there} in "
-            f"{groups.n_total} rows with a known group. Hint: in cross-validation, stratify the "
-            "folds by group so that every fold holds each of them."
-        )
+        raise InputError(
+            "sensitive_features", f"hold at least two groups to compare, found {there} in "
+            f"{groups.n_total} rows with a known group",
+            hint="in cross-validation, stratify the folds by group so that every fold holds each "
+            "of them.",
+        )  # fmt: skip
     if groups.n_groups > MAX_GROUPS:
         sizes = np.sort(groups.counts)
-        raise ValueError(
-            f"`sensitive_features` must hold at most {MAX_GROUPS} groups, found {groups.n_groups} "
-            f"in {groups.n_total} rows; half of them have {sizes[len(sizes) // 2]:.0f} rows or "
-            f"fewer, the five smallest {', '.join(f'{size:.0f}' for size in sizes[:5])}. Hint: "
-            "merge rare groups into larger ones, or judge one attribute at a time instead of the "
-            "crossing of several."
-        )
+        raise InputError(
+            "sensitive_features", f"hold at most {MAX_GROUPS} groups, found {groups.n_groups} in "
+            f"{groups.n_total} rows; half of them have {sizes[len(sizes) // 2]:.0f} rows or "
+            f"fewer, the five smallest {', '.join(f'{size:.0f}' for size in sizes[:5])}",
+            hint="merge rare groups into larger ones, or judge one attribute at a time instead of "
+            "the crossing of several.",
+        )  # fmt: skip
 
 
 def _check_length(length: int, n_rows: int) -> None:
     if length != n_rows:
-        raise ValueError(
-            f"`sensitive_features` must have one entry per row: got {length} for {n_rows} rows."
+        raise InputError(
+            "sensitive_features", f"have one entry per row: got {length} for {n_rows} rows"
         )
 
 
@@ -412,19 +413,20 @@ def _from_measurement(attribute: Continuous, n_rows: int, weight: Array | None) 
 
 def _from_labels(values: Any, n_rows: int, weight: Array | None, warn: bool) -> Groups:
     if values is None:
-        raise ValueError(
-            "`sensitive_features` must be given: got None. Hint: pass one group label per row."
+        raise InputError(
+            "sensitive_features", "be given: got None", hint="pass one group label per row."
         )
     for name, column in values.items() if isinstance(values, dict) else ():
         if isinstance(column, Continuous):
-            raise ValueError(
-                f"`sensitive_features` (column {name!r}) must be categories to be crossed or "
-                "named in a dict: a Continuous must stand alone. Hint: pass it by itself, as "
-                f"Continuous(values, {str(name)!r}), or cut it with evenhand.bands."
-            )
+            raise InputError(
+                "sensitive_features", "be categories to be crossed or named in a dict: a "
+                "Continuous must stand alone",
+                hint=f"pass it by itself, as Continuous(values, {str(name)!r}), or cut it with "
+                "evenhand.bands.", where=f"(column {name!r})",
+            )  # fmt: skip
     columns = split_columns(values, "sensitive_features", "attribute", refuse_equal_types)
     if not columns:
-        raise ValueError("`sensitive_features` must have at least one column, got none.")
+        raise InputError("sensitive_features", "have at least one column, got none")
     for _, column in columns:
         _check_length(len(column), n_rows)
     names = [name or "group" for name, _ in columns]
@@ -481,8 +483,7 @@ def _from_codes(
 
 def _warn_empty(labels: list[Any]) -> None:
     warn_user(
-        f"`sensitive_features`: {', '.join(map(repr, labels))} has no rows with positive weight "
-        "and is left out.",
+        f"Group {', '.join(map(repr, labels))} has no rows with positive weight and is left out.",
         GroupWarning,
     )
 
@@ -493,7 +494,7 @@ def _warn_small(groups: Groups) -> None:
     single = [groups.label_names[k] for k in np.flatnonzero(groups.counts == 1)]
     if single:
         warn_user(
-            f"`sensitive_features`: {', '.join(map(repr, single))} has a single row, from which "
-            "no distribution can be told. Hint: merge it with another group, or set it to missing.",
+            f"Group {', '.join(map(repr, single))} has a single row, too few to measure anything. "
+            "Hint: merge it with another group, or set it to missing.",
             GroupWarning,
         )

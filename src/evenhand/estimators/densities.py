@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, ndtri
 
 from .._core.arrays import Array
+from .._core.validation import InputError
 from ..data.criteria import NOTHING, Condition, word_for
 from ..data.groups import Groups
 from ..data.weights import cluster_groups, cluster_sums
@@ -325,10 +326,10 @@ def measured_ratios(
     from .adaptive import Adaptive
 
     if not isinstance(estimator, Adaptive):
-        raise ValueError(
-            f"`estimator` must be 'auto' with a Continuous attribute, got {estimator!r}. Hint: the "
-            "others estimate groups; cut the attribute with evenhand.bands for them."
-        )
+        raise InputError(
+            "estimator", f"be 'auto' with a Continuous attribute, got {estimator!r}",
+            hint="the others estimate groups; cut the attribute with evenhand.bands for them.",
+        )  # fmt: skip
     conditions = [c for c in dict.fromkeys(sum(pairs, ())) if c != NOTHING]
     refuse_many_variables(conditions, "auto")
     assert groups.measured is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def with_margin(value: float, margin: float) -> str:
     return f"{value:,.{places}f} ± {margin:,.{places}f}"
 
 
-def short_names(names: Sequence[str], limit: int = 24) -> tuple[str, ...]:
+def short_names(names: Iterable[str], limit: int = 24) -> tuple[str, ...]:
     """Labels fit for a legend: one line, at most `limit` characters, still distinct."""
     out: list[str] = []
     for name in names:
@@ -98,6 +98,17 @@ def with_interval(value: float, interval: Sequence[float], digits: int = 3) -> s
 def measured(measure: Measure) -> str:
     """ "0.0551 (0.030 to 0.088)": the value and the interval of a measure."""
     return f"{fixed(measure.shown)} ({measure.interval[0]:.3f} to {measure.interval[1]:.3f})"
+
+
+def plus_minus(measure: Measure) -> str:
+    """ "0.0551 ± 0.0290": the value of a measure and half the width of its interval."""
+    low, high = measure.interval
+    return f"{measure.shown:.4f} ± {(high - low) / 2:.4f}" if measure.defined else "not defined"
+
+
+def half_width(result: Any) -> str:
+    """What ± is in a table of an audit or a path."""
+    return f"± is half the width of the {percent(result.confidence_level)} interval"
 
 
 def percent(share: float) -> str:

@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._core.arrays import Vector
-from .._core.validation import check_column
+from .._core.validation import InputError, check_column
 from ..data.criteria import CONDITIONAL, Criterion, get_criterion, measurable
 from ..data.groups import Groups
 from ..data.sample import Sample
@@ -53,19 +53,19 @@ class Handle:
     def find(cls, estimator: Any) -> Handle:
         """Locate the parameter; the outermost one wins."""
         if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
-            raise ValueError(
-                "`estimator` must be a scikit-learn estimator, got "
-                f"{estimator!r}. Hint: pass an instance such as evenhand.FairRidge()."
-            )
+            raise InputError(
+                "estimator", f"be a scikit-learn estimator, got {estimator!r}",
+                hint="pass an instance such as evenhand.FairRidge().",
+            )  # fmt: skip
         names = [n for n in estimator.get_params() if n.split("__")[-1] == "fairness_weight"]
         depth = min((n.count("__") for n in names), default=0)
         names = [n for n in names if n.count("__") == depth]
         if len(names) != 1:
             which = f"several ({', '.join(names)})" if names else "none"
-            raise ValueError(
-                "`estimator` must have one parameter `fairness_weight`, its own or that of a "
-                f"pipeline's step; {type(estimator).__name__} has {which}."
-            )
+            raise InputError(
+                "estimator", "have one parameter `fairness_weight`, its own or that of a "
+                f"pipeline's step; {type(estimator).__name__} has {which}",
+            )  # fmt: skip
         return cls(estimator, names[0])
 
     @property
@@ -91,10 +91,10 @@ class Handle:
         """Refuse columns that `fit` has no place for."""
         for name, values in columns.items():
             if values is not None and name not in inspect.signature(self.step.fit).parameters:
-                raise ValueError(
-                    f"`{name}` must be None for {type(self.step).__name__}, whose fit takes none, "
-                    "got values. Hint: evenhand.FairGLM takes it."
-                )
+                raise InputError(
+                    name, f"be None for {type(self.step).__name__}, whose fit takes none, got "
+                    "values", hint="evenhand.FairGLM takes it.",
+                )  # fmt: skip
 
     def labels(self, rows: Sample) -> Any:
         """What tells the estimator the groups: as they were read, or the labels of users.
@@ -300,10 +300,10 @@ class PathPoint:
         """The measure of a criterion by name."""
         name = get_criterion(criterion).name
         if name not in self.measures:
-            raise ValueError(
-                f"`criterion` must be one that was measured ({', '.join(self.measures)}), got "
-                f"{name!r}. Hint: register_criterion before fairness_path."
-            )
+            raise InputError(
+                "criterion", f"be one that was measured ({', '.join(self.measures)}), got {name!r}",
+                hint="register_criterion before fairness_path.",
+            )  # fmt: skip
         return self.measures[name]
 
 

@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._core.arrays import Vector
 from .._core.progress import shown
 from .._core.validation import (
+    InputError,
     check_choice,
     check_index,
     check_nonnegative,
@@ -91,19 +92,19 @@ KINDS = ("posterior", "attribute")
 def check_kind(kind: str | None) -> None:
     """Refuse an unknown kind of group features."""
     if kind is not None and kind not in KINDS:
-        raise ValueError(
-            f"`group_features` must be None, {' or '.join(map(repr, KINDS))}, got {kind!r}."
+        raise InputError(
+            "group_features", f"be None, {' or '.join(map(repr, KINDS))}, got {kind!r}"
         )
 
 
 def refuse_missing_groups(needed: bool) -> None:
     """Say how groups reach `fit`, where they are needed and were not given."""
     if needed:
-        raise ValueError(
-            "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: pass "
-            "sensitive_features=... to fit; inside a Pipeline or GridSearchCV first call "
-            "sklearn.set_config(enable_metadata_routing=True)."
-        )
+        raise InputError(
+            "sensitive_features", "be given when `fairness_weight` > 0, got None",
+            hint="pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first "
+            "call sklearn.set_config(enable_metadata_routing=True).",
+        )  # fmt: skip
 
 
 class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, ABC):
@@ -173,24 +174,25 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         if not is_source(X):
             for name, value in {"features": features, "scratch": scratch}.items():
                 if value is not None:
-                    raise ValueError(
-                        f"`{name}` must be None where `X` is in memory, got {value!r}. Hint: it is "
-                        "for an `X` that is a path or an Arrow dataset."
-                    )
+                    raise InputError(
+                        name, f"be None where `X` is in memory, got {value!r}",
+                        hint="it is for an `X` that is a path or an Arrow dataset.",
+                    )  # fmt: skip
             X, y, *values = repeat_rows(frequency, X=X, y=y, **columns)
             columns = dict(zip(columns, values, strict=True))
             return self._finish(self._resumed(self._start(X, y, begin=begin, **columns), saved))
         if frequency is not None:
-            raise ValueError(
-                "`frequency` must be None where `X` is a path or a dataset: rows would have to be "
-                "repeated. Hint: write a row for each person, or use `sample_weight` where only "
-                "proportions matter."
-            )
+            raise InputError(
+                "frequency", "be None where `X` is a path or a dataset: rows would have to be "
+                "repeated",
+                hint="write a row for each person, or use `sample_weight` where only proportions "
+                "matter.",
+            )  # fmt: skip
         if self.group_features == "posterior":
-            raise ValueError(
-                "`group_features` must be None or 'attribute' where `X` is a path or a dataset, "
-                "got 'posterior', whose classifier needs the rows in memory. Hint: fit on a sample."
-            )
+            raise InputError(
+                "group_features", "be None or 'attribute' where `X` is a path or a dataset, got "
+                "'posterior', whose classifier needs the rows in memory", hint="fit on a sample.",
+            )  # fmt: skip
         self._check_parameters()
         with scanned(X, features, scratch, {"y": y, **columns}) as scan:
             table = scan["X"]
@@ -227,10 +229,10 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         """Everything that does not depend on `fairness_weight`; `slopes` are among X already."""
         self._check_parameters()
         if columns.get("controls") is not None and self._regularizer().criterion != CONDITIONAL:
-            raise ValueError(
-                f"`controls` must be None with criterion={self.criterion!r}, which does not use "
-                "them. Hint: criterion='conditional'."
-            )
+            raise InputError(
+                "controls", f"be None with criterion={self.criterion!r}, which does not use them",
+                hint="criterion='conditional'.",
+            )  # fmt: skip
         refuse_unreal(X=X, y=y)
         check_index(
             X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight, **columns
@@ -246,18 +248,18 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         if sensitive_features is not None:
             groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)
         elif self.group_features is not None and self.fairness_weight == 0:
-            raise ValueError(
-                f"`sensitive_features` must be given with group_features={self.group_features!r}, "
-                "got None."
-            )
+            raise InputError(
+                "sensitive_features", f"be given with group_features={self.group_features!r}, got "
+                "None",
+            )  # fmt: skip
         else:
             refuse_missing_groups(self.fairness_weight > 0)
         design = FeatureMatrix(X)
         with design.blas():
             problem = self._problem(design, rows, slopes)
         if problem.null == 0 and self.fairness_weight > 0:
-            raise ValueError(
-                "`y` must vary: all rows have the same value, so there is nothing to predict."
+            raise InputError(
+                "y", "vary: all rows have the same value, so there is nothing to predict"
             )
         self._group_features: GroupFeatures | None = None
         if groups is None:
@@ -274,10 +276,10 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
             if controls is None and self.fairness_weight == 0:
                 return None
             if controls is None:
-                raise ValueError(
-                    "`controls` must be given with criterion='conditional', got None. Hint: pass "
-                    "controls=... to fit, or use criterion='independence'."
-                )
+                raise InputError(
+                    "controls", "be given with criterion='conditional', got None",
+                    hint="pass controls=... to fit, or use criterion='independence'.",
+                )  # fmt: skip
             from ..measures.balancing import summarize_controls
 
             columns = read_controls(controls, groups.n_rows)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.validation import check_choice, check_column, check_index
+from .._core.validation import InputError, check_choice, check_column, check_index
 from ..data.criteria import TARGET, Criterion, get_criterion
 from ..data.groups import Groups, resolve_groups
 from ..data.sample import check_frequency, count_rows
@@ -176,21 +176,22 @@ class FairnessRegularizer:
             alike.
         """
         if given is not None and not self.criterion.needs:
-            raise ValueError(
-                f"`given` must be None with criterion={self.criterion.name!r}, which conditions on "
-                "nothing. Hint: criterion='separation' asks whether the scores depend on the group "
-                "among rows with the same `given`."
-            )
+            raise InputError(
+                "given", f"be None with criterion={self.criterion.name!r}, which conditions on "
+                "nothing",
+                hint="criterion='separation' asks whether the scores depend on the group among "
+                "rows with the same value of it.",
+            )  # fmt: skip
         if normalizer is not None:
             normalizer = check_normalizer(normalizer)
         groups = _read_groups(y_true, sensitive_features, sample_weight, given, frequency)
         name = "y_true" if given is None else "given"
         y = None
         if given is None and self.criterion.needs not in ((), TARGET):
-            raise ValueError(
-                f"`given` must hold the column {self.criterion.needs[0]!r} with "
-                f"criterion={self.criterion.name!r}, got None."
-            )
+            raise InputError(
+                "given", f"hold the column {self.criterion.needs[0]!r} with "
+                f"criterion={self.criterion.name!r}, got None",
+            )  # fmt: skip
         if self.criterion.needs:
             y = check_column(y_true if given is None else given, name, groups.n_rows)
         kappa = None
@@ -216,9 +217,7 @@ def _read_groups(
     weight = check_weight(sample_weight, n)
     if isinstance(sensitive_features, Groups):
         if weight is not None:
-            raise ValueError(
-                "`sample_weight` must be None with Groups, which hold their own weights."
-            )
+            raise InputError("sample_weight", "be None with Groups, which hold their own weights")
         own = sensitive_features.weight
         weight = None if own is None else sensitive_features.put_known(own)
     if frequency is not None:

@@ -19,7 +19,13 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._core.arrays import Vector
-from .._core.validation import check_column, check_index, check_nonnegative, refuse_masked
+from .._core.validation import (
+    InputError,
+    check_column,
+    check_index,
+    check_nonnegative,
+    refuse_masked,
+)
 from ..data.criteria import get_criterion
 from ..data.encoding import needs_encoding
 from ..data.folds import make_folds
@@ -74,7 +80,7 @@ def check_shape(model: Any) -> None:
         value = getattr(model, name)
         if not (isinstance(value, bool | np.bool_) or value in allowed):
             words = " or ".join(["True or False", *map(repr, allowed)])
-            raise ValueError(f"`{name}` must be {words}, got {value!r}.")
+            raise InputError(name, f"be {words}, got {value!r}")
     if model.map not in ("auto", *MAPS):
         kinds = ", ".join(MAPS)
         raise ValueError(f"`map` must be auto or one of {kinds}, got {model.map!r}.")

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Matrix, Vector
+from .._core.validation import InputError
 from ..data.weights import scale_to_count, weighted_mean, weighted_sum
 from ..measures.losses import Loss
 from .bound import BoundRegularizer
@@ -323,10 +324,10 @@ def _target_moments(
         spread, second = (top / design.total for top in sums)
     if not np.isfinite(second):
         size = design.sums.largest(float(np.abs(y).max(initial=0.0)))
-        raise ValueError(
-            f"`y` must be small enough to square, got values up to {size:.1e}. Hint: divide it by "
-            "a constant."
-        )
+        raise InputError(
+            "y", f"be small enough to square, got values up to {size:.1e}",
+            hint="divide it by a constant.",
+        )  # fmt: skip
     return mean, spread, second
 
 

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._core.frames import to_frame
 from .._core.progress import progress
-from .._core.validation import check_column, check_index, refuse_unreal
+from .._core.validation import InputError, check_column, check_index, refuse_unreal
 from ..data.criteria import Criterion, get_criterion
 from ..data.folds import make_folds
 from ..data.groups import Groups
@@ -351,11 +351,11 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
         rows = replace(rows, others={**rows.others, "X": self.scaler_.transform(X)})
         if rows.groups is None:
             if self.fairness_weight != 0:
-                raise ValueError(
-                    "`sensitive_features` must be given unless fairness_weight=0, got None. Hint: "
-                    "pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first "
-                    "call sklearn.set_config(enable_metadata_routing=True)."
-                )
+                raise InputError(
+                    "sensitive_features", "be given unless fairness_weight=0, got None",
+                    hint="pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV "
+                    "first call sklearn.set_config(enable_metadata_routing=True).",
+                )  # fmt: skip
             return _Search(rows, [])
         check_varies(y)
         groups, weight = rows.groups, rows.weight
@@ -498,10 +498,10 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
             )
         bound = self.max_unfairness
         if bound is not None and not (isinstance(bound, Real) and 0 < float(bound) <= 1):
-            raise ValueError(
-                f"`max_unfairness` must lie between 0 and 1, and above 0, got {bound!r}. Hint: "
-                "exactly 0 cannot be shown by any number of rows."
-            )
+            raise InputError(
+                "max_unfairness", f"lie between 0 and 1, and above 0, got {bound!r}",
+                hint="exactly 0 cannot be shown by any number of rows.",
+            )  # fmt: skip
         if self.certify and bound is None:
             raise ValueError(
                 "`certify` must be False without `max_unfairness`, got True. Hint: it says how the "
