@@ -92,10 +92,10 @@ class Membership:
                 "set it to missing to use the average over groups.",
             )  # fmt: skip
         out = np.tile(self.shares, (n_rows, 1))
-        known = slice(None) if groups.known is None else groups.known
+        rows_known = slice(None) if groups.known is None else groups.known
         rows = np.zeros((groups.n_known, len(self.labels)))
         rows[:, [self.labels.index(label) for label in groups.labels]] = groups.membership()
-        out[known] = rows
+        out[rows_known] = rows
         return out
 
 
