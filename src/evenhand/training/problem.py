@@ -167,6 +167,10 @@ class Coordinates:
         """What the fairness term sees of η."""
         return predictor
 
+    def fair_slope(self, predictor: Vector) -> Vector:
+        """Its slope in η."""
+        return np.ones_like(predictor)
+
     def forward(self, p: Vector) -> Vector:
         """How η moves along p."""
         return self._move(self._apply(p))
@@ -432,6 +436,9 @@ class GLMProblem(Coordinates):
 
     def fair_scores(self, predictor: Vector) -> Vector:
         return self.loss.link.inverse(predictor) if self.of_mean else predictor
+
+    def fair_slope(self, predictor: Vector) -> Vector:
+        return self.loss.link.slopes(predictor)[0] if self.of_mean else np.ones_like(predictor)
 
     def bowl(self, v: Vector) -> tuple[float, Vector]:
         """θᵀPθ / D₀ and its gradient."""
