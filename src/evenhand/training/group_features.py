@@ -329,8 +329,8 @@ class _Left:
         gram, cross, design = problem.moments.gram, problem.moments.cross, problem.design
         n, k = design.n, design.d - size
         omega = np.ones(n) if weight is None else weight
-        free_part = whiten(gram[:k, :k], problem.penalty[:k, :k], 1.0)
-        theta, whitened = free_part.solve(cross[:k]), free_part.inverse_root()
+        whitened = whiten(gram[:k, :k], problem.penalty[:k, :k])
+        theta = whitened @ (whitened.T @ cross[:k])
         said = whitened @ (whitened.T @ gram[:k, k:])
         # With an intercept all is about the means; it then costs 1/n of every row's weight.
         plain = problem.plain

@@ -21,7 +21,7 @@ from .._core.validation import InputError
 from ..data.weights import scale_to_count, weighted_mean, weighted_sum
 from ..measures.losses import Loss
 from .bound import BoundRegularizer
-from .design import FeatureMatrix, Whitening, whiten
+from .design import FeatureMatrix, whiten
 from .solver import LEAP, Evaluated, pilot_rows
 
 # Steps shorter than this (in whitened coordinates, where the objective is in units of D₀) change
@@ -74,8 +74,8 @@ class Plain:
     center : (d,) array
         m: the mean of X under the weights ω d″, which takes the intercept out of the Hessian; zero
         without an intercept.
-    whitening : Whitening
-        Of θ, with T Tᵀ = D₀ C⁻¹, C = ½ (X − m)ᵀ diag(ω d″)(X − m)/n + P.
+    whitening : (d, m) array
+        T for θ, with T Tᵀ = D₀ C⁻¹, C = ½ (X − m)ᵀ diag(ω d″)(X − m)/n + P.
     spread : float
         The same for the intercept: √(D₀ / ½ mean ω d″); zero where it does not move.
     n_iter : int
@@ -87,7 +87,7 @@ class Plain:
     level: float
     theta: Vector
     center: Vector
-    whitening: Whitening
+    whitening: Matrix
     spread: float = 0.0
     n_iter: int = 1
     gradient_norm: float = 0.0
@@ -134,11 +134,12 @@ class Coordinates:
     @property
     def origin(self) -> Vector:
         """v = 0, the plain solution."""
-        return np.concatenate([[0.0], self.plain.whitening.origin])
+        return np.zeros(1 + self.plain.whitening.shape[1])
 
     def shrunk(self, factor: float) -> Vector:
         """v of the plain solution with its coefficients times a factor."""
-        v = self.plain.whitening.invert((factor - 1.0) * self.plain.theta)
+        change = (factor - 1.0) * self.plain.theta
+        v = np.linalg.lstsq(self.plain.whitening, change, rcond=None)[0]
         return np.concatenate([[0.0], v])
 
     def at(self, v: Vector) -> Vector:
@@ -147,7 +148,7 @@ class Coordinates:
 
     def _apply(self, v: Vector) -> Vector:
         plain = self.plain
-        return np.concatenate([[plain.spread * v[0]], plain.whitening.apply(v[1:])])
+        return np.concatenate([[plain.spread * v[0]], plain.whitening @ v[1:]])
 
     def _move(self, change: Vector) -> Vector:
         """How η moves with (b, θ)."""
@@ -180,7 +181,7 @@ class Coordinates:
         plain = self.plain
         g, total = self.design.backward_with_sum(r)
         g = g - plain.center * total
-        return np.concatenate([[plain.spread * total], plain.whitening.adjoint(g)])
+        return np.concatenate([[plain.spread * total], plain.whitening.T @ g])
 
     def take(self, rows: NDArray[np.intp]) -> Self:
         """The problem on some of the rows, in the same coordinates."""
@@ -270,9 +271,7 @@ class RidgeProblem(Coordinates):
 
     def penalized(self, penalty: Matrix) -> RidgeProblem:
         """The same rows under another penalty matrix, which must leave rotated θ alone."""
-        whitening = whiten(self.moments.gram, penalty, self.moments.variance)
-        theta = whitening.solve(self.moments.cross)
-        plain = replace(self.plain, theta=theta, whitening=whitening)
+        plain = _solve(self.moments, penalty, self.plain.level, self.plain.center)
         return replace(self, plain=plain, penalty=penalty)
 
     def least_squares(
@@ -306,16 +305,20 @@ def prepare_ridge(
     if not fit_intercept:
         center, mean_y = np.zeros(design.d), 0.0
     penalty = alpha * np.eye(len(gram))
-    whitening = whiten(gram, penalty, variance)
+    second = spread if fit_intercept else second
+    moments = Moments(gram=gram, cross=cross, second_y=second, variance=variance)
     return RidgeProblem(
         features=features, design=design, penalty=penalty, fit_intercept=fit_intercept,
-        plain=Plain(mean_y, whitening.solve(cross), center, whitening),
-        rotation=rotation, mean_x=mean_x,
-        moments=Moments(
-            gram=gram, cross=cross, second_y=spread if fit_intercept else second,
-            variance=variance,
-        ),
+        plain=_solve(moments, penalty, mean_y, center), rotation=rotation, mean_x=mean_x,
+        moments=moments,
     )  # fmt: skip
+
+
+def _solve(moments: Moments, penalty: Matrix, mean_y: float, center: Vector) -> Plain:
+    """The ridge solution."""
+    whitening = whiten(moments.gram, penalty)
+    theta = whitening @ (whitening.T @ moments.cross)
+    return Plain(mean_y, theta, center, np.sqrt(moments.variance) * whitening)
 
 
 def _target_moments(
@@ -407,7 +410,7 @@ class BoundLoss:
 @dataclass(frozen=True)
 class _Hessian:
     center: Vector
-    whitening: Whitening
+    whitening: Matrix
     spread: float
     gradient: Vector
 
@@ -444,7 +447,7 @@ class GLMProblem(Coordinates):
         """θᵀPθ / D₀ and its gradient."""
         theta = self.at(v)[1:]
         pull = self.penalty @ theta / self.bound.scale
-        gradient = np.concatenate([[0.0], self.plain.whitening.adjoint(2.0 * pull)])
+        gradient = np.concatenate([[0.0], self.plain.whitening.T @ (2.0 * pull)])
         return float(theta @ pull), gradient
 
     def evaluate(
@@ -547,12 +550,12 @@ class GLMProblem(Coordinates):
                 gradient = gradient - hessian.center * total
             gradient = gradient + 2.0 * (penalty @ theta) / scale
             # Whitened: the objective is ‖v‖² there, so a Newton step is half the gradient.
-            whitened = hessian.whitening.adjoint(gradient)
+            whitened = hessian.whitening.T @ gradient
             lift = hessian.spread * total if self.fit_intercept else 0.0
             norm = float(np.hypot(np.linalg.norm(whitened), lift))
             if norm <= tol:
                 break
-            change = hessian.whitening.apply(-0.5 * whitened)
+            change = hessian.whitening @ (-0.5 * whitened)
             up = -0.5 * hessian.spread * lift - float(hessian.center @ change)
             ray = design.forward(change) + up
             t, moved = self._backtrack(eta, ray, theta, change, objective, 0.5 * norm**2)
@@ -578,7 +581,7 @@ class GLMProblem(Coordinates):
         center, gram, cross = design.checked_moments(slope * n / rows, rows, self.fit_intercept)
         if not self.fit_intercept:
             center = np.zeros(design.d)
-        whitening = whiten(0.5 * mean * gram, self.penalty, scale)
+        whitening = np.sqrt(scale) * whiten(0.5 * mean * gram, self.penalty)
         spread = float(np.sqrt(scale / (0.5 * mean))) if self.fit_intercept else 0.0
         return _Hessian(center, whitening, spread, cross)
 
@@ -676,7 +679,7 @@ def _first(bound: BoundLoss, d: int, fit_intercept: bool, begin: Vector | None) 
     elif fit_intercept:
         mean = bound.loss.null_mean(bound.y, bound.weight)
         level = float(bound.loss.link(np.asarray(mean)))
-    unknown = Whitening(np.empty((0, 0)), True, 0.0)
+    unknown = np.empty((d, 0))
     return Plain(level if np.isfinite(level) else 0.0, theta, np.zeros(d), unknown)
 
 
