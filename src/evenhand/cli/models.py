@@ -445,9 +445,8 @@ def demo(writing: DemoFolder) -> None:
     _save(pa.table(columns | known), out / "students.csv", force)
     say("1. The data: grades of 4,137 college students, to be predicted from what was known when")
     say("   they entered. Are the predictions fair to students of every race?\n")
-    rows = load_training(
-        out / "students.csv", group.TrainingColumns(target="colgpa", sensitive=["race"])
-    )
+    roles = group.TrainingColumns(target="colgpa", sensitive=["race"])
+    rows = load_training(out / "students.csv", roles)
     path = run_path(rows, Fitting().build(), Fitting())
     first = path.points[0].scores
     who = rows.given["sensitive_features"]
@@ -455,10 +454,8 @@ def demo(writing: DemoFolder) -> None:
     before = audit(rows.y, first, sensitive_features=who, random_state=0)
     show_result(before, title="Ordinary model")
     limit = float(f"{0.5 * max(path.points[0].independence.value, 0.0):.1g}")
-    say(
-        "\n3. The frontier: what would it cost to make predictions more independent of race? We ask"
-    )
-    say(f"   for the most accurate model with independence of at most {limit:g}.")
+    say("\n3. The frontier: what would it cost to make predictions more independent of race?")
+    say(f"   We ask for the most accurate model with independence of at most {limit:g}.")
     chosen = path.select(max_unfairness=limit, on_unreachable="best")
     assert path.selected is not None
     write_path(path, chosen, rows, outputs, about=_DEMO, favorable="high")
@@ -468,6 +465,11 @@ def demo(writing: DemoFolder) -> None:
     say("\n4. Who gains and who loses with the chosen model:")
     both = audit(rows.y, models, sensitive_features=who, random_state=0)
     show_compare(both, "high")  # type: ignore[arg-type]
+    _show_next(out)
+
+
+def _show_next(out: Path) -> None:
+    """Where things are, and what to try."""
     say(f"\nWritten to {out}: report.html, path.csv, model.json, students.csv, scores.csv.", "bold")
     say(f"Open {out / 'report.html'} in a browser. Next, try:\n")
     say(f"  evenhand audit {out / 'scores.csv'} --target colgpa --prediction fair --sensitive race")
