@@ -282,7 +282,9 @@ class Groups:
     def numbers(self) -> NDArray[np.intp]:
         """A number for each of the n rows that rows of the same membership share; −1 if unknown."""
         codes = self.codes
-        if codes is None:
+        if self.measured is not None:
+            codes = np.unique(self.measured, return_inverse=True)[1]
+        elif codes is None:
             assert self.probabilities is not None
             codes = np.unique(self.probabilities, axis=0, return_inverse=True)[1].ravel()
         if self.known is None:

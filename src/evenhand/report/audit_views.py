@@ -22,6 +22,7 @@ from .words import (
     accuracy,
     fixed,
     grade,
+    grade_criterion,
     half_width,
     headline,
     is_measured,
@@ -38,7 +39,6 @@ from .words import (
     short_names,
     unknown_words,
     with_margin,
-    worst_part,
 )
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def sections(
     """
     r2 = f" {accuracy(audit.r2)}" if audit.r2 == audit.r2 else ""
     judged = [
-        Judged(judge_criterion(audit, name), grade(worst_part(audit, name)[1]))
+        Judged(judge_criterion(audit, name), grade_criterion(audit, name))
         for name in audit.measures
     ]
     measures = measure_table(audit.measures, audit.confidence_level)
@@ -304,7 +304,7 @@ def cards(audit: Audit, before: Audit | None = None) -> Html:
 
 
 def _card(measure: Measure, top: float, audit: Audit, before: Measure | None) -> Html:
-    level = grade(worst_part(audit, measure.criterion)[1])
+    level = grade_criterion(audit, measure.criterion)
     ends = f"{measure.interval[0]:.3f} to {measure.interval[1]:.3f}"
     return element(
         "article",
