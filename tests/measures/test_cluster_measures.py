@@ -253,7 +253,8 @@ def test_group_table_counts_clusters():
         q = (y - s)[rows] ** 2
         psi["rmse"] = (q - q.mean()) / (2 * np.sqrt(q.mean()))
         ds, dy = s[rows] - s[rows].mean(), y[rows] - y[rows].mean()
-        psi["calibration_slope"] = (dy - ds * (ds @ dy) / (ds @ ds)) * ds / (ds**2).mean()
+        free = 1 - (1 + ds**2 / (ds**2).mean()) / len(ds)
+        psi["calibration_slope"] = (dy - ds * (ds @ dy) / (ds @ ds)) * ds / (ds**2).mean() / free
         for name, values in psi.items():
             sums = np.bincount(part, values)
             error = np.sqrt(count / (count - 1) * (sums**2).sum()) / rows.sum()
