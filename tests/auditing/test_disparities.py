@@ -155,7 +155,7 @@ def by_numpy(y, s, w):
     # As the library has it: of good scores the residual is known better than y.
     left = r - mean(r) - mean((s - mean(s)) * (r - mean(r))) / variance(s) * (s - mean(s))
 
-    free = np.maximum(1 - share * (1 + np.square(s - mean(s)) / variance(s)), 1e-3)
+    free = np.maximum(1 - share * (1 + np.square(s - mean(s)) / variance(s)), 0.1)
 
     def half(psi):
         t = stats.t.ppf(0.975, float(n - 1))

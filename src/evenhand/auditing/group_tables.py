@@ -112,7 +112,7 @@ def _entries(members: GroupRows, s: Vector, y: Vector | None) -> Iterator[tuple[
     # Residuals of a fitted line are too small by the leverage of their rows, and far scores decide
     # on it: divided by 1 − h they are those of the jackknife (MacKinnon and White's HC3).
     leverage = members.row_share * (1.0 + np.square(score.psi) / members.own(spread.value))
-    psi = bend.psi / np.maximum(1.0 - leverage, 1e-3)
+    psi = bend.psi / np.maximum(1.0 - leverage, 0.1)
     yield "calibration_slope", replace(bend, value=1.0 + bend.value, psi=psi)
 
 
