@@ -159,7 +159,6 @@ session.stop()
 """
 
 
-@pytest.mark.slow
 def test_spark_counts_again_what_a_killed_executor_had(tmp_path):
     import pyspark
 

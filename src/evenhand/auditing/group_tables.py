@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import Array, Mask, Matrix, Rows, Vector
+from .._core.validation import InputError
 from ..data.groups import Groups
 from ..data.sample import Sample
 from ..data.weights import cluster_groups
@@ -226,11 +227,11 @@ class GroupMoments:
         missing = [c.name for c in cutoffs if (c, side) not in self.names]
         if missing:
             held = ", ".join(c.name for c in self.cutoffs)
-            raise ValueError(
-                f"`at` must be among {held} for an audit that was read back from a file, which "
-                f"keeps no rows, got {', '.join(missing)}. Hint: ask for it where the audit is "
-                "made, or audit again."
-            )
+            raise InputError(
+                "at", f"be among {held} for an audit that was read back from a file, which keeps "
+                f"no rows, got {', '.join(missing)}",
+                hint="ask for it where the audit is made, or audit again.",
+            )  # fmt: skip
         return self
 
 

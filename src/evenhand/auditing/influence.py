@@ -21,6 +21,7 @@ import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
 from .._core.arrays import Array, Matrix, Vector
+from .._core.validation import InputError
 from ..data.groups import Groups
 from ..data.weights import cluster_groups
 from ..measures.effective import group_sizes
@@ -160,7 +161,7 @@ def find_reference(reference: Any, names: Sequence[str], shares: Vector, others:
     if reference == "largest":
         return int(np.argmax(shares))
     there = ", ".join(map(repr, names[:10]))
-    raise ValueError(f"`reference` must be 'largest'{others} or one of {there}, got {reference!r}.")
+    raise InputError("reference", f"be 'largest'{others} or one of {there}, got {reference!r}")
 
 
 def two_sided(estimate: float, error: float, freedom: float) -> float:

@@ -104,7 +104,7 @@ class Fitting(group.Powered, group.Seeded):
         choices=MODELS,
         default="ridge",
     )
-    quantile: float = option("Of glm-quantile.", default=0.5)
+    quantile: float = option("Quantile to predict, for glm-quantile.", default=0.5)
     group_features: str = option(
         "Let the model treat groups differently where fairness asks for it: by their probability "
         "given the features, or by the attribute itself (then needed to predict).",
@@ -113,8 +113,8 @@ class Fitting(group.Powered, group.Seeded):
     )
     alpha: float = option("Penalty on the coefficients.", default=1e-3)
     points: int = option("Models on the frontier.", default=20)
-    folds: int = option("Parts for held-out measures.", default=5)
-    confidence: float = option("Of all intervals.", default=0.95)
+    folds: int = option("Folds for held-out measures.", default=5)
+    confidence: float = option("Confidence level of all intervals.", default=0.95)
 
     def build(self) -> Any:
         """The estimator, unfitted."""
@@ -179,7 +179,7 @@ def frontier(
     file: group.OneFile, columns: group.TrainingColumns, fitting: Fitting, request: Request,
     about: group.About, writing: Folder, tolerated: group.Tolerated,
 ) -> None:  # fmt: skip
-    """Fit fair models from indifferent to as fair as it gets, and choose one.
+    """Fit models from no fairness term to as fair as possible, and choose one.
 
     Every other column is a feature, except the sensitive ones and the cluster. Text becomes one
     column per level. All numbers are measured on rows the models were not fitted to.
@@ -261,13 +261,9 @@ def write_path(
         outputs["model.json"].unlink(missing_ok=True)
     else:
         model = from_linear(
-            chosen,
-            rows.features,
-            str(rows.named.target),
-            rows.sensitive,
-            _about(path, rows),
+            chosen, rows.features, str(rows.named.target), rows.sensitive, _about(path, rows),
             rows.bands,
-        )
+        )  # fmt: skip
         model.save(outputs["model.json"], force=True)
     _files.write_text(outputs["path.csv"], csv_text(path._columns()), force=True)
     _files.write_text(outputs["report.html"], page, force=True)
@@ -280,34 +276,28 @@ def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, lis
     assert path._rows is not None
     plain = path._handle.fit(0.0, path._rows)
     names = [name for column in rows.features for name in column.features]
-    groups = rows.given["sensitive_features"]
+    groups = path._rows.groups
     if rows.named.continuous:
-        groups = groups.banded()
-    found = feature_information(
+        groups = rows.given["sensitive_features"].banded()
+    table = feature_information(
         rows.X, sensitive_features=groups, sample_weight=rows.numbers.get("weight"), names=names
     )
     spread = rows.X.std(axis=0)
-    found["before"] = (plain.coef_ * spread).tolist()
-    found["after"] = (chosen.coef_ * spread).tolist()
-    return found
+    table["before"] = (plain.coef_ * spread).tolist()
+    table["after"] = (chosen.coef_ * spread).tolist()
+    return table
 
 
 def _about(path: FairnessPath, rows: TableRows) -> dict[str, Any]:
     point, request = path.selected, path.request
     assert point is not None
     assert request is not None
+    measures = {name: m.value for name, m in point.measures.items()}
     return {
-        **stamp(),
-        "file": rows.files[0],
-        "rows": path.n_rows,
-        "criterion": path.criterion,
-        "asked": request.to_dict(),
-        "fairness_weight": point.fairness_weight,
-        "held_out": {
-            path.accuracy.key: point.accuracy,
-            **{name: m.value for name, m in point.measures.items()},
-        },
-    }
+        **stamp(), "file": rows.files[0], "rows": path.n_rows, "criterion": path.criterion,
+        "asked": request.to_dict(), "fairness_weight": point.fairness_weight,
+        "held_out": {path.accuracy.key: point.accuracy, **measures},
+    }  # fmt: skip
 
 
 def verdict_on(path: FairnessPath, tolerance: Any) -> dict[str, Any]:
@@ -316,8 +306,8 @@ def verdict_on(path: FairnessPath, tolerance: Any) -> dict[str, Any]:
 
     if tolerance is None or path.selected is None:
         return {}
-    (found,) = audits_of(path, [path.selected])
-    return {"": found.verdict(tolerance)}
+    (audit,) = audits_of(path, [path.selected])
+    return {"": audit.verdict(tolerance)}
 
 
 def show_frontier(
@@ -340,7 +330,7 @@ def show_frontier(
         if not hasattr(chosen, "coef_"):
             base = type(chosen.estimator).__name__
             say(
-                f"No model.json: it holds numbers that anybody can read, and a {base} is not such. "
+                f"No model.json: it holds numbers that anybody can read, and a {base} has none. "
                 "Hint: fit it in Python, FairPostprocessor(..., fairness_weight="
                 f"{point.fairness_weight:.6g}, passthrough=True)."
             )

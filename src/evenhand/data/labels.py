@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Mask, Rows
-from .._core.files import TableError
 from .._core.shards import here
-from .._core.validation import quote
+from .._core.validation import InputError, quote
 from .columns import is_missing
 
 # A column of fractions with more distinct values than this is a measurement, not a category.
@@ -111,10 +110,10 @@ def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[Rows, list[
         try:
             codes[i] = -1 if is_missing(value) else seen.setdefault(value, len(seen))
         except (TypeError, ValueError):  # not hashable; an array compares to an array
-            raise ValueError(
-                "`sensitive_features` must hold labels (text, numbers, booleans), got an "
-                f"element of type {type(value).__name__}."
-            ) from None
+            raise InputError(
+                "sensitive_features", "hold labels (text, numbers, booleans), got an element of "
+                f"type {type(value).__name__}",
+            ) from None  # fmt: skip
     labels = list(seen)
     if any(isinstance(label, _NUMBERS) for label in labels):
         refuse_equal_types(column.tolist(), name)
@@ -130,13 +129,14 @@ def refuse_equal_types(values: Iterable[Any], name: str | None = None) -> None:
             continue
         first = kinds.setdefault(value, value)
         if type(first) is not type(value) and _kind(first) != _kind(value):
-            where = f" (column {name!r})" if name else ""
-            raise ValueError(
-                f"`sensitive_features`{where} must hold labels of one type, got both {first!r} "
-                f"({_kind(first)}) and {value!r} ({_kind(value)}), which Python takes for the same "
-                "label. Hint: convert the column to one type, for example to text if they are "
-                "different groups or to int if they are the same."
-            )
+            where = f"(column {name!r})" if name else ""
+            raise InputError(
+                "sensitive_features", f"hold labels of one type, got both {first!r} "
+                f"({_kind(first)}) and {value!r} ({_kind(value)}), which Python takes for the "
+                "same label",
+                hint="convert the column to one type, for example to text if they are different "
+                "groups or to int if they are the same.", where=where,
+            )  # fmt: skip
 
 
 def _kind(value: Any) -> str:
@@ -261,23 +261,24 @@ def check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> 
 
 def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> None:
     count = len(labels)
-    where = f" (column {name!r})" if name else ""
+    where = f"(column {name!r})" if name else ""
     limit = {"float": MAX_FRACTIONS, "integer": MAX_NUMBERS, "date": MAX_NUMBERS}.get(kind)
     if limit is not None and count > limit:
         what = {"float": "fractions", "integer": "whole numbers", "date": "dates"}[kind]
         ordered = sorted(labels)
-        raise ValueError(
-            f"`sensitive_features`{where} must be categories, got {what} with {count} distinct "
-            f"values, from {_plain(ordered[0])} to {_plain(ordered[-1])}; more than {limit} are "
-            "taken for a measurement. Hint: cut it into bands, such as "
-            f"evenhand.bands({name or 'values'}, [{_example(ordered)}]); drop an identifier; pass "
-            "codes of true groups as text or categories."
-        )
+        raise InputError(
+            "sensitive_features", f"be categories, got {what} with {count} distinct values, from "
+            f"{_plain(ordered[0])} to {_plain(ordered[-1])}; more than {limit} are taken for a "
+            "measurement",
+            hint=f"cut it into bands, such as evenhand.bands({name or 'values'}, "
+            f"[{_example(ordered)}]); drop an identifier; pass codes of true groups as text or "
+            "categories.", where=where,
+        )  # fmt: skip
     if kind != "float" and n_rows > 20 and count > n_rows / 2:
-        raise ValueError(
-            f"`sensitive_features`{where} must be categories, got {count} distinct values in "
-            f"{n_rows} rows, which looks like an identifier."
-        )
+        raise InputError(
+            "sensitive_features", f"be categories, got {count} distinct values in {n_rows} rows, "
+            "which looks like an identifier", where=where,
+        )  # fmt: skip
 
 
 def suggest_edges(ordered: list[Any]) -> list[str]:
@@ -374,12 +375,13 @@ class Labels:
         codes = column.indices.cast(pa.int32()).fill_null(len(lookup)).to_numpy()
         return np.array([*lookup, -1], dtype=np.int64)[codes]
 
-    def _too_many(self) -> TableError:
-        return TableError(
-            f"`sensitive_features` must be categories, and {', '.join(map(quote, self.names))} has "
-            f"more than {MAX_LABELS:,} distinct values. Hint: cut a measurement into bands where "
-            "the files are written; drop an identifier."
-        )
+    def _too_many(self) -> InputError:
+        names = ", ".join(map(quote, self.names))
+        return InputError(
+            "sensitive_features", f"be categories, and {names} has more than {MAX_LABELS:,} "
+            "distinct values", hint="cut a measurement into bands where the files are written; "
+            "drop an identifier.",
+        )  # fmt: skip
 
     def coded(self) -> Coded:
         """Groups in the order of their labels."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core.files import write_text
 from .._core.frames import tabulate
 from .._core.provenance import stamp
 from ..measures.measures import HOLDS, VIOLATED
@@ -101,8 +100,9 @@ def _driver_notes(result: Drivers) -> list[str]:
         for feature in result.leaks
     ]
     return [
-        f"The parts of the gap leave {number(result.remainder, 3)} of it: what several features do "
-        "together is counted with each of them or with none. Parts of a criterion do not add up.",
+        f"The parts add up to all but {number(result.remainder, 3)} of the gap: what several "
+        "features do together is counted for each of them or for none. Parts of a criterion do not "
+        "add up.",
         *leaks,
         *result.notes,
     ]
@@ -225,12 +225,10 @@ def known_runs(looks: Sequence[Look]) -> list[list[int]]:
     return runs
 
 
-def write_result_page(result: Drivers | Monitor, path: Any, force: bool = False) -> Any:
-    """Write the page of a result that is not to be signed, whole or not at all."""
-    view = view_of(result)
+def result_page(result: Drivers | Monitor) -> str:
+    """Return the page of a result that is not to be signed."""
     title = {"Drivers": "Drivers of a disparity", "Monitor": "Monitoring report"}
     named = result.sensitive_name != "group"
     under = join(["By ", label(result.sensitive_name, 80)]) if named else None
     data = {**result.to_dict(), **stamp()}
-    text = document(title[type(result).__name__], under, [section(view)], data)
-    return write_text(path, text, force)
+    return document(title[type(result).__name__], under, [section(view_of(result))], data)

@@ -164,25 +164,19 @@ def plot_audit(audit: Audit) -> Any:
     charts = {f"Scores by {part_word(audit)}": density_chart(drawn)}
     if drawn.y is not None:
         charts["Same score, same outcome?"] = calibration_chart(drawn)
-    charts[f"Measures, {percent(audit.confidence_level)} intervals"] = _measures_chart(audit)
+    measures = [
+        Bar(f"{m.criterion} {fixed(m.shown, 3)}", m.shown, *(m.interval if m.defined else (0, 0)))
+        for m in audit.measures.values()
+    ]
+    scale = "normalized information (0: fair, 1: not)"
+    charts[f"Measures, {percent(audit.confidence_level)} intervals"] = bar_chart(
+        measures, scale, ""
+    )
     fig = _figure(charts, 4.4 * len(charts), 4.2)
     _add_legend(fig, drawn.names, len(audit.labels))
     title = f"Fairness by {audit.sensitive_name}" + (f": {audit.name}" if audit.name else "")
     fig.suptitle(safe(short_names([title], 90)[0]), fontsize="large")
     return fig
-
-
-def _measures_chart(audit: Audit) -> Chart:
-    measures = list(audit.measures.values())
-    names = [f"{m.criterion} {fixed(m.shown, 3)}" for m in measures]
-    ends = [0.01, *(end for m in measures if m.defined for end in (m.shown, *m.interval))]
-    label = "normalized information (0: fair, 1: not)"
-    chart = row_chart(names, ends, x_label=label, title="", limit=40)
-    for m, row in zip(measures, chart.rows, strict=True):
-        chart.guide(m.interval, [row, row], "whisk")
-        chart.dots([m.shown], [row], 6, 5)
-    chart.guide([0.0, 0.0], chart.y, "axis")
-    return chart
 
 
 def plot_densities(before: Audit, after: Audit, *, names: tuple[str, str] | None = None) -> Any:
@@ -297,7 +291,7 @@ def plot_features(
     chosen = np.argsort(-np.abs(last - first), kind="stable")[:limit]
     shown = [features[j] for j in chosen]
     shares = [100 * information[j] for j in chosen]
-    told = bar_chart(
+    shares_chart = bar_chart(
         [Bar(name, *[share] * 3) for name, share in zip(shown, shares, strict=True)],
         "% of uncertainty about the group removed", "",
     )  # fmt: skip
@@ -307,7 +301,7 @@ def plot_features(
         moved.dots([first[j]], [row], 0, 5)
         moved.dots([last[j]], [row], 1, 5)
     moved.guide([0.0, 0.0], moved.y, "axis")
-    charts = {"Information about the group": told, "Coefficients": moved}
+    charts = {"Information about the group": shares_chart, "Coefficients": moved}
     fig = _figure(charts, 9.6, 1.6 + 0.3 * len(shown))
     _add_legend(fig, names, marker="o")
     if len(shown) < len(features):

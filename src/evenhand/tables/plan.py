@@ -26,7 +26,6 @@ from narwhals.stable.v2 import Implementation
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
-from .._core.files import TableError
 from .._core.validation import InputError
 from ..data.encoding import MISSING
 from ..data.labels import check_count, cross, sorted_labels
@@ -220,7 +219,7 @@ def weight_factor(facts: dict[str, float]) -> float:
 # The engine that runs the queries.
 
 
-class EngineError(TableError):
+class EngineError(InputError):
     """An engine could not read the table; the message has its words."""
 
 
@@ -346,7 +345,8 @@ class Engine:
         except Exception as error:  # every engine has its own kinds
             spark = self.rows.implementation is Implementation.PYSPARK
             reason = _spark_cause(error) if spark else in_short(error)
-            raise EngineError(f"`table` cannot be read by {self.name}: {reason}") from error
+            said = f"be read by {self.name}: {reason}"
+            raise EngineError("table", said, verb="cannot") from error
 
     def _schema(self) -> Any:
         return self.rows.collect_schema()
@@ -486,10 +486,10 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
         found.setdefault(name, np.zeros(len(place)))
     for name, column in found.items():
         if not np.isfinite(column).all():
-            raise ValueError(
-                f"`table` must have numbers whose squares can be added up: {name} of some cells is "
-                "not finite. Hint: measure scores, targets and weights in larger units."
-            )
+            raise InputError(
+                "table", f"have numbers whose squares can be added up: {name} of some cells is "
+                "not finite", hint="measure scores, targets and weights in larger units.",
+            )  # fmt: skip
     _check_inside(found, edges, facts)
     fields = checked(found, edges, tuple(labels), columns.groups, unknown)
     return _without_empty(Cells(**fields))
@@ -504,10 +504,10 @@ def _check_inside(found: dict[str, NDArray[Any]], edges: Edges, facts: dict[str,
             continue
         low, high = found[f"least_{name}"].min(), found[f"largest_{name}"].max()
         if not axis.spans(low - axis.shift, high - axis.shift, edges.bins):
-            raise ValueError(
-                "`table` changed while it was read: it has values that it had not when its least "
-                "and largest were asked for. Hint: run it again."
-            )
+            raise InputError(
+                "table", "while it was read: it has values that it had not when its least and "
+                "largest were asked for", hint="run it again.", verb="changed",
+            )  # fmt: skip
 
 
 class TooManyLevels(InputError):
@@ -595,7 +595,8 @@ def _kind(labels: list[Any]) -> str:
 def _floats(table: Any, name: str) -> NDArray[np.float64]:
     column = table.column(name)
     if column.null_count:
-        raise ValueError(f"`table` changed while it was read: {name} of some cells is missing.")
+        said = f"while it was read: {name} of some cells is missing"
+        raise InputError("table", said, verb="changed")
     return column.to_numpy().astype(np.float64, copy=False)
 
 

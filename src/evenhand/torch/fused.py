@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .._core.arrays import Array
 from ..estimators._newton import assemble_hessian
-from .passes import Batch, EagerPasses, Passes, alone
+from .passes import Batch, EagerPasses, Passes, alone, thin
 from .template import Shape, round_up, source
 
 try:
@@ -166,7 +166,7 @@ class FusedPasses(Passes):
         stride = len(self.s) // SAMPLE_ROWS
         if stride < 2:
             return None
-        s = self.s[::stride].contiguous()
+        s = thin(self.s, stride)
         part = FusedPasses(self.basis, s, self.center, self.limit, self.batch.every(stride))
         part.n_known = self.n_known * len(s) / len(self.s)
         # Closer than the rows left out allow would be in vain.

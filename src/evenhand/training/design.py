@@ -27,6 +27,7 @@ from sklearn.utils.validation import validate_data
 
 from .._core.arrays import Matrix, Vector
 from .._core.shards import Sums, here
+from .._core.validation import InputError
 from ..data.encoding import TableEncoder, needs_encoding
 from ..kernels.threads import one_blas_thread
 
@@ -248,10 +249,10 @@ class FeatureMatrix:
         if len(bad):
             sizes = (np.abs(block[:, bad[0]]).max() for _, block in self.blocks())
             largest = self.sums.largest(float(max(sizes, default=0.0)))
-            raise ValueError(
-                f"`X` must be small enough to square, got values up to {largest:.1e} in column "
-                f"{bad[0]}. Hint: divide it by a constant."
-            )
+            raise InputError(
+                "X", f"be small enough to square, got values up to {largest:.1e} in column "
+                f"{bad[0]}", hint="divide it by a constant.",
+            )  # fmt: skip
 
     def rotated(
         self, weight: Vector | None, center: bool, n_kept: int = 0

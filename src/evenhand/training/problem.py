@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Matrix, Vector
+from .._core.validation import InputError
 from ..data.weights import scale_to_count, weighted_mean, weighted_sum
 from ..measures.losses import Loss
 from .bound import BoundRegularizer
@@ -31,8 +32,6 @@ CHORD = 0.05
 NEWTON_ITERATIONS = 100
 # How exactly the plain model is solved, whatever is asked for the fair one: it costs a step.
 NEWTON_TOL = 1e-7
-# The scale of a model is one number, which costs nothing to find.
-SCALE_TOL = 1e-10
 # A sample need not be solved more exactly than this to start the whole.
 PILOT_TOL = 1e-3
 # A Hessian with rows of no curvature at all still moves them.
@@ -354,10 +353,10 @@ def _target_moments(
         spread, second = (top / design.total for top in sums)
     if not np.isfinite(second):
         size = design.sums.largest(float(np.abs(y).max(initial=0.0)))
-        raise ValueError(
-            f"`y` must be small enough to square, got values up to {size:.1e}. Hint: divide it by "
-            "a constant."
-        )
+        raise InputError(
+            "y", f"be small enough to square, got values up to {size:.1e}",
+            hint="divide it by a constant.",
+        )  # fmt: skip
     return mean, spread, second
 
 
@@ -625,22 +624,40 @@ class GLMProblem(Problem):
         if not self.fit_intercept or fairness_weight <= LEAP:
             return theta
         of_predictor = not self.of_mean or self.loss.link.name == "identity"
-        if not of_predictor and self.loss.link.name != "log":
+        if of_predictor and self.offset is None:
+            columns = self._move(np.concatenate([[0.0], theta[1:]]))[:, None]
+            columns = np.hstack([np.ones_like(columns), columns])
+        elif of_predictor or self.loss.link.name == "log":
+            columns = np.ones((self.design.n, 1))
+        else:
             return theta
-        # A model of one column, the score as it is, whose coefficient is the factor.
-        score = self._move(np.concatenate([[0.0], theta[1:]]))[:, None]
-        pull, offset = float(theta[1:] @ self.penalty @ theta[1:]), None
-        is_free = of_predictor and self.offset is None
-        if not is_free:
-            offset = score[:, 0] if self.offset is None else score[:, 0] + self.offset
-            score, pull = np.zeros_like(score), 1.0
-        design = FeatureMatrix(score)
-        small = replace(
-            self, features=design, design=design, penalty=np.array([[pull]]), offset=offset,
-            rotation=None, mean_x=None,
-        ).at_start(np.array([theta[0], float(is_free)])).newton(SCALE_TOL).plain  # fmt: skip
-        factor = float(small.theta[0]) if is_free else 1.0
-        return np.concatenate([[small.intercept], factor * theta[1:]])
+        eta = self.scores(theta)
+        weight = float(theta[1:] @ self.penalty @ theta[1:]) / self.bound.scale
+        level, factor = np.zeros(columns.shape[1]), 1.0
+        value, slope = self.bound.evaluate(eta)
+        best = value + weight
+        for _ in range(20):
+            rows = self.bound.curvature(eta) / (self.design.total * self.bound.scale)
+            hessian, gradient = self.design.sums.add(
+                columns.T @ (columns * rows[:, None]), columns.T @ slope
+            )
+            if len(level) > 1:
+                gradient[1] += 2.0 * weight * factor
+                hessian[1, 1] += 2.0 * weight
+            step = -np.linalg.lstsq(hessian, gradient, rcond=None)[0]
+            if not -float(gradient @ step) > 1e-13:
+                break
+            for t in (1.0, 0.5, 0.25, 0.1, 0.01):
+                moved = eta + columns @ (t * step)
+                value, slope_new = self.bound.evaluate(moved)
+                scaled = factor + t * step[1] if len(level) > 1 else 1.0
+                if value + weight * scaled**2 <= best:
+                    break
+            else:
+                break
+            best, eta, slope, factor = value + weight * scaled**2, moved, slope_new, scaled
+            level = level + t * step
+        return np.concatenate([[theta[0] + level[0]], factor * theta[1:]])
 
 
 def prepare_glm(

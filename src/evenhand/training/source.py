@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from .._core.arrays import Vector
 from .._core.files import TableError, arrow_kind, list_files
 from .._core.progress import progress
-from .._core.validation import quote
+from .._core.validation import InputError, quote
 from ..data.labels import Labels
 from .design import Scratch, is_dataset
 
@@ -172,10 +172,10 @@ class Source:
         if isinstance(name, str) and name in self.kinds:
             return name
         if not isinstance(name, str):
-            raise ValueError(
-                f"`{argument}` must be the name of a column where `X` is a path or a dataset, got "
-                f"{type(name).__name__}. Hint: arrays go with an `X` in memory."
-            )
+            raise InputError(
+                argument, "be the name of a column where `X` is a path or a dataset, got "
+                f"{type(name).__name__}", hint="arrays go with an `X` in memory.",
+            )  # fmt: skip
         shown = ", ".join(quote(n) for n in list(self.kinds)[:30])
         raise TableError(
             f"`{argument}` names {quote(name)}, which {self.parts[0].name} does not have. Its "
@@ -339,7 +339,7 @@ class Columns:
             taken = {name for names in by_argument.values() for name in names}
             names = tuple(name for name in source.kinds if name not in taken)
             if not names:
-                raise ValueError("`X` must have a column besides those with names, found none.")
+                raise InputError("X", "have a column besides those with names, found none")
             return names
         several = (features,) if isinstance(features, str) else tuple(features)
         names = tuple(source.resolve(name, "features") for name in several)
@@ -351,7 +351,7 @@ class Columns:
 def _names(source: Source, argument: str, value: Any) -> tuple[str, ...]:
     if argument in SEVERAL and isinstance(value, list | tuple):
         if not value:
-            raise ValueError(f"`{argument}` must name at least one column, got none.")
+            raise InputError(argument, "name at least one column, got none")
         return tuple(source.resolve(name, argument) for name in value)
     return (source.resolve(value, argument),)
 
