@@ -122,10 +122,15 @@ def test_units_of_the_features_and_of_the_target_do_not_matter():
     np.testing.assert_allclose(other.predict(X * [1e-6, 1.0, 1e6] + 3.0), expected, rtol=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "sparse", "float32", "list"])
-def test_all_forms_of_input_give_one_model(kind):
+@pytest.fixture(scope="module")
+def predicted():
     X, y, a = make(400)
-    expected = model(max_unfairness=0.05).fit(X, y, sensitive_features=a).predict(X)
+    return model(max_unfairness=0.05).fit(X, y, sensitive_features=a).predict(X)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "sparse", "float32", "list"])
+def test_all_forms_of_input_give_one_model(kind, predicted):
+    X, y, a = make(400)
     rows, labels = X, a
     if kind == "pandas":
         rows = pd.DataFrame(X, columns=list("abc"))
@@ -140,7 +145,7 @@ def test_all_forms_of_input_give_one_model(kind):
         rows, labels = X.tolist(), a.tolist()
     found = model(max_unfairness=0.05).fit(rows, y, sensitive_features=labels)
     # Sparse columns are not centered, so posteriors differ in their intercepts' rounding.
-    np.testing.assert_allclose(found.predict(rows), expected, atol=2e-2 if kind != "pandas" else 0)
+    np.testing.assert_allclose(found.predict(rows), predicted, atol=2e-2 if kind != "pandas" else 0)
 
 
 def test_weights_count_and_rows_of_weight_zero_do_not():

@@ -206,7 +206,7 @@ class Sample:
         """
         columns = [column for column in (self.scores, self.target) if column is not None]
         groups = self.groups
-        if self.cluster is not None or groups is None or groups.measured is not None or not columns:
+        if self.cluster is not None or groups is None or not columns:
             return self, 0  # rows of one cluster are left out together, copies among them
         if frequent and getattr(estimator, "is_smooth", False):
             return self, 0

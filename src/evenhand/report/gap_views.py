@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..auditing.figures import DRAWN_GROUPS
+from ..measures.measures import SIGNIFICANT_P
 from .charts import Bar, Chart, bar_chart, legend
 from .markup import Html, join, label
 from .view import Figure, Lead, Name, Note, Table, View
@@ -260,9 +261,23 @@ def pricing_sentences(result: Pricing) -> list[str]:
     value, *ends = result.actual_expected
     return [
         *out,
-        f"Actual over expected is {with_interval(value, ends)} over all rows.",
+        f"Actual over expected is {with_interval(value, ends)} over all rows.{_evenness(result)}",
         *_price_gaps(result),
     ]
+
+
+def _evenness(result: Pricing) -> str:
+    """Whether actual over expected is the same in all groups, and in all bands of the score."""
+    parts = {"groups": "groups", "bands": "bands of the score"}
+    known = {name: p for name, p in result.homogeneity.items() if p == p}
+    if not known:
+        return ""
+    words = [
+        f"{'differs between' if p < SIGNIFICANT_P else 'may be the same in all'} {parts[name]} "
+        f"({p_words(p)})"
+        for name, p in known.items()
+    ]
+    return f" It {' and '.join(words)}."
 
 
 def _price_gaps(result: Pricing) -> list[str]:

@@ -139,6 +139,8 @@ def upper_first(text: str) -> str:
 
 # Where words change; shares of the uncertainty about the group. Not thresholds of any law.
 SMALL, LARGE = 0.01, 0.10
+# Where they change for the largest actual over expected of a group against the least.
+SMALL_RATIO, LARGE_RATIO = 1.05, 1.2
 # From the least to the worst.
 GRADES = {
     "undefined": "– Nothing to measure",
@@ -199,22 +201,55 @@ def worst_part(audit: Audit, criterion: str) -> tuple[str, Measure]:
     )
 
 
+def grade_criterion(audit: Audit, criterion: str) -> str:
+    """Return how bad a criterion is; of a price actual over expected counts if it is worse."""
+    level = grade(worst_part(audit, criterion)[1])
+    ends = _uneven_prices(audit, criterion)
+    if not ends:
+        return level
+    ratio = ends[-1][1] / ends[0][1] if ends[0][1] > 0 else math.inf
+    own = "slight" if ratio < SMALL_RATIO else "clear" if ratio < LARGE_RATIO else "strong"
+    return max(level, own, key=list(GRADES).index)
+
+
+def _uneven_prices(audit: Audit, criterion: str) -> list[tuple[str, float]]:
+    """Groups of least and largest actual over expected, where a test finds that it differs."""
+    pricing = audit.pricing
+    if criterion != "sufficiency" or pricing is None or not pricing.homogeneity["groups"] < 0.05:
+        return []
+    columns = pricing._groups
+    ratios = zip(columns["group"], columns["actual_expected"], strict=True)
+    known = sorted((r for r in ratios if r[1] == r[1]), key=lambda r: r[1])
+    return [known[0], known[-1]] if len(known) > 1 else []
+
+
 def judge_criterion(audit: Audit, criterion: str) -> str:
     """Return what an audit says on one criterion: the worst of a crossing and its parts."""
     own = audit.measures[criterion]
     name, worst = worst_part(audit, criterion)
+    text = judge_measure(worst)
+    ends, how = _uneven_prices(audit, criterion), grade_criterion(audit, criterion)
+    if ends:
+        (low, least), (high, most) = ends
+        assert audit.pricing is not None
+        title = get_criterion(criterion).title
+        text = (
+            f"{title} is {GRADES[how][2:].lower()}: actual over expected is {number(least, 3)} in "
+            f"{group_name(low)} and {number(most, 3)} in {group_name(high)} "
+            f"({p_words(audit.pricing.homogeneity['groups'])}). In information: {worst.meaning}."
+        )
     if worst is own:
-        return judge_measure(own)
+        return text
     kind = "crossed groups" if audit.attributes else "groups"
     return (
-        f"{judge_measure(worst)} This is {clean(name)}; for all {len(audit.labels)} {kind} "
+        f"{text} This is {clean(name)}; for all {len(audit.labels)} {kind} "
         f"together the value is {fixed(own.shown)}."
     )
 
 
 def headline(audit: Audit) -> str:
     """Return all criteria in one line, the worst first."""
-    levels = {name: grade(worst_part(audit, name)[1]) for name in audit.measures}
+    levels = {name: grade_criterion(audit, name) for name in audit.measures}
     if set(levels.values()) == {"holds"}:
         return "The audit found no difference by any criterion measured."
     return " ".join(
