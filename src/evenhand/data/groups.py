@@ -71,19 +71,19 @@ class Proxy:
         try:
             table = as_floats(table)
         except (TypeError, ValueError):
-            raise ValueError(
-                "`probabilities` of a Proxy must be numbers, got an array of dtype "
-                f"{table.dtype}. Hint: for known groups pass the labels themselves."
-            ) from None
+            raise InputError(
+                "probabilities", f"be numbers, got an array of dtype {table.dtype}",
+                hint="for known groups pass the labels themselves.", where="of a Proxy",
+            ) from None  # fmt: skip
         if isinstance(self.probabilities, np.ma.MaskedArray):
             table[np.ma.getmaskarray(self.probabilities)] = np.nan
         if table.ndim == 1 and labels is not None and len(labels) == 2:
             table = np.column_stack([1.0 - table, table])
         if table.ndim != 2:
-            raise ValueError(
-                "`probabilities` of a Proxy must be 2-D, one column per class, got shape "
-                f"{table.shape}."
-            )
+            raise InputError(
+                "probabilities", f"be 2-D, one column per class, got shape {table.shape}",
+                where="of a Proxy",
+            )  # fmt: skip
         if labels is None:
             labels = range(table.shape[1])
         if len(labels) != table.shape[1]:
@@ -99,10 +99,11 @@ class Proxy:
         negative = (rows < -1e-9).any(axis=1) | ~np.isfinite(rows).all(axis=1)
         if negative.any() or off.any():
             bad = int(np.flatnonzero(known)[np.flatnonzero(negative | off)[0]])
-            raise ValueError(
-                "`probabilities` of a Proxy must be nonnegative and sum to 1 in each row; row "
-                f"{bad} is {table[bad].tolist()}. Hint: use NaN in a row whose group is unknown."
-            )
+            raise InputError(
+                "probabilities", f"be nonnegative and sum to 1 in each row; row {bad} is "
+                f"{table[bad].tolist()}", hint="use NaN in a row whose group is unknown.",
+                where="of a Proxy",
+            )  # fmt: skip
         rows = np.clip(rows, 0.0, None)
         table[known] = rows / rows.sum(axis=1, keepdims=True)
         object.__setattr__(self, "_table", table)

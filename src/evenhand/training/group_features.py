@@ -86,10 +86,10 @@ class Membership:
         groups = resolve_groups(sensitive_features, n_rows=n_rows, require_two=False, warn=False)
         unseen = [label for label in groups.labels if label not in self.labels]
         if unseen:
-            known = ", ".join(map(repr, self.labels))
             raise InputError(
-                "sensitive_features", f"hold only groups seen in fit ({known})", repr(unseen[0]),
-                "set it to missing to use the average over groups.",
+                "sensitive_features", f"{unseen[0]!r}, which was not among the groups seen in "
+                f"fit: {', '.join(map(repr, self.labels))}", verb="holds",
+                hint="set it to missing to use the average over groups.",
             )  # fmt: skip
         out = np.tile(self.shares, (n_rows, 1))
         known = slice(None) if groups.known is None else groups.known
