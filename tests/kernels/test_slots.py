@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from evenhand.estimators.ranks import quantile_slots
-from evenhand.kernels.groups import pick_rows
-from evenhand.kernels.significance import find_slots, slice_numbers
+from evenhand.kernels.ranks import find_slots, slice_numbers
+from evenhand.kernels.sums import pick_rows
 
 N = 120_000
 LAWS = {

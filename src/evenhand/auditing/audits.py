@@ -15,6 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from .._core.arrays import Rows, Vector
+from .._core.threads import n_threads
 from .._core.validation import (
     check_column,
     check_confidence_level,
@@ -32,7 +33,6 @@ from ..data.groups import MAX_GROUPS, Proxy
 from ..data.sample import Sample, repeat_rows, too_many
 from ..estimators.estimation import EntropyEstimator
 from ..estimators.ranks import EXACT_RANK_ROWS, rank_all
-from ..kernels.threads import n_threads
 from ..measures.cell_rows import expand_cells, refuse_beside_cells, sample_cells
 from ..measures.cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
 from ..measures.effective import check_effective_size, warn_shared_values
@@ -122,7 +122,7 @@ def sample_rows(rows: Sample, limit: int = 6000) -> dict[str, Any]:
     elif groups.codes is None or groups.n_groups > limit // 50:
         taken = np.linspace(0, groups.n_known - 1, limit).astype(int)
     else:
-        from ..kernels.groups import pick_rows
+        from ..kernels.sums import pick_rows
 
         each = limit // groups.n_groups
         wanted = [

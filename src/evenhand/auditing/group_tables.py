@@ -63,7 +63,7 @@ class _Sums:
     """
 
     def __init__(self, y: Vector | None, s: Vector, groups: Groups):
-        from ..kernels import groups as kernels
+        from ..kernels import sums as kernels
 
         self._kernels = kernels
         rows = make_rows(groups, None)
@@ -234,7 +234,7 @@ class _Table:
 
 def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
     """Kolmogorov-Smirnov and Wasserstein distance of each group from all other rows, (K,) each."""
-    from ..kernels.groups import mass_by_cell
+    from ..kernels.sums import mass_by_cell
 
     cell, points = ranks.distribution()
     rows = make_rows(groups, None)

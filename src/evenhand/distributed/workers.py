@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from .._core import shards
 from .._core.arrays import Vector
 from .._core.shards import Workers
+from .._core.threads import at_most
 from .._core.validation import quote
-from ..kernels.threads import at_most
 
 # ------------------------------------------------------------------------------------------------
 # Workers that exchange sums through XGBoost's `collective`, and the tracker they meet at.

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
-from ..kernels import Rows
+from ..kernels import Rows, passes_for
 from ..kernels.basis import Basis
-from .lspc import kernels_for
 
 # Squared Newton decrement per row under which one more step lands at machine precision.
 LAST_STEP = 1e-8
@@ -117,7 +116,7 @@ def descend(
 
 def objective_at(rows: Rows, basis: Basis, weights, kappa: float):
     """Objective per row, its negative gradient and Hessian (both summed over rows)."""
-    loss, score, moments, _ = kernels_for(rows).logistic_pass(rows, basis, weights, True)
+    loss, score, moments, _ = passes_for(rows).logistic_pass(rows, basis, weights, True)
     free, terms = weights.shape
     size, slope, form = penalty(weights)
     hessian = np.empty((free, terms, free, terms))

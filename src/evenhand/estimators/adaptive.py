@@ -31,9 +31,9 @@ from dataclasses import replace
 import numpy as np
 
 from .._core.arrays import Array
+from .._core.threads import one_blas_thread
 from ..data.criteria import Condition, word_for
 from ..data.groups import Groups
-from ..kernels.threads import one_blas_thread
 from ._cells import (
     Cells,
     Levels,

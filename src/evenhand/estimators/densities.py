@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, ndtri
 
 from .._core.arrays import Array
+from .._core.threads import one_blas_thread
 from ..data.criteria import NOTHING, Condition, word_for
 from ..data.groups import Groups
 from ..data.weights import cluster_groups, cluster_sums
-from ..kernels.threads import one_blas_thread
 from ._cells import cut, merge_copies
 from ._pooling import lean_of, weigh
 from ._spline_basis import cubic, splines

@@ -224,7 +224,7 @@ _Counted = tuple[NDArray[np.int64], NDArray[np.float64] | None]
 
 def _run(kernel: Any, calls: Iterable[tuple[Any, ...]]) -> None:
     """Make the calls, which write to separate rows, on as many threads as are allowed."""
-    from ..kernels.threads import n_threads
+    from .._core.threads import n_threads
 
     threads = n_threads()
     calls = list(calls)

@@ -268,7 +268,7 @@ class BoundRegularizer:
             inside, moves = (0.0, 1.0), False
 
             def back(gradient: NDArray[np.float64]) -> None:
-                kernels.unbound_gradient(s, seen, weight, *center, LIMIT, gradient, n_all)
+                kernels.unbound_gradient(s, seen, weight, center, LIMIT, gradient, n_all)
 
         rows = {}
         for _, condition, _ in self._terms:
