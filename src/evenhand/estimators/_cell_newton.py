@@ -79,12 +79,8 @@ def gather(rows: Rows) -> Grid:
     if n and two:
         number = number * side + _slot(rows.y, *rows.center[2:], side)
     weight = numpy_passes.weights_of(rows)
-    columns = (
-        weight,
-        weight * weight,
-        weight * rows.s,
-        weight * rows.y if n and two else 0 * weight,
-    )
+    second = rows.y if n and two else np.zeros(n)
+    columns = (weight, weight * weight, weight * rows.s, weight * second)
     sums = np.stack([np.bincount(number, column, size) for column in columns], axis=1)
     if len(rows.codes):
         mass = np.bincount(number * k + rows.codes, weight, size * k).reshape(size, k)

@@ -1,5 +1,4 @@
-"""Row loops of the tests of exact fairness: moments of test functions within cells, and contrasts of
-neighboring bins in blocks of slices, for the scan for fine structure."""
+"""Row loops of the tests of exact fairness: moments within cells, contrasts of neighboring bins."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Passes over rows in NumPy: for a matrix of variables, for scores that are too far apart for the
-compiled ones, and where NumPy is as quick.
+"""Passes over rows in NumPy: for a matrix of variables, and where compiled ones are no quicker.
+
+Scores that are too far apart for the exponentials of the compiled ones come here as well.
 
 Shapes: n rows, K groups, D basis terms, F = K − 1 free classes (group 0 is the reference of the
 logistic classifier), M monomials. Every sum is Σᵢ over rows with weights ωᵢ.

@@ -1,4 +1,4 @@
-"""Row loops behind ranks: mid-ranks, slots between quantiles, ranks of one variable given another."""
+"""Row loops of ranks: mid-ranks, slots between quantiles, ranks of a variable given another."""
 
 from __future__ import annotations
 
