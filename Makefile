@@ -1,10 +1,11 @@
-# Three commands for a fresh machine: `make demo`, `make test` and `make docs`. Each builds its own
+# For a fresh machine: `make demo`, `make test`, `make test-all` and `make docs`. Each builds its own
 # environment from `python3` alone.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test lint docs evidence clean
+.PHONY: demo test test-all lint docs evidence clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,7 +30,11 @@ demo: $(VENV)/.base
 	$(BIN)/evenhand demo --force
 
 test: $(VENV)/.test lint
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(PYTEST) -m "not slow"
+
+# What `make test` leaves out; docs/contributing.md lists it.
+test-all: $(VENV)/.test
+	$(PYTEST) -m slow
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

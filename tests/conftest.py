@@ -1,4 +1,4 @@
-"""Shared data."""
+"""Shared data, engines that are started once, and which tests share a worker of xdist."""
 
 import os
 import shutil
@@ -14,6 +14,30 @@ from evenhand.data.groups import resolve_groups
 
 # Workers of Spark take `python3` otherwise, whichever that is.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+# Started once a run: their tests share a worker, whichever file they are in.
+STARTED_ONCE = ("spark", "dask", "browser")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave Spark to `make test-all`: a Java machine takes half a minute of CPU time to warm up."""
+    for item in items:
+        if "spark" in item.nodeid.lower():
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Keep the tests of a file together, so that its fixtures are made once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            engines = (name for name in STARTED_ONCE if name in nodeid.lower())
+            return next(engines, nodeid.partition("::")[0])
+
+    return ByFile(config, log)
 
 
 class Case(NamedTuple):
@@ -100,6 +124,39 @@ def needs_file(skip_unless_ci):
             skip_unless_ci(f"{names[0]} is not in the folder named by EVENHAND_DATA")
 
     return check
+
+
+@pytest.fixture(scope="session")
+def spark():
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        # Half the processor time for queries as short as these.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """The client of two processes of Dask."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+        ) as made,
+        Client(made) as client,
+    ):
+        yield client
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ def test_there_are_examples():
     assert len(EXAMPLES) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
 def test_example(script, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)  # an example that writes a file must not do so in the repository

@@ -56,6 +56,7 @@ def test_names_of_nothing_or_of_several_things_are_refused(name, where, monkeypa
         package.locate(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in WRITTEN if package.EXECUTED.search(PAGES[n])])
 def test_blocks_run(name, capsys, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "Agg")

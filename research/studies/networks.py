@@ -187,14 +187,14 @@ def tune(n: int) -> None:
         target = y if criterion != "independence" else None
         made = FairnessLoss(criterion, k)
         made(s, groups, target)
-        batch = made._memory._kept[1][0]
+        batch = made._memory._made["fixed"][0]
         center, term = fused.center_of(s, batch, None), made._terms[0]
         passes = fused.FusedPasses(term.basis, s, center, made._limit, batch)
         one = torch.ones((), device="cuda")
         calls = {
             "moments": lambda: fused.center_of(s, batch, center),
-            "first": lambda: passes._first(term.weights),
-            "gradient": lambda: passes.gradient(term.weights, 1.0, 0.1, 0.1, one, None),
+            "first": lambda: passes._add_up("first", term.weights),
+            "gradient": lambda: passes.gradient(term.weights, (1.0, 0.1, 0.1), one, None),
         }
         for mode, call in calls.items():
             for rows in (512, 1024, 2048, 4096):

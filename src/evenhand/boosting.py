@@ -14,25 +14,23 @@ Each is half the deviance up to a constant. The 0.7 is both libraries' own safeg
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from importlib.util import find_spec
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
-from ._core import shards
-from .data.weights import weighted_mean, weighted_sum
+from ._core.validation import check_choice, check_nonnegative, is_number
+from .data.weights import are_equal, weighted_mean, weighted_sum
+from .measures.losses import LINKS, Loss, PowerLoss
 from .training.curvature import RowBound
 
 __all__ = ["FairnessMetric", "FairnessObjective", "metric", "objective"]
 
 Floats = NDArray[Any]
 
-LIBRARIES = ("xgboost", "lightgbm")
 PLAIN_ROUNDS = 10
 # Rounds that one look at the bound of the curvature serves, where rows are many.
 REFRESH = 5
@@ -95,21 +93,20 @@ def objective(
     ((200,), 1)
     """
     check_bound(bound)
-    loss_ = get_loss(loss)
     check_library(library)
-    weight = check_fairness_weight(fairness_weight)
-    good = isinstance(plain_rounds, Integral) and not isinstance(plain_rounds, bool)
-    if not good or plain_rounds < 0:
+    check_nonnegative("fairness_weight", fairness_weight)
+    if not isinstance(plain_rounds, Integral) or not is_number(plain_rounds, 0.0):
         raise ValueError(f"`plain_rounds` must be a nonnegative integer, got {plain_rounds!r}.")
     if learning_rate is None:
         learning_rate = LEARNING_RATES[library]
-    real = isinstance(learning_rate, Real) and not isinstance(learning_rate, bool)
-    if not real or not 0 < float(learning_rate) <= 1:
+    if not is_number(learning_rate, 0.0) or not 0 < learning_rate <= 1:
         raise ValueError(
             f"`learning_rate` must be positive and at most 1, got {learning_rate!r}. Hint: the "
             "number that the library is given, or None where it is given none."
         )
-    return FairnessObjective(bound, loss_, weight, int(plain_rounds), float(learning_rate))
+    return FairnessObjective(
+        bound, get_loss(loss), float(fairness_weight), int(plain_rounds), float(learning_rate)
+    )
 
 
 class FairnessObjective:
@@ -128,7 +125,7 @@ class FairnessObjective:
     """
 
     def __init__(
-        self, bound: Any, loss: BoostingLoss, fairness_weight: float, plain_rounds: int,
+        self, bound: Any, loss: Loss, fairness_weight: float, plain_rounds: int,
         learning_rate: float,
     ) -> None:  # fmt: skip
         self.bound, self.loss, self.learning_rate = bound, loss, learning_rate
@@ -164,18 +161,18 @@ class FairnessObjective:
         sample_weight : (n,) array, optional
         """
         y, margin, weight, _ = read_call(first, second, sample_weight)
-        n = rows_of(self.bound)
+        n = self.bound.groups.n_rows
         if len(margin) != n:
             raise ValueError(
                 f"the dataset must have the {n} rows of `bound`, got {len(margin)}. Hint: bind the "
                 "term to the rows of each training; under cross-validation, to those of each fold."
             )
-        if _all_equal(margin):
+        if are_equal(margin):
             self.reset()
         if self.round == 0:
-            self.loss.check(y)
+            check_target(self.loss, y)
             self._unit = _half_null_deviance(self.loss, y, weight)
-        gradient, curvature = self.loss.derivatives(y.astype(margin.dtype, copy=False), margin)
+        gradient, curvature = derivatives(self.loss, y.astype(margin.dtype, copy=False), margin)
         if weight is not None:
             gradient *= weight
             curvature *= weight
@@ -186,12 +183,17 @@ class FairnessObjective:
 
     def _add_fairness(self, margin: Floats, gradient: Floats, curvature: Floats) -> None:
         scores = margin.astype(np.float64)
-        check_finite(scores)
-        scores = self.loss.mean(scores)
+        if not np.isfinite(scores.sum()):
+            # Boosting goes on with NaN; what follows would not say why.
+            raise ValueError(
+                "the scores in training are no longer finite. Hint: a smaller `fairness_weight` or "
+                "learning rate, or more `plain_rounds`."
+            )
+        scores = self.loss.link.inverse(scores)
         scale = self.fairness_weight * self._unit
         value, slope, bar = self._row_bound.evaluate(scores, scale, rough=True)
         self.value = value / scale
-        if self.loss.log_link:
+        if self.loss.link.name == "log":
             # ds/dm = s, and the map bends as well: where the slope is positive that adds.
             slope *= scores
             bar = bar * scores * scores + np.maximum(slope, 0.0)
@@ -200,17 +202,11 @@ class FairnessObjective:
         curvature += bar.astype(curvature.dtype, copy=False)
 
 
-def _all_equal(margin: Floats) -> bool:
-    if shards.active():
-        low, high = shards.extent(margin)
-        return low == high
-    return bool(len(margin) and margin[0] == margin[-1] and (margin == margin[0]).all())
-
-
-def _half_null_deviance(loss: BoostingLoss, y: Floats, weight: Floats | None) -> float:
+def _half_null_deviance(loss: Loss, y: Floats, weight: Floats | None) -> float:
     """½ Σω·deviance of the best constant: what the libraries' losses of it add up to."""
     y = y.astype(np.float64)
-    return 0.5 * weighted_sum(loss.deviances(y, weighted_mean(y, weight)), weight)
+    null = np.asarray(weighted_mean(y, weight))
+    return 0.5 * weighted_sum(loss.deviance(y, null), weight)
 
 
 def metric(
@@ -243,22 +239,24 @@ def metric(
     bounds = list(bound) if isinstance(bound, Sequence) else [bound]
     for each in bounds:
         check_bound(each)
-    if not bounds or len({rows_of(each) for each in bounds}) < len(bounds):
+    if not bounds or len({each.groups.n_rows for each in bounds}) < len(bounds):
         raise ValueError(
             "`bound` must hold terms whose numbers of rows differ, got "
-            f"{[rows_of(each) for each in bounds]}. Hint: one metric for each set of rows."
+            f"{[each.groups.n_rows for each in bounds]}. Hint: one metric for each set of rows."
         )
-    weight = None if fairness_weight is None else check_fairness_weight(fairness_weight)
-    return FairnessMetric(bounds, get_loss(loss), check_library(library), weight)
+    if fairness_weight is not None:
+        check_nonnegative("fairness_weight", fairness_weight)
+    check_library(library)
+    return FairnessMetric(bounds, get_loss(loss), library, fairness_weight)
 
 
 class FairnessMetric:
     """A callable that libraries evaluate after each round; see :func:`metric`."""
 
     def __init__(
-        self, bounds: list[Any], loss: BoostingLoss, library: str, fairness_weight: float | None
+        self, bounds: list[Any], loss: Loss, library: str, fairness_weight: float | None
     ) -> None:
-        self._bounds = {rows_of(bound): bound for bound in bounds}
+        self._bounds = {bound.groups.n_rows: bound for bound in bounds}
         self.loss, self.library, self.fairness_weight = loss, library, fairness_weight
         criterion = bounds[0].criterion.name
         # Libraries show it, and XGBoost reads it from the callable.
@@ -274,104 +272,27 @@ class FairnessMetric:
                 f"`bound` must cover the rows of every set that is watched: got {len(margin)} "
                 f"rows, and terms over {held}. Hint: metric([bound_of_one, bound_of_another])."
             )
-        mean = self.loss.mean(margin.astype(np.float64))
+        mean = self.loss.link.inverse(margin.astype(np.float64))
         value = bound.value(mean)
         if self.fairness_weight is not None:
-            y = y.astype(np.float64)
-            null = self.loss.deviances(y, float(np.average(y, weights=weight)))
-            deviances = self.loss.deviances(y, mean)
-            share = np.average(deviances, weights=weight) / np.average(null, weights=weight)
-            value = float(share) + self.fairness_weight * value
+            explained = self.loss.accuracy.value(y.astype(np.float64), mean, weight)
+            value = 1.0 - explained + self.fairness_weight * value
         if self.library == "lightgbm":
             return self.__name__, value, False
         return (self.__name__, value) if with_dataset else value
 
 
-class BoostingLoss(ABC):
-    """A loss of target y and raw score m, one number a row."""
-
-    name: str
-    # Whether the prediction is e^m, as it is positive.
-    log_link = False
-
-    @abstractmethod
-    def derivatives(self, y: Floats, m: Floats) -> tuple[Floats, Floats]:
-        """Gradient and curvature in m of each row."""
-
-    @abstractmethod
-    def deviances(self, y: Floats, mean: Floats | float) -> Floats:
-        """Deviance of each row."""
-
-    @abstractmethod
-    def check(self, y: Floats) -> None:
-        """Refuse targets that the loss has no value for."""
-
-    def mean(self, m: Floats) -> Floats:
-        """The prediction of a raw score."""
-        return np.exp(m) if self.log_link else m
+LOSSES: dict[str, Loss] = {
+    loss.name: loss
+    for loss in (
+        PowerLoss("squared", 0, LINKS["identity"]),
+        PowerLoss("poisson", 1, LINKS["log"]),
+        PowerLoss("gamma", 2, LINKS["log"]),
+    )
+}
 
 
-class Squared(BoostingLoss):
-    """½(y − m)²; its deviance is the squared error."""
-
-    name = "squared"
-
-    def derivatives(self, y, m):
-        return m - y, np.ones_like(m)
-
-    def deviances(self, y, mean):
-        return (y - mean) ** 2
-
-    def check(self, y):
-        pass
-
-
-class Poisson(BoostingLoss):
-    """e^m − y·m, for counts and rates."""
-
-    name = "poisson"
-    log_link = True
-
-    def derivatives(self, y, m):
-        mean = np.exp(m)
-        return mean - y, mean * np.exp(POISSON_STEP)
-
-    def deviances(self, y, mean):
-        return 2.0 * (xlogy(y, y / mean) - y + mean)
-
-    def check(self, y):
-        if (y < 0).any():
-            raise ValueError(
-                f"the target must be nonnegative with loss='poisson', got {y.min():g}. Hint: "
-                "loss='squared' takes any number."
-            )
-
-
-class Gamma(BoostingLoss):
-    """y·e^−m + m, for positive amounts."""
-
-    name = "gamma"
-    log_link = True
-
-    def derivatives(self, y, m):
-        ratio = y * np.exp(-m)
-        return 1.0 - ratio, ratio
-
-    def deviances(self, y, mean):
-        return 2.0 * (y / mean - 1.0 - np.log(y / mean))
-
-    def check(self, y):
-        if (y <= 0).any():
-            raise ValueError(
-                f"the target must be positive with loss='gamma', got {y.min():g}. Hint: fit rows "
-                "without a claim by loss='poisson', and amounts on the others."
-            )
-
-
-LOSSES: dict[str, BoostingLoss] = {loss.name: loss for loss in (Squared(), Poisson(), Gamma())}
-
-
-def get_loss(name: Any) -> BoostingLoss:
+def get_loss(name: Any) -> Loss:
     """Look a loss up by name."""
     if not isinstance(name, str) or name not in LOSSES:
         raise ValueError(
@@ -379,6 +300,24 @@ def get_loss(name: Any) -> BoostingLoss:
             "the gradient of `bound.value_and_grad` to that of your own objective."
         )
     return LOSSES[name]
+
+
+def derivatives(loss: Loss, y: Floats, m: Floats) -> tuple[Floats, Floats]:
+    """Gradient and curvature in m of half the deviance of each row."""
+    gradient, curvature = 0.5 * loss.evaluate(y, m)[1], 0.5 * loss.curvature(y, m)
+    return gradient, curvature * np.exp(POISSON_STEP) if loss.name == "poisson" else curvature
+
+
+def check_target(loss: Loss, y: Floats) -> None:
+    """Refuse targets that the loss has no value for."""
+    if (y < loss.lower).any() or (loss.open_lower and (y <= loss.lower).any()):
+        kind, hint = "nonnegative", "loss='squared' takes any number"
+        if loss.open_lower:
+            kind = "positive"
+            hint = "fit rows without a claim by loss='poisson', and amounts on the others"
+        raise ValueError(
+            f"the target must be {kind} with loss={loss.name!r}, got {y.min():g}. Hint: {hint}."
+        )
 
 
 class Call(NamedTuple):
@@ -405,11 +344,6 @@ def read_call(first: Any, second: Any, weight: Any) -> Call:
     return Call(np.asarray(y), np.ascontiguousarray(np.ravel(margin)), weight, with_dataset)
 
 
-def rows_of(bound: Any) -> int:
-    """Rows that a bound term takes scores for."""
-    return int(getattr(bound, "n_rows", None) or bound.groups.n_rows)
-
-
 def check_bound(bound: Any) -> Any:
     """Something with a value and a gradient for the scores of fixed rows."""
     if not hasattr(bound, "value_grad_curvature"):
@@ -420,29 +354,11 @@ def check_bound(bound: Any) -> Any:
     return bound
 
 
-def check_finite(margin: Floats) -> None:
-    """Boosting goes on with NaN; what follows would not say why."""
-    if not np.isfinite(margin.sum()):
-        raise ValueError(
-            "the scores in training are no longer finite. Hint: a smaller `fairness_weight` or "
-            "learning rate, or more `plain_rounds`."
-        )
-
-
-def check_library(library: Any) -> str:
-    """A known name of a package that is installed."""
-    if not isinstance(library, str) or library not in LIBRARIES:
-        raise ValueError(f"`library` must be one of {', '.join(LIBRARIES)}, got {library!r}.")
+def check_library(library: Any) -> None:
+    """Refuse all but a known name of a package that is installed."""
+    check_choice("library", library, LEARNING_RATES)
     if find_spec(library) is None:
         raise ImportError(
             f"library={library!r} needs {library}, which is not installed. Hint: "
             "pip install 'evenhand[boosting]'."
         )
-    return library
-
-
-def check_fairness_weight(value: Any) -> float:
-    """A nonnegative number."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < np.inf:
-        raise ValueError(f"`fairness_weight` must be a nonnegative number, got {value!r}.")
-    return float(value)

@@ -124,6 +124,16 @@ def test_scores_alone_go_through_a_surrogate():
     assert vague.notes[0].split(":")[1].split()[0] in str(vague)
 
 
+def test_the_order_of_rows_does_not_matter_to_a_surrogate():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 2))
+    a = rng.integers(0, 2, 1000)
+    s = X[:, 0] + X[:, 1]
+    order = np.argsort(s)
+    assert not eh.drivers(s, X, sensitive_features=a).notes
+    assert not eh.drivers(s[order], X[order], sensitive_features=a[order]).notes
+
+
 def test_a_copy_steps_in_when_the_model_is_refitted():
     rng = np.random.default_rng(8)
     a = rng.integers(0, 2, N)

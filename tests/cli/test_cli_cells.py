@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pty
-import subprocess
-import sys
+import threading
+import time
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,9 @@ import pytest
 from test_cli import error, run
 
 import evenhand as eh
+from evenhand._core import progress
+from evenhand.cli.app import main
+from evenhand.tables.plan import Engine
 
 N = 600
 ROLES = ("--target", "y", "--prediction", "s", "--sensitive", "a")
@@ -49,6 +52,11 @@ def test_parts_are_counted_merged_and_audited(folder, tmp_path):
     assert (
         run("cells", folder / "1.parquet", *ROLES, "--out", second, "--edges", first).exit_code == 0
     )
+    for twice in ((first, first), (folder / "0.parquet", folder / "0.parquet", *ROLES)):
+        assert "is named twice" in error("audit", *twice)
+    copy = tmp_path / "copy.cells"
+    copy.write_bytes(first.read_bytes())
+    assert "hold the same counts" in error("audit", first, copy)
     merged = values(first, second)
     both = pd.concat([rows(0), rows(1)])
     exact = eh.audit(both["y"], both["s"], sensitive_features=both[["a"]])
@@ -111,7 +119,7 @@ def test_options_are_checked(folder, tmp_path):
     )
     other = tmp_path / "y.cells"
     assert run("cells", table, *ROLES, "--out", other, "--bins", "9").exit_code == 0
-    assert "must have the same `edges`" in error("audit", out, other)
+    assert "have other edges and cannot be added up" in error("audit", out, other)
     assert "must not be mixed" in error("audit", out, table)
     assert "--target must be left out for files of cells" in error("audit", out, "--target", "y")
     assert "--cluster needs rows" in error("audit", out, "--cluster", "y")
@@ -122,50 +130,58 @@ def test_options_are_checked(folder, tmp_path):
     assert "not a whole file of cells" in error("audit", out)
 
 
-_SLOW = """
-import sys
-from evenhand._core import progress
-assert progress.PROGRESS_AFTER == 2.0
-progress.PROGRESS_AFTER = float(sys.argv.pop(1))
-import time
-from evenhand.tables.plan import Engine
-run = Engine.run
-Engine.run = lambda self, query: (time.sleep(0.3), run(self, query))[1]
-from evenhand.cli.app import main
-main()
-"""
+class Terminal:
+    """A real one, and a thread that reads what arrives on its screen."""
+
+    def __init__(self):
+        screen, keyboard = pty.openpty()
+        self.seen, self.stderr = b"", os.fdopen(keyboard, "w")
+        self.reader = threading.Thread(target=self._read, args=(screen,))
+        self.reader.start()
+
+    def _read(self, screen: int) -> None:
+        try:
+            while part := os.read(screen, 1 << 16):
+                self.seen += part
+        except OSError:  # the other end is closed
+            os.close(screen)
+
+    def close(self) -> bytes:
+        self.stderr.close()
+        self.reader.join()
+        return self.seen
 
 
 @pytest.mark.parametrize(("terminal", "after", "shown"), [(1, 0.0, 1), (1, 99.0, 0), (0, 0.0, 0)])
-def test_work_is_shown_on_a_terminal_if_it_is_slow(terminal, after, shown, folder):
-    """A real one; the time that counts as slow is made short, and queries long."""
-    screen, keyboard = pty.openpty()
-    command = [sys.executable, "-c", _SLOW, str(after), "audit", str(folder / "*.parquet"), *ROLES]
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=keyboard if terminal else subprocess.PIPE,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-    ) as process:
-        os.close(keyboard)
-        results, errors = process.communicate(timeout=300)
-    seen = _all_of(screen) if terminal else errors
-    os.close(screen)
-    assert process.returncode == 0
-    assert b"1,200 rows" in results
-    assert (b"Looking at the table" in seen) == bool(shown)
-    assert (b"Counting 1,200 rows" in seen) == bool(shown)
-    assert (b"Measuring" in seen) == bool(shown)
+def test_work_is_shown_on_a_terminal_if_it_is_slow(
+    terminal, after, shown, folder, monkeypatch, capsys
+):
+    """The time that counts as slow is made short, and queries wait until their text is there."""
+    assert progress.PROGRESS_AFTER == 2.0
+    monkeypatch.setattr(progress, "PROGRESS_AFTER", after)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("sys.argv", ["evenhand", "audit", str(folder / "*.parquet"), *ROLES])
+    screen, query = Terminal(), Engine.run
 
+    def wait_and_run(self, *arguments):
+        while shown and progress._texts[-1].encode() not in screen.seen:
+            time.sleep(0.01)
+        return query(self, *arguments)
 
-def _all_of(screen: int) -> bytes:
-    found = b""
+    monkeypatch.setattr(Engine, "run", wait_and_run)
+    if terminal:
+        monkeypatch.setattr("sys.stderr", screen.stderr)
     try:
-        while part := os.read(screen, 1 << 16):
-            found += part
-    except OSError:  # the other end is closed
-        pass
-    return found
+        with pytest.raises(SystemExit) as end:
+            main()
+    finally:
+        seen = screen.close()
+    results, errors = capsys.readouterr()
+    assert end.value.code == 0
+    assert "1,200 rows" in results
+    for text in ("Looking at the table", "Counting 1,200 rows", "Measuring"):
+        assert (text in seen.decode() + errors) == bool(shown)
 
 
 @pytest.mark.filterwarnings("ignore:The 'future.infer_string' option:DeprecationWarning")

@@ -46,6 +46,36 @@ def test_single_measures_count_copies_once(name):
     )
 
 
+@pytest.mark.parametrize("share", [0.05, 0.25, 0.5])
+def test_copies_of_some_rows_count_once(share):
+    y, s, a = draw(3000, 11)
+    again = np.flatnonzero(np.random.default_rng(12).random(len(y)) < share)
+    rows = np.concatenate([np.arange(len(y)), again])
+    once = eh.audit(y, s, sensitive_features=a).separation
+    copied = eh.audit(y[rows], s[rows], sensitive_features=a[rows])
+    assert copied.n_copies == len(again)
+    # The people who occur twice weigh twice, so the value moves, by less than its error.
+    assert copied.separation.value == pytest.approx(once.value, abs=once.stderr)
+    assert copied.separation.stderr > 0.9 * once.stderr
+
+
+def test_a_few_common_values_are_no_copies():
+    rng = np.random.default_rng(13)
+    a = rng.integers(0, 2, 100)
+    s = rng.normal(size=100)
+    for value in range(3):
+        s[np.flatnonzero(a == value % 2)[10 * value : 10 * value + 10]] = value
+    assert find_copies([s], a) is None
+
+
+def test_a_score_of_discrete_features_that_knows_the_group_is_no_copy():
+    rng = np.random.default_rng(14)
+    a, x, z = rng.integers(0, [2, 40, 30], (4000, 3)).T
+    s = 0.1 * x + 0.013 * z + 0.0017 * a
+    y = np.round(s + rng.normal(size=4000), 1)
+    assert find_copies([s, y], a) is None
+
+
 def test_copies_of_many_rows_are_found_by_a_first_look():
     y, s, a = draw(30_000, 4)
     rows = np.tile(np.arange(len(y)), 2)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from grids import pairwise
 from scipy import sparse
 from sklearn.linear_model import LinearRegression
 
@@ -34,18 +35,20 @@ def table():
     return _table()
 
 
-@pytest.mark.parametrize("estimator", ["auto", "logistic", "lspc", "knn", "fourier"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_measures_are_those_of_the_rows(table, estimator, weighted):
+@pairwise(
+    measure=MEASURES,
+    estimator=["auto", "logistic", "lspc", "knn", "fourier"],
+    weighted=[False, True],
+)
+def test_measures_are_those_of_the_rows(table, measure, estimator, weighted):
     t, rows = table, np.repeat(np.arange(400), table["f"])
-    for measure in MEASURES:
-        w = t["w"] if weighted else None
-        found = measure(t["y"], t["s"], sensitive_features=t["a"], frequency=t["f"],
-                        sample_weight=w, estimator=estimator)  # fmt: skip
-        expected = measure(t["y"][rows], t["s"][rows], sensitive_features=t["a"][rows],
-                           sample_weight=None if w is None else w[rows],
-                           estimator=estimator)  # fmt: skip
-        assert found == expected
+    w = t["w"] if weighted else None
+    counted = measure(t["y"], t["s"], sensitive_features=t["a"], frequency=t["f"],
+                      sample_weight=w, estimator=estimator)  # fmt: skip
+    expected = measure(t["y"][rows], t["s"][rows], sensitive_features=t["a"][rows],
+                       sample_weight=None if w is None else w[rows],
+                       estimator=estimator)  # fmt: skip
+    assert counted == expected
 
 
 def test_a_table_of_distinct_rows_reads_what_its_rows_read():
@@ -122,10 +125,11 @@ def test_penalty(table, criterion, weighted):
         t["y"][rows], sensitive_features=t["a"][rows], sample_weight=w[rows] if weighted else None
     )
     value, gradient = bound.value_and_grad(t["s"])
-    assert value == over_rows.value_and_grad(t["s"][rows])[0]
+    # Frequencies are weights of the term: the same sums, rounded elsewhere.
+    assert value == pytest.approx(over_rows.value_and_grad(t["s"][rows])[0], rel=1e-12)
     assert gradient.shape == (400,)
     assert not gradient[t["f"] == 0].any()
-    assert bound.normalizer == over_rows.normalizer
+    assert bound.normalizer == pytest.approx(over_rows.normalizer, rel=1e-12)
     direction = np.random.default_rng(3).normal(size=400)
     h = 1e-5
     slope = (bound.value(t["s"] + h * direction) - bound.value(t["s"] - h * direction)) / (2 * h)
@@ -201,8 +205,8 @@ def test_path(table):
     ("frequency", "message"),
     [
         ([1, 2], "`frequency` must have one entry per row: got 2 for 3 rows"),
-        ([[1, 2], [1, 2], [1, 2]], r"`frequency` must be 1-D, one whole number .* \(3, 2\)"),
-        (["a", "b", "c"], "`frequency` must be whole numbers, got dtype <U1. Hint: the number"),
+        ([[1, 2], [1, 2], [1, 2]], r"`frequency` must be 1-D, got shape \(3, 2\)"),
+        (["a", "b", "c"], "`frequency` must be numbers, got values of type <U1 such as"),
         ([1, 2, np.nan], "`frequency` must be finite"),
         ([1, 2, -3], "`frequency` must be nonnegative, got -3"),
         ([1, 2.5, 3], "`frequency` must be whole numbers, got 2.5. Hint: numbers of people"),

@@ -15,21 +15,27 @@ class Screen(io.StringIO):
         return True
 
 
+def wait_for(screen: Screen, text: str) -> None:
+    """Until another thread has drawn it: at once, or when a busy machine comes to it."""
+    while text not in screen.getvalue():
+        time.sleep(0.01)
+
+
 def test_the_innermost_speaks_and_the_outer_one_goes_on(monkeypatch):
     screen = Screen()
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr(progress, "PROGRESS_AFTER", 0.0)
     with progress.waiting("Opening") as say:
-        time.sleep(0.3)
+        wait_for(screen, "Opening")
         with progress.waiting("Counting"):
-            time.sleep(0.3)
+            wait_for(screen, "Counting")
         screen.truncate(0)
-        time.sleep(0.3)
-        assert "Opening" in screen.getvalue()
+        wait_for(screen, "Opening")
+        screen.truncate(0)
+        wait_for(screen, "Opening")
         assert "Counting" not in screen.getvalue()
         say("Measuring")
-        time.sleep(0.3)
-    assert "Measuring" in screen.getvalue()
+        wait_for(screen, "Measuring")
     assert progress._texts == []
     assert progress._sign is None
 

@@ -212,3 +212,31 @@ def test_power_and_what_is_not_tested():
     assert p_values("independence", {"s": np.ones(500)}, a) == 1.0
     assert p_values("separation", {"s": 2 * y, "y": y}, a) == 1.0
     assert np.isnan(p_values("independence", {"s": s}, a, cluster=np.arange(500) % 8))
+
+
+def test_a_surcharge_in_whole_years_is_seen_by_classes():
+    """S depends on age through "below 22 or above 75": I(S;A) is that of two normal groups."""
+    rng = np.random.default_rng(0)
+    age = np.floor(rng.uniform(18, 90, 6000))
+    surcharge = (age < 22) | (age >= 75)
+    s = rng.normal(size=6000) + 1.5 * surcharge
+    share = 19 / 72
+    grid = np.linspace(-9, 10.5, 4001)
+    parts = np.exp(-0.5 * np.subtract.outer(grid, [0.0, 1.5]) ** 2) / np.sqrt(2 * np.pi)
+    mixed = parts @ [1 - share, share]
+    ratio = parts * np.log(parts / mixed[:, None]) @ [1 - share, share]
+    truth = 1 - np.exp(-2 * ratio.sum() * (grid[1] - grid[0]))
+    low, high = eh.audit(None, s, sensitive_features=eh.Continuous(age)).independence.interval
+    assert low < truth < high
+    assert high - low < 0.05
+
+
+def test_too_few_clusters_for_any_density_leave_everything_open():
+    rng = np.random.default_rng(1)
+    cluster = np.arange(450) % 15
+    a = rng.normal(size=15)[cluster] + 0.1 * rng.normal(size=450)
+    s = a + 0.1 * rng.normal(size=450)
+    with pytest.warns(UserWarning, match="clusters"):
+        result = eh.audit(None, s, sensitive_features=eh.Continuous(a), cluster=cluster)
+    assert result.independence.interval == (0.0, 1.0)
+    assert result.independence.chosen == "not enough data"

@@ -13,15 +13,13 @@ import evenhand as eh
 from distributions import rough_scenario
 from evenhand.data.criteria import CRITERIA
 from evenhand.data.groups import resolve_groups
-from evenhand.estimators import _pooling
-from evenhand.estimators._cells import by_frequency, cut, gather_one, is_heaped
-from evenhand.estimators._cuts import ROOTS, Prior, bins_of, move_cuts
-from evenhand.estimators._dyadic import Plane, _count, grow, screen
-from evenhand.estimators._ladder import _table
+from evenhand.estimators import rungs
 from evenhand.estimators._leave_out import losses_without_fold
 from evenhand.estimators._multinomial import fit
-from evenhand.estimators._residual import residuals
-from evenhand.estimators.adaptive import Adaptive
+from evenhand.estimators.adaptive import Adaptive, residuals
+from evenhand.estimators.dyadic import ROOTS, Plane, bins_of, grow, screen
+from evenhand.estimators.ranks import by_frequency, cut, gather_one, is_heaped
+from evenhand.estimators.rungs import Ladder, prepare
 from evenhand.kernels import dyadic as kernels
 from evenhand.measures.measures import estimate_entropies, measure
 
@@ -129,11 +127,14 @@ def separation(scenario, n, seed, **options):
     return [measure(c, entropies, 0.95, float("nan"), "auto") for c in CRITERIA.values()]
 
 
+ROUGH = ["checkerboard_4", "near_copy_size", "parity_30", "ties_both", "spot", "colors_3"]
+ROUGHER = ["ring", "oscillation", "band_5", "near_copy_sign", "parity_10", "ties_target", "jump",
+           "stripes"]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "family",
-    ["checkerboard_4", "ring", "oscillation", "band_5", "near_copy_sign", "near_copy_size",
-     "parity_10", "parity_30", "ties_both", "ties_target", "jump", "stripes", "spot", "colors_3"],
-)  # fmt: skip
+    "family", [*ROUGH, *(pytest.param(family, marks=pytest.mark.slow) for family in ROUGHER)]
+)
 def test_rough_laws(family):
     scenario = rough_scenario(family)
     for found in separation(scenario, 20_000, 3):
@@ -141,7 +142,9 @@ def test_rough_laws(family):
         assert abs(found.value - truth) < 0.1 * truth + 3 * found.stderr + 0.002, found
 
 
-@pytest.mark.parametrize("n", [5_000, 60_000, 300_000])
+@pytest.mark.parametrize(
+    "n", [5_000, 60_000, pytest.param(300_000, marks=pytest.mark.slow)]
+)  # fmt: skip
 def test_more_rows_never_lose_what_fewer_saw(n):
     found = separation(rough_scenario("sign"), n, 1)[1]
     assert found.value == pytest.approx(0.531, abs=0.03 if n < 10_000 else 0.012)
@@ -195,7 +198,7 @@ def test_resolution_is_estimated_and_taken_off():
         groups = resolve_groups(a, n_rows=len(a))
         weight = np.ones(len(a))
         plane = Plane("x", (cut(s, weight), cut(y, weight)), (8, 8))
-        found = grow(plane, groups, weight, Prior(groups), float(len(a)), None)
+        found = grow(plane, prepare(groups))
         oracle = -np.log(scenario.posterior(s, y)[a, np.arange(len(a))]).mean()
         value = 0.5 * (found.mean_inside + found.mean_outside)
         plain.append(value - oracle)
@@ -212,34 +215,19 @@ def test_a_first_look_is_the_loss_on_one_grid():
     weight = np.ones(3000)
     groups = resolve_groups(a, n_rows=3000)
     plane = Plane("x", (cut(s, weight), cut(y, weight)), (5, 5))
-    found = screen(plane, groups, weight, Prior(groups), None)
+    found = screen(plane, prepare(groups))
     soft = eh.Proxy(np.column_stack([1 - a, a]).astype(float), [0, 1])
-    same = screen(plane, resolve_groups(soft, n_rows=3000), weight, Prior(groups), None)
+    same = screen(plane, prepare(resolve_groups(soft, n_rows=3000)))
     assert found == pytest.approx(same, rel=1e-9)
     assert found < 0.1
 
 
-def test_cuts_move_to_straight_edges():
-    rng = np.random.default_rng(0)
-    s, y = rng.random((2, 20_000))
-    a = ((s > 0.37) ^ (y > 0.81)).astype(int)
-    weight = np.ones(len(a))
-    groups = resolve_groups(a, n_rows=len(a))
-    plane = Plane("x", (cut(s, weight), cut(y, weight)), (7, 7))
-    counts = _count(plane, groups, weight, None)
-    first, second = move_cuts(counts, counts.mass, plane.depth, Prior(groups))
-    for cuts, edge in ((first, (s < 0.37).mean()), (second, (y < 0.81).mean())):
-        # Between two cuts lie four bins of the grid that is searched.
-        ends = np.interp(np.arange(33) / 4, np.arange(9), np.concatenate([[0], cuts, [1]]))
-        assert np.abs(ends - edge).min() < 0.001
-
-
 def test_bins_tell_few_values_apart_and_reverse_with_the_side():
     rank = np.sort(np.random.default_rng(0).random(20))
-    assert len(set(bins_of(rank, 5, ROOTS[0][0]))) == 20
+    assert len(set(bins_of(rank, 5, ROOTS[0]))) == 20
     many = (np.arange(300) + 0.5) / 300
-    forward = bins_of(many, 8, ROOTS[1][0])
-    backward = bins_of((1 - many)[::-1], 8, ROOTS[2][0])
+    forward = bins_of(many, 8, ROOTS[1])
+    backward = bins_of((1 - many)[::-1], 8, ROOTS[2])
     np.testing.assert_array_equal(forward, 255 - backward[::-1])
 
 
@@ -293,7 +281,7 @@ def test_leaving_a_fold_out_is_close_to_a_new_fit():
         part = gather_one(cut(s[keep], weight[keep]), weight[keep], others)
         at = level.score[level.codes[keep]]
         part = type(part)(
-            (at,), (np.full(len(at), -1),), np.eye(2)[a[keep]], np.arange(len(at)),
+            (at,), (np.full(len(at), -1),), (None,), np.eye(2)[a[keep]], np.arange(len(at)),
             np.eye(2)[a[keep]], weight[keep], weight[keep], np.zeros(len(at)), np.arange(len(at)),
         )  # fmt: skip
         basis = np.column_stack([np.ones(len(at)), at, at**2])
@@ -336,9 +324,9 @@ def test_a_grid_has_no_table():
     s = rng.standard_normal(20_000)
     weight = np.ones(len(s))
     groups = resolve_groups(rng.integers(0, 2, len(s)), n_rows=len(s))
-    assert not _table(gather_one(cut(s, weight), weight, groups))
+    assert not Ladder(gather_one(cut(s, weight), weight, groups), ("s",)).tables()
     few = np.round(s)
-    assert _table(gather_one(cut(few, weight), weight, groups))
+    assert Ladder(gather_one(cut(few, weight), weight, groups), ("s",)).tables()
 
 
 def test_the_average_never_predicts_worse_than_the_best_rung(monkeypatch):
@@ -353,5 +341,5 @@ def test_the_average_never_predicts_worse_than_the_best_rung(monkeypatch):
     s = rng.standard_normal(2_000)
     a = (rng.random(2_000) < 1 / (1 + np.exp(-3 * s))).astype(int)
     honest = eh.independence(None, s, sensitive_features=a)
-    monkeypatch.setattr(_pooling, "weigh", worst)
+    monkeypatch.setattr(rungs, "weigh", worst)
     assert eh.independence(None, s, sensitive_features=a) == pytest.approx(honest, abs=0.02)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import statsmodels.api as sm
+from grids import pairwise
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -138,9 +139,9 @@ def test_leave_one_out_is_one_newton_step_without_the_row(kind, n_groups, condit
     np.testing.assert_allclose(outside[rows], expected, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["plain", "weights", "proxy", "unknown"])
-@pytest.mark.parametrize("n_groups", [2, 3])
-@pytest.mark.parametrize("condition", [("s",), ("s", "y")])
+@pairwise(
+    kind=["plain", "weights", "proxy", "unknown"], n_groups=[2, 3], condition=[("s",), ("s", "y")]
+)
 def test_leave_one_out_is_close_to_refitting_without_the_row(kind, n_groups, condition, case):
     """At 600 rows: half of the rows to 0.5% of their correction, the mean to 5% of its own."""
     inside, outside, regression = _leave_one_out(case(kind, n_groups, n=600), condition)

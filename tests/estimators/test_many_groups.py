@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from grids import pairwise
 from scipy.special import softmax
 
 import evenhand as eh
@@ -10,8 +11,8 @@ from evenhand.data.groups import resolve_groups
 from evenhand.estimators import _cell_leave_out, _cell_newton, _multinomial, logistic
 from evenhand.estimators._cell_leave_out import collapse_inverse, leave_out_each
 from evenhand.estimators._cell_newton import gather, grid_pays, settle
-from evenhand.estimators._cells import cut, gather_two
 from evenhand.estimators._newton import descend, objective_at
+from evenhand.estimators.ranks import cut, gather_two
 from evenhand.kernels import make_rows, with_score
 from evenhand.kernels.basis import get_basis
 
@@ -145,9 +146,7 @@ def test_value_and_gradient_are_those_of_newton_steps(by_rows):
         np.testing.assert_allclose(gradient, expected, atol=1e-6 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("n_groups", [4, 30])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("condition", [("s",), ("s", "y")])
+@pairwise(n_groups=[4, 30], weighted=[False, True], condition=[("s",), ("s", "y")])
 def test_leaving_out_by_cells_is_close_to_row_by_row(n_groups, weighted, condition, by_rows):
     """Rows to a tenth of the correction, their mean to a hundredth."""
     y, s, _, groups = draw(26_000 if n_groups == 4 else 5000, n_groups, weighted)
@@ -233,9 +232,7 @@ class Plain:
         return theta, np.array(outside), np.trace(smoothing), np.trace(smoothing @ smoothing)
 
 
-@pytest.mark.parametrize("n_groups", [2, 4, 12])
-@pytest.mark.parametrize("width", [3, 10, 24])
-@pytest.mark.parametrize("soft", [False, True])
+@pairwise(n_groups=[2, 4, 12], width=[3, 10, 24], soft=[False, True])
 def test_ladder_fit_equals_plain_newton_steps(n_groups, width, soft, monkeypatch):
     """Of any size: with and without single precision, products of columns, and series."""
     n = 500
@@ -246,7 +243,7 @@ def test_ladder_fit_equals_plain_newton_steps(n_groups, width, soft, monkeypatch
             eh.Proxy(table / 2.0), n_rows=n, sample_weight=groups.weight, warn=False
         )
     weight = groups.weight
-    cells = gather_two(cut(s, weight), cut(y, weight), None, weight, groups, 0)
+    cells = gather_two((cut(s, weight), cut(y, weight)), None, weight, groups, 0)
     u, v = cells.coordinates
     powers = [(i, d - i) for d in range(7) for i in range(d + 1)][:width]
     columns = np.stack([np.cos(i * u) * np.cos(j * v + 0.3 * i) for i, j in powers], axis=1)

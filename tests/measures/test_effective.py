@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from grids import pairwise
 
 import evenhand as eh
 from evenhand.data.groups import GroupWarning, Proxy, resolve_groups
@@ -106,18 +107,16 @@ def test_a_path_refuses_fewer_than_five_weighted_rows():
         eh.fairness_path(eh.FairRidge(), s[:, None], y, n_points=3, **options)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("heavy", [1e5, 100.0, 30.0])
-def test_values_stay_bounded_whatever_the_weights(estimator, heavy, monkeypatch):
+@pairwise(measure=MEASURES, estimator=ESTIMATORS, heavy=[1e5, 100.0, 30.0])
+def test_values_stay_bounded_whatever_the_weights(measure, estimator, heavy, monkeypatch):
     monkeypatch.setattr(effective, "LEAST", 0.0)
     y, s, a = _rows()
     weight = np.ones(400)
     weight[3] = heavy
-    for measure in MEASURES:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", EffectiveSizeWarning)
-            value = measure(y, s, sensitive_features=a, sample_weight=weight, estimator=estimator)
-        assert -0.1 - 1e-12 <= value <= 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EffectiveSizeWarning)
+        value = measure(y, s, sensitive_features=a, sample_weight=weight, estimator=estimator)
+    assert -0.1 - 1e-12 <= value <= 1.0
 
 
 @pytest.mark.parametrize("estimator", ["logistic", "fourier", "knn"])

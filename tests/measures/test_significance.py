@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from grids import pairwise
 from scipy import stats
 from scipy.special import expit
 
@@ -204,9 +205,7 @@ def rejections(criterion, n, share, replications, change=None):
     return count
 
 
-@pytest.mark.parametrize("change", [None, "weights"])
-@pytest.mark.parametrize("share", [0.05, 0.3])
-@pytest.mark.parametrize("criterion", CRITERIA)
+@pairwise(criterion=tuple(CRITERIA), share=[0.05, 0.3], change=[None, "weights"])
 def test_size(criterion, share, change):
     # Binomial(300, 0.05) lies in 5 to 27 but once in a thousand times.
     assert 5 <= rejections(criterion, 500, share, 300, change) <= 27

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from grids import pairwise
 from scipy import stats
 from scipy.special import expit
 
@@ -242,9 +243,9 @@ def clustered(criterion, rng, n, group="constant", condition="varying", shift=0.
     return s, y, a, cluster
 
 
-@pytest.mark.parametrize("condition", ["varying", "constant"])
-@pytest.mark.parametrize("group", ["constant", "varying"])
-@pytest.mark.parametrize("criterion", CRITERIA)
+@pairwise(
+    criterion=tuple(CRITERIA), group=["constant", "varying"], condition=["varying", "constant"]
+)
 def test_size_with_clusters(criterion, group, condition):
     count = blind = 0
     for seed in range(200):

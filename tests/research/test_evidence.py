@@ -163,6 +163,7 @@ def test_the_site_says_how_old_tables_are():
     assert all(re.match(r"\w+: measured at [0-9a-f]{10}", line) for line in lines)
 
 
+@pytest.mark.slow
 def test_quick_run_of_all_that_the_paper_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run, "THREADS", ())
     for name in PAPER:

@@ -1,4 +1,4 @@
-"""Real engines: one Spark session, one Dask cluster of two processes, and tables held by each."""
+"""Tables held by real engines: one Spark session, one Dask cluster of two processes, and others."""
 
 from __future__ import annotations
 
@@ -21,38 +21,6 @@ def pytest_collection_modifyitems(items):
         if here in item.path.parents:
             for text in WARNINGS:
                 item.add_marker(pytest.mark.filterwarnings(f"ignore:{text}"))
-
-
-@pytest.fixture(scope="session")
-def spark():
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        # Half the processor time for queries as short as these.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="session")
-def cluster():
-    """Two processes."""
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
-        ) as made,
-        Client(made) as client,
-    ):
-        yield client
 
 
 def _written(table, request):

@@ -190,7 +190,7 @@ def test_a_full_disk_leaves_nothing_half_written(command, tmp_path):
          "-a", "a", "--force", *target],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)),
         env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2, done.stdout + done.stderr
     assert "File too large" in done.stderr

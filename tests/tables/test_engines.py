@@ -208,8 +208,7 @@ def test_scores_close_to_a_line_have_bins_of_the_residual(name, frame, files, re
     np.testing.assert_array_equal(same.count, own.count)
 
 
-def test_a_sample_of_many_rows_gives_nearly_the_grid_of_all_of_them():
-    """Each engine draws in its own way; the ends are exact."""
+def test_every_engine_has_the_grid_of_the_rows_in_memory_where_it_draws_a_sample():
     import duckdb
     import ibis
 
@@ -224,13 +223,8 @@ def test_a_sample_of_many_rows_gives_nearly_the_grid_of_all_of_them():
     for table in (view.from_arrow(rows.to_arrow()), rows.lazy(), ibis.memtable(rows)):
         found = cells_of(table, **columns)
         assert found.n == n
-        assert found.edges != own.edges
-        assert found.edges.score.shift == pytest.approx(own.edges.score.shift, abs=0.01)
-        assert found.edges.target.scale == pytest.approx(own.edges.target.scale, rel=0.02)
-        assert found.least[:, 0].min() == own.least[:, 0].min()
-        assert (found.score_bin.min(), found.score_bin.max()) == (
-            own.score_bin.min(), own.score_bin.max(),
-        )  # fmt: skip
+        assert found.edges == own.edges
+        np.testing.assert_array_equal(found.count, own.count)
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "polars"])

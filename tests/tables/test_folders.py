@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+import evenhand as eh
 from evenhand.tables.audit_table import cells_of
 
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
@@ -143,7 +144,7 @@ def test_files_that_differ_in_what_matters(engine, tmp_path, changed, message):
 
 def test_numbers_that_are_text_in_every_file(engine, tmp_path):
     write(tmp_path / "one.parquet", rows().astype({"s": str}))
-    with pytest.raises(ValueError, match="`y_pred` must be numbers: column 's' of `table` holds t"):
+    with pytest.raises(ValueError, match="must be numbers: column 's' of the table holds t"):
         cells_of(tmp_path, **ROLES, engine=engine)
 
 
@@ -190,3 +191,17 @@ def test_text_in_another_encoding(engine, tmp_path):
     write(tmp_path / "b.csv", rows())
     with pytest.raises(ValueError, match=r"b\.csv' is named like CSV and is parquet"):
         cells_of(tmp_path / "b.csv", **ROLES, engine=engine)
+
+
+def test_a_file_that_is_named_twice(tmp_path):
+    first = tmp_path / "a" / "a.parquet"
+    for path in (first, tmp_path / "a" / "b.parquet"):
+        write(path, rows())
+    (tmp_path / "link.parquet").symlink_to(first)
+    with pytest.raises(ValueError, match=r"a\.parquet' is named twice, and its people would count"):
+        eh.audit_table([first, first], **ROLES)
+    for paths in ([tmp_path / "a", first], [first, str(tmp_path / "a" / "*.parquet")]):
+        with pytest.raises(ValueError, match="is named twice"):
+            cells_of(paths, **ROLES)
+    with pytest.raises(ValueError, match=r"link\.parquet' is named twice: it is .*a\.parquet' as"):
+        cells_of([first, tmp_path / "link.parquet"], **ROLES)

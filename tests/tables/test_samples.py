@@ -9,12 +9,20 @@ import numpy as np
 import polars as pl
 import pytest
 
-from evenhand.measures.edges import SAMPLE
+import evenhand as eh
+from evenhand.measures import edges
 from evenhand.tables.audit_table import cells_of, columns_of
 from evenhand.tables.engines import open_table
 
-N = 450_000
+# As many rows as are drawn, here fewer than elsewhere, and a table that is large beside them.
+SAMPLE, N = 50_000, 120_000
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
+
+
+@pytest.fixture(autouse=True)
+def small_samples(monkeypatch):
+    assert edges.SAMPLE == 200_000
+    monkeypatch.setattr(edges, "SAMPLE", SAMPLE)
 
 
 def continuous(rng):
@@ -139,3 +147,22 @@ def test_the_queries_of_the_sample_are_explained():
     assert "floor(" in text
     assert "where many rows have the same score and target" in text
     assert "RANDOM" not in text.upper()
+
+
+@pytest.mark.parametrize("kind", ["continuous", "rounded", "half", "line"])
+def test_all_engines_have_one_grid_and_one_answer(held, kind, monkeypatch):
+    """Where a sample is drawn: here from 1,000 rows on, else from 400,000."""
+    monkeypatch.setattr(edges, "SAMPLE", 500)
+    rng = np.random.default_rng(5)
+    s, y = (column[:3000] for column in KINDS.get(kind, continuous)(rng))
+    if kind == "line":
+        y = s + 0.01 * y
+    frame = pl.DataFrame({"s": s, "y": y, "a": rng.choice(["p", "q"], 3000)})
+    own = eh.Cells.from_rows(frame["y"], frame["s"], sensitive_features=frame[["a"]])
+    cells = cells_of(held(frame.to_arrow()), **ROLES)
+    assert cells.edges == own.edges
+    for column in ("score_bin", "target_bin", "group", "count", "least", "largest"):
+        np.testing.assert_array_equal(getattr(cells, column), getattr(own, column))
+    found, want = (eh.audit(c, estimator="logistic").measures for c in (cells, own))
+    for name, measure in want.items():
+        assert abs(found[name].value - measure.value) <= 0.05 * measure.stderr

@@ -3,6 +3,7 @@
 import socket
 
 import numpy as np
+import pytest
 import torch
 import torch.multiprocessing as mp
 from torch import nn
@@ -54,6 +55,7 @@ def work(rank, port, folder):
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one(tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

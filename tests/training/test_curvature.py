@@ -1,15 +1,13 @@
-"""The factor of the curvature against JAX and differences, and the bounds it is used for."""
+"""The factor of the curvature against Torch and differences, and the bounds it is used for."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from grids import pairwise
 
 import evenhand as eh
 from evenhand.data.criteria import CRITERIA
 from evenhand.training.bound import LIMIT
 from evenhand.training.curvature import diagonal_bound
-from rivals.algorithm1_jax import _x64
 
 MAPS = ["tanh", "raw"]
 CLASSIFIERS = ["logistic", "lspc"]
@@ -37,54 +35,54 @@ def largest(matrix):
 
 def penalized(s, weights, y, member, omega, kappa, bounded):
     """F(s, W) = −(penalized log loss per row), written out."""
+    import torch
 
     def seen(values):
         mean = (omega * values).mean()
-        z = (values - mean) / jnp.sqrt((omega * (values - mean) ** 2).mean())
-        return LIMIT * jnp.tanh(z / LIMIT) if bounded else z
+        z = (values - mean) / torch.sqrt((omega * (values - mean) ** 2).mean())
+        return LIMIT * torch.tanh(z / LIMIT) if bounded else z
 
     u = seen(s)
-    columns = [jnp.ones_like(u), u, u * u]
+    columns = [torch.ones_like(u), u, u * u]
     if y is not None:
-        v = seen(jnp.asarray(y))
-        columns = [jnp.ones_like(u), u, v, u * u, u * v, v * v]
-    phi = jnp.stack(columns)
-    f = jnp.concatenate([jnp.zeros((1, len(s))), weights @ phi])
-    loss = jax.nn.logsumexp(f, axis=0) - (member.T * f).sum(axis=0)
-    every = jnp.concatenate([jnp.zeros((1, len(phi))), weights])[:, 1:]
-    size = ((every - every.mean(axis=0)) ** 2).sum()
+        v = seen(y)
+        columns = [torch.ones_like(u), u, v, u * u, u * v, v * v]
+    phi = torch.stack(columns)
+    f = torch.cat([torch.zeros_like(u)[None], weights @ phi])
+    loss = torch.logsumexp(f, dim=0) - (member.T * f).sum(dim=0)
+    spread = torch.cat([torch.zeros_like(weights[:1]), weights])[:, 1:]
+    size = ((spread - spread.mean(dim=0)) ** 2).sum()
     return -((omega * loss).sum() + 0.5 * kappa * size) / len(s)
 
 
 def parts(data, bound, bounded, s):
     """F_ss and F_sW (−F_WW)⁻¹ F_Ws of each term at the classifiers of `bound`, with its sign."""
+    import torch
+
     groups = data.groups
-    omega = np.ones(len(s)) if groups.weight is None else groups.weight
-    out = []
-    with _x64():
-        for sign, condition, term in bound._terms:
-            weights = term._weights
-            y = data.y if "y" in condition else None
+    omega = torch.tensor(np.ones(len(s)) if groups.weight is None else groups.weight)
+    member, out = torch.tensor(groups.membership()), []
+    for sign, condition, term in bound._terms:
+        weights = term._weights
+        y = torch.tensor(data.y) if "y" in condition else None
 
-            def of(s, flat, shape=weights.shape, y=y):
-                member, kappa = groups.membership(), bound.kappa
-                return penalized(s, flat.reshape(shape), y, member, omega, kappa, bounded)
+        def of(s, flat, shape=weights.shape, y=y):
+            return penalized(s, flat.reshape(shape), y, member, omega, bound.kappa, bounded)
 
-            (ss, sw), (_, ww) = jax.hessian(of, argnums=(0, 1))(
-                jnp.asarray(s), jnp.asarray(weights.ravel())
-            )
-            ss, sw, ww = np.asarray(ss), np.asarray(sw), np.asarray(ww)
-            follow = sw @ np.linalg.solve(-ww, sw.T)
-            out.append((sign / bound.normalizer * ss, sign / bound.normalizer * follow))
+        (ss, sw), (_, ww) = torch.autograd.functional.hessian(
+            of, (torch.tensor(s), torch.tensor(weights.ravel()))
+        )
+        ss, sw, ww = ss.numpy(), sw.numpy(), ww.numpy()
+        follow = sw @ np.linalg.solve(-ww, sw.T)
+        out.append((sign / bound.normalizer * ss, sign / bound.normalizer * follow))
     return out
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("score_map", MAPS)
-@pytest.mark.parametrize("n_groups", [2, 4])
-@pytest.mark.parametrize("kind", ["plain", "weights"])
+@pairwise(
+    criterion=tuple(CRITERIA), score_map=MAPS, n_groups=[2, 4], kind=["plain", "weights"]
+)  # fmt: skip
 def test_factor_is_what_the_classifier_adds(criterion, score_map, n_groups, kind, case):
-    """BBᵀ against JAX, and the whole Hessian, by differences, against both parts together."""
+    """BBᵀ against Torch, and the whole Hessian, by differences, against both parts together."""
     data = case(kind, n_groups, n=40)
     options = {"score_map": score_map, "basis": "quadratic"}
     bound = bind(data, criterion, **options)
@@ -113,11 +111,10 @@ def fair_rows(n_groups, criterion, weighted):
     return s + 0.4 * y, y, np.tile(np.arange(n_groups), each), weight
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("classifier", CLASSIFIERS)
-@pytest.mark.parametrize("score_map", MAPS)
-@pytest.mark.parametrize("n_groups", [2, 4])
-@pytest.mark.parametrize("weighted", [False, True])
+@pairwise(
+    criterion=tuple(CRITERIA), classifier=CLASSIFIERS, score_map=MAPS, n_groups=[2, 4],
+    weighted=[False, True],
+)  # fmt: skip
 def test_factor_bounds_the_term_at_a_fair_score(
     criterion, classifier, score_map, n_groups, weighted
 ):
@@ -141,10 +138,10 @@ def test_factor_bounds_the_term_at_a_fair_score(
     assert largest(found - np.diag(bar)) <= 1e-3 * size
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("classifier", CLASSIFIERS)
-@pytest.mark.parametrize("kind", ["plain", "weights", "unknown", "proxy"])
-@pytest.mark.parametrize("n_groups", [2, 4])
+@pairwise(
+    criterion=tuple(CRITERIA), classifier=CLASSIFIERS,
+    kind=["plain", "weights", "unknown", "proxy"], n_groups=[2, 4],
+)  # fmt: skip
 def test_factor_has_the_size_of_the_curvature_where_scores_are_unfair(
     criterion, classifier, kind, n_groups, case
 ):

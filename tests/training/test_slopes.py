@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from grids import pairwise
 from scipy import sparse
 from scipy.linalg import eigh
 from sklearn.linear_model import LinearRegression, Ridge
@@ -12,7 +13,7 @@ import evenhand as eh
 from evenhand.training import group_features as _slopes
 from evenhand.training.design import FeatureMatrix
 from evenhand.training.group_features import Slopes
-from evenhand.training.ridge import prepare
+from evenhand.training.problem import TrainingRows, prepare_ridge
 from loaders import load_wage2
 
 ALPHA = 0.02
@@ -50,19 +51,18 @@ def test_penalty_is_the_spread_of_the_slopes():
     assert b.ravel() @ slopes.penalty() @ b.ravel() == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    "form", [np.asarray, sparse.csr_array, np.float32], ids=lambda f: f.__name__
-)
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize(("k", "width"), [(2, 1), (3, 1), (3, 2)])
-def test_left_out_errors_against_refits(k, width, weighted, intercept, form):
-    X, y, a = made(k=k)
+@pairwise(
+    sizes=[(2, 1), (3, 1), (3, 2)], weighted=[True, False], intercept=[True, False],
+    form=[np.asarray, sparse.csr_array, np.float32],
+)  # fmt: skip
+def test_left_out_errors_against_refits(sizes, weighted, intercept, form):
+    k, width = sizes
+    X, y, a = made(n=60, k=k)
     X = X.astype(np.float32).astype(float)
     n, slopes, extra = len(y), Slopes(k, width), columns(X, a, width)
     w = np.random.default_rng(2).uniform(0.2, 3.0, n) if weighted else np.ones(n)
     w /= w.mean()
-    problem = prepare(
+    problem = prepare_ridge(
         FeatureMatrix(form(X), extra), y, w if weighted else None, ALPHA, intercept, slopes.size
     )
     left = _slopes._Left.fit(problem, slopes.size, y, w if weighted else None)
@@ -82,9 +82,9 @@ def test_left_out_errors_against_refits(k, width, weighted, intercept, form):
 def test_more_features_than_rows():
     X, y, a = made(n=60, d=90)
     slopes, extra = Slopes(3), columns(X, a)
-    problem = prepare(FeatureMatrix(X, extra), y, None, ALPHA, True, slopes.size)
+    problem = prepare_ridge(FeatureMatrix(X, extra), y, None, ALPHA, True, slopes.size)
     assert problem.rotation is not None
-    shrunk, gamma = slopes.shrink(problem, y, None, 0.7)
+    shrunk, gamma = slopes.shrink(problem, TrainingRows(y, None), 0.7)
     F = isotropic(np.hstack([X, extra]), slopes, gamma)
     expected = Ridge(60 * ALPHA).fit(F, y)
     found = shrunk.coefficients(shrunk.theta)

@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import evenhand as eh
 from evenhand.training.design import FeatureMatrix
-from evenhand.training.ridge import prepare
+from evenhand.training.problem import TrainingRows, prepare_ridge
 from evenhand.training.stack import GRID, FoldMean, StackPenalty, generalized_cross_validation
 
 BOOST = HistGradientBoostingRegressor(max_iter=40, random_state=0)
@@ -233,7 +233,7 @@ def test_generalized_cross_validation_by_the_definition():
     n, d = 80, 6
     Z = rng.normal(size=(n, d + 2))
     y = Z[:, d] + 0.3 * Z[:, 0] + rng.normal(size=n)
-    problem = prepare(FeatureMatrix(Z), y, None, 1e-9, True, 2)
+    problem = prepare_ridge(FeatureMatrix(Z), y, None, 1e-9, True, 2)
     best, least = None, np.inf
     centered = Z - Z.mean(axis=0)
     for gamma in [g for g in GRID if g <= 0.1001]:
@@ -245,7 +245,7 @@ def test_generalized_cross_validation_by_the_definition():
     assert generalized_cross_validation(problem, d, float(n)) == best
     assert generalized_cross_validation(problem, 0, float(n)) == GRID[0]
     penalty = StackPenalty(2, None, "auto")
-    shrunk, slopes = penalty.shrink(problem, y, None, "auto")
+    shrunk, slopes = penalty.shrink(problem, TrainingRows(y, None), "auto")
     assert penalty.chosen == best
     assert slopes == 0.0
     np.testing.assert_allclose(np.diag(shrunk.penalty), [best] * d + [1e-9] * 2)

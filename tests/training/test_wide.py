@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.linear_model import Ridge
 
 import evenhand as eh
-from evenhand.training import ridge as _ridge
+from evenhand.training import problem as _problem
 from evenhand.training.design import FeatureMatrix
 
 
@@ -125,9 +125,9 @@ def test_ten_thousand_features_never_form_a_square_of_them(monkeypatch):
     X = rng.normal(size=(60, 10_000))
     y, a = X[:, :5].sum(axis=1), np.arange(60) % 2
     sizes = []
-    whiten = _ridge.whiten
+    whiten = _problem.whiten
     monkeypatch.setattr(
-        _ridge, "whiten", lambda g, *rest: sizes.append(g.shape) or whiten(g, *rest)
+        _problem, "whiten", lambda g, *rest: sizes.append(g.shape) or whiten(g, *rest)
     )
     model = eh.FairRidge(fairness_weight=5).fit(X, y, sensitive_features=a)
     assert sizes == [(59, 59)]  # one direction less for the mean

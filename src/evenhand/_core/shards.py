@@ -1,11 +1,12 @@
-"""Rows that are spread over several workers: one program on each of them, its sums added up.
+"""Sums over rows: plain ones in one process, added up over the workers where rows are spread.
 
-Every worker runs the same code over its own rows (its shard) and calls these functions wherever a
-number is about all rows. In one process there is nothing to add: they return what they are given.
+Whoever holds rows takes `here()` and asks it for every number that is about all rows. In one
+process that is a :class:`Sums`, which returns what it is given. On a cluster every worker runs the
+same code over its own rows and `here()` is a :class:`Shard`.
 
-There is one primitive, a sum of float64 vectors over the workers. A round of it begins with a frame
-of fixed length that says how long the vector is and whether a worker has failed, so that an error
-on one worker ends the work of all with its message, wherever in the program each of them is.
+A shard has one primitive, a sum of float64 vectors over the workers. A round of it begins with a
+frame of fixed length that says how long the vector is and whether a worker has failed, so that an
+error on one worker ends the work of all with its message, wherever in the program each of them is.
 """
 
 from __future__ import annotations
@@ -54,32 +55,128 @@ class PeerError(RuntimeError):
         self.rank, self.kind, self.text = rank, kind, text
 
 
-_workers: ContextVar[Workers | None] = ContextVar("evenhand_workers", default=None)
+class Diverged(RuntimeError):
+    """Workers asked for different sums at the same time."""
 
 
-def active() -> bool:
-    """Whether the rows at hand are one shard of several."""
-    return _workers.get() is not None
+class Sums:
+    """Sums over rows that are all in this process: they are what they are."""
+
+    is_shard = False
+
+    def add(self, *values: Any) -> Any:
+        """Sums over all rows of numbers and arrays, from those over the rows here.
+
+        Parameters
+        ----------
+        *values : float or array
+            One is returned by itself, several as a tuple; the same shapes come back.
+        """
+        return values[0] if len(values) == 1 else values
+
+    def total(self, count: int) -> int:
+        """A count over all rows."""
+        return int(self.add(float(count)))
+
+    def average(self, values: Vector, weight: Vector | None = None) -> float:
+        """Σ w·value / Σ w."""
+        mass = float(len(values) if weight is None else weight.sum())
+        top, bottom = self.add(float(values.sum() if weight is None else weight @ values), mass)
+        return float(top / bottom)
+
+    def pool(self, mass: float, mean: float, variance: float) -> tuple[float, float]:
+        """Mean and variance over all rows from those of the rows here, whose weights sum to `mass`.
+
+        Without differences of squares.
+        """
+        return mean, variance
+
+    def least(self, value: float) -> float:
+        """The least number over all rows."""
+        return value
+
+    def largest(self, value: float) -> float:
+        """The largest number over all rows."""
+        return value
+
+    def first_row(self, count: int) -> int:
+        """Number of the first of the `count` rows here among all rows."""
+        return 0
+
+    def gather_objects(self, value: T) -> list[T]:
+        """The small objects of all workers, in their order."""
+        return [value]
+
+    def refuse(self, what: str, hint: str) -> None:
+        """Say that something cannot be had on a cluster; nothing in one process."""
 
 
-def run(workers: Workers, work: Callable[[], T]) -> T:
-    """Call `work` as one of several workers.
+def refusal(what: str, hint: str) -> NotImplementedError:
+    """The error of something that cannot be had on a cluster."""
+    return NotImplementedError(f"{what} cannot be fitted on a cluster. Hint: {hint}")
 
-    An error here is raised as :class:`PeerError` on the others, and theirs here.
-    """
-    token = _workers.set(workers)
-    try:
-        result = work()
-        # Whoever is done waits for the rest: one of them may still fail.
-        _round(workers, np.zeros(0))
-        return result
-    except PeerError:
-        raise
-    except Exception as error:
-        _tell(workers, error)
-        raise
-    finally:
-        _workers.reset(token)
+
+class Shard(Sums):
+    """Sums over rows of which one worker has some."""
+
+    is_shard = True
+
+    def __init__(self, workers: Workers) -> None:
+        self.workers = workers
+
+    def add(self, *values: Any) -> Any:
+        """One round for all of them."""
+        arrays = [np.asarray(value, dtype=np.float64) for value in values]
+        sums = _round(self.workers, np.concatenate([array.ravel() for array in arrays]))
+        out: list[Any] = []
+        for value, array in zip(values, arrays, strict=True):
+            part, sums = sums[: array.size], sums[array.size :]
+            is_array = isinstance(value, np.ndarray)
+            out.append(part.reshape(array.shape) if is_array else float(part[0]))
+        return super().add(*out)
+
+    def gather(self, *values: float) -> NDArray[np.float64]:
+        """(workers, values): the numbers of each worker."""
+        table = np.zeros((self.workers.size, len(values)))
+        table[self.workers.rank] = values
+        return np.asarray(self.add(table), dtype=np.float64)
+
+    def pool(self, mass: float, mean: float, variance: float) -> tuple[float, float]:
+        table = self.gather(mass, mean, variance)
+        share, means, variances = table[table[:, 0] > 0].T
+        if not len(share):
+            return 0.0, 0.0
+        share = share / share.sum()
+        whole = float(share @ means)
+        return whole, float(share @ (variances + (means - whole) ** 2))
+
+    def least(self, value: float) -> float:
+        return float(self.gather(value).min())
+
+    def largest(self, value: float) -> float:
+        return float(self.gather(value).max())
+
+    def first_row(self, count: int) -> int:
+        return int(self.gather(float(count))[: self.workers.rank].sum())
+
+    def gather_objects(self, value: T) -> list[T]:
+        data = np.frombuffer(pickle.dumps(value), dtype=np.uint8)
+        lengths = self.gather(float(len(data)))[:, 0].astype(int)
+        table = np.zeros((self.workers.size, int(lengths.max())))
+        table[self.workers.rank, : len(data)] = data
+        # From workers of the same job, as whatever carried the program here was.
+        return [
+            pickle.loads(line[:length].astype(np.uint8).tobytes())
+            for line, length in zip(self.add(table), lengths, strict=True)
+        ]
+
+    def refuse(self, what: str, hint: str) -> None:
+        raise refusal(what, hint)
+
+
+ALONE = Sums()
+_here: ContextVar[Sums] = ContextVar("evenhand_sums", default=ALONE)
+here = _here.get
 
 
 @contextmanager
@@ -89,15 +186,29 @@ def joined(workers: Workers) -> Iterator[None]:
     An error cannot be told to workers that may be anywhere: whoever is waiting learns of it when
     this worker leaves.
     """
-    token = _workers.set(workers)
+    token = _here.set(Shard(workers))
     try:
         yield
     finally:
-        _workers.reset(token)
+        _here.reset(token)
 
 
-class Diverged(RuntimeError):
-    """Workers asked for different sums at the same time."""
+def run(workers: Workers, work: Callable[[], T]) -> T:
+    """Call `work` as one of several workers.
+
+    An error here is raised as :class:`PeerError` on the others, and theirs here.
+    """
+    try:
+        with joined(workers):
+            result = work()
+            # Whoever is done waits for the rest: one of them may still fail.
+            _round(workers, np.zeros(0))
+            return result
+    except PeerError:
+        raise
+    except Exception as error:
+        _tell(workers, error)
+        raise
 
 
 def _round(workers: Workers, values: Vector) -> Vector:
@@ -148,108 +259,6 @@ def _hear(workers: Workers, error: Exception | None) -> PeerError:
     return PeerError(first, kind, words)
 
 
-def add(*values: Any) -> Any:
-    """Sums over all workers of numbers and arrays, in one round; the same shapes come back.
-
-    Parameters
-    ----------
-    *values : float or array
-        One is returned by itself, several as a tuple.
-    """
-    workers = _workers.get()
-    if workers is None:
-        return values[0] if len(values) == 1 else values
-    arrays = [np.asarray(value, dtype=np.float64) for value in values]
-    sums = _round(workers, np.concatenate([array.ravel() for array in arrays]))
-    out: list[Any] = []
-    for value, array in zip(values, arrays, strict=True):
-        part, sums = sums[: array.size], sums[array.size :]
-        out.append(part.reshape(array.shape) if isinstance(value, np.ndarray) else float(part[0]))
-    return out[0] if len(out) == 1 else tuple(out)
-
-
-def total(count: int) -> int:
-    """A count over all workers."""
-    return count if not active() else int(add(float(count)))
-
-
-def gather(*values: float) -> NDArray[np.float64]:
-    """(workers, values): the numbers of each worker; one line in one process."""
-    workers = _workers.get()
-    if workers is None:
-        return np.array([values], dtype=np.float64)
-    table = np.zeros((workers.size, len(values)))
-    table[workers.rank] = values
-    return np.asarray(add(table), dtype=np.float64)
-
-
-def least(value: float) -> float:
-    """The least of all workers' numbers."""
-    return float(gather(value).min()) if active() else value
-
-
-def largest(value: float) -> float:
-    """The largest of all workers' numbers."""
-    return float(gather(value).max()) if active() else value
-
-
-def extent(values: NDArray[Any]) -> tuple[float, float]:
-    """The least and the largest entry over all workers; infinities where there is none."""
-    ends = gather(float(values.min(initial=np.inf)), float(values.max(initial=-np.inf)))
-    return float(ends[:, 0].min()), float(ends[:, 1].max())
-
-
-def first_row(count: int) -> int:
-    """Number of this shard's first row among all rows, given how many the shard holds."""
-    workers = _workers.get()
-    return 0 if workers is None else int(gather(float(count))[: workers.rank].sum())
-
-
-def average(values: Vector, weight: Vector | None = None) -> float:
-    """`numpy.average` over all workers."""
-    if not active():
-        return float(np.average(values, weights=weight))
-    if weight is None:
-        top, bottom = add(float(values.sum()), float(len(values)))
-    else:
-        top, bottom = add(float(weight @ values), float(weight.sum()))
-    return float(top / bottom)
-
-
-def pool(mass: float, mean: float, variance: float) -> tuple[float, float]:
-    """Mean and variance over all workers from those of each shard, without differences of squares.
-
-    Parameters
-    ----------
-    mass : float
-        Sum of the shard's weights.
-    mean, variance : float
-    """
-    table = gather(mass, mean, variance)
-    share, means, variances = table[table[:, 0] > 0].T
-    if not len(share):
-        return 0.0, 0.0
-    share = share / share.sum()
-    whole = float(share @ means)
-    return whole, float(share @ (variances + (means - whole) ** 2))
-
-
-def gather_objects(value: T) -> list[T]:
-    """The small objects of all workers, in their order."""
-    workers = _workers.get()
-    if workers is None:
-        return [value]
-    data = np.frombuffer(pickle.dumps(value), dtype=np.uint8)
-    lengths = gather(float(len(data)))[:, 0].astype(int)
-    table = np.zeros((workers.size, int(lengths.max())))
-    table[workers.rank, : len(data)] = data
-    # From workers of the same job, as whatever carried the program here was.
-    return [
-        pickle.loads(line[:length].astype(np.uint8).tobytes())
-        for line, length in zip(add(table), lengths, strict=True)
-    ]
-
-
 class once(Generic[T]):
     """`functools.cached_property` without its lock, which one worker would hold over a round.
 
@@ -266,14 +275,3 @@ class once(Generic[T]):
         value: T = self.function(instance)
         instance.__dict__[self.name] = value
         return value
-
-
-def refusal(what: str, hint: str) -> NotImplementedError:
-    """The error of something that cannot be had on a cluster."""
-    return NotImplementedError(f"{what} cannot be fitted on a cluster. Hint: {hint}")
-
-
-def refuse(what: str, hint: str) -> None:
-    """Say that something cannot be had on a cluster; nothing in one process."""
-    if active():
-        raise refusal(what, hint)

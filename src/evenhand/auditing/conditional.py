@@ -18,6 +18,7 @@ from scipy.special import fdtrc, gammaln
 from .._core.arrays import Matrix, Vector
 from .._core.frames import to_frame
 from .._core.threads import one_blas_thread
+from .._core.validation import InputError
 from .._core.views import Shown
 from ..data.controls import FEW_VALUES, Control, Controls, refuse_none
 from ..data.criteria import CONDITIONAL
@@ -31,9 +32,11 @@ from ..measures.balancing import (
     build_basis,
     log_odds,
 )
-from ..measures.exact_tests import TestResult, exact_fairness_p_value
+from ..measures.covariances import root_inverse
+from ..measures.exact_tests import SINGULAR, TestResult, exact_fairness_p_value
 from ..measures.measures import Entropies, Measure, estimate_entropies, measure
 from .adjusted_gap import AdjustedGap, Estimate, Imbalance, adjusted_gaps
+from .influence import find_reference
 
 # ------------------------------------------------------------------------------------------------
 # I(S;A|C) = H(A|C) − H(A|S,C) without a density in as many dimensions as there are controls.
@@ -133,24 +136,20 @@ def products_test(residual: Vector, expected: Vector, regression: Regression) ->
     room = max(int(groups.n_effective // (UNITS_A_DIRECTION * (groups.n_groups - 1))), 1)
     f, a = np.column_stack(factors[:room]), np.delete(regression.membership, drop, axis=1)
     f, a = f - regression.predict(f), a - regression.predict(a)
-    # Residuals of a fit are too small by the leverage of their rows.
-    scale = (weight / np.sqrt(1 - regression.leverage))[:, None]
-    U = np.column_stack([scale * a * one[:, None] for one in f.T])
+    U = np.column_stack([weight[:, None] * a * one[:, None] for one in f.T])
+    total = U.sum(axis=0)
+    # Residuals of a fit are too small by the leverage of their rows; their sum is what it is.
+    U /= np.sqrt(1 - regression.leverage)[:, None]
     if groups.cluster is not None:
         U = cluster_groups(groups.cluster, U)
-    n, total = len(U), U.sum(axis=0)
-    V = U.T @ U
-    scale = np.sqrt(np.diag(V))
-    used = scale > 1e-12 * max(float(scale.max(initial=0.0)), 1e-300)
-    if not used.any():
+    n = len(U)
+    root = root_inverse(U.T @ U, SINGULAR)
+    dof = root.shape[1]
+    if not dof:
         return TestResult(0.0, 0, 1.0, "holds: the score is a function of the controls")
-    V = V[np.ix_(used, used)] / np.outer(scale[used], scale[used])
-    values, vectors = np.linalg.eigh(V)
-    good = values > 1e-8 * values.max()
-    dof = int(good.sum())
     if n <= dof + 1:
         return TestResult(0.0, 0, float("nan"), f"not tested: {n} units for {dof} directions")
-    z = (vectors[:, good].T @ (total[used] / scale[used])) / np.sqrt(values[good])
+    z = total @ root
     # About zero, as here, Hotelling's T² from sums of squares that are not centered.
     statistic = float(z @ z)
     centered = statistic / max(1.0 - statistic / n, 1e-12) * (n - 1) / n
@@ -363,17 +362,17 @@ def audit_given(
     assert controls is not None
     units = rows.by_exposure().groups
     _check(controls, s, groups)
-    at = find_reference(reference, units)
+    at = find_reference(reference, units.label_names, units.shares)
     with one_blas_thread():
         basis = build_basis(controls, groups.n_effective)
         gaps = adjusted_gaps(s, units, basis, at, how["confidence_level"], seed)
         if not any(gap.n_compared for gap in gaps):
-            raise ValueError(
-                f"`controls` must leave the group open, but {_list(controls.names)} determine"
-                f"{'s' if len(controls.names) == 1 else ''} it: no member of another group has a "
-                f"counterpart with the same controls in {groups.label_names[at]!r}. Hint: drop the "
-                "control that stands for the group, or leave `controls` out."
-            )
+            raise InputError(
+                "controls", f"leave the group open, but {_list(controls.names)} "
+                f"determine{'s' if len(controls.names) == 1 else ''} it: no member of another "
+                f"group has a counterpart with the same controls in {groups.label_names[at]!r}",
+                hint="drop the control that stands for the group, or leave the controls out.",
+            )  # fmt: skip
         information, test, summary, left = information_given(
             s, Regression(basis, groups, s), entropies, seed, **how
         )
@@ -387,32 +386,21 @@ def audit_given(
     )  # fmt: skip
 
 
-def find_reference(reference: Any, groups: Groups) -> int:
-    """Number of the group that others are compared with."""
-    if isinstance(reference, str) and reference == "largest":
-        return int(np.argmax(groups.shares))
-    for k, (label, name) in enumerate(zip(groups.labels, groups.label_names, strict=True)):
-        if reference in (label, name):
-            return k
-    names = ", ".join(map(repr, groups.label_names[:10]))
-    raise ValueError(f"`reference` must be 'largest' or one of {names}, got {reference!r}.")
-
-
 def _check(controls: Controls, s: Vector, groups: Groups) -> None:
     refuse_none(controls)
     for column in controls.columns:
         if _made_of_score(column, s):
-            raise ValueError(
-                f"`controls` must not hold the score itself: column {column.name!r} is a function "
-                "of `y_pred`, and among people with the same score nothing can differ. Hint: drop "
-                "it, or name the factors that it is made of."
-            )
+            raise InputError(
+                "controls", f"not hold the score itself: column {column.name!r} is a function of "
+                "the score, and among people with the same score nothing can differ",
+                hint="drop it, or name the factors that it is made of.",
+            )  # fmt: skip
         if _determines(column, groups):
-            raise ValueError(
-                f"`controls` must leave the group open, but {column.name!r} determines it: each of "
-                "its values is found in one group only. Hint: drop it; a factor that stands for "
-                "the group is no legitimate one."
-            )
+            raise InputError(
+                "controls", f"leave the group open, but {column.name!r} determines it: each of "
+                "its values is found in one group only",
+                hint="drop it; a factor that stands for the group is no legitimate one.",
+            )  # fmt: skip
 
 
 def _made_of_score(column: Control, s: Vector) -> bool:

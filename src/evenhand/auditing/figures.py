@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals.stable.v2 as nw
 
 from .._core.validation import check_column, check_index, read_native
-from ..data.groups import Proxy, resolve_groups
+from ..data.groups import Groups, resolve_groups
 from ..measures.measures import independence
 from .group_tables import AuditedRows
 
@@ -244,14 +244,9 @@ def gains_of(before: Audit, after: Audit, favorable: str | None = None) -> dict[
     "gain" is the share of those whose score rises, or falls if a low one is favorable.
     """
     pair = (before._sample, after._sample)
-    if pair[0]["membership"] is None:
-        # Numbers, not labels: two groups may print alike, and an empty label reads as missing. As
-        # text of one length, which sorts like numbers and may be many.
-        groups: Any = np.char.zfill(pair[0]["codes"].astype(str), 4)
-    else:
-        groups = Proxy(pair[0]["membership"])
-    table = gains(pair[0]["s"], pair[1]["s"], groups, pair[0]["weight"])
-    table["group"] = [before.labels[int(k)] for k in table["group"]]
+    first = pair[0]
+    groups = Groups(before.labels, first["codes"], first["membership"], None, None, len(first["s"]))
+    table = gains(first["s"], pair[1]["s"], groups, first["weight"])
     table["n"] = list(before._groups.columns["n"])
     if favorable == "low":
         table["gain"], table["loss"] = table["loss"], table["gain"]
@@ -286,13 +281,14 @@ def feature_information(
         X = frame.to_numpy()
     X = np.asarray(X, dtype=np.float64)
     names = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(v) for v in names]
+    groups = resolve_groups(sensitive_features, n_rows=len(X), sample_weight=sample_weight)
     values = []
     for column in X.T:
         if np.ptp(column) == 0:
             values.append(0.0)
             continue
         value = independence(
-            None, column, sensitive_features=sensitive_features, sample_weight=sample_weight,
+            None, column, sensitive_features=groups, sample_weight=sample_weight,
             estimator="logistic",
         )  # fmt: skip
         values.append(max(float(value), 0.0))

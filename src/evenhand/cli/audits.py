@@ -9,40 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._core.files import TableError
+from .._core.files import TableError, write_text
 from .._core.progress import waiting
 from ..data.criteria import CRITERIA
-from ..report.view import View, view_of
+from ..report.view import Table, View, view_of
 from ..tables.readers import Source, open_table, read_table
-from .options import (
-    About,
-    At,
-    AuditColumns,
-    AuditedFiles,
-    DriverColumns,
-    EngineName,
-    FavorableSide,
-    Judging,
-    Measuring,
-    ModelColumns,
-    OneFile,
-    Output,
-    Pricing,
-    Seed,
-    Writing,
-)
+from . import options as group
+from .options import option
 from .rows import TableRows, load_models, load_scores
-from .tables import Asked, CellSource, audit_cells, with_controls
+from .tables import Asked
 from .terminal import (
     LIMIT_MISSED,
     NOT_ENOUGH_DATA,
     command,
     deliver,
     leave,
+    note,
     say,
     say_json,
     show_result,
-    show_table,
     show_view,
 )
 
@@ -63,10 +48,7 @@ def parse_limits(options: Sequence[str], has_target: bool) -> dict[str, float]:
                 f"--fail-above must be CRITERION=LIMIT with one of {', '.join(CRITERIA)}, got "
                 f"{text!r}. Hint: --fail-above separation=0.05"
             )
-        try:
-            limits[name] = float(value)
-        except ValueError:
-            limits[name] = float("nan")
+        limits[name] = _number(value, float("nan"))
         if not 0 <= limits[name] <= 1:
             raise TableError(
                 f"--fail-above must have a limit between 0 and 1, got {value!r} for {name}."
@@ -76,47 +58,42 @@ def parse_limits(options: Sequence[str], has_target: bool) -> dict[str, float]:
     return limits
 
 
+def _number(text: str, otherwise: Any) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return otherwise
+
+
 def check_limits(
-    found: Audit | AuditSet, limits: Mapping[str, float], judge_by: str
+    result: Audit | AuditSet, limits: Mapping[str, float], judge_by: str
 ) -> list[dict[str, Any]]:
     """One entry per limit, audit and part of it: a crossing must not hide what it is made of."""
     from ..auditing.verdict import information_parts
 
     checks = []
-    for (name, criterion), part, m, _ in information_parts(audits_of(found), limits):
+    for (name, criterion), part, m, _ in information_parts(audits_of(result), limits):
         limit = limits[criterion]
-        ends = {"value": m.value, "lower": m.interval[0], "upper": m.interval[1]}
-        checks.append(
-            {
-                "audit": name,
-                "part": part,
-                "criterion": criterion,
-                "limit": limit,
-                "judged_by": judge_by,
-                "judged": ends[judge_by],
-                "passed": bool(ends[judge_by] <= limit),
-            }
-        )
+        value = {"value": m.value, "lower": m.interval[0], "upper": m.interval[1]}[judge_by]
+        checks.append({
+            "audit": name, "part": part, "criterion": criterion, "limit": limit,
+            "judged_by": judge_by, "judged": value, "passed": bool(value <= limit),
+        })  # fmt: skip
     return checks
 
 
-def audits_of(found: Audit | AuditSet) -> dict[str, Audit]:
+def audits_of(result: Audit | AuditSet) -> dict[str, Audit]:
     from ..auditing.result import AuditSet
 
-    return dict(found) if isinstance(found, AuditSet) else {"": found}
+    return dict(result) if isinstance(result, AuditSet) else {"": result}
 
 
 @command
 def audit(
-    files: AuditedFiles,
-    columns: AuditColumns,
-    pricing: Pricing,
-    judging: Judging,
-    about: About,
-    measuring: Measuring,
-    output: Output,
-    engine: EngineName = None,
-) -> None:
+    files: group.AuditedFiles, columns: group.AuditColumns, pricing: group.Pricing,
+    judging: group.Judging, about: group.About, measuring: group.Measuring, output: group.Output,
+    counting: group.Counting,
+) -> None:  # fmt: skip
     """Measure the fairness of the scores in a file, with intervals.
 
     Three senses of fairness are measured, each from 0 (fair) to 1: independence (scores look the
@@ -138,103 +115,85 @@ def audit(
     """
     if columns.probability and columns.sensitive:
         raise typer.BadParameter("--probability is in place of --sensitive: give one of them.")
-    table = _asked_table(files, engine, columns, pricing)
+    table = Asked(files, counting.engine, columns, {"loss": pricing.loss})
     has_target = table.has_target()
     limits = parse_limits(judging.fail_above, has_target)
     asked = read_asked(judging, has_target)
-    data: TableRows | CellSource
-    if table.counted:
-        cells, data = table.cells()
-        found = with_controls(
-            audit_cells(cells, judging.each, measuring), table, cells.edges, measuring,
-            judging.reference or "largest",
-        )  # fmt: skip
-    else:
-        data = load_scores(Path(files[0]), columns)
-        found = run_audit(data, measuring, pricing, judging)
-    checks = check_limits(found, limits, judging.judge_by.value)
-    verdicts = judged(audits_of(found), asked)
-    compared = impacts(audits_of(found), asked)
+    data = table if table.counted else load_scores(Path(files[0]), columns)
+    result = run_audit(data, measuring, pricing, judging)
+    checks = check_limits(result, limits, judging.judge_by)
+    verdicts = judged(audits_of(result), asked)
+    compared = impacts(audits_of(result), asked)
     if output.html is not None:
         write_audit(
-            found, output, data.source_facts(), about, verdicts=verdicts, impacts=compared,
+            result, output, data.source_facts(), about, verdicts=verdicts, impacts=compared,
             favorable=asked.favorable,
         )  # fmt: skip
     if output.json_:
-        whole = {**found.to_dict(), "checks": checks, "provenance": data.provenance()}
-        say_json(whole | to_dict(verdicts, compared))
+        whole = {**result.to_dict(), "checks": checks, "provenance": data.provenance()}
+        say_json(whole | to_dict(verdict=verdicts, impact=compared))
     else:
         for name, verdict in verdicts.items():
             show_verdict(verdict, name)
-        show_found(found, ", ".join(files))
+        show_audits(result, ", ".join(files))
         for groups in compared.values():
             show_result(groups)
-        show_checks(checks)
+        for check in checks:
+            say(_check_words(check), "green" if check["passed"] else "bold red")
         if output.html is not None:
             say(f"Report: {output.html}")
     leave(exit_code(verdicts, all(check["passed"] for check in checks)))
 
 
-def _asked_table(
-    files: list[str], engine: str | None, columns: AuditColumns, pricing: Pricing
-) -> Asked:
-    named = {
-        "sensitive": columns.sensitive or columns.probability, "prediction": columns.prediction,
-        "target": columns.target, "weight": columns.weight, "frequency": columns.frequency,
-    }  # fmt: skip
-    roles = (
-        "cluster", "band", "drop_missing", "separator", "exposure", "probability", "continuous"
-    )  # fmt: skip
-    needs_rows = {**{role: getattr(columns, role) for role in roles}, "loss": pricing.loss}
-    return Asked(files, engine, named, needs_rows, columns.control)
-
-
-def run_audit(rows: TableRows, measuring: Measuring, pricing: Pricing, judging: Judging) -> Any:
+def run_audit(
+    data: TableRows | Asked, measuring: group.Measuring, pricing: group.Pricing,
+    judging: group.Judging,
+) -> Any:  # fmt: skip
     """An Audit, or an AuditSet with `--each`."""
-    (scores,) = rows.scores.values()
-    return rows.audit(
+    if isinstance(data, Asked):
+        for file, text in data.left_out.items() if data.are_cells else ():
+            note(f"{file}: {text}")
+        return data.audit(measuring, judging)
+    (scores,) = data.scores.values()
+    return data.audit(
         scores, measuring, pricing, reference=judging.reference or "largest",
-        per_attribute=judging.each and len(rows.sensitive) > 1,
+        per_attribute=judging.each and len(data.sensitive) > 1,
     )  # fmt: skip
 
 
 def write_audit(
-    found: Any, output: Output, facts: dict[str, Any], about: About, *,
+    result: Any, output: group.Output, facts: dict[str, Any], about: group.About, *,
     verdicts: Mapping[str, Any] | None = None, impacts: Mapping[str, Any] | None = None,
     favorable: str | None = None,
 ) -> None:  # fmt: skip
     """The HTML report of an audit or of several."""
     from ..auditing.result import AuditSet
     from ..report.audit_views import audit_page, audit_set_page
-    from ..report.page import write_page
 
     shared: dict[str, Any] = {"about": asdict(about), "source": facts, "favorable": favorable}
-    if isinstance(found, AuditSet):
-        text = audit_set_page(found, verdicts=verdicts, impacts=impacts, **shared)
+    if isinstance(result, AuditSet):
+        text = audit_set_page(result, verdicts=verdicts, impacts=impacts, **shared)
     else:
         one = {"verdict": (verdicts or {}).get(""), "impact": (impacts or {}).get("")}
-        text = audit_page(found, **one, **shared)
-    write_page(text, output.html, output.force)
+        text = audit_page(result, **one, **shared)
+    write_text(output.html, text, output.force)
 
 
-def show_found(found: Any, title: str) -> None:
+def show_audits(result: Any, title: str) -> None:
     """Print an audit, or several."""
-    for name, audit in audits_of(found).items():
+    for name, audit in audits_of(result).items():
         show_result(audit, title=f"{title}, {name}" if name else title)
         say("")
 
 
-def show_checks(checks: Sequence[Mapping[str, Any]]) -> None:
-    """Print which limits are met."""
-    for check in checks:
-        sign = "✓ within" if check["passed"] else "✕ above"
-        named = [check[key] for key in ("audit", "part") if check[key]]
-        where = f" ({', '.join(named)})" if named else ""
-        say(
-            f"{check['criterion']}{where}: {check['judged_by']} {check['judged']:.4f} {sign} the "
-            f"limit {check['limit']:g}",
-            "green" if check["passed"] else "bold red",
-        )
+def _check_words(check: Mapping[str, Any]) -> str:
+    """Whether a limit is met."""
+    named = ", ".join(check[key] for key in ("audit", "part") if check[key])
+    sign = "✓ within" if check["passed"] else "✕ above"
+    return (
+        f"{check['criterion']}{f' ({named})' if named else ''}: {check['judged_by']} "
+        f"{check['judged']:.4f} {sign} the limit {check['limit']:g}"
+    )
 
 
 @command
@@ -244,12 +203,8 @@ def compare(
         typer.Argument(help="One file per model, with the same rows; or one file with several "
                        "--prediction columns."),
     ],
-    columns: ModelColumns,
-    pricing: Pricing,
-    about: About,
-    measuring: Measuring,
-    output: Output,
-    favorable: FavorableSide = None,
+    columns: group.ModelColumns, pricing: group.Pricing, about: group.About,
+    measuring: group.Measuring, output: group.Output, favoring: group.Favoring,
 ) -> None:  # fmt: skip
     """Compare two or more models on the same rows: measures side by side, who gains, who loses.
 
@@ -259,32 +214,31 @@ def compare(
 
     Or, with both scores in one file: evenhand compare scores.csv -y y -s old -s new -a race
     """
-    side = None if favorable is None else favorable.value
     data = load_models(files, columns)
-    found = data.audit(dict(data.scores), measuring, pricing)
+    result = data.audit(dict(data.scores), measuring, pricing)
     if output.html is not None:
-        write_audit(found, output, data.source_facts(), about, favorable=side)
+        write_audit(result, output, data.source_facts(), about, favorable=favoring.favorable)
     if output.json_:
-        say_json({**found.to_dict(), "provenance": data.provenance()})
+        say_json({**result.to_dict(), "provenance": data.provenance()})
         return
-    show_compare(found, side)
+    show_compare(result, favoring.favorable)
     if output.html is not None:
         say(f"\nReport: {output.html}")
 
 
-def show_compare(found: AuditSet, favorable: str | None = None) -> None:
+def show_compare(result: AuditSet, favorable: str | None = None) -> None:
     """Measures side by side, prices and controls by model, then who gains and who loses."""
     from ..report.audit_views import gains_view, part_tables
 
-    show_result(found)
-    for name, audit in found.items():
+    show_result(result)
+    for name, audit in result.items():
         parts = [part for part in (audit.pricing, audit.conditional) if part is not None]
         crossed = part_tables(audit) if audit.attributes else []
         if parts or crossed:
             say("")
             show_view(View(name, [*map(view_of, parts), *crossed]))
     say("")
-    show_view(gains_view(found, favorable))
+    show_view(gains_view(result, favorable))
 
 
 # ------------------------------------------------------------------------------------------------
@@ -315,13 +269,12 @@ class Rules:
     at: tuple[Any, ...]
 
 
-def read_asked(judging: Judging, has_target: bool) -> Rules:
+def read_asked(judging: group.Judging, has_target: bool) -> Rules:
     """The options of the command line, checked before any rows are read."""
     from ..auditing.impact import read_cutoffs
     from ..auditing.verdict import Tolerance
 
-    file, reference = judging.tolerance, judging.reference
-    favorable = None if judging.favorable is None else judging.favorable.value
+    file, reference, favorable = judging.tolerance, judging.reference, judging.favorable
     tolerance = None if file is None else Tolerance.from_file(file)
     if tolerance is not None:
         if tolerance.needs_target and not has_target:
@@ -339,18 +292,11 @@ def read_asked(judging: Judging, has_target: bool) -> Rules:
             "--impact needs --favorable: high if a person is better off with a high score (a "
             "grade), low if with a low one (a premium, a risk)."
         )
-    given = read_cutoffs([_cutoff(text) for text in judging.at])
+    given = read_cutoffs([_number(text, text) for text in judging.at])
     cutoffs = tuple(float(cutoff.quantile or 0.0) for cutoff in given)
     if not cutoffs:
         cutoffs = (0.5,) if tolerance is None else tolerance.at or (0.5,)
     return Rules(tolerance, judging.impact, favorable, reference or "largest", cutoffs)
-
-
-def _cutoff(text: str) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def judged(audits: Mapping[str, Audit], asked: Rules) -> dict[str, Verdict]:
@@ -387,46 +333,44 @@ def show_verdict(verdict: Verdict, name: str = "") -> None:
     say("")
 
 
-def to_dict(verdicts: Mapping[str, Verdict], tables: Mapping[str, Impact]) -> dict[str, Any]:
-    """For --json: by audit where there are several."""
-    found: dict[str, Any] = {}
-    for key, results in (("verdict", verdicts), ("impact", tables)):
-        held = {name: result.to_dict() for name, result in results.items()}
-        if held:
-            found[key] = held[""] if list(held) == [""] else held
-    return found
+def to_dict(**results: Mapping[str, Any]) -> dict[str, Any]:
+    """For --json: results by audit where there are several."""
+    held = {
+        key: {name: result.to_dict() for name, result in by_audit.items()}
+        for key, by_audit in results.items()
+        if by_audit
+    }
+    return {key: one[""] if list(one) == [""] else one for key, one in held.items()}
 
 
 def exit_code(verdicts: Mapping[str, Verdict], limits_met: bool) -> int:
-    """A fail outranks what is left open, and that a pass."""
+    """A fail outranks not enough data, and that a pass."""
     codes = {EXIT_CODES[verdict.outcome] for verdict in verdicts.values()}
     if not limits_met or LIMIT_MISSED in codes:
         return LIMIT_MISSED
     return NOT_ENOUGH_DATA if NOT_ENOUGH_DATA in codes else 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Clauses(group.Cutoffs):
+    """What is tolerated."""
+
+    clause: list[str] = option(
+        "Such as independence=0.01 or mean_ratio=0.95,1.05; an end may be left empty "
+        "(impact_ratio=0.8,). May be given several times. Without it, the file is read.",
+        metavar="NAME=LIMIT",
+        default=[],
+    )
+    reference: str = option("The group that others are compared with.", default="largest")
+    level: float = option("Chance of a wrong verdict.", default=0.05)
+    smallest: float = option("Groups of a smaller share are not judged.", default=0.02)
+
+
 @command
 def tolerance(
     file: Annotated[Path, typer.Argument(help="A file that ends in .toml or .json.")],
-    writing: Writing,
-    clause: Annotated[
-        list[str],
-        typer.Option(
-            "--clause",
-            metavar="NAME=LIMIT",
-            help="Such as independence=0.01 or mean_ratio=0.95,1.05; an end may be left empty "
-            "(impact_ratio=0.8,). May be given several times. Without it, the file is read.",
-        ),
-    ] = [],  # noqa: B006
-    favorable: FavorableSide = None,
-    reference: Annotated[
-        str, typer.Option("--reference", help="The group that others are compared with.")
-    ] = "largest",
-    at: At = [],  # noqa: B006
-    level: Annotated[float, typer.Option("--level", help="Chance of a wrong verdict.")] = 0.05,
-    smallest: Annotated[
-        float, typer.Option("--smallest", help="Groups of a smaller share are not judged.")
-    ] = 0.02,
+    writing: group.Writing,
+    wanted: Clauses,
 ) -> None:
     """Write down what is tolerated, before the data are seen; or show what a file says.
 
@@ -437,25 +381,21 @@ def tolerance(
     """
     from ..auditing.verdict import Tolerance, range_text
 
-    if clause:
-        clauses = dict(_clause(text) for text in clause)
-        if len(clauses) < len(clause):
+    if wanted.clause:
+        clauses = dict(_clause(text) for text in wanted.clause)
+        if len(clauses) < len(wanted.clause):
             raise TableError("--clause names one clause twice.")
         made = Tolerance(
-            level=level,
-            reference=reference,
-            favorable=None if favorable is None else favorable.value,
-            at=[_cutoff(text) for text in at or ["median"]],
-            smallest=smallest,
-            **clauses,
-        )
+            level=wanted.level, reference=wanted.reference, favorable=wanted.favorable,
+            at=[_number(text, text) for text in wanted.at or ["median"]],
+            smallest=wanted.smallest, **clauses,
+        )  # fmt: skip
         made.to_file(file, force=writing.force)
     else:
         made = Tolerance.from_file(file)
     rows = [[name, range_text(name, *ends)] for name, ends in made.clauses]
-    say(f"{file}: level {100 * made.level:g}%, reference {made.reference}", "bold")
-    show_table(["clause", "tolerated"], rows)
-    say(f"\nSHA-256 {made.digest}")
+    title = f"{file}: level {100 * made.level:g}%, reference {made.reference}"
+    show_view(View(title, [Table(["clause", "tolerated"], rows), f"SHA-256 {made.digest}"]))
 
 
 def _clause(text: str) -> tuple[str, Any]:
@@ -477,21 +417,15 @@ def _clause(text: str) -> tuple[str, Any]:
 # Which features carry a disparity.
 
 
+@dataclass(frozen=True, kw_only=True)
+class DriverOptions(group.DriverColumns, group.Seeded):
+    """What drivers are of."""
+
+    model: Path | None = option("model.json of 'evenhand frontier', in place of a score.")
+
+
 @command
-def drivers(
-    file: OneFile,
-    columns: DriverColumns,
-    output: Output,
-    prediction: Annotated[
-        str | None,
-        typer.Option("--prediction", "-s", help="Column with the score; or see --model."),
-    ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option("--model", help="model.json of 'evenhand frontier', in place of a score."),
-    ] = None,
-    seed: Seed = 0,
-) -> None:
+def drivers(file: group.OneFile, columns: DriverOptions, output: group.Output) -> None:
     """Find the features that carry a disparity of a score.
 
     With a --model these are its features. With a score alone every other column is one, and a
@@ -503,18 +437,15 @@ def drivers(
     """
     from ..auditing.drivers import drivers as find
 
-    if (prediction is None) == (model is None):
+    if (columns.prediction is None) == (columns.model is None):
         raise typer.BadParameter("Give either --prediction or --model.")
     source = open_table(file, columns.separator)
-    roles = {
-        "prediction": prediction, "target": columns.target, "weight": columns.weight,
-        "cluster": columns.cluster,
-    }  # fmt: skip
+    roles = {r: getattr(columns, r) for r in ("prediction", "target", "weight", "cluster")}
     names = {role: name for role, name in roles.items() if name is not None}
     for role, name in names.items():
         source.resolve(name, f"--{role}")
     groups = [source.resolve(name, "--sensitive") for name in columns.sensitive]
-    scorer = None if model is None else _Scorer(model)
+    scorer = None if columns.model is None else _Scorer(columns.model)
     features = _driver_features(source, scorer, [*names.values(), *groups], columns.drop)
     text = [] if scorer is None else scorer.model.text
     table = read_table(source, [*names.values(), *groups, *features], text=text)
@@ -523,7 +454,8 @@ def drivers(
         result = find(
             given.get("prediction") if scorer is None else scorer, table.select(features),
             sensitive_features=table.select(groups), y_true=given.get("target"),
-            sample_weight=given.get("weight"), cluster=given.get("cluster"), random_state=seed,
+            sample_weight=given.get("weight"), cluster=given.get("cluster"),
+            random_state=columns.seed,
         )  # fmt: skip
     deliver(result, output)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,26 +15,13 @@ import typer
 
 from .._core import files as _files
 from .._core.provenance import stamp
-from ..data.criteria import INDEPENDENCE
+from ..data.criteria import CRITERIA, INDEPENDENCE, WITH_CONTROLS
 from ..tables.model_files import from_linear, load_model
 from ..tables.readers import TableError, open_table, read_table
+from . import options as group
 from .audits import exit_code, read_asked, show_compare, show_verdict
 from .columns import is_text, write_table
-from .options import (
-    About,
-    Confidence,
-    Criterion,
-    FavorableSide,
-    GroupFeatures,
-    Judging,
-    OneFile,
-    Power,
-    Seed,
-    Separator,
-    ToleranceFile,
-    TrainingColumns,
-    Writing,
-)
+from .options import option
 from .rows import TableRows, load_training
 from .terminal import command, fail, leave, note, say, show_result
 
@@ -42,64 +32,120 @@ if TYPE_CHECKING:
 
 
 # ------------------------------------------------------------------------------------------------
-# The regressors by name that a stack stands on: `--model xgboost`, `lightgbm`, `hgb`.
+# What --model can be.
 
 
 # Slow and shallow, which needs no tuning on tables of any usual size.
 TREES, RATE, DEPTH = 300, 0.05, 4
+# Module, class and options of the regressors that a stack stands on.
+_BASES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "xgboost": ("xgboost", "XGBRegressor", {"n_jobs": 1}),
+    "lightgbm": ("lightgbm", "LGBMRegressor", {"n_jobs": 1, "verbose": -1}),
+    "hgb": ("sklearn.ensemble", "HistGradientBoostingRegressor", {"early_stopping": False}),
+}
 
 
-def _xgboost(seed: int) -> Any:
+def _stack(name: str, criterion: str, options: Mapping[str, Any]) -> Any:
+    """Boosted trees with a fair linear model on top."""
+    from ..training.postprocess import FairPostprocessor
+
+    module, kind, own = _BASES[name]
     try:
-        from xgboost import XGBRegressor
+        make = getattr(import_module(module), kind)
     except ImportError:
-        raise _missing("xgboost") from None
-    return XGBRegressor(
-        n_estimators=TREES, learning_rate=RATE, max_depth=DEPTH, random_state=seed, n_jobs=1
-    )
-
-
-def _lightgbm(seed: int) -> Any:
-    try:
-        from lightgbm import LGBMRegressor
-    except ImportError:
-        raise _missing("lightgbm") from None
-    return LGBMRegressor(
-        n_estimators=TREES, learning_rate=RATE, max_depth=DEPTH, random_state=seed, n_jobs=1,
-        verbose=-1,
-    )  # fmt: skip
-
-
-def _hgb(seed: int) -> Any:
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    return HistGradientBoostingRegressor(
-        max_iter=TREES, learning_rate=RATE, max_depth=DEPTH, early_stopping=False,
+        raise TableError(
+            f"--model {name} needs the package {name}, which is not installed. Hint: pip install "
+            "'evenhand[boosting]', or --model hgb, which needs nothing more."
+        ) from None
+    trees = "max_iter" if name == "hgb" else "n_estimators"
+    seed = options["seed"]
+    base = make(learning_rate=RATE, max_depth=DEPTH, random_state=seed, **{trees: TREES}, **own)
+    return FairPostprocessor(
+        base, criterion, passthrough=True, group_features=options["group_features"],
         random_state=seed,
     )  # fmt: skip
 
 
-def _missing(package: str) -> TableError:
-    return TableError(
-        f"--model {package} needs the package {package}, which is not installed. Hint: pip install "
-        "'evenhand[boosting]', or --model hgb, which needs nothing more."
+def _ridge(criterion: str, options: Mapping[str, Any]) -> Any:
+    from ..training.ridge import FairRidge
+
+    return FairRidge(criterion, alpha=options["alpha"], group_features=options["group_features"])
+
+
+def _glm(family: str, criterion: str, options: Mapping[str, Any]) -> Any:
+    from ..training.glm import FairGLM
+
+    return FairGLM(family, criterion, **{k: v for k, v in options.items() if k != "seed"})
+
+
+_FAMILIES = ("normal", "poisson", "gamma", "inverse_gaussian", "tweedie", "binomial", "quantile")
+# (criterion, options) → an estimator with a `fairness_weight`. Options are alpha, group_features,
+# power, quantile and seed.
+MODELS: dict[str, Callable[[str, Mapping[str, Any]], Any]] = {
+    "ridge": _ridge,
+    **{f"glm-{family.replace('_', '-')}": partial(_glm, family) for family in _FAMILIES},
+    **{name: partial(_stack, name) for name in _BASES},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitting(group.Powered, group.Seeded):
+    """Which models are fitted."""
+
+    criterion: str = option(
+        "The sense of fairness to train for; conditional needs --control.",
+        "-c",
+        choices=ChainMap(WITH_CONTROLS, CRITERIA),  # which users may add to
+        default=INDEPENDENCE.name,
     )
+    model: str = option(
+        "The kind of model; xgboost, lightgbm and hgb are boosted trees with a fair linear model "
+        "on top, which --alpha does not concern.",
+        choices=MODELS,
+        default="ridge",
+    )
+    quantile: float = option("Quantile to predict, for glm-quantile.", default=0.5)
+    group_features: str = option(
+        "Let the model treat groups differently where fairness asks for it: by their probability "
+        "given the features, or by the attribute itself (then needed to predict).",
+        choices=("none", "posterior", "attribute"),
+        default="none",
+    )
+    alpha: float = option("Penalty on the coefficients.", default=1e-3)
+    points: int = option("Models on the frontier.", default=20)
+    folds: int = option("Folds for held-out measures.", default=5)
+    confidence: float = option("Confidence level of all intervals.", default=0.95)
+
+    def build(self) -> Any:
+        """The estimator, unfitted."""
+        options = {name: getattr(self, name) for name in ("alpha", "power", "quantile", "seed")}
+        kind = None if self.group_features == "none" else self.group_features
+        return MODELS[self.model](self.criterion, {**options, "group_features": kind})
 
 
-def _stack(base: Callable[[int], Any]) -> Callable[[str, Mapping[str, Any]], Any]:
-    def build(criterion: str, options: Mapping[str, Any]) -> Any:
-        from ..training.postprocess import FairPostprocessor
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Which model of the frontier is chosen."""
 
-        return FairPostprocessor(
-            base(options["seed"]), criterion, passthrough=True,
-            group_features=options["group_features"], random_state=options["seed"],
-        )  # fmt: skip
+    max_unfairness: float | None = option("Choose the most accurate model below this.", "-m")
+    min_r2: float | None = option("Choose the fairest model at least this accurate.")
+    min_accuracy: float | None = option("The same by D², for models of a deviance.")
+    certify: bool = option("Judge by bounds that allow for having picked the best.", default=False)
 
-    return build
+    @property
+    def given(self) -> bool:
+        return any(v is not None for v in (self.max_unfairness, self.min_r2, self.min_accuracy))
 
+    def check(self) -> None:
+        """Refuse a request that makes no sense before the work, not after it."""
+        from ..training.path import check_request
 
-# (criterion, options) → a stack.
-STACKS = {"xgboost": _stack(_xgboost), "lightgbm": _stack(_lightgbm), "hgb": _stack(_hgb)}
+        for name in ("min_r2", "min_accuracy"):
+            least = getattr(self, name)
+            if self.max_unfairness is not None or least is not None:
+                check_request(self.max_unfairness, least, "raise", name)
+        if self.certify and not self.given:
+            raise TableError("--certify needs --max-unfairness, --min-r2 or --min-accuracy.")
 
 
 OUTPUTS = ("report.html", "path.csv", "model.json")
@@ -120,135 +166,20 @@ def check_folder(out: Path, force: bool) -> dict[str, Path]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """Which model of the frontier is chosen."""
+class Folder(group.Writing):
+    """Where results go."""
 
-    max_unfairness: Annotated[
-        float | None,
-        typer.Option("--max-unfairness", "-m", help="Choose the most accurate model below this."),
-    ] = None
-    min_r2: Annotated[
-        float | None,
-        typer.Option("--min-r2", help="Choose the fairest model at least this accurate."),
-    ] = None
-    min_accuracy: Annotated[
-        float | None,
-        typer.Option("--min-accuracy", help="The same by D², for models of a deviance."),
-    ] = None
-    certify: Annotated[
-        bool,
-        typer.Option("--certify", help="Judge by bounds that allow for having picked the best."),
-    ] = False
-
-    @property
-    def given(self) -> bool:
-        return any(v is not None for v in (self.max_unfairness, self.min_r2, self.min_accuracy))
-
-    def check(self) -> None:
-        """Refuse a request that makes no sense before the work, not after it."""
-        from ..training.path import check_request
-
-        for name in ("min_r2", "min_accuracy"):
-            least = getattr(self, name)
-            if self.max_unfairness is not None or least is not None:
-                check_request(self.max_unfairness, least, "raise", name)
-        if self.certify and not self.given:
-            raise TableError("--certify needs --max-unfairness, --min-r2 or --min-accuracy.")
-
-
-def check_model(name: str) -> str:
-    """The name of a kind of model, if there is one."""
-    if name not in MODELS:
-        raise TableError(f"--model must be one of {', '.join(MODELS)}, got {name!r}.")
-    return name
-
-
-def _ridge(criterion: str, options: Mapping[str, Any]) -> Any:
-    from ..training.ridge import FairRidge
-
-    return FairRidge(criterion, alpha=options["alpha"], group_features=options["group_features"])
-
-
-def _glm(family: str) -> Callable[[str, Mapping[str, Any]], Any]:
-    def build(criterion: str, options: Mapping[str, Any]) -> Any:
-        from ..training.glm import FairGLM
-
-        own = {name: value for name, value in options.items() if name != "seed"}
-        return FairGLM(family, criterion, **own)
-
-    return build
-
-
-# What --model can be: (criterion, options) → an estimator with a `fairness_weight`. Options are
-# alpha, group_features, power, quantile and seed.
-MODELS: dict[str, Callable[[str, Mapping[str, Any]], Any]] = {
-    "ridge": _ridge,
-    "glm-normal": _glm("normal"),
-    "glm-poisson": _glm("poisson"),
-    "glm-gamma": _glm("gamma"),
-    "glm-inverse-gaussian": _glm("inverse_gaussian"),
-    "glm-tweedie": _glm("tweedie"),
-    "glm-binomial": _glm("binomial"),
-    "glm-quantile": _glm("quantile"),
-    **STACKS,
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fitting:
-    """Which models are fitted."""
-
-    criterion: Criterion = INDEPENDENCE.name
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            help="The kind of model; xgboost, lightgbm and hgb are boosted trees with a fair "
-            "linear model on top, which --alpha does not concern.",
-            metavar=f"[{'|'.join(MODELS)}]",
-        ),
-    ] = "ridge"
-    power: Power = 1.5
-    quantile: Annotated[float, typer.Option("--quantile", help="Of glm-quantile.")] = 0.5
-    group_features: Annotated[
-        GroupFeatures,
-        typer.Option(
-            "--group-features",
-            help="Let the model treat groups differently where fairness asks for it: by their "
-            "probability given the features, or by the attribute itself (then needed to predict).",
-        ),
-    ] = GroupFeatures.none
-    alpha: Annotated[float, typer.Option("--alpha", help="Penalty on the coefficients.")] = 1e-3
-    points: Annotated[int, typer.Option("--points", help="Models on the frontier.")] = 20
-    folds: Annotated[int, typer.Option("--folds", help="Parts for held-out measures.")] = 5
-    confidence: Confidence = 0.95
-    seed: Seed = 0
-
-    def build(self) -> Any:
-        """The estimator, unfitted."""
-        kind = None if self.group_features is GroupFeatures.none else self.group_features.value
-        options = {
-            "alpha": self.alpha, "group_features": kind, "power": self.power,
-            "quantile": self.quantile, "seed": self.seed,
-        }  # fmt: skip
-        return MODELS[check_model(self.model)](self.criterion, options)
+    out: Path = option(
+        "Folder for report.html, path.csv and model.json.", "-o", default=group.REQUIRED
+    )
 
 
 @command
 def frontier(
-    file: OneFile,
-    columns: TrainingColumns,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for report.html, path.csv and model.json.")
-    ],
-    fitting: Fitting,
-    request: Request,
-    about: About,
-    writing: Writing,
-    tolerance: ToleranceFile = None,
-    favorable: FavorableSide = None,
-) -> None:
-    """Fit fair models from indifferent to as fair as it gets, and choose one.
+    file: group.OneFile, columns: group.TrainingColumns, fitting: Fitting, request: Request,
+    about: group.About, writing: Folder, tolerated: group.Tolerated,
+) -> None:  # fmt: skip
+    """Fit models from no fairness term to as fair as possible, and choose one.
 
     Every other column is a feature, except the sensitive ones and the cluster. Text becomes one
     column per level. All numbers are measured on rows the models were not fitted to.
@@ -264,15 +195,13 @@ def frontier(
     With boosted trees: evenhand frontier train.csv --model xgboost --target y --sensitive race
     --group-features posterior --out fair/
     """
-    outputs = check_folder(out, writing.force)
+    outputs = check_folder(writing.out, writing.force)
     request.check()
-    asked = read_asked(Judging(tolerance=tolerance, favorable=favorable), has_target=True)
+    asked = read_asked(group.Judging(**asdict(tolerated)), has_target=True)
     estimator = fitting.build()
     data = load_training(file, columns)
-    out.mkdir(parents=True, exist_ok=True)
-    path = run_path(
-        data, estimator, fitting.points, fitting.folds, fitting.confidence, fitting.seed
-    )
+    writing.out.mkdir(parents=True, exist_ok=True)
+    path = run_path(data, estimator, fitting)
     chosen, problem = choose(path, request)
     write_path(
         path, chosen, data, outputs, about=asdict(about), tolerance=asked.tolerance,
@@ -288,19 +217,14 @@ def frontier(
     leave(exit_code(verdicts, problem is None))
 
 
-def run_path(
-    rows: TableRows, model: Any, points: int, folds: int, confidence: float, seed: int
-) -> FairnessPath:
+def run_path(rows: TableRows, model: Any, fitting: Fitting) -> FairnessPath:
     """Held-out measures along the frontier."""
     from ..training.frontier import fairness_path
 
-    more: dict[str, Any] = {
-        role: rows.numbers[role] for role in ("exposure", "given") if role in rows.numbers
-    }
     return fairness_path(
-        model, rows.X, rows.y, sensitive_features=rows.who, sample_weight=rows.weight,
-        cluster=rows.cluster, controls=rows.controls, **more, n_points=points, cv=folds,
-        confidence_level=confidence, random_state=seed,
+        model, rows.X, rows.y, **rows.given, given=rows.numbers.get("given"),
+        n_points=fitting.points, cv=fitting.folds, confidence_level=fitting.confidence,
+        random_state=fitting.seed,
     )  # fmt: skip
 
 
@@ -337,13 +261,9 @@ def write_path(
         outputs["model.json"].unlink(missing_ok=True)
     else:
         model = from_linear(
-            chosen,
-            rows.features,
-            str(rows.named.target),
-            rows.sensitive,
-            _about(path, rows),
+            chosen, rows.features, str(rows.named.target), rows.sensitive, _about(path, rows),
             rows.bands,
-        )
+        )  # fmt: skip
         model.save(outputs["model.json"], force=True)
     _files.write_text(outputs["path.csv"], csv_text(path._columns()), force=True)
     _files.write_text(outputs["report.html"], page, force=True)
@@ -354,37 +274,30 @@ def _features(path: FairnessPath, chosen: Any, rows: TableRows) -> dict[str, lis
 
     assert path._handle is not None
     assert path._rows is not None
-    assert rows.X is not None
     plain = path._handle.fit(0.0, path._rows)
     names = [name for column in rows.features for name in column.features]
-    groups = rows.who
+    groups = path._rows.groups
     if rows.named.continuous:
-        groups = groups.banded()
-    found = feature_information(
-        rows.X, sensitive_features=groups, sample_weight=rows.weight, names=names
+        groups = rows.given["sensitive_features"].banded()
+    table = feature_information(
+        rows.X, sensitive_features=groups, sample_weight=rows.numbers.get("weight"), names=names
     )
     spread = rows.X.std(axis=0)
-    found["before"] = (plain.coef_ * spread).tolist()
-    found["after"] = (chosen.coef_ * spread).tolist()
-    return found
+    table["before"] = (plain.coef_ * spread).tolist()
+    table["after"] = (chosen.coef_ * spread).tolist()
+    return table
 
 
 def _about(path: FairnessPath, rows: TableRows) -> dict[str, Any]:
     point, request = path.selected, path.request
     assert point is not None
     assert request is not None
+    measures = {name: m.value for name, m in point.measures.items()}
     return {
-        **stamp(),
-        "file": rows.files[0],
-        "rows": path.n_rows,
-        "criterion": path.criterion,
-        "asked": request.to_dict(),
-        "fairness_weight": point.fairness_weight,
-        "held_out": {
-            path.accuracy.key: point.accuracy,
-            **{name: m.value for name, m in point.measures.items()},
-        },
-    }
+        **stamp(), "file": rows.files[0], "rows": path.n_rows, "criterion": path.criterion,
+        "asked": request.to_dict(), "fairness_weight": point.fairness_weight,
+        "held_out": {path.accuracy.key: point.accuracy, **measures},
+    }  # fmt: skip
 
 
 def verdict_on(path: FairnessPath, tolerance: Any) -> dict[str, Any]:
@@ -393,8 +306,8 @@ def verdict_on(path: FairnessPath, tolerance: Any) -> dict[str, Any]:
 
     if tolerance is None or path.selected is None:
         return {}
-    (found,) = audits_of(path, [path.selected])
-    return {"": found.verdict(tolerance)}
+    (audit,) = audits_of(path, [path.selected])
+    return {"": audit.verdict(tolerance)}
 
 
 def show_frontier(
@@ -417,7 +330,7 @@ def show_frontier(
         if not hasattr(chosen, "coef_"):
             base = type(chosen.estimator).__name__
             say(
-                f"No model.json: it holds numbers that anybody can read, and a {base} is not such. "
+                f"No model.json: it holds numbers that anybody can read, and a {base} has none. "
                 "Hint: fit it in Python, FairPostprocessor(..., fairness_weight="
                 f"{point.fairness_weight:.6g}, passthrough=True)."
             )
@@ -428,18 +341,22 @@ def show_frontier(
             say(f"{name.split('.')[0].capitalize()}: {path_}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scored(group.Writing):
+    """The table of scores."""
+
+    out: Path = option(
+        "Table to write: .csv, .tsv, .parquet, .feather.", "-o", default=group.REQUIRED
+    )
+    column: str = option("Name of the column with the scores.", default="prediction")
+    separator: str | None = option(group.SEPARATOR)
+
+
 @command
 def predict(
     model: Annotated[Path, typer.Argument(help="model.json, or the folder that holds it.")],
     file: Annotated[Path, typer.Argument(help="Rows to score: CSV, TSV, Parquet or Feather.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Table to write: .csv, .tsv, .parquet, .feather.")
-    ],
-    writing: Writing,
-    column: Annotated[
-        str, typer.Option("--column", help="Name of the column with the scores.")
-    ] = "prediction",
-    separator: Separator = None,
+    scored: Scored,
 ) -> None:
     """Score new rows with a model that 'evenhand frontier' chose.
 
@@ -447,24 +364,22 @@ def predict(
 
     For example: evenhand predict fair/model.json new.csv --out scored.csv
     """
-    writing.check_free(out)
-    count, unseen = score_file(model, file, out, column, separator, writing.force)
+    scored.check_free(scored.out)
+    count, unseen = score_file(model, file, scored)
     for name, count_ in unseen.items():
         note(
             f"{count_:,} rows have a value of {name!r} that was not there in training; they are "
             "scored like its most frequent one."
         )
-    say(f"{count:,} rows scored: {out}")
+    say(f"{count:,} rows scored: {scored.out}")
 
 
-def score_file(
-    model_path: Path, file: Path, out: Path, column: str, separator: str | None, force: bool
-) -> tuple[int, dict[str, int]]:
+def score_file(model_path: Path, file: Path, scored: Scored) -> tuple[int, dict[str, int]]:
     """Copy a table with a column of scores added."""
     import pyarrow as pa
 
     model = load_model(model_path)
-    source = open_table(file, separator)
+    source, column = open_table(file, scored.separator), scored.column
     if column in source.names:
         raise TableError(
             f"{str(file)!r} has a column {column!r} already. Hint: name the scores with --column."
@@ -486,21 +401,23 @@ def score_file(
             "rename them."
         )
     # Text is copied as text, so that "007" and "1.50" come out as they went in.
-    table = read_table(source, source.names, as_text=is_text(out))
+    table = read_table(source, source.names, as_text=is_text(scored.out))
     table = table.append_column(column, pa.array(scores))
-    _files.write_file(out, lambda path: write_table(table, path), force)
+    _files.write_file(scored.out, lambda path: write_table(table, path), scored.force)
     return len(scores), unseen
 
 
+@dataclass(frozen=True, kw_only=True)
+class DemoFolder(group.Writing):
+    """Where the demo writes."""
+
+    out: Path = option("Folder to write to.", "-o", default=Path("evenhand-demo"))
+
+
 @command
-def demo(
-    writing: Writing,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")] = Path(
-        "evenhand-demo"
-    ),
-) -> None:
+def demo(writing: DemoFolder) -> None:
     """Tell the whole story on the grades of 4,137 students, and write a report of it."""
-    run_demo(out, writing.force)
+    run_demo(writing.out, writing.force)
 
 
 _DEMO = {
@@ -541,12 +458,14 @@ def run_demo(out: Path, force: bool) -> None:
     students = _write_students(data, out / "students.csv", force)
     say("1. The data: grades of 4,137 college students, to be predicted from what was known when")
     say("   they entered. Are the predictions fair to students of every race?\n")
-    rows = load_training(out / "students.csv", TrainingColumns(target="colgpa", sensitive=["race"]))
-    model = _ridge("independence", {"alpha": 1e-3, "group_features": None})
-    path = run_path(rows, model, 20, 5, 0.95, 0)
+    rows = load_training(
+        out / "students.csv", group.TrainingColumns(target="colgpa", sensitive=["race"])
+    )
+    path = run_path(rows, Fitting().build(), Fitting())
     first = path.points[0].scores
+    who = rows.given["sensitive_features"]
     say("2. Audit of an ordinary linear model, on students it has not seen:\n")
-    before = audit(rows.y, first, sensitive_features=rows.who, random_state=0)
+    before = audit(rows.y, first, sensitive_features=who, random_state=0)
     show_result(before, title="Ordinary model")
     limit = float(f"{0.5 * max(path.points[0].independence.value, 0.0):.1g}")
     say(
@@ -564,7 +483,7 @@ def run_demo(out: Path, force: bool) -> None:
     say("\n4. Who gains and who loses with the chosen model:")
     both = audit(
         rows.y, {"ordinary": first, "fair": path.selected.scores},
-        sensitive_features=rows.who, random_state=0,
+        sensitive_features=who, random_state=0,
     )  # fmt: skip
     show_compare(both, "high")  # type: ignore[arg-type]
     say(f"\nWritten to {out}: report.html, path.csv, model.json, students.csv, scores.csv.", "bold")

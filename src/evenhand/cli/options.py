@@ -1,243 +1,66 @@
-"""Options that several commands share, and the groups in which commands take them.
+"""Options in the groups in which commands take them.
 
-A group is a dataclass whose annotated fields are options; `terminal.command` lays them out for the
+A group is a dataclass whose fields are made by `option`; `terminal.command` lays them out for the
 parser and hands the command one object for each group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Collection, Sequence
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from .._core.files import check_free
-from ..data.criteria import CRITERIA, WITH_CONTROLS
+from .._core.files import TableError, check_free
 
-
-class Judge(StrEnum):
-    by_value = "value"
-    by_upper = "upper"
-    by_lower = "lower"
-
-
-class Favorable(StrEnum):
-    high = "high"
-    low = "low"
-
-
-class GroupFeatures(StrEnum):
-    none = "none"
-    posterior = "posterior"
-    attribute = "attribute"
-
-
-def _known_criterion(name: str) -> str:
-    known = [*CRITERIA, *WITH_CONTROLS]
-    if name not in known:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}.")
-    return name
-
-
-Target = Annotated[
-    str, typer.Option("--target", "-y", help="Column with the true outcome (numbers).")
-]
-MaybeTarget = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        "-y",
-        help="Column with the true outcome (numbers). Without it only independence is measured.",
-    ),
-]
-_SENSITIVE = typer.Option(
-    "--sensitive",
-    "-a",
-    help="Column with the group of each row; empty cells mean 'not known'. Give it several "
-    "times to compare the groups formed by several columns together.",
-)
-Sensitive = Annotated[list[str], _SENSITIVE]
-Probability = Annotated[
-    list[str],
-    typer.Option(
-        "--probability",
-        help="Column with the probability that a row belongs to the group of that name, in place "
-        "of --sensitive where groups were imputed. Give it once for each group; they must add up "
-        "to 1 in each row, and an empty cell means 'not known'.",
-    ),
-]
-Band = Annotated[
-    list[str],
-    typer.Option(
-        "--band",
-        metavar="COLUMN:EDGES",
-        help="Cut a --sensitive column of numbers or dates into bands, such as age:25,65 for under "
-        "25, 25 to 64, 65 and over. May be given several times.",
-    ),
-]
-Continuous = Annotated[
-    bool,
-    typer.Option(
-        "--continuous",
-        help="The --sensitive column is a measurement, such as age or income: ask about the number "
-        "itself, not about groups.",
-    ),
-]
-Weight = Annotated[
-    str | None, typer.Option("--weight", "-w", help="Column with the weight of each row.")
-]
-Frequency = Annotated[
-    str | None,
-    typer.Option(
-        "--frequency",
-        help="Column with the number of people that each row of an aggregated table stands for.",
-    ),
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        help="Column that says which rows belong together (a person over years, a ZIP code, a "
-        "school) and so are not independent.",
-    ),
-]
-Control = Annotated[
-    list[str],
-    typer.Option(
-        "--control",
-        "-c",
-        help="Column with a legitimate factor: people with the same ones are compared, in units of "
-        "the score first. May be given several times.",
-    ),
-]
-Separator = Annotated[
-    str | None,
-    typer.Option("--separator", help="Of a CSV file, where it is not found out by itself."),
-]
-DropMissing = Annotated[
-    bool,
-    typer.Option(
-        "--drop-missing",
-        help="Leave out rows without a target, prediction, weight, frequency or cluster, and say "
-        "so.",
-    ),
-]
-Html = Annotated[
-    Path | None, typer.Option("--html", help="Write a report to hand on: one file, no network.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to the output.")]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that exist.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Estimator = Annotated[
-    str,
-    typer.Option("--estimator", help="How to estimate: auto, logistic, lspc, fourier or knn."),
-]
-Confidence = Annotated[float, typer.Option("--confidence", help="Of all intervals.")]
-Seed = Annotated[
-    int,
-    typer.Option("--seed", min=0, max=2**32 - 1, help="The same seed gives the same numbers."),
-]
-FailAbove = Annotated[
-    list[str],
-    typer.Option(
-        "--fail-above",
-        metavar="CRITERION=LIMIT",
-        help="Exit with code 1 if the criterion exceeds the limit, such as separation=0.05. Of "
-        "several --sensitive columns each is judged by itself too, and the worst group against the "
-        "rest. May be given several times.",
-    ),
-]
-JudgeBy = Annotated[
-    Judge,
-    typer.Option(
-        "--judge-by",
-        help="What --fail-above compares with the limit: the value, or an end of its interval.",
-    ),
-]
-Exposure = Annotated[
-    str | None,
-    typer.Option(
-        "--exposure",
-        help="Column with the time at risk; the target is a total over it, the score a rate.",
-    ),
-]
-DevianceLoss = Annotated[
-    str | None,
-    typer.Option(
-        "--loss",
-        metavar="[poisson|gamma|tweedie|normal]",
-        help="Measure the deviance that the score explains, and actual over expected by group and "
-        "by band of the score.",
-    ),
-]
-Power = Annotated[float, typer.Option("--power", help="Variance power of tweedie.")]
-Title = Annotated[str | None, typer.Option("--title", help="Heading of the report.")]
-Owner = Annotated[
-    str | None, typer.Option("--owner", help="Who answers for the score or asks; for the report.")
-]
-Purpose = Annotated[
-    str | None, typer.Option("--purpose", help="What the score decides; for the report.")
-]
-ModelName = Annotated[
-    str | None, typer.Option("--model-name", help="The model and its version; for the report.")
-]
-Period = Annotated[
-    str | None, typer.Option("--period", help="The time that the data are from; for the report.")
-]
-Note = Annotated[
-    str | None, typer.Option("--note", help="Anything else a reader should know; for the report.")
-]
-Criterion = Annotated[
-    str,
-    typer.Option(
-        "--criterion",
-        "-c",
-        help="The sense of fairness to train for; conditional needs --control.",
-        metavar=f"[{'|'.join([*CRITERIA, *WITH_CONTROLS])}]",
-        callback=_known_criterion,
-    ),
-]
-ToleranceFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--tolerance",
-        help="File that says what is tolerated (see 'evenhand tolerance'): pass, exit code 0; "
-        "fail, 1; not enough data, 4.",
-    ),
-]
-FavorableSide = Annotated[
-    Favorable | None,
-    typer.Option("--favorable", help="Whether a high or a low score is good for a person."),
-]
-At = Annotated[
-    list[str],
-    typer.Option(
-        "--at", help="Cutoff of impact and odds ratios: median or a quantile. May be repeated."
-    ),
-]
+REQUIRED = ...
 ENGINES = ("duckdb", "polars", "spark")
 
 
-def _engine(name: str | None) -> str | None:
-    if name is None or name in ENGINES or name.startswith("ibis:"):
-        return name
-    raise typer.BadParameter(f"must be {', '.join(ENGINES)} or ibis:URL, got {name!r}.")
+def option(
+    text: str, *flags: str, default: Any = None, choices: Collection[str] = (), **more: Any
+) -> Any:
+    """Return a field that is an option, under the name of the field and the `flags`.
+
+    Parameters
+    ----------
+    text : str
+        What ``--help`` says.
+    *flags : str
+        Short names, or a long one that is not the field's.
+    default : Any
+        `REQUIRED` where there is none.
+    choices : collection of str
+        All that it may be, where that is known.
+    **more : Any
+        Further arguments of ``typer.Option``.
+    """
+    if choices:
+        more["metavar"] = f"[{'|'.join(choices)}]"
+    metadata = {"flags": flags, "choices": choices, "more": {"help": text, **more}}
+    if default is REQUIRED:
+        return field(metadata=metadata)
+    if isinstance(default, list):
+        return field(default_factory=list, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
-EngineName = Annotated[
-    str | None,
-    typer.Option(
-        "--engine",
-        help="Count in an engine, with memory for cells and not for rows; duckdb for several files "
-        "or a pattern. With ibis: and the address of a database, such as "
-        "ibis:postgres://user@host/database, the FILE is the name of a table there.",
-        metavar=f"[{'|'.join(ENGINES)}|ibis:URL]",
-        callback=_engine,
-    ),
-]
+def long_name(f: Field[Any]) -> str:
+    """Return the long name of an option, such as "--drop-missing"."""
+    own = [flag for flag in f.metadata["flags"] if flag.startswith("--")]
+    return own[0] if own else "--" + f.name.rstrip("_").replace("_", "-")
+
+
+def check_choices(group: Any) -> None:
+    """Refuse what an option of a group may not be."""
+    for f in fields(group):
+        choices, value = f.metadata.get("choices"), getattr(group, f.name)
+        if choices and value is not None and value not in choices:
+            raise TableError(f"{long_name(f)} must be one of {', '.join(choices)}, got {value!r}.")
+
+
 OneFile = Annotated[Path, typer.Argument(help="CSV, TSV, Parquet or Feather, compressed or not.")]
 AuditedFiles = Annotated[
     list[str],
@@ -247,27 +70,67 @@ AuditedFiles = Annotated[
         "ibis:URL; or files of 'evenhand cells', which need no other option."
     ),
 ]
+# What several groups say of the same option.
+_SENSITIVE = (
+    "Column with the group of each row; empty cells mean 'not known'. Give it several times to "
+    "compare the groups formed by several columns together."
+)
+_CLUSTER = (
+    "Column that says which rows belong together (a person over years, a ZIP code, a school) and "
+    "so are not independent."
+)
+_FREQUENCY = "Column with the number of people that each row of an aggregated table stands for."
+SEPARATOR = "Separator of a CSV file, if it is not recognized."
+_SCORE = "Column with the score."
 
 
 # ------------------------------------------------------------------------------------------------
-# Groups of options.
+# Columns.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class Roles:
+    """What every table that is looked at has, or may have."""
+
+    sensitive: list[str] = option(_SENSITIVE, "-a", default=REQUIRED)
+    target: str | None = option(
+        "Column with the true outcome (numbers). Without it only independence is measured.", "-y"
+    )
+    weight: str | None = option("Column with the weight of each row.", "-w")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns(Roles):
     """Columns of a file by their role, and how the file is read."""
 
-    sensitive: Sensitive = field()
-    target: MaybeTarget = None
-    weight: Weight = None
-    frequency: Frequency = None
-    cluster: Cluster = None
-    control: Control = field(default_factory=list)
-    exposure: Exposure = None
-    band: Band = field(default_factory=list)
-    continuous: Continuous = False
-    drop_missing: DropMissing = False
-    separator: Separator = None
+    frequency: str | None = option(_FREQUENCY)
+    cluster: str | None = option(_CLUSTER)
+    control: list[str] = option(
+        "Column with a legitimate factor: people with the same ones are compared, in units of the "
+        "score first. May be given several times.",
+        "-c",
+        default=[],
+    )
+    exposure: str | None = option(
+        "Column with the time at risk; the target is a total over it, the score a rate."
+    )
+    band: list[str] = option(
+        "Cut a --sensitive column of numbers or dates into bands, such as age:25,65 for under 25, "
+        "25 to 64, 65 and over. May be given several times.",
+        metavar="COLUMN:EDGES",
+        default=[],
+    )
+    continuous: bool = option(
+        "The --sensitive column is a measurement, such as age or income: ask about the number "
+        "itself, not about groups.",
+        default=False,
+    )
+    drop_missing: bool = option(
+        "Leave out rows without a target, prediction, weight, frequency or cluster; a note counts "
+        "them.",
+        default=False,
+    )
+    separator: str | None = option(SEPARATOR)
 
     # Roles that only some commands have an option for.
     prediction: str | list[str] | None = None
@@ -295,150 +158,193 @@ class Columns:
 class AuditColumns(Columns):
     """Of one score."""
 
-    sensitive: Sensitive = field(default_factory=list)
-    prediction: Annotated[
-        str | None, typer.Option("--prediction", "-s", help="Column with the score to be audited.")
-    ] = None
-    probability: Probability = field(default_factory=list)
+    sensitive: list[str] = option(_SENSITIVE, "-a", default=[])
+    prediction: str | None = option("Column with the score to be audited.", "-s")
+    probability: list[str] = option(
+        "Column with the probability that a row belongs to the group of that name, in place of "
+        "--sensitive where groups were imputed. Give it once for each group; they must add up to 1 "
+        "in each row, and an empty cell means 'not known'.",
+        default=[],
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelColumns(Columns):
     """Of several scores on the same rows."""
 
-    prediction: Annotated[
-        list[str],
-        typer.Option("--prediction", "-s", help="Column with the score; several for one file."),
-    ] = field()
-    key: Annotated[
-        str | None,
-        typer.Option("--id", help="Column that names the rows, where files differ in order."),
-    ] = None
+    prediction: list[str] = option(
+        "Column with the score; several for one file.", "-s", default=REQUIRED
+    )
+    key: str | None = option("Column that names the rows, where files differ in order.", "--id")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingColumns(Columns):
     """Target and groups; all others are features."""
 
-    target: Target = field()
-    given: Annotated[
-        str | None,
-        typer.Option(
-            "--given",
-            help="Column that separation conditions on in place of the target: a legitimate "
-            "measure of risk. It is not a feature.",
-        ),
-    ] = None
-    drop: Annotated[
-        list[str],
-        typer.Option("--drop", help="Column not to be used as a feature. May be repeated."),
-    ] = field(default_factory=list)
-    control: Annotated[
-        list[str],
-        typer.Option(
-            "--control",
-            help="Column with a legitimate factor, for --criterion conditional. It stays a feature "
-            "unless --drop names it. May be given several times.",
-        ),
-    ] = field(default_factory=list)
+    target: str = option("Column with the true outcome (numbers).", "-y", default=REQUIRED)
+    given: str | None = option(
+        "Column that separation conditions on in place of the target: a legitimate measure of "
+        "risk. It is not a feature."
+    )
+    drop: list[str] = option("Column not to be used as a feature. May be repeated.", default=[])
+    control: list[str] = option(
+        "Column with a legitimate factor, for --criterion conditional. It stays a feature unless "
+        "--drop names it. May be given several times.",
+        default=[],
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class DriverColumns:
+class DriverColumns(Roles):
     """Of a score whose features are looked at."""
 
-    sensitive: Sensitive = field()
-    target: MaybeTarget = None
-    weight: Weight = None
-    cluster: Cluster = None
-    drop: Annotated[
-        list[str], typer.Option("--drop", help="Column that is no feature; repeatable.")
-    ] = field(default_factory=list)
-    separator: Separator = None
+    cluster: str | None = option(_CLUSTER)
+    drop: list[str] = option("Column that is no feature; repeatable.", default=[])
+    separator: str | None = option(SEPARATOR)
+    prediction: str | None = option("Column with the score; or see --model.", "-s")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountedColumns:
+class CountedColumns(Roles):
     """Of a table that is counted into cells."""
 
-    sensitive: Sensitive = field(default_factory=list)
-    prediction: Annotated[
-        str | None, typer.Option("--prediction", "-s", help="Column with the score.")
-    ] = None
-    target: MaybeTarget = None
-    weight: Weight = None
-    frequency: Frequency = None
+    sensitive: list[str] = option(_SENSITIVE, "-a", default=[])
+    prediction: str | None = option(_SCORE, "-s")
+    frequency: str | None = option(_FREQUENCY)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellColumns(CountedColumns):
     """The same, where they must be named."""
 
-    sensitive: Sensitive = field()
-    prediction: Annotated[
-        str, typer.Option("--prediction", "-s", help="Column with the score.")
-    ] = field()
+    sensitive: list[str] = option(_SENSITIVE, "-a", default=REQUIRED)
+    prediction: str = option(_SCORE, "-s", default=REQUIRED)
+
+
+# ------------------------------------------------------------------------------------------------
+# What is done with them.
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
     """What a report is about."""
 
-    title: Title = None
-    owner: Owner = None
-    purpose: Purpose = None
-    model_name: ModelName = None
-    period: Period = None
-    note: Note = None
+    title: str | None = option("Heading of the report.")
+    owner: str | None = option("Who is responsible for the score; for the report.")
+    purpose: str | None = option("What the score decides; for the report.")
+    model_name: str | None = option("The model and its version; for the report.")
+    period: str | None = option("When the data were collected; for the report.")
+    note: str | None = option("Anything else a reader should know; for the report.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measuring:
+class Seeded:
+    """Random numbers that can be had again."""
+
+    seed: int = option("The same seed gives the same numbers.", default=0, min=0, max=2**32 - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measuring(Seeded):
     """How measures are taken."""
 
-    estimator: Estimator = "auto"
-    confidence: Confidence = 0.95
-    seed: Seed = 0
+    estimator: str = option(
+        "How to estimate: auto, logistic, lspc, fourier or knn.", default="auto"
+    )
+    confidence: float = option("Confidence level of all intervals.", default=0.95)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pricing:
+class Powered:
+    """The variance of a deviance."""
+
+    power: float = option("Variance power of tweedie.", default=1.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pricing(Powered):
     """A score as a price."""
 
-    loss: DevianceLoss = None
-    power: Power = 1.5
+    loss: str | None = option(
+        "Measure the deviance that the score explains, and actual over expected by group and by "
+        "band of the score.",
+        metavar="[poisson|gamma|tweedie|normal]",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judging:
+class Favoring:
+    """Who gains by a high score."""
+
+    favorable: str | None = option(
+        "Whether a high or a low score is good for a person.", choices=("high", "low")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cutoffs(Favoring):
+    """Sides and places of a score."""
+
+    at: list[str] = option(
+        "Cutoff of impact and odds ratios: median or a quantile. May be repeated.", default=[]
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerated(Favoring):
+    """What a model must meet."""
+
+    tolerance: Path | None = option(
+        "File that says what is tolerated (see 'evenhand tolerance'): pass, exit code 0; fail, 1; "
+        "not enough data, 4."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging(Tolerated, Cutoffs):
     """What is judged, and by what."""
 
-    fail_above: FailAbove = field(default_factory=list)
-    judge_by: JudgeBy = Judge.by_value
-    tolerance: ToleranceFile = None
-    impact: Annotated[
-        bool,
-        typer.Option("--impact", help="Compare each group with a reference; needs --favorable."),
-    ] = False
-    favorable: FavorableSide = None
-    reference: Annotated[
-        str | None,
-        typer.Option(
-            "--reference", help="Group for --impact and --control; the largest if left out."
-        ),
-    ] = None
-    at: At = field(default_factory=list)
-    each: Annotated[
-        bool, typer.Option("--each", help="Audit each --sensitive column by itself as well.")
-    ] = False
+    fail_above: list[str] = option(
+        "Exit with code 1 if the criterion exceeds the limit, such as separation=0.05. Of several "
+        "--sensitive columns each is judged by itself too, and the worst group against the rest. "
+        "May be given several times.",
+        metavar="CRITERION=LIMIT",
+        default=[],
+    )
+    judge_by: str = option(
+        "What --fail-above compares with the limit: the value, or an end of its interval.",
+        choices=("value", "upper", "lower"),
+        default="value",
+    )
+    impact: bool = option("Compare each group with a reference; needs --favorable.", default=False)
+    reference: str | None = option("Group for --impact and --control; the largest if left out.")
+    each: bool = option("Audit each --sensitive column by itself as well.", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting:
+    """Where rows are counted."""
+
+    engine: str | None = option(
+        "Count in an engine, with memory for cells and not for rows; duckdb for several files or a "
+        "pattern. With ibis: and the address of a database, such as "
+        "ibis:postgres://user@host/database, the FILE is the name of a table there.",
+        metavar=f"[{'|'.join(ENGINES)}|ibis:URL]",
+    )
+
+    def __post_init__(self) -> None:
+        name = self.engine
+        if name is not None and name not in ENGINES and not name.startswith("ibis:"):
+            raise TableError(f"--engine must be {', '.join(ENGINES)} or ibis:URL, got {name!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Writing:
     """Whether files are overwritten, and errors shown whole."""
 
-    force: Force = False
-    debug: Debug = False
+    force: bool = option("Overwrite files that exist.", "-f", default=False)
+    debug: bool = option("Show the traceback of an error.", default=False)
 
     def check_free(self, path: Path | None) -> None:
         """Refuse before the work, not after it."""
@@ -450,8 +356,8 @@ class Writing:
 class Output(Writing):
     """A page, JSON, or words on the terminal."""
 
-    html: Html = None
-    json_: Json = False
+    html: Path | None = option("Write a report: one HTML file that loads nothing.")
+    json_: bool = option("Print JSON, and nothing else, to the output.", default=False)
 
     def __post_init__(self) -> None:
         self.check_free(self.html)

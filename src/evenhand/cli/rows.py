@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from ..data.groups import Proxy
 from ..data.sample import repeat_rows
 from ..report.words import clean, short_names
 from ..tables.readers import Source, TableError, open_table, read_table
-from .columns import Edges, check_levels, cut, numbers, parse_bands, plain_text
+from .columns import check_levels, cut, numbers, parse_bands, plain_text
 from .options import Columns, Measuring, Pricing
 from .terminal import note
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass
+@dataclass(frozen=True)
 class TableRows:
     """Columns of a file that a command needs, by their role.
 
@@ -37,75 +37,104 @@ class TableRows:
     named : Columns
         The options that name them.
     table : pyarrow Table
-        All columns that were read.
-    groups : pyarrow Table
-        The sensitive columns, or a probability for each group in place of labels.
-    numbers : dict of role → (n,) array
-        Of "target", "weight", "frequency", "exposure" and "given", those that are named.
-    scores : dict of name → (n,) array
-    cluster : (n,) array of labels or None
-    bands : dict of name → Bands
-        Of the sensitive columns that are cut.
+        All columns that were read, of the rows that are used.
+    models : dict of name → column
+        The scores in the table.
     dropped : int
         Rows left out because a number was missing.
-    others : list of Path
+    others : tuple of Path
         Further files that scores were read from.
     features : list of Column
-        For training, with their matrix X.
+        For training.
     """
 
     source: Source
     named: Columns
     table: pa.Table
-    groups: pa.Table
-    numbers: dict[str, Vector]
-    scores: dict[str, Vector] = field(default_factory=dict)
-    cluster: NDArray[np.object_] | None = None
-    bands: dict[str, Bands] = field(default_factory=dict)
+    models: dict[str, str]
     dropped: int = 0
-    others: list[Path] = field(default_factory=list)
+    others: tuple[Path, ...] = ()
     features: list[Column] = field(default_factory=list)
-    X: Vector | None = None
+
+    @cached_property
+    def numbers(self) -> dict[str, Vector]:
+        """Role → numbers, of "target", "weight", "frequency", "exposure" and "given"."""
+        return {role: self._read(name, role) for role, name in self.named.numbers.items()}
+
+    @cached_property
+    def scores(self) -> dict[str, Vector]:
+        """Scores by the name of their model."""
+        return {model: self._read(name, "prediction") for model, name in self.models.items()}
+
+    def _read(self, name: str, role: str) -> Vector:
+        return numbers(self.table, name, self.source.path, role)
 
     @property
     def y(self) -> Vector | None:
+        """The target."""
         return self.numbers.get("target")
 
-    @property
-    def weight(self) -> Vector | None:
-        return self.numbers.get("weight")
+    @cached_property
+    def X(self) -> Vector:
+        """The features as numbers."""
+        return encode(self.table, self.features)[0]
+
+    @cached_property
+    def _cut(self) -> tuple[pa.Table, dict[str, Bands]]:
+        """The sensitive columns, some of them cut into bands, and the bands."""
+        import pyarrow as pa
+
+        imputed = list(dict.fromkeys(self.named.probability))
+        if imputed:
+            return pa.table({name: self._read(name, "probability") for name in imputed}), {}
+        bands = parse_bands(self.named)
+        groups, made = cut(self.table.select(list(dict.fromkeys(self.named.sensitive))), bands)
+        whole = [name for name, edges in bands.items() if edges is None]
+        check_levels(groups.drop_columns(whole), as_written=self.source.kind == "csv")
+        return plain_text(groups, keep=[*made, *whole]), made
 
     @property
-    def frequency(self) -> Vector | None:
-        return self.numbers.get("frequency")
+    def groups(self) -> pa.Table:
+        """The sensitive columns, or a probability for each group in place of labels."""
+        return self._cut[0]
+
+    @property
+    def bands(self) -> dict[str, Bands]:
+        """Those of the sensitive columns that are cut."""
+        return self._cut[1]
 
     @property
     def sensitive(self) -> list[str]:
+        """Names of the sensitive columns."""
         return self.groups.column_names
 
-    @property
-    def who(self) -> Any:
-        """The groups or the measurement, as audits and models take them."""
+    @cached_property
+    def given(self) -> dict[str, Any]:
+        """What audits and models are given of the rows, beside target and scores."""
+        who: Any = self.groups
         if self.named.continuous:
-            return Continuous(self.groups.column(0), self.groups.column_names[0])
-        return Proxy(self.groups) if self.named.probability else self.groups
-
-    @property
-    def controls(self) -> pa.Table | None:
-        """The legitimate factors; None where none are named."""
-        names = list(dict.fromkeys(self.named.control))
-        return self.table.select(names) if names else None
+            who = Continuous(who.column(0), who.column_names[0])
+        elif self.named.probability:
+            who = Proxy(who)
+        cluster, controls = self.named.cluster, list(dict.fromkeys(self.named.control))
+        return {
+            "sensitive_features": who,
+            "sample_weight": self.numbers.get("weight"),
+            "exposure": self.numbers.get("exposure"),
+            "controls": self.table.select(controls) if controls else None,
+            "cluster": None
+            if cluster is None
+            else np.array(self.table.column(cluster).to_pylist(), dtype=object),
+        }
 
     def audit(self, scores: Any, measuring: Measuring, pricing: Pricing, **more: Any) -> Any:
         """An audit of one score, or of several by name."""
         from ..auditing.audits import audit
 
         return audit(
-            self.y, scores, sensitive_features=self.who, sample_weight=self.weight,
-            frequency=self.frequency, cluster=self.cluster, controls=self.controls,
-            exposure=self.numbers.get("exposure"), loss=pricing.loss, power=pricing.power,
-            estimator=measuring.estimator, confidence_level=measuring.confidence,
-            random_state=measuring.seed, **more,
+            self.y, scores, **self.given, frequency=self.numbers.get("frequency"),
+            loss=pricing.loss, power=pricing.power, estimator=measuring.estimator,
+            confidence_level=measuring.confidence, random_state=measuring.seed, **more,
         )  # fmt: skip
 
     @property
@@ -135,24 +164,22 @@ class TableRows:
                 for path in self.paths
                 if (changed := last_changed(path)) is not None
             },
-            "Target": clean(self.named.target) if self.named.target else "none",
+            "Target": clean(self.named.target or "none"),
         }
         if self.scores:
             facts["Prediction"] = ", ".join(short_names(list(self.scores), 60))
-        if self.weight is not None:
-            facts["Weights"] = "given"
-        if self.frequency is not None:
-            facts["Frequencies"] = "given"
-        if "exposure" in self.numbers:
-            facts["Exposure"] = "given; the target is a total over it, the score a rate"
-        if self.controls is not None:
-            facts["Controls"] = ", ".join(short_names(self.controls.column_names, 60))
+        rate = "given; the target is a total over it, the score a rate"
+        known = {"weight": ("Weights", "given"), "frequency": ("Frequencies", "given"),
+                 "exposure": ("Exposure", rate)}  # fmt: skip
+        facts |= dict(words for role, words in known.items() if role in self.numbers)
+        if self.named.control:
+            facts["Controls"] = ", ".join(short_names(dict.fromkeys(self.named.control), 60))
         if self.named.probability:
             facts["Groups"] = "imputed: " + ", ".join(short_names(self.sensitive, 60))
         if self.named.continuous:
             facts["Attribute"] = f"{clean(self.sensitive[0])[:60]}, as a measurement"
-        for name, found in self.bands.items():
-            facts[f"Bands of {clean(name)[:60]}"] = "; ".join(found.labels)
+        for name, bands in self.bands.items():
+            facts[f"Bands of {clean(name)[:60]}"] = "; ".join(bands.labels)
         if self.dropped:
             missing = "target, score, weight, frequency or cluster"
             facts["Rows left out"] = f"{self.dropped:,} for lack of a {missing}"
@@ -168,16 +195,20 @@ def _read_scores(file: Path, columns: Columns) -> TableRows:
     bands = parse_bands(columns)
     source = open_table(file, columns.separator)
     numbers = _resolve(source, columns)
-    numbers += [source.resolve(name, "--prediction") for name in columns.predictions]
+    names = [source.resolve(name, "--prediction") for name in columns.predictions]
     imputed = list(dict.fromkeys(source.resolve(n, "--probability") for n in columns.probability))
-    numbers += imputed
+    if len(imputed) == 1:
+        raise TableError(
+            "--probability must be given once for each group, at least twice. Hint: for two groups "
+            "give a column of each."
+        )
     key = [source.resolve(columns.key, "--id")] if columns.key is not None else []
+    used = [*numbers, *names, *imputed, *key]
     labels = list(dict.fromkeys([*columns.sensitive, *_cluster(columns)]))
     # Groups named 1 and 01 are two, unless the column is also read for its numbers.
-    text = [name for name in labels if name not in (*numbers, *key) and name not in bands]
-    table = read_table(source, [*numbers, *key, *labels, *columns.control], text=text)
-    rows = _rows(source, table, columns, bands)
-    return _with_probabilities(rows, imputed) if imputed else rows
+    text = [name for name in labels if name not in used and name not in bands]
+    table = read_table(source, [*used, *labels, *columns.control], text=text)
+    return TableRows(source, columns, table, {name: name for name in names})
 
 
 def _cluster(columns: Columns) -> list[str]:
@@ -186,79 +217,33 @@ def _cluster(columns: Columns) -> list[str]:
 
 def _resolve(source: Source, columns: Columns) -> list[str]:
     """The columns of numbers; all that are named are checked to be there."""
-    for role, name in columns.numbers.items():
-        source.resolve(name, f"--{role}")
-    for name in columns.sensitive:
-        source.resolve(name, "--sensitive")
-    for name in _cluster(columns):
-        source.resolve(name, "--cluster")
-    for name in columns.control:
-        source.resolve(name, "--control")
+    roles = {role: [name] for role, name in columns.numbers.items()}
+    roles |= {"sensitive": columns.sensitive, "cluster": _cluster(columns)}
+    for role, names in {**roles, "control": columns.control}.items():
+        for name in names:
+            source.resolve(name, f"--{role}")
     return list(columns.numbers.values())
 
 
-def _with_probabilities(rows: TableRows, names: list[str]) -> TableRows:
-    """A column of numbers for each group; gaps stay, and mean that the group is not known."""
-    import pyarrow as pa
-
-    if len(names) < 2:
-        raise TableError(
-            "--probability must be given once for each group, at least twice. Hint: for two groups "
-            "give a column of each."
-        )
-    path = rows.source.path
-    columns = {name: numbers(rows.table, name, path, "probability") for name in names}
-    return replace(rows, groups=pa.table(columns))
-
-
-def _rows(
-    source: Source, table: pa.Table, columns: Columns, bands: Mapping[str, Edges]
-) -> TableRows:
-    sensitive = list(dict.fromkeys(columns.sensitive))
-    used = {role: numbers(table, name, source.path, role) for role, name in columns.numbers.items()}
-    scores = {name: numbers(table, name, source.path, "prediction") for name in columns.predictions}
-    clusters = None
-    if columns.cluster is not None:
-        clusters = np.array(table.column(columns.cluster).to_pylist(), dtype=object)
-    rows = TableRows(source, columns, table, table.select(sensitive), used, scores, clusters)
-    if not columns.drop_missing:
-        _refuse_gaps(rows)
-    for name in sensitive:
+def _without_gaps(rows: TableRows) -> TableRows:
+    """Only the rows where nothing is missing, which are all of them without --drop-missing."""
+    named, table = rows.named, rows.table
+    gaps = {(role, named.numbers[role]): np.isnan(v) for role, v in rows.numbers.items()}
+    gaps |= {("prediction", rows.models[m]): np.isnan(v) for m, v in rows.scores.items()}
+    gaps |= {("cluster", n): table.column(n).is_null().to_numpy() for n in _cluster(named)}
+    for (role, name), absent in gaps.items() if not named.drop_missing else ():
+        if absent.any():
+            raise TableError(
+                f"The {role}, column {clean(name)[:60]!r}, is missing in {int(absent.sum()):,} of "
+                f"{len(absent):,} rows, the first being row {int(absent.argmax()) + 1}. Hint: "
+                "leave these rows out with --drop-missing."
+            )
+    for name in named.sensitive:
         if table.column(name).null_count == table.num_rows:
             raise TableError(
                 f"--sensitive {clean(name)[:60]!r} has no values at all, so there are no groups."
             )
-    groups, rows.bands = cut(rows.groups, bands)
-    continuous = [name for name, edges in bands.items() if edges is None]
-    check_levels(groups.drop_columns(continuous), as_written=source.kind == "csv")
-    rows.groups = plain_text(groups, keep=[*rows.bands, *continuous])
-    return rows
-
-
-def _gaps(rows: TableRows) -> dict[tuple[str, str], NDArray[np.bool_]]:
-    """(role, column) → rows in which it is missing."""
-    gaps = {(role, rows.named.numbers[role]): np.isnan(v) for role, v in rows.numbers.items()}
-    gaps |= {("prediction", name): np.isnan(values) for name, values in rows.scores.items()}
-    if rows.cluster is not None:
-        blank = [label is None for label in rows.cluster]
-        gaps["cluster", str(rows.named.cluster)] = np.array(blank, dtype=bool)
-    return gaps
-
-
-def _refuse_gaps(rows: TableRows) -> None:
-    for (role, name), gaps in _gaps(rows).items():
-        if gaps.any():
-            raise TableError(
-                f"The {role}, column {clean(name)[:60]!r}, is missing in {int(gaps.sum()):,} of "
-                f"{len(gaps):,} rows, the first being row {int(gaps.argmax()) + 1}. Hint: leave "
-                "these rows out with --drop-missing."
-            )
-
-
-def _without_gaps(rows: TableRows) -> TableRows:
-    """Only the rows where no number is missing, with a note if that is not all of them."""
-    missing = list(_gaps(rows).values())
-    absent = np.any(missing, axis=0) if missing else np.zeros(1, dtype=bool)
+    absent = np.any(list(gaps.values()), axis=0) if gaps else np.zeros(1, dtype=bool)
     if not absent.any():
         return rows
     if absent.all():
@@ -268,28 +253,7 @@ def _without_gaps(rows: TableRows) -> TableRows:
         f"{int(absent.sum()):,} rows without a target, score, weight, {also}frequency or cluster "
         "are left out."
     )
-    keep = ~absent
-    return replace(
-        rows,
-        numbers={role: values[keep] for role, values in rows.numbers.items()},
-        groups=rows.groups.filter(keep),
-        scores={name: values[keep] for name, values in rows.scores.items()},
-        dropped=int(absent.sum()),
-        cluster=None if rows.cluster is None else rows.cluster[keep],
-        table=rows.table.filter(keep),
-    )
-
-
-def _repeated(rows: TableRows) -> TableRows:
-    """Each row as often as its frequency says."""
-    if rows.frequency is None:
-        return rows
-    others = {role: values for role, values in rows.numbers.items() if role != "frequency"}
-    groups, cluster, table, *more = repeat_rows(
-        rows.frequency, groups=rows.groups, cluster=rows.cluster, table=rows.table, **others
-    )
-    numbers = {**rows.numbers, **dict(zip(others, more, strict=True))}
-    return replace(rows, groups=groups, cluster=cluster, table=table, numbers=numbers)
+    return replace(rows, table=table.filter(~absent), dropped=int(absent.sum()))
 
 
 def load_models(files: Sequence[Path], columns: Columns) -> TableRows:
@@ -308,12 +272,12 @@ def load_models(files: Sequence[Path], columns: Columns) -> TableRows:
     _check_distinct([f"--prediction {clean(name)[:60]}" for name in predictions], predictions)
     first = _read_scores(files[0], columns)
     if len(files) > 1:
-        names = _model_names(files)
-        scores = {names[0]: first.scores[predictions[0]]}
-        scores |= {
-            name: _matched(first, path) for path, name in zip(files[1:], names[1:], strict=True)
-        }
-        first = replace(first, scores=scores, others=list(files[1:]))
+        names, table = _model_names(files), first.table
+        models = {names[0]: predictions[0]}
+        for path, name in zip(files[1:], names[1:], strict=True):
+            models[name] = f"{predictions[0]} of {path}"
+            table = table.append_column(models[name], [_matched(first, path)])
+        first = replace(first, table=table, models=models, others=tuple(files[1:]))
     return _without_gaps(first)
 
 
@@ -383,7 +347,7 @@ def _order(first: pa.Table, other: pa.Table, key: str, path: Path) -> NDArray[np
 
 def load_training(file: Path, columns: Columns) -> TableRows:
     """Target, groups and every other column as a feature."""
-    bands = parse_bands(columns)
+    parse_bands(columns)  # which refuses before the file is read
     source = open_table(file, columns.separator)
     others = _resolve(source, columns)
     if columns.target in columns.sensitive:
@@ -395,18 +359,15 @@ def load_training(file: Path, columns: Columns) -> TableRows:
     features = _feature_names(source, [*others, *columns.sensitive, *cluster, *columns.drop])
     wanted = [*others, *columns.sensitive, *cluster, *features, *columns.control]
     text = [name for name in cluster if name not in (*others, *columns.sensitive)]
-    rows = _rows(source, read_table(source, wanted, text=text), columns, bands)
-    rows = _repeated(_without_gaps(rows))
+    rows = TableRows(source, columns, read_table(source, wanted, text=text), {})
+    rows = _without_gaps(rows)
+    (table,) = repeat_rows(rows.numbers.get("frequency"), table=rows.table)
     why = dict.fromkeys(columns.drop, "--drop says so")
     why |= dict.fromkeys(cluster, "--cluster names it")
     why |= dict.fromkeys(columns.sensitive, "it is sensitive")
-    rows.features = fit_columns(rows.table, features)
-    rows.features += [
-        Column(name, "left out", reason=why[name])
-        for name in dict.fromkeys([*columns.sensitive, *cluster, *columns.drop])
-        if name not in others
-    ]
-    rows.X, _ = encode(rows.table, rows.features)
+    taken = dict.fromkeys([*columns.sensitive, *cluster, *columns.drop])
+    left_out = [Column(n, "left out", reason=why[n]) for n in taken if n not in others]
+    rows = replace(rows, table=table, features=[*fit_columns(table, features), *left_out])
     if not rows.X.shape[1]:
         raise TableError(
             "No column can be used as a feature: "

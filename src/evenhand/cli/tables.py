@@ -2,70 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._core.files import TableError
+from .._core.files import TableError, list_files
 from .._core.progress import waiting
 from .._core.provenance import file_facts, stamp
 from ..tables.readers import open_table, read_table
-from .options import (
-    AuditedFiles,
-    CellColumns,
-    CountedColumns,
-    EngineName,
-    Measuring,
-    Output,
-    Separator,
-    Writing,
-)
+from . import options as group
+from .options import option
 from .terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, deliver, leave, note, say
 
 if TYPE_CHECKING:
     from ..measures.cells import Cells
-    from ..measures.edges import Edges
-
-
-@dataclass(frozen=True)
-class CellSource:
-    """What an audit without rows was made from.
-
-    Attributes
-    ----------
-    files : list of str
-        Paths, patterns or addresses.
-    facts : dict
-        For the report, by name.
-    database : str or None
-        Address of the one that `files` are tables of.
-    """
-
-    files: list[str]
-    facts: dict[str, Any]
-    database: str | None = None
-
-    def provenance(self) -> dict[str, Any]:
-        """For JSON: version, time and files, or a database and tables."""
-        if self.database is not None:
-            return {**stamp(), "database": self.database, "tables": self.files}
-        return {**stamp(), "files": [file_facts(Path(file)) for file in self.files]}
-
-    def source_facts(self) -> dict[str, Any]:
-        """For the report."""
-        if self.database is not None:
-            return {"Table": ", ".join(self.files), "Database": self.database, **self.facts}
-        return {"File": ", ".join(Path(file).name for file in self.files), **self.facts}
 
 
 _ARGUMENTS = {
     "y_true": "target", "y_pred": "prediction", "sensitive_features": "sensitive",
     "sample_weight": "weight", "frequency": "frequency",
 }  # fmt: skip
+_NEEDS_ROWS = (
+    "cluster", "band", "drop_missing", "separator", "exposure", "probability", "continuous",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,28 +38,30 @@ class Asked:
     ----------
     files : list of str
     engine : str or None
-    columns : dict of option → column
-        That name columns; cells have them already.
+    columns : Roles
+        The options that name columns; cells have them already.
     needs_rows : dict of option → value
-        That only rows allow.
-    controls : list of str
+        That only rows allow, beside those of columns.
     """
 
     files: list[str]
     engine: str | None
-    columns: dict[str, Any]
+    columns: group.Roles
     needs_rows: dict[str, Any]
-    controls: list[str] = field(default_factory=list)
+
+    def named(self, role: str) -> Any:
+        """The column or columns of a role, None where there is no such option."""
+        return getattr(self.columns, role, None)
 
     @cached_property
     def are_cells(self) -> bool:
         """Whether all files are cells; some among others are refused."""
         from ..measures.cells import is_cells
 
-        found = [is_cells(file) for file in self.files]
-        if any(found) and not all(found):
+        kinds = [is_cells(file) for file in self.files]
+        if any(kinds) and not all(kinds):
             raise TableError("Files of cells and tables of rows must not be mixed.")
-        return all(found)
+        return all(kinds)
 
     @property
     def counted(self) -> bool:
@@ -117,28 +81,27 @@ class Asked:
         """As `audit_table` takes it."""
         return self.files[0] if len(self.files) == 1 else list(self.files)
 
-    @cached_property
-    def stored(self) -> tuple[Cells, CellSource]:
-        return read_cells(self.files)
-
     def check(self) -> None:
         """Refuse options that do not go together."""
         if self.are_cells:
-            for name, value in {**self.columns, "engine": self.engine}.items():
+            given = {role: self.named(role) for role in (*_ARGUMENTS.values(), "time")}
+            given["sensitive"] = given["sensitive"] or self.named("probability")
+            for name, value in {**given, "engine": self.engine}.items():
                 if value:
                     raise TableError(
                         f"--{name} must be left out for files of cells, which hold it."
                     )
-            if self.controls:
+            if self.named("control"):
                 raise TableError(
                     "--control must be left out for files of cells, which hold no controls. Hint: "
                     "audit the table that they were counted from."
                 )
         else:
-            for name in ("sensitive", "prediction"):
-                if not self.columns[name]:
+            for name, other in {"sensitive": "probability", "prediction": ""}.items():
+                if not self.named(name) and not self.named(other):
                     raise typer.BadParameter(f"Missing option '--{name}'.")
-        for name, value in self.needs_rows.items() if self.counted else ():
+        needs_rows = {role: self.named(role) for role in _NEEDS_ROWS} | self.needs_rows
+        for name, value in needs_rows.items() if self.counted else ():
             option = "--" + name.replace("_", "-")
             if value:
                 raise TableError(
@@ -149,84 +112,98 @@ class Asked:
     def has_target(self) -> bool:
         """Whether there is a target; options are checked first."""
         self.check()
-        return self.stored[0].has_target if self.are_cells else self.columns["target"] is not None
+        return self.cells.has_target if self.are_cells else self.columns.target is not None
 
-    def cells(self) -> tuple[Cells, CellSource]:
-        """The counts."""
-        if self.are_cells:
-            return self.stored
-        return count_table(self.files, self.engine, None, **self.names)
+    @cached_property
+    def cells(self) -> Cells:
+        """The counts, of files or by an engine."""
+        from ..measures import cells as cell_files
+
+        if not self.are_cells:
+            return count(self.table, self.engine, self.columns)
+        return cell_files.merge(cell_files.read_parts(list_files(self.files)))
+
+    def audit(self, measuring: group.Measuring, judging: group.Judging) -> Any:
+        """An Audit of the counts, or an AuditSet with `--each`."""
+        from ..auditing.audits import audit
+        from ..tables.audit_table import conditional_of
+
+        how = {"estimator": measuring.estimator, "confidence_level": measuring.confidence,
+               "random_state": measuring.seed}  # fmt: skip
+        each = judging.each and len(self.cells.names) > 1
+        with waiting("Measuring"):
+            result: Any = audit(self.cells, **how, per_attribute=each)
+        controls = self.named("control")
+        if not controls:
+            return result
+        if each:
+            raise TableError(
+                "--control and --each must not both be given for tables that are counted."
+            )
+        names = {**column_names(self.columns), "engine": self.engine}
+        del names["y_true"]
+        how["reference"] = judging.reference or "largest"
+        given = conditional_of(self.table, controls, self.cells.edges, how, **names)
+        return replace(result, conditional=given)
 
     @property
-    def names(self) -> dict[str, Any]:
-        """Columns by the arguments of `audit_table`."""
-        return {argument: self.columns[role] for argument, role in _ARGUMENTS.items()}
+    def database(self) -> str | None:
+        """The address of the one that `files` are tables of."""
+        from ..tables.engines import ADDRESS, without_password
+
+        is_address = self.engine is not None and self.engine.startswith(ADDRESS)
+        return without_password(self.engine.removeprefix(ADDRESS)) if is_address else None
+
+    def provenance(self) -> dict[str, Any]:
+        """For JSON: version, time and files, or a database and tables."""
+        if self.database is not None:
+            return {**stamp(), "database": self.database, "tables": self.files}
+        files = list_files(self.files) if self.are_cells else self.files
+        return {**stamp(), "files": [file_facts(Path(file)) for file in files]}
+
+    def source_facts(self) -> dict[str, Any]:
+        """For the report."""
+        facts: dict[str, Any] = {"File": ", ".join(Path(file).name for file in self.files)}
+        if self.database is not None:
+            facts = {"Table": ", ".join(self.files), "Database": self.database}
+        facts["Grid"] = self.cells.edges.kind
+        if self.are_cells:
+            lost = {f"Left out of {Path(file).name}": text for file, text in self.left_out.items()}
+            return {**facts, **lost}
+        return {**facts, "Target": self.columns.target or "none",
+                "Prediction": self.named("prediction")}  # fmt: skip
+
+    @cached_property
+    def left_out(self) -> dict[str, str]:
+        """What was left out of files of cells, by file."""
+        from ..measures.cells import suppressed_in
+
+        lost = {file: suppressed_in(file) for file in list_files(self.files)}
+        return {file: one.text for file, one in lost.items() if one is not None}
 
 
-def read_cells(files: Sequence[str]) -> tuple[Cells, CellSource]:
-    """Files of cells, added up; what was left out of them is told."""
-    from ..measures import cells as cell_files
-    from ..measures.cells import Cells, merge
-
-    parts = []
-    facts: dict[str, Any] = {}
-    for file in files:
-        parts.append(Cells.from_file(file))
-        lost = cell_files.suppressed_in(file)
-        if lost is not None:
-            note(f"{file}: {lost.text}")
-            facts[f"Left out of {Path(file).name}"] = lost.text
-    cells = merge(parts)
-    return cells, CellSource(list(files), {"Grid": cells.edges.kind, **facts})
+def column_names(columns: group.Roles) -> dict[str, Any]:
+    """Columns by the arguments of `audit_table`."""
+    return {argument: getattr(columns, role) for argument, role in _ARGUMENTS.items()}
 
 
-def count_table(
-    files: Sequence[str], engine: str | None, edges: Edges | int | None, **columns: Any
-) -> tuple[Cells, CellSource]:
-    """Tables, counted by an engine."""
+def count(table: Any, engine: str | None, columns: group.Roles, edges: Any = None) -> Cells:
+    """Tables, counted by an engine; `edges` are a grid or a number of bins."""
     from ..tables.audit_table import cells_of
-    from ..tables.engines import ADDRESS, without_password
 
-    table = files[0] if len(files) == 1 else list(files)
-    cells = cells_of(table, **columns, edges=edges, engine=engine)
-    database = None
-    if engine is not None and engine.startswith(ADDRESS):
-        database = without_password(engine.removeprefix(ADDRESS))
-    facts = {"Grid": cells.edges.kind, "Target": columns["y_true"] or "none",
-             "Prediction": columns["y_pred"]}  # fmt: skip
-    return cells, CellSource(list(files), facts, database)
+    return cells_of(table, **column_names(columns), edges=edges, engine=engine)
 
 
-def with_controls(
-    found: Any, asked: Asked, edges: Edges, measuring: Measuring, reference: str
-) -> Any:
-    """An audit with what controls leave of its differences."""
-    if not asked.controls:
-        return found
-    from ..auditing.result import Audit
-    from ..tables.audit_table import conditional_of
+@dataclass(frozen=True, kw_only=True)
+class Grid(group.Counting):
+    """Into what rows are counted."""
 
-    if not isinstance(found, Audit):
-        raise TableError("--control and --each must not both be given for tables that are counted.")
-    how = {**_how(measuring), "reference": reference}
-    names = {name: column for name, column in asked.names.items() if name != "y_true"}
-    given = conditional_of(asked.table, asked.controls, edges, how, engine=asked.engine, **names)
-    return replace(found, conditional=given)
-
-
-def _how(measuring: Measuring) -> dict[str, Any]:
-    return {
-        "estimator": measuring.estimator, "confidence_level": measuring.confidence,
-        "random_state": measuring.seed,
-    }  # fmt: skip
-
-
-def audit_cells(cells: Cells, each: bool, measuring: Measuring) -> Any:
-    """An Audit, or an AuditSet with `each`."""
-    from ..auditing.audits import audit
-
-    with waiting("Measuring"):
-        return audit(cells, **_how(measuring), per_attribute=each and len(cells.names) > 1)
+    out: Path = option("File to write, such as part.cells.", "-o", default=group.REQUIRED)
+    edges: Path | None = option("File of cells whose grid to use, to be merged with it.")
+    bins: int | None = option("Bins per side; chosen from the data if left out.")
+    min_count: int | None = option(
+        "Leave out cells with fewer people of a group than this, and print how estimates change."
+    )
 
 
 @command
@@ -235,24 +212,9 @@ def cells(
         list[str],
         typer.Argument(help="Parquet or CSV files, a pattern in quotes, or duckdb:FILE/TABLE."),
     ],
-    columns: CellColumns,
-    writing: Writing,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, such as part.cells.")],
-    edges: Annotated[
-        Path | None,
-        typer.Option("--edges", help="File of cells whose grid to use, to be merged with it."),
-    ] = None,
-    bins: Annotated[
-        int | None, typer.Option("--bins", help="Bins a side, in place of those that suit.")
-    ] = None,
-    min_count: Annotated[
-        int | None,
-        typer.Option(
-            "--min-count",
-            help="Leave out cells with fewer people of a group than this, and say what that does.",
-        ),
-    ] = None,
-    engine: EngineName = None,
+    columns: group.CellColumns,
+    writing: group.Writing,
+    grid: Grid,
 ) -> None:
     """Count the rows of a table into cells, which can be audited and merged without the rows.
 
@@ -264,26 +226,26 @@ def cells(
     from ..measures import cells as cell_files
     from ..measures.cells import Cells
 
-    if edges is not None and bins is not None:
+    out = grid.out
+    if grid.edges is not None and grid.bins is not None:
         raise TableError("--edges and --bins must not both be given: edges have their bins.")
     if not cell_files.is_cells(out):
         raise TableError(f"--out must end in .cells, got {str(out)!r}.")
     writing.check_free(out)
-    grid = bins if edges is None else Cells.from_file(edges).edges
-    names = {argument: getattr(columns, role) for argument, role in _ARGUMENTS.items()}
-    found, _ = count_table(files, engine, grid, **names)
-    whole, lost = found, None
-    if min_count is not None:
-        found, lost = cell_files.suppress(found, min_count)
-    cell_files.write_cells(found, out, writing.force, lost)
-    unknown = f", {found.n_unknown:,} more of unknown group" if found.n_unknown else ""
+    edges = grid.bins if grid.edges is None else Cells.from_file(grid.edges).edges
+    kept = count(files[0] if len(files) == 1 else files, grid.engine, columns, edges)
+    whole, lost = kept, None
+    if grid.min_count is not None:
+        kept, lost = cell_files.suppress(kept, grid.min_count)
+    cell_files.write_cells(kept, out, writing.force, lost)
+    unknown = f", {kept.n_unknown:,} more of unknown group" if kept.n_unknown else ""
     say(
-        f"{found.n:,} people{unknown} in {found.n_cells:,} cells of {found.edges.kind}, "
+        f"{kept.n:,} people{unknown} in {kept.n_cells:,} cells of {kept.edges.kind}, "
         f"{out.stat().st_size:,} bytes: {out}"
     )
     if lost is not None:
         say(lost.text)
-        _show_change(whole, found)
+        _show_change(whole, kept)
 
 
 def _show_change(whole: Cells, few: Cells) -> None:
@@ -295,7 +257,7 @@ def _show_change(whole: Cells, few: Cells) -> None:
         try:
             before, after = (audit(part) for part in (whole, few))
         except ValueError as error:
-            note(f"What that does to the estimates cannot be told: {error}")
+            note(f"Not enough data to say what that does to the estimates: {error}")
             return
     assert isinstance(before, Audit)
     assert isinstance(after, Audit)
@@ -312,35 +274,26 @@ def _show_change(whole: Cells, few: Cells) -> None:
 # Change over time.
 
 
+@dataclass(frozen=True, kw_only=True)
+class Watching(group.CountedColumns, group.Counting):
+    """What is watched, and how."""
+
+    time: str | None = option("Column with the date of each row.")
+    period: list[str] = option(
+        "day, week, month, quarter, year, or as-is; month for tables. For files of cells also the "
+        "name of the period of each, in the order of the files; repeatable.",
+        default=[],
+    )
+    criterion: list[str] = option("What is watched; repeatable.", default=[])
+    limit: list[str] = option(
+        "Value not to be exceeded, as criterion=0.05; repeatable.", default=[]
+    )
+    level: float = option("Chance of a false alarm over all looks.", default=0.05)
+    separator: str | None = option(group.SEPARATOR)
+
+
 @command
-def monitor(
-    files: AuditedFiles,
-    columns: CountedColumns,
-    output: Output,
-    time: Annotated[
-        str | None, typer.Option("--time", help="Column with the date of each row.")
-    ] = None,
-    period: Annotated[
-        list[str],
-        typer.Option(
-            "--period",
-            help="day, week, month, quarter, year, or as-is; month for tables. For files of cells "
-            "also the name of the period of each, in the order of the files; repeatable.",
-        ),
-    ] = [],  # noqa: B006
-    criterion: Annotated[
-        list[str], typer.Option("--criterion", help="What is watched; repeatable.")
-    ] = [],  # noqa: B006
-    limit: Annotated[
-        list[str],
-        typer.Option("--limit", help="Value not to be exceeded, as criterion=0.05; repeatable."),
-    ] = [],  # noqa: B006
-    level: Annotated[
-        float, typer.Option("--level", help="Chance of a false alarm over all looks.")
-    ] = 0.05,
-    engine: EngineName = None,
-    separator: Separator = None,
-) -> None:
+def monitor(files: group.AuditedFiles, watching: Watching, output: group.Output) -> None:
     """Measure a score period by period and say whether its fairness has moved.
 
     Exit codes: 0 steady; 1 an alarm was raised; 4 not enough data.
@@ -353,22 +306,22 @@ def monitor(
     from ..measures.measures import OPEN, VIOLATED
     from ..tables.monitor import monitor as watch
 
-    asked = Asked(files, engine, {**asdict(columns), "time": time}, {"separator": separator})
+    asked = Asked(files, watching.engine, watching, {})
     asked.check()
-    limits = _limits(limit)
+    limits = _limits(watching.limit)
     wanted: dict[str, Any] = {
-        "criteria": list(dict.fromkeys([*criterion, *limits])) or ["independence"],
+        "criteria": list(dict.fromkeys([*watching.criterion, *limits])) or ["independence"],
         "limits": limits,
-        "level": level,
+        "level": watching.level,
     }
     if asked.are_cells:
-        series, unit = _cell_series(asked.files, period)
+        series, unit = _cell_series(asked.files, watching.period)
         with waiting("Measuring"):
             result = watch(series, period=unit, **wanted)
     else:
-        table, names = _table(asked, separator)
+        table, names = _table(asked)
         with waiting("Counting and measuring"):
-            result = watch(table, period=_unit(period or ["month"]), **names, **wanted)
+            result = watch(table, period=_unit(watching.period or ["month"]), **names, **wanted)
     deliver(result, output, "bold red" if result.judged == VIOLATED else "")
     leave({VIOLATED: LIMIT_MISSED, OPEN: NOT_ENOUGH_DATA}.get(result.judged, 0))
 
@@ -379,32 +332,23 @@ def _cell_series(files: list[str], periods: list[str]) -> tuple[Any, str]:
     from ..tables.monitor import read_series
 
     if len(periods) == 1 and periods[0] in PERIODS:
-        return read_series(_expanded(files)), periods[0]
-    if periods in ([], ["as-is"]):
-        return read_series(_expanded(files)), "auto"
-    return read_series(files, periods), "auto"
+        return read_series(files), periods[0]
+    return read_series(files, None if periods in ([], ["as-is"]) else periods), "auto"
 
 
-def _expanded(files: list[str]) -> list[str]:
-    """Patterns that the shell has left as they are, in place."""
-    from ..tables.monitor import matching
-
-    return [path for file in files for path in matching(file)]
-
-
-def _table(asked: Asked, separator: str | None) -> tuple[Any, dict[str, Any]]:
+def _table(asked: Asked) -> tuple[Any, dict[str, Any]]:
     """Rows of one file, or what an engine is to count; and the names of columns."""
-    time = asked.columns["time"]
-    if time is None:
+    if asked.named("time") is None:
         raise typer.BadParameter("Missing option '--time'.")
-    names = {**asked.names, "time": time}
+    names = {**column_names(asked.columns), "time": asked.named("time")}
     if asked.counted:
         return asked.table, {**names, "engine": asked.engine}
-    source = open_table(Path(asked.files[0]), separator)
-    groups = [source.resolve(name, "--sensitive") for name in asked.columns["sensitive"]]
-    roles = {role: name for role, name in asked.columns.items() if role != "sensitive" and name}
-    wanted = [source.resolve(name, f"--{role}") for role, name in roles.items()]
-    return read_table(source, [*wanted, *groups]), names
+    source = open_table(Path(asked.files[0]), asked.named("separator"))
+    wanted = [source.resolve(name, "--sensitive") for name in asked.columns.sensitive]
+    for role in ("prediction", "target", "weight", "frequency", "time"):
+        if asked.named(role):
+            wanted.append(source.resolve(asked.named(role), f"--{role}"))
+    return read_table(source, wanted), names
 
 
 def _unit(periods: list[str]) -> str | None:

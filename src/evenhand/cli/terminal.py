@@ -6,33 +6,27 @@ import functools
 import inspect
 import json
 import os
-import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
-from rich import box
-from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from .._core.validation import InputError
-from ..report.markup import Html
-from ..report.view import Judged, Table, View, column_blocks, view_of
+from ..report.view import WIDTH, View, view_lines, view_of
 from ..report.words import clean
-
-if TYPE_CHECKING:
-    from .options import Output
-
+from .options import Output, check_choices, long_name
 
 # Exit codes, as --help lists them.
 LIMIT_MISSED, BAD_INPUT, BUG, NOT_ENOUGH_DATA = 1, 2, 3, 4
+# Colors of titles, and of judgments by their grade.
 _COLORS = {
+    "title": "bold",
     "undefined": "yellow",
     "holds": "green",
     "unclear": "yellow",
@@ -59,7 +53,7 @@ def stop_writing() -> None:
 def console(stderr: bool = False) -> Console:
     """Where text goes now (tests swap the streams). Wide where nobody looks at it."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else 160
+    width = None if stream.isatty() else WIDTH
     return _Screen(file=stream, markup=False, highlight=False, emoji=False, width=width)
 
 
@@ -133,6 +127,7 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
             for name, group in groups.items():
                 own = {option.name: given.pop(option.name) for option in options[name]}
                 given[name] = group(**own)
+                check_choices(given[name])
             return function(**given)
 
     # The parser reads these, and not the function's own.
@@ -144,20 +139,22 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _options_of(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    """A parameter, or those that the annotated fields of its group are."""
+    """A parameter, or those that the options of its group are."""
     group = parameter.annotation
     if not is_dataclass(group):
         yield parameter.replace(kind=parameter.KEYWORD_ONLY)
         return
-    hints = get_type_hints(group, include_extras=True)
+    kinds = get_type_hints(group)
     for f in fields(group):
-        default = parameter.empty if f.default is MISSING else f.default
-        if f.default_factory is not MISSING:
-            default = f.default_factory()
-        if get_origin(hints[f.name]) is Annotated:
-            yield inspect.Parameter(
-                f.name, parameter.KEYWORD_ONLY, default=default, annotation=hints[f.name]
-            )
+        if "flags" not in f.metadata:
+            continue
+        flags = dict.fromkeys([long_name(f), *f.metadata["flags"]])
+        default = f.default if f.default_factory is MISSING else f.default_factory()
+        yield inspect.Parameter(
+            f.name, parameter.KEYWORD_ONLY,
+            default=parameter.empty if default is MISSING else default,
+            annotation=Annotated[kinds[f.name], typer.Option(*flags, **f.metadata["more"])],
+        )  # fmt: skip
 
 
 @contextmanager
@@ -188,46 +185,35 @@ def _in_words(debug: bool) -> Iterator[None]:
         finally:
             seen = {str(w.message) for w in caught if issubclass(w.category, UserWarning)}
             for text in sorted(seen):
-                note(_in_options(text))
+                note(text)
 
 
-# Arguments of the library as the command line names them; of others the name with two dashes.
+# Arguments of the library as the command line names them.
 _NAMES = {
     "y_true": "The target", "y_pred": "The prediction", "table": "The table",
-    "path": "The file to write", "sensitive_features": "--sensitive", "sample_weight": "--weight",
-    "controls": "--control", "confidence_level": "--confidence", "n_points": "--points",
-    "cv": "--folds",
+    "sensitive_features": "--sensitive", "sample_weight": "--weight", "controls": "--control",
+    "confidence_level": "--confidence", "n_points": "--points", "cv": "--folds",
 }  # fmt: skip
 _SAME = (
     "frequency", "cluster", "max_unfairness", "min_r2", "min_accuracy", "alpha", "exposure",
     "given", "power", "quantile", "loss", "estimator", "engine", "criterion", "group_features",
-    "min_count", "favorable", "reference", "at", "level", "smallest", "tolerance",
+    "min_count", "favorable", "reference", "at", "level", "smallest", "tolerance", "period",
 )  # fmt: skip
 _NAMES |= {name: f"--{name.replace('_', '-')}" for name in _SAME}
-# Hints that say how to do it in Python, and of no use to someone who has not made the folds.
-_HINTS = {
-    " Hint: pass `y_true` to the audit.": " Hint: give --target.",
-    "force=True (--force on the command line)": "--force",
-    " Hint: in cross-validation, stratify the folds by group so that every fold holds each of "
-    "them.": "",
-}
+# A hint of no use to someone who has not made the folds.
+_LEFT_OUT = (
+    "in cross-validation, stratify the folds by group so that every fold holds each of them."
+)
 
 
 def _plain(error: Exception) -> str:
+    """An error of the library in the words of the command line."""
     if isinstance(error, InputError) and error.argument in _NAMES:
         name = f"{_NAMES[error.argument]} {error.where}".rstrip()
-        return error.worded(name, _in_options(error.hint))
-    text = str(error) or type(error).__name__
+        return error.worded(name, "" if error.hint == _LEFT_OUT else error.hint)
     if isinstance(error, OSError) and error.strerror:
-        text = f"{error.strerror}: {str(error.filename)!r}."
-    return _in_options(text)
-
-
-def _in_options(text: str) -> str:
-    """A message of the library in the words of the command line."""
-    for python, option in _HINTS.items():
-        text = text.replace(python, option)
-    return re.sub(r"`(\w+)`", lambda name: _NAMES.get(name[1], name[0]), text)
+        return f"{error.strerror}: {str(error.filename)!r}."
+    return str(error) or type(error).__name__
 
 
 def show_result(result: Any, style: str = "", title: str = "") -> None:
@@ -245,48 +231,9 @@ def show_result(result: Any, style: str = "", title: str = "") -> None:
     show_view(view_of(result), style, title)
 
 
-def show_view(view: View, style: str = "", title: str = "") -> None:
-    """Print a view; sections follow after an empty line."""
-    say(title or view.heading, style or "bold")
-    after_table = False
-    for part in view.parts:
-        if isinstance(part, View):
-            say("")
-            show_view(part)
-        elif isinstance(part, Table):
-            if part.caption:
-                say(f"\n{part.caption}")
-            head, *rows = part.plain()
-            show_table(head, rows)
-        elif isinstance(part, str) and not isinstance(part, Html):
-            if after_table:
-                say("")
-            say(part, _COLORS[part.level] if isinstance(part, Judged) else "")
-        else:
-            continue
-        after_table = isinstance(part, Table | View)
-
-
-def show_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table with the first column to the left and the others to the right.
-
-    Where it is wider than the terminal it goes on below, with the first column once more, so that
-    no column is lost or cut.
-    """
-    out = console()
-    cells = [[_printable(" ".join(cell.split("\n"))) for cell in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(header, *cells, strict=True)]
-    first = min(widths[0], max(out.width // 3, 12))
-    for columns in column_blocks([first, *widths[1:]], out.width):
-        table = RichTable(
-            box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True
-        )
-        for j in (0, *columns):
-            table.add_column(
-                Text(header[j]), justify="left" if j == 0 else "right", overflow="fold",
-                no_wrap=j > 0, max_width=first if j == 0 else None,
-            )  # fmt: skip
-        for row in cells:
-            table.add_row(*(Text(row[j]) for j in (0, *columns)))
-        out.print()
-        out.print(table)
+def show_view(view: View, style: str = "bold", title: str = "") -> None:
+    """Print a view, no wider than the terminal."""
+    first, *lines = view_lines(view, console().width)
+    say(title or first.text, style)
+    for line in lines:
+        _print(Text(line.text, style=_COLORS.get(line.kind, "")))

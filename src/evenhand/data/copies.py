@@ -2,14 +2,16 @@
 
 Equal rows are copies of one another where
 
-- repetition is all over the table: a third of the distinct (score, target) pairs or more occur
-  several times, and about equally often, so that one common value (a price of zero, a score that
-  one group shares) is none;
+- repetition is all over the table: ten or more of the distinct (score, target) pairs occur several
+  times, and about equally often, so that one common value (a price of zero, a score that one group
+  shares) is none;
+- these are a third of the pairs, or 2 % where people who share a score (or a target) share both;
 - nearly all of these pairs belong to one group each, where people who meet by chance would be of
   several: at most a tenth as many are mixed as group shares would have it.
 
-Discrete data, where equal rows are different people, fail the second; a value that gives the group
-away fails the first.
+Discrete data, where equal rows are different people, fail the third; a value that gives the group
+away fails the first. A model that knows the group and has discrete features fails the second: many
+people have the same score, and few of them the same target.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from .._core.arrays import Vector
 
 Rows = NDArray[np.intp]
 
-_LEAST_PAIRS = 10  # fewer distinct pairs are too few to tell a table of copies by
-_SURPLUS = 0.02  # share of rows that must go
+_LEAST_PAIRS = 10  # fewer repeated pairs are too few to tell a table of copies by
 _REPEATED = 1 / 3  # of the distinct pairs; two in five of a bootstrap's are
+_REPEATED_TOGETHER = 0.02  # where values hardly repeat but in pairs
+_TOGETHER = 0.9
 _MIXED = 0.1  # of the pairs that would hold several groups by chance
 _LEAST_MIXED = 3.0
 # Beyond so many rows some pairs, with all rows of each, are looked at first.
@@ -85,7 +88,9 @@ def _place(columns: Sequence[Vector], member: NDArray[Any], everybody: NDArray[A
     differs = ordered_member != ordered_member[new][pair]
     mixed = np.bincount(pair, differs) > 0
     _, count = np.unique(everybody, return_counts=True)
-    if not are_copies(np.bincount(pair), mixed, count / count.sum()):
+    size = np.bincount(pair)
+    least = _REPEATED_TOGETHER if _repeat_together(columns, size) else _REPEATED
+    if not are_copies(size, mixed, count / count.sum(), least):
         return None
     new |= mixed[pair]
     place = np.empty(n, dtype=np.intp)
@@ -98,7 +103,18 @@ def _place(columns: Sequence[Vector], member: NDArray[Any], everybody: NDArray[A
     return rank[place]
 
 
-def are_copies(size: NDArray[Any], mixed: NDArray[np.bool_], share: Vector) -> bool:
+def _repeat_together(columns: Sequence[Vector], size: NDArray[Any]) -> bool:
+    """Return whether rows that share one of two values nearly always share the other."""
+    if len(columns) < 2:
+        return False
+    counts = [np.unique(column, return_counts=True)[1] for column in columns]
+    least = min(count[count > 1].sum() for count in counts)
+    return bool(size[size > 1].sum() >= _TOGETHER * least)
+
+
+def are_copies(
+    size: NDArray[Any], mixed: NDArray[np.bool_], share: Vector, least: float = _REPEATED
+) -> bool:
     """Return whether pairs of exact values repeat as copies do.
 
     Parameters
@@ -107,11 +123,11 @@ def are_copies(size: NDArray[Any], mixed: NDArray[np.bool_], share: Vector) -> b
         Rows of each distinct pair, and whether they are of several groups.
     share : (K,) array
         Shares of the groups.
+    least : float
+        Share of the pairs that must repeat.
     """
     many = size > 1
-    if len(size) < _LEAST_PAIRS or (size - 1).sum() < _SURPLUS * size.sum():
-        return False
-    if many.sum() < _REPEATED * len(size):
+    if many.sum() < max(_LEAST_PAIRS, least * len(size)):
         return False
     # Copies occur about equally often; values do so by their density.
     if np.quantile(size[many], 0.9) > 1.5 * np.median(size[many]) + 2:

@@ -14,11 +14,12 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._core import shards
 from .._core.arrays import Array, Mask, Rows
-from .._core.validation import as_floats, read_native, warn_user
+from .._core.shards import here, once
+from .._core.validation import InputError, as_floats, read_native, warn_user
 from .bands import Continuous
-from .labels import Coded, cross, encode, share_labels, split_columns
+from .columns import split_columns
+from .labels import Coded, cross, encode, refuse_equal_types, share_labels
 from .weights import check_cluster, check_weight, mean_one, renumber
 
 # ------------------------------------------------------------------------------------------------
@@ -186,10 +187,10 @@ class Groups:
         assert rows is not None
         return len(rows)
 
-    @shards.once
+    @once
     def n_total(self) -> int:
         """m over all workers, where these rows are one shard of many."""
-        return shards.total(self.n_known)
+        return here().total(self.n_known)
 
     @property
     def n_unknown(self) -> int:
@@ -211,15 +212,15 @@ class Groups:
             return float(self.n_known)
         return float(weight.sum() ** 2 / np.square(weight).sum())
 
-    @shards.once
+    @once
     def counts(self) -> Array:
         """Rows per group, unweighted; expected rows for a proxy."""
         if self.codes is not None:
-            return shards.add(np.bincount(self.codes, minlength=self.n_groups).astype(float))
+            return here().add(np.bincount(self.codes, minlength=self.n_groups).astype(float))
         assert self.probabilities is not None
-        return shards.add(self.probabilities.sum(axis=0))
+        return here().add(self.probabilities.sum(axis=0))
 
-    @shards.once
+    @once
     def shares(self) -> Array:
         """Weighted share of each group, P(A = k)."""
         if self.codes is not None:
@@ -228,10 +229,10 @@ class Groups:
         else:
             assert self.probabilities is not None
             totals = self.row_weight @ self.probabilities
-        totals = shards.add(totals)
+        totals = here().add(totals)
         return totals / totals.sum()
 
-    @shards.once
+    @once
     def entropy(self) -> float:
         """H(A) = −Σ_k P(k) log P(k), in nats."""
         shares = self.shares[self.shares > 0]
@@ -280,7 +281,9 @@ class Groups:
     def numbers(self) -> NDArray[np.intp]:
         """A number for each of the n rows that rows of the same membership share; −1 if unknown."""
         codes = self.codes
-        if codes is None:
+        if self.measured is not None:
+            codes = np.unique(self.measured, return_inverse=True)[1]
+        elif codes is None:
             assert self.probabilities is not None
             codes = np.unique(self.probabilities, axis=0, return_inverse=True)[1].ravel()
         if self.known is None:
@@ -333,7 +336,10 @@ def resolve_groups(
         Warn of empty groups and of groups of one row; no use where rows are only looked up.
     """
     weight = check_weight(sample_weight, n_rows)
-    if isinstance(sensitive_features, Proxy):
+    if isinstance(sensitive_features, Groups):  # read before
+        _check_length(sensitive_features.n_rows, n_rows)
+        groups = sensitive_features if weight is None else sensitive_features.reweigh(weight)
+    elif isinstance(sensitive_features, Proxy):
         groups = _from_proxy(sensitive_features, n_rows, weight, warn)
     elif isinstance(sensitive_features, Continuous):
         groups = _from_measurement(sensitive_features, n_rows, weight)
@@ -356,26 +362,27 @@ def _check_number(groups: Groups, least: int) -> None:
     """Refuse too few groups to compare, and too many."""
     if groups.n_groups < least:
         there = f"only {groups.label_names[0]!r}" if groups.n_groups else "no known group"
-        raise ValueError(
-            f"`sensitive_features` must hold at least two groups to compare, found {there} in "
-            f"{groups.n_total} rows with a known group. Hint: in cross-validation, stratify the "
-            "folds by group so that every fold holds each of them."
-        )
+        raise InputError(
+            "sensitive_features", f"hold at least two groups to compare, found {there} in "
+            f"{groups.n_total} rows with a known group",
+            hint="in cross-validation, stratify the folds by group so that every fold holds each "
+            "of them.",
+        )  # fmt: skip
     if groups.n_groups > MAX_GROUPS:
         sizes = np.sort(groups.counts)
-        raise ValueError(
-            f"`sensitive_features` must hold at most {MAX_GROUPS} groups, found {groups.n_groups} "
-            f"in {groups.n_total} rows; half of them have {sizes[len(sizes) // 2]:.0f} rows or "
-            f"fewer, the five smallest {', '.join(f'{size:.0f}' for size in sizes[:5])}. Hint: "
-            "merge rare groups into larger ones, or judge one attribute at a time instead of the "
-            "crossing of several."
-        )
+        raise InputError(
+            "sensitive_features", f"hold at most {MAX_GROUPS} groups, found {groups.n_groups} in "
+            f"{groups.n_total} rows; half of them have {sizes[len(sizes) // 2]:.0f} rows or "
+            f"fewer, the five smallest {', '.join(f'{size:.0f}' for size in sizes[:5])}",
+            hint="merge rare groups into larger ones, or judge one attribute at a time instead of "
+            "the crossing of several.",
+        )  # fmt: skip
 
 
 def _check_length(length: int, n_rows: int) -> None:
     if length != n_rows:
-        raise ValueError(
-            f"`sensitive_features` must have one entry per row: got {length} for {n_rows} rows."
+        raise InputError(
+            "sensitive_features", f"have one entry per row: got {length} for {n_rows} rows"
         )
 
 
@@ -385,7 +392,7 @@ def _from_proxy(proxy: Proxy, n_rows: int, weight: Array | None, warn: bool) -> 
     known = np.asarray(~np.isnan(table).any(axis=1))
     rows = table[known]
     w = None if weight is None else weight[known]
-    total = shards.add(rows.sum(axis=0) if w is None else w @ rows)
+    total = here().add(rows.sum(axis=0) if w is None else w @ rows)
     keep = total > 0
     if not keep.all():
         if warn:
@@ -408,19 +415,20 @@ def _from_measurement(attribute: Continuous, n_rows: int, weight: Array | None) 
 
 def _from_labels(values: Any, n_rows: int, weight: Array | None, warn: bool) -> Groups:
     if values is None:
-        raise ValueError(
-            "`sensitive_features` must be given: got None. Hint: pass one group label per row."
+        raise InputError(
+            "sensitive_features", "be given: got None", hint="pass one group label per row."
         )
     for name, column in values.items() if isinstance(values, dict) else ():
         if isinstance(column, Continuous):
-            raise ValueError(
-                f"`sensitive_features` (column {name!r}) must be categories to be crossed or "
-                "named in a dict: a Continuous must stand alone. Hint: pass it by itself, as "
-                f"Continuous(values, {str(name)!r}), or cut it with evenhand.bands."
-            )
-    columns = split_columns(values)
+            raise InputError(
+                "sensitive_features", "be categories to be crossed or named in a dict: a "
+                "Continuous must stand alone",
+                hint=f"pass it by itself, as Continuous(values, {str(name)!r}), or cut it with "
+                "evenhand.bands.", where=f"(column {name!r})",
+            )  # fmt: skip
+    columns = split_columns(values, "sensitive_features", "attribute", refuse_equal_types)
     if not columns:
-        raise ValueError("`sensitive_features` must have at least one column, got none.")
+        raise InputError("sensitive_features", "have at least one column, got none")
     for _, column in columns:
         _check_length(len(column), n_rows)
     names = [name or "group" for name, _ in columns]
@@ -447,7 +455,7 @@ def _from_codes(
     if not known.all():
         codes = codes[known]
     w = None if weight is None else weight[known]
-    total = shards.add(np.bincount(codes, weights=w, minlength=len(labels)).astype(np.float64))
+    total = here().add(np.bincount(codes, weights=w, minlength=len(labels)).astype(np.float64))
     keep = total > 0
     if not keep.all():
         if warn:
@@ -477,8 +485,7 @@ def _from_codes(
 
 def _warn_empty(labels: list[Any]) -> None:
     warn_user(
-        f"`sensitive_features`: {', '.join(map(repr, labels))} has no rows with positive weight "
-        "and is left out.",
+        f"Group {', '.join(map(repr, labels))} has no rows with positive weight and is left out.",
         GroupWarning,
     )
 
@@ -489,7 +496,7 @@ def _warn_small(groups: Groups) -> None:
     single = [groups.label_names[k] for k in np.flatnonzero(groups.counts == 1)]
     if single:
         warn_user(
-            f"`sensitive_features`: {', '.join(map(repr, single))} has a single row, from which "
-            "no distribution can be told. Hint: merge it with another group, or set it to missing.",
+            f"Group {', '.join(map(repr, single))} has a single row, too few to measure anything. "
+            "Hint: merge it with another group, or set it to missing.",
             GroupWarning,
         )

@@ -12,10 +12,10 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core import shards
 from .._core.arrays import Mask, Rows
-from .._core.files import TableError
-from .._core.validation import frame_columns, quote, read_native
+from .._core.shards import here
+from .._core.validation import InputError, quote
+from .columns import is_missing
 
 # A column of fractions with more distinct values than this is a measurement, not a category.
 MAX_FRACTIONS = 20
@@ -26,54 +26,6 @@ MAX_NUMBERS = 50
 FEW_LABELS = 32
 # NumPy does not count its booleans among the numbers.
 _NUMBERS = (Number, np.bool_)
-
-
-def split_columns(values: Any) -> list[tuple[str | None, Any]]:
-    """Split the input into named columns: narwhals series or 1-D NumPy arrays."""
-    if hasattr(values, "__arrow_c_array__") and not hasattr(values, "columns"):
-        # A bare Arrow array is not a narwhals series; a chunked one is.
-        import pyarrow as pa
-
-        if isinstance(values, pa.Array):
-            values = pa.chunked_array([values])
-    if isinstance(values, dict):
-        return [(str(key), _single(str(key), column)) for key, column in values.items()]
-    native = read_native(values, "sensitive_features")
-    if isinstance(native, nw.DataFrame):
-        return [*frame_columns(native)]
-    if isinstance(native, nw.Series):
-        unnamed = native.name is None or native.name == ""
-        return [(None if unnamed else str(native.name), native)]
-    if isinstance(values, np.ma.MaskedArray):
-        mask, values = np.ma.getmaskarray(values), np.ma.getdata(values).astype(object)
-        values[mask] = None
-    array = np.asarray(values)
-    if array.ndim == 1 and array.dtype.kind in "iuf" and isinstance(values, list | tuple):
-        _refuse_equal_types(values, None)  # NumPy has made one type of them
-    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
-        # np.asarray(["a", None]) is an object array but ["a", float("nan")] is text "nan".
-        array = np.asarray(values, dtype=object)
-    if array.ndim == 1:
-        return [(None, array)]
-    if array.ndim == 2 and array.shape[1] == 1:
-        return [(None, array[:, 0])]
-    if array.ndim == 2:
-        return [(f"attribute {j}", array[:, j]) for j in range(array.shape[1])]
-    raise ValueError(
-        f"`sensitive_features` must be 1-D (one label per row) or 2-D (one column per "
-        f"attribute), got shape {array.shape}."
-    )
-
-
-def _single(name: str, values: Any) -> Any:
-    columns = split_columns(values)
-    if len(columns) != 1:
-        raise ValueError(
-            f"`sensitive_features` (column {name!r}) must be 1-D, one label per row, got "
-            f"{len(columns)} columns. Hint: give each attribute a name of its own; a Proxy must "
-            "stand alone."
-        )
-    return columns[0][1]
 
 
 def encode(column: Any, name: str | None) -> tuple[Rows, list[Any]]:
@@ -156,20 +108,20 @@ def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[Rows, list[
     codes = np.empty(len(column), dtype=np.intp)
     for i, value in enumerate(column.tolist()):
         try:
-            codes[i] = -1 if _is_missing(value) else seen.setdefault(value, len(seen))
+            codes[i] = -1 if is_missing(value) else seen.setdefault(value, len(seen))
         except (TypeError, ValueError):  # not hashable; an array compares to an array
-            raise ValueError(
-                "`sensitive_features` must hold labels (text, numbers, booleans), got an "
-                f"element of type {type(value).__name__}."
-            ) from None
+            raise InputError(
+                "sensitive_features", "hold labels (text, numbers, booleans), got an element of "
+                f"type {type(value).__name__}",
+            ) from None  # fmt: skip
     labels = list(seen)
     if any(isinstance(label, _NUMBERS) for label in labels):
-        _refuse_equal_types(column.tolist(), name)
+        refuse_equal_types(column.tolist(), name)
     check_count(labels, len(column), _kind_of(labels), name)
     return _sort_labels(codes, labels)
 
 
-def _refuse_equal_types(values: Iterable[Any], name: str | None) -> None:
+def refuse_equal_types(values: Iterable[Any], name: str | None = None) -> None:
     """1, 1.0 and True are equal in Python: as labels they would become one group unasked."""
     kinds: dict[Any, Any] = {}
     for value in values:
@@ -177,13 +129,14 @@ def _refuse_equal_types(values: Iterable[Any], name: str | None) -> None:
             continue
         first = kinds.setdefault(value, value)
         if type(first) is not type(value) and _kind(first) != _kind(value):
-            where = f" (column {name!r})" if name else ""
-            raise ValueError(
-                f"`sensitive_features`{where} must hold labels of one type, got both {first!r} "
-                f"({_kind(first)}) and {value!r} ({_kind(value)}), which Python takes for the same "
-                "label. Hint: convert the column to one type, for example to text if they are "
-                "different groups or to int if they are the same."
-            )
+            where = f"(column {name!r})" if name else ""
+            raise InputError(
+                "sensitive_features", f"hold labels of one type, got both {first!r} "
+                f"({_kind(first)}) and {value!r} ({_kind(value)}), which Python takes for the "
+                "same label",
+                hint="convert the column to one type, for example to text if they are different "
+                "groups or to int if they are the same.", where=where,
+            )  # fmt: skip
 
 
 def _kind(value: Any) -> str:
@@ -205,7 +158,7 @@ def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[Rows, list
         if dtype.is_float():
             return encode(column.fill_null(float("nan")).to_numpy().astype(float), name)
         # Integers or booleans with gaps: encode what is there and put the gaps back.
-        values = np.array([v for v in column.to_list() if not _is_missing(v)])
+        values = np.array([v for v in column.to_list() if not is_missing(v)])
         codes = np.full(len(column), -1, dtype=np.intp)
         if not len(values):
             return codes, []
@@ -216,7 +169,7 @@ def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[Rows, list
         # Declared as categories by the user: numbers are groups here, however many.
         categories = column.cat.get_categories().to_list()
     # Null tests differ between backends; unique() and the dictionary below settle it once.
-    uniques = [v for v in column.unique().to_list() if not _is_missing(v)]
+    uniques = [v for v in column.unique().to_list() if not is_missing(v)]
     labels = uniques if categories is None else categories
     if categories is None:
         kind = "date" if dtype.is_temporal() else "text"
@@ -230,16 +183,11 @@ def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[Rows, list
         codes = replaced.fill_null(-1).to_numpy().astype(np.intp)
     else:
         codes = np.fromiter(
-            (-1 if _is_missing(v) else position[v] for v in column.to_list()),
+            (-1 if is_missing(v) else position[v] for v in column.to_list()),
             dtype=np.intp,
             count=len(column),
         )
     return codes, list(labels)
-
-
-def _is_missing(value: Any) -> bool:
-    # pandas.NA compares to NA, not to a truth value, so it is told by its type.
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
 def sorted_labels(labels: list[Any]) -> list[Any]:
@@ -263,12 +211,12 @@ def share_labels(
     column: Any, codes: Rows, labels: list[Any], name: str | None
 ) -> tuple[Rows, list[Any]]:
     """Codes for the labels of all workers, where the column is one shard of many."""
-    if not shards.active():
+    if not here().is_shard:
         return codes, labels
     declared = isinstance(column, nw.Series) and column.dtype in (nw.Categorical, nw.Enum)
-    parts = shards.gather_objects((labels, len(codes), declared))
+    parts = here().gather_objects((labels, len(codes), declared))
     merged = list(dict.fromkeys(label for part, _, _ in parts for label in part))
-    _refuse_equal_types([label for part, _, _ in parts for label in part], name)
+    refuse_equal_types([label for part, _, _ in parts for label in part], name)
     if not any(declared for _, _, declared in parts):
         _check_count(merged, sum(count for _, count, _ in parts), _kind_of(merged), name)
     return _sort_labels(codes, labels, merged)
@@ -290,9 +238,8 @@ def cross(coded: list[tuple[Rows, list[Any]]]) -> tuple[Rows, list[Any]]:
         combined = combined * len(labels) + codes
     combined[missing] = -1
     cells, inverse = np.unique(combined[~missing], return_inverse=True)
-    if shards.active():
-        own, cells = cells, np.unique(np.concatenate(shards.gather_objects(cells)))
-        inverse = np.searchsorted(cells, own)[inverse]
+    own, cells = cells, np.unique(np.concatenate(here().gather_objects(cells)))
+    inverse = np.searchsorted(cells, own)[inverse]
     out = np.full(len(combined), -1, dtype=np.intp)
     out[~missing] = inverse
     crossed = []
@@ -307,30 +254,31 @@ def cross(coded: list[tuple[Rows, list[Any]]]) -> tuple[Rows, list[Any]]:
 
 def check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> None:
     """Refuse a measurement or an identifier where a category is meant."""
-    if shards.active():
+    if here().is_shard:
         return  # a shard may hold few rows of many groups: `share_labels` looks at all of them
     _check_count(labels, n_rows, kind, name)
 
 
 def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> None:
     count = len(labels)
-    where = f" (column {name!r})" if name else ""
+    where = f"(column {name!r})" if name else ""
     limit = {"float": MAX_FRACTIONS, "integer": MAX_NUMBERS, "date": MAX_NUMBERS}.get(kind)
     if limit is not None and count > limit:
         what = {"float": "fractions", "integer": "whole numbers", "date": "dates"}[kind]
         ordered = sorted(labels)
-        raise ValueError(
-            f"`sensitive_features`{where} must be categories, got {what} with {count} distinct "
-            f"values, from {_plain(ordered[0])} to {_plain(ordered[-1])}; more than {limit} are "
-            "taken for a measurement. Hint: cut it into bands, such as "
-            f"evenhand.bands({name or 'values'}, [{_example(ordered)}]); drop an identifier; pass "
-            "codes of true groups as text or categories."
-        )
+        raise InputError(
+            "sensitive_features", f"be categories, got {what} with {count} distinct values, from "
+            f"{_plain(ordered[0])} to {_plain(ordered[-1])}; more than {limit} are taken for a "
+            "measurement",
+            hint=f"cut it into bands, such as evenhand.bands({name or 'values'}, "
+            f"[{_example(ordered)}]); drop an identifier; pass codes of true groups as text or "
+            "categories.", where=where,
+        )  # fmt: skip
     if kind != "float" and n_rows > 20 and count > n_rows / 2:
-        raise ValueError(
-            f"`sensitive_features`{where} must be categories, got {count} distinct values in "
-            f"{n_rows} rows, which looks like an identifier."
-        )
+        raise InputError(
+            "sensitive_features", f"be categories, got {count} distinct values in {n_rows} rows, "
+            "which looks like an identifier", where=where,
+        )  # fmt: skip
 
 
 def suggest_edges(ordered: list[Any]) -> list[str]:
@@ -427,12 +375,13 @@ class Labels:
         codes = column.indices.cast(pa.int32()).fill_null(len(lookup)).to_numpy()
         return np.array([*lookup, -1], dtype=np.int64)[codes]
 
-    def _too_many(self) -> TableError:
-        return TableError(
-            f"`sensitive_features` must be categories, and {', '.join(map(quote, self.names))} has "
-            f"more than {MAX_LABELS:,} distinct values. Hint: cut a measurement into bands where "
-            "the files are written; drop an identifier."
-        )
+    def _too_many(self) -> InputError:
+        names = ", ".join(map(quote, self.names))
+        return InputError(
+            "sensitive_features", f"be categories, and {names} has more than {MAX_LABELS:,} "
+            "distinct values", hint="cut a measurement into bands where the files are written; "
+            "drop an identifier.",
+        )  # fmt: skip
 
     def coded(self) -> Coded:
         """Groups in the order of their labels."""

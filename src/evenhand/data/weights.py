@@ -8,9 +8,10 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._core import shards
-from .._core.arrays import Array, Mask, Rows
-from .._core.validation import as_floats, check_column, read_native, refuse_masked
+from .._core.arrays import Array, Rows
+from .._core.shards import here
+from .._core.validation import InputError, check_column
+from .columns import missing_rows, split_columns
 
 # From fewer effective rows nothing can be said.
 LEAST = 5.0
@@ -24,32 +25,18 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> Array | None:
     """
     if sample_weight is None:
         return None
-    # A masked weight could mean none, or one; so it is refused rather than guessed.
-    refuse_masked(sample_weight, "sample_weight")
-    weight = np.asarray(sample_weight)
-    try:
-        weight = as_floats(weight)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"`sample_weight` must be numbers, got dtype {weight.dtype}. Hint: one nonnegative "
-            "number per row."
-        ) from None
-    if weight.ndim == 0:
-        weight = np.full(n_rows, weight)
-    if weight.ndim != 1:
+    shape = np.asarray(sample_weight).shape
+    if len(shape) > 1:
         # scikit-learn's common checks expect this wording.
-        raise ValueError(f"Sample weights must be 1D array or scalar, got shape {weight.shape}.")
-    if len(weight) != n_rows:
-        raise ValueError(
-            f"`sample_weight` must have one entry per row: got {len(weight)} for {n_rows} rows."
-        )
-    if not np.isfinite(weight).all():
-        raise ValueError("`sample_weight` must be finite: it holds NaN or infinity.")
+        raise ValueError(f"Sample weights must be 1D array or scalar, got shape {shape}.")
+    if not shape:
+        sample_weight = np.full(n_rows, sample_weight)
+    weight = check_column(sample_weight, "sample_weight", n_rows)
     if (weight < 0).any():
-        raise ValueError(f"`sample_weight` must be nonnegative, got {weight.min()}.")
-    largest = shards.largest(float(weight.max(initial=0.0)))
+        raise InputError("sample_weight", f"be nonnegative, got {weight.min()}")
+    largest = here().largest(float(weight.max(initial=0.0)))
     if not largest:
-        raise ValueError("`sample_weight` must not be zero in every row.")
+        raise InputError("sample_weight", "not be zero in every row")
     return weight if 1e-100 < largest < 1e100 else weight / largest
 
 
@@ -66,10 +53,10 @@ def weighted_rows(weight: Array | None) -> Rows | None:
 
 def mean_one(weight: Array | None) -> Array | None:
     """Weights in proportion, scaled to mean 1; None for none."""
-    if weight is None or not (len(weight) or shards.active()):
+    if weight is None or not (len(weight) or here().is_shard):
         return None
     # A sum of very small ones has no reciprocal.
-    largest = shards.largest(float(weight.max(initial=0.0)))
+    largest = here().largest(float(weight.max(initial=0.0)))
     if not largest:
         return weight
     return scale_to_count(weight / largest)
@@ -77,18 +64,19 @@ def mean_one(weight: Array | None) -> Array | None:
 
 def scale_to_count(weight: Array) -> Array:
     """Weights times n/Σw, for those whose sum is a float like any other."""
-    count, total = shards.add(float(len(weight)), float(weight.sum()))
+    count, total = here().add(float(len(weight)), float(weight.sum()))
     return weight * (count / total)
 
 
 def refuse_few_weighted(kept: int, n_rows: int) -> None:
     """Refuse fewer than 5 rows of positive weight: what a weight of 0 leaves out nobody sees."""
     if kept < LEAST:
-        raise ValueError(
-            f"`sample_weight` must be positive in at least {LEAST:g} rows with a known group, got "
-            f"{kept} of {n_rows:,}: from so few nothing can be said. Hint: a row of weight 0 "
-            "counts as absent; look for weights that are zero and should not be."
-        )
+        raise InputError(
+            "sample_weight", f"be positive in at least {LEAST:g} rows with a known group, got "
+            f"{kept} of {n_rows:,}: from so few nothing can be said",
+            hint="a row of weight 0 counts as absent; look for weights that are zero and should "
+            "not be.",
+        )  # fmt: skip
 
 
 def check_exposure(exposure: Any, n_rows: int) -> Array:
@@ -96,10 +84,10 @@ def check_exposure(exposure: Any, n_rows: int) -> Array:
     exposure = check_column(exposure, "exposure", n_rows)
     if not (exposure > 0).all():
         row = int((exposure <= 0).argmax())
-        raise ValueError(
-            f"`exposure` must be positive, got {exposure[row]:g} in row {row}. Hint: leave out "
-            "rows that were never at risk."
-        )
+        raise InputError(
+            "exposure", f"be positive, got {exposure[row]:g} in row {row}",
+            hint="leave out rows that were never at risk.",
+        )  # fmt: skip
     return exposure
 
 
@@ -121,71 +109,47 @@ def check_cluster(cluster: Any, n_rows: int) -> Rows | None:
     """
     if cluster is None:
         return None
-    native = read_native(cluster, "cluster")
-    if isinstance(native, nw.DataFrame):
-        if len(native.columns) != 1:
-            raise ValueError(
-                f"`cluster` must be one column, got {len(native.columns)}. Hint: join them into "
-                "one label per row first."
-            )
-        native = next(native.iter_columns())
-    missing: NDArray[Any] | None
-    if isinstance(native, nw.Series):
-        missing = native.is_null().to_numpy().astype(bool)
-        # Numbers stay numbers; everything else is compared as Python objects are.
-        numeric = native.dtype.is_numeric() or native.dtype == nw.Boolean
-        values = native.to_numpy() if numeric else np.array(native.to_list(), dtype=object)
-    else:
-        masked = isinstance(cluster, np.ma.MaskedArray)
-        missing = np.ma.getmaskarray(cluster) if masked else None
-        values = np.asarray(np.ma.getdata(cluster) if masked else cluster)
-        if values.dtype.kind in "US" and not isinstance(cluster, np.ndarray):
-            values = np.array(list(cluster), dtype=object)  # as text, a NaN would be "nan"
-    if values.ndim != 1:
-        raise ValueError(f"`cluster` must be 1-D, one label per row, got shape {values.shape}.")
-    if len(values) != n_rows:
-        raise ValueError(
-            f"`cluster` must have one entry per row: got {len(values)} for {n_rows} rows."
-        )
-    missing = _missing(values) if missing is None else missing | _missing(values)
+    columns = split_columns(cluster, "cluster", "column")
+    if len(columns) != 1:
+        raise InputError(
+            "cluster", f"be one column, got {len(columns)}",
+            hint="join them into one label per row first.",
+        )  # fmt: skip
+    ((_, column),) = columns
+    if len(column) != n_rows:
+        raise InputError("cluster", f"have one entry per row: got {len(column)} for {n_rows} rows")
+    missing = missing_rows(column)
     if missing.any():
-        raise ValueError(
-            f"`cluster` must be known in every row: {int(missing.sum())} of {n_rows} are missing. "
-            "Hint: give a row that belongs to no other a label of its own."
-        )
-    codes = _number(values)
+        raise InputError(
+            "cluster", f"be known in every row: {int(missing.sum())} of {n_rows} are missing",
+            hint="give a row that belongs to no other a label of its own.",
+        )  # fmt: skip
+    codes = _number(column)
     count = int(codes.max()) + 1 if n_rows else 0
     if count == 1 and n_rows > 1:
-        raise ValueError(
-            "`cluster` must hold at least two clusters, got one: from a single cluster nothing "
-            "can be said about others. Hint: leave `cluster` out only if its rows are independent."
-        )
+        raise InputError(
+            "cluster", "hold at least two clusters, got one: from a single cluster nothing can be "
+            "said about others", hint="leave it out only if its rows are independent.",
+        )  # fmt: skip
     return None if count == n_rows else codes
 
 
-def _missing(values: NDArray[Any]) -> Mask:
-    if values.dtype.kind == "f":
-        return np.isnan(values)
-    if values.dtype.kind in "Mm":
-        return np.isnat(values)
-    if values.dtype.kind == "O":
-        gone = (v is None or type(v).__name__ in ("NAType", "NaTType") or v != v for v in values)
-        return np.fromiter(gone, dtype=bool, count=len(values))
-    return np.zeros(len(values), dtype=bool)
-
-
-def _number(values: NDArray[Any]) -> Rows:
-    if values.dtype.kind != "O":
-        return np.unique(values, return_inverse=True)[1].astype(np.intp, copy=False)
+def _number(column: Any) -> Rows:
+    """Numbers of labels: numbers are sorted, everything else is compared as Python objects are."""
+    if isinstance(column, nw.Series):
+        numeric = column.dtype.is_numeric() or column.dtype == nw.Boolean
+        column = column.to_numpy() if numeric else np.array(column.to_list(), dtype=object)
+    if column.dtype.kind != "O":
+        return np.unique(column, return_inverse=True)[1].astype(np.intp, copy=False)
     seen: dict[Any, int] = {}
     try:
-        numbers = (seen.setdefault(v, len(seen)) for v in values.tolist())
-        return np.fromiter(numbers, dtype=np.intp, count=len(values))
+        numbers = (seen.setdefault(v, len(seen)) for v in column.tolist())
+        return np.fromiter(numbers, dtype=np.intp, count=len(column))
     except TypeError:
-        raise ValueError(
-            "`cluster` must hold labels (text, numbers, dates), got an element of type "
-            f"{type(values[0]).__name__}."
-        ) from None
+        raise InputError(
+            "cluster", "hold labels (text, numbers, dates), got an element of type "
+            f"{type(column[0]).__name__}",
+        ) from None  # fmt: skip
 
 
 def renumber(cluster: Rows | None) -> Rows | None:
@@ -294,9 +258,15 @@ def degrees_of_freedom(squares: Array, mass: Array) -> float:
 
 def weighted_sum(values: Array, weight: Array | None = None) -> float:
     """Σ w·value."""
-    return float(shards.add(float(values.sum() if weight is None else weight @ values)))
+    return float(here().add(float(values.sum() if weight is None else weight @ values)))
 
 
 def weighted_mean(values: Array, weight: Array | None = None) -> float:
     """Σ w·value / Σ w."""
-    return shards.average(values, weight)
+    return here().average(values, weight)
+
+
+def are_equal(values: NDArray[Any]) -> bool:
+    """Whether all values are the same; False where there are none."""
+    sums = here()
+    return sums.least(values.min(initial=np.inf)) == sums.largest(values.max(initial=-np.inf))

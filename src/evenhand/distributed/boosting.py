@@ -9,8 +9,8 @@ from typing import Any
 
 from .._core import shards
 from .._core.shards import Workers
-from .._core.validation import check_column
-from ..boosting import PLAIN_ROUNDS, check_fairness_weight, get_loss, objective
+from .._core.validation import check_column, check_nonnegative
+from ..boosting import PLAIN_ROUNDS, get_loss, objective
 from ..data.groups import resolve_groups
 from ..training.penalty import FairnessRegularizer
 from .fitting import run_on
@@ -84,12 +84,13 @@ def boost(
     if not good or num_boost_round < 1:
         raise ValueError(f"`num_boost_round` must be a positive integer, got {num_boost_round!r}.")
     get_loss(loss)
+    check_nonnegative("fairness_weight", fairness_weight)
     if sensitive_features is None:
         raise ValueError("`sensitive_features` must be given, got None.")
     program = Boost(
         params, int(num_boost_round), FairnessRegularizer(criterion, classifier),
         {
-            "loss": loss, "fairness_weight": check_fairness_weight(fairness_weight),
+            "loss": loss, "fairness_weight": float(fairness_weight),
             "plain_rounds": plain_rounds, "learning_rate": _learning_rate(params),
         },
     )  # fmt: skip

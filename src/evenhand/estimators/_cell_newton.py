@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from .._core import shards
 from .._core.arrays import Array
 from ..kernels import Rows, numpy_passes, passes_for
 from ..kernels.basis import Basis
@@ -70,8 +69,7 @@ def grid_pays(rows: Rows) -> bool:
 def gather(rows: Rows) -> Grid:
     """Put the rows on a grid; with many groups a coarser one."""
     n, k, two = len(rows.s), rows.n_groups, len(rows.y) > 0
-    if rows.whole:  # a shard may have no rows
-        two = shards.largest(float(two)) > 0
+    two = rows.sums.largest(float(two)) > 0  # a shard may have no rows
     side = int(np.clip((_WORK / k**2) ** 0.5, _LEAST_SIDE, _MOST_SIDE))
     size = side * side if two else 4 * side
     side = side if two else size
@@ -87,8 +85,7 @@ def gather(rows: Rows) -> Grid:
     else:
         shares = rows.probabilities.T * weight
         mass = np.stack([np.bincount(number, share, size) for share in shares], axis=1)
-    if rows.whole:
-        mass, sums = shards.add(mass, sums)
+    mass, sums = rows.sums.add(mass, sums)
     used = np.flatnonzero(sums[:, 0] > 0)
     renumber = np.zeros(size, dtype=np.int32)
     renumber[used] = np.arange(len(used))

@@ -20,7 +20,7 @@ from .._core.arrays import Array
 from ..data.weights import deal_by_first_row
 from ..kernels import Rows, numpy_passes
 from ..kernels.basis import Basis
-from ._cells import Cells, sums
+from .ranks import Cells, sums
 
 # Entries of all matrices that are held, and solved with, at a time.
 HELD = 2_000_000

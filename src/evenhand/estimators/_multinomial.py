@@ -12,7 +12,7 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from .._core.arrays import Array
 from ..kernels import Entries
-from ._cells import Cells
+from .ranks import Cells
 
 # Cells times squared parameters from which a Hessian in single precision pays.
 _LARGE = 5e6

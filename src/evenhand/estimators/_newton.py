@@ -103,7 +103,7 @@ def descend(
     def look(weights: NDArray[np.float64]) -> Any:
         return objective_at(rows, basis, weights, kappa)
 
-    cold = cold_start(rows, basis)
+    cold = cold_start(rows.shares, basis)
     weights = cold if start is None else start
     seen = look(weights)
     if start is not None and not seen[0] <= cold_objective(rows):
@@ -117,15 +117,19 @@ def descend(
 def objective_at(rows: Rows, basis: Basis, weights, kappa: float):
     """Objective per row, its negative gradient and Hessian (both summed over rows)."""
     loss, score, moments, _ = passes_for(rows).logistic_pass(rows, basis, weights, True)
-    free, terms = weights.shape
     size, slope, form = penalty(weights)
-    hessian = np.empty((free, terms, free, terms))
-    blocks = iter(basis.gram(moments))
+    hessian = assemble_hessian(basis, moments, len(weights)) + kappa * form
+    return (loss + 0.5 * kappa * size) / rows.n, score - kappa * slope, hessian
+
+
+def assemble_hessian(basis: Basis, moments: NDArray[np.float64], free: int) -> NDArray[np.float64]:
+    """(FD, FD) from the moments of its blocks (k, l ≤ k)."""
+    hessian = np.empty((free, basis.n_terms, free, basis.n_terms))
+    blocks = iter(basis.gram(moments.reshape(-1, basis.n_moments)))
     for k in range(free):
         for other in range(k + 1):
             hessian[k, :, other] = hessian[other, :, k] = next(blocks)
-    hessian = hessian.reshape(free * terms, free * terms) + kappa * form
-    return (loss + 0.5 * kappa * size) / rows.n, score - kappa * slope, hessian
+    return hessian.reshape(free * basis.n_terms, free * basis.n_terms)
 
 
 def finish_at(rows: Rows, basis: Basis, weights, kappa: float, scale: float):
@@ -168,10 +172,10 @@ def solve(hessian, score, damping: float = 0.0):
     return np.zeros_like(score)
 
 
-def cold_start(rows: Rows, basis: Basis) -> NDArray[np.float64]:
+def cold_start(shares: NDArray[np.float64], basis: Basis) -> NDArray[np.float64]:
     """Intercepts at the log odds of the group shares."""
-    out = np.zeros((rows.n_groups - 1, basis.n_terms))
-    out[:, 0] = np.log(rows.shares[1:] / rows.shares[0])
+    out = np.zeros((len(shares) - 1, basis.n_terms))
+    out[:, 0] = np.log(shares[1:] / shares[0])
     return out
 
 

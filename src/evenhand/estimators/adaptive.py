@@ -4,9 +4,9 @@ Variables are replaced by their mid-ranks (information does not change under mon
 the probabilities of the groups are learned from them in many ways, the rungs of a ladder:
 
 - multinomial logistic regression on the normal scores of the ranks: a constant, linear, quadratic,
-  then smoothing splines of falling penalty (`_ladder`, `_designs`);
+  then smoothing splines of falling penalty (`rungs`, `splines`);
 - for discrete data the table of cells;
-- for laws that nothing smooth follows, the mixture over all dyadic partitions (`_dyadic`).
+- for laws that nothing smooth follows, the mixture over all dyadic partitions (`dyadic`).
 
 For two variables there are several coordinate systems: the two ranks, and one of them with the
 residual of the other. The probabilities of the rungs are averaged, with weights by their
@@ -27,14 +27,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import rankdata
 
 from .._core.arrays import Array
 from .._core.threads import one_blas_thread
+from ..data.copies import find_copies
 from ..data.criteria import Condition, word_for
 from ..data.groups import Groups
-from ._cells import (
+from .dyadic import LEAST_ROWS, Plane, deepest, grow, screen
+from .estimation import RowLosses, refuse_many_variables
+from .ranks import (
     Cells,
     Levels,
     by_frequency,
@@ -42,26 +49,22 @@ from ._cells import (
     gather_one,
     gather_two,
     is_heaped,
-    merge_copies,
     sums,
 )
-from ._cuts import WORTHWHILE
-from ._dyadic import LEAST_ROWS, Grown, Plane, deepest, grow, screen
-from ._ladder import climb, refit
-from ._pooling import (
+from .rungs import (
     HANDICAP,
     LEAST_SHARE,
     Data,
-    Estimate,
+    Ladder,
+    Rung,
+    blend,
     combine,
-    lean_of,
     prepare,
-    prior_bias,
     weigh,
 )
-from ._residual import falls, residuals, standardized
-from ._spline_basis import smooth
-from .estimation import RowLosses, refuse_many_variables
+from .splines import smooth
+
+Pair = tuple[Levels, Levels]
 
 # Rows beyond which rungs are weighed on a coarse grid, and beyond which they are fitted on a fine
 # one. A grid of B bins a side loses about g²/(200 B²) nats where the log odds change by g per
@@ -74,6 +77,16 @@ _LEAST_GAIN, _MOST_PLANES = 4.0, 2
 _MOST_VALUES = 512
 # By how much a first look may fall short of a share that counts: a closer one finds more.
 _LEEWAY = 12.0
+# Nats over all rows that the steps of a monotone map must save before they are looked at closely.
+_STEPS_GAIN = 24.0
+# Correlation of normal scores below which a variable is turned round.
+_FALLING = -0.99
+# Numbers of stretches of the given variable in each of which a curve is fitted to the other, and
+# the least rows of one.
+_PIECES, _STRETCH_ROWS = (1, 32, 256, 1024), 60
+# Unexplained variance below which a closer fit is tried, and the share of it below which a closer
+# fit takes the place of a plainer one.
+_NEAR, _CLOSE = 0.01, 0.8
 
 
 class Adaptive:
@@ -130,230 +143,233 @@ class Adaptive:
     ) -> dict[Condition, RowLosses]:
         names = sorted({name for condition in conditions for name in condition})
         data = prepare(groups)
-        levels = {name: cut(variables[name], data.weight) for name in names}
-        whole = merge_copies({name: variables[name] for name in names}, levels, groups)
-        if whole is not None:
-            variables, groups, place = whole
-            fewer = self._row_losses(variables, conditions, groups)
-            return {
-                condition: replace(
-                    found, value=found.value[place], influence=found.influence[place],
-                    merged=found.merged + len(place) - groups.n_known,
-                )
-                for condition, found in fewer.items()
-            }  # fmt: skip
-        # No row is a copy of another, but people can share their score or their target. Rows that
-        # share one and are all of one group are taken for the rows of one person.
-        single, person = {}, None
-        alike: dict[Condition, int] = {}
-        for name in names:
-            merged = merge_copies({name: variables[name]}, levels, groups)
-            if merged is None:
-                single[name] = self._one(name, levels[name], data)
-                continue
-            reduced, merged_groups, place = merged
-            own = prepare(merged_groups)
-            found = self._one(name, cut(reduced[name], own.weight), own)
-            single[name] = replace(found, row_entry=found.row_entry[place])
-            alike[(name,)] = len(place) - merged_groups.n_known
-            person = place if person is None or place.max() < person.max() else person
-        if len(names) == 2 and falls(
-            variables[names[0]], variables[names[1]], levels[names[0]], levels[names[1]]
-        ):
-            # What one says the other does. Cut from the other end, estimates would differ a little.
-            single[names[1]] = single[names[0]]
-        if person is not None:
-            data = prepare(replace(groups, cluster=person))
+        columns = {name: variables[name] for name in names}
+        levels = {name: cut(column, data.weight) for name, column in columns.items()}
+        if len(names) == 2 and _correlation(*levels.values(), data.weight) < _FALLING:
+            # A falling map tells what a rising one does, which is easier to see.
+            columns[names[1]] = -columns[names[1]]
+            levels[names[1]] = cut(columns[names[1]], data.weight)
+        # Rows that share their score, or their target, as copies do are rows of one person.
+        people = {
+            name: place
+            for name in names
+            if (place := _find_people(columns[name], levels[name], groups)) is not None
+        }
+        single = {name: self._one(name, levels[name], data) for name in names if name not in people}
+        for name, place in people.items():
+            single[name] = self._one_each(name, columns[name], groups, place)
+        together = min(people.values(), key=np.max, default=None)
+        if together is not None:
+            data = prepare(replace(groups, cluster=together))
         out = {}
         for condition in conditions:
-            if len(condition) == 1:
-                found = single[condition[0]]
-            else:
-                found = self._two(condition, variables, levels, single, data)
-            rows = found.rows()
-            spread = found.between + found.doubt**2
-            merged_rows = alike.get(condition, 0)
-            if len(condition) == 2 and person is not None:
-                merged_rows = len(person) - int(person.max()) - 1
+            rung, place = single[condition[0]], people.get(condition[0])
+            if len(condition) == 2:
+                rung, place = self._two(condition, columns, levels, single, data), together
+            rows, merged = rung.rows(), 0 if place is None else len(place) - int(place.max()) - 1
             out[condition] = RowLosses(
-                rows, rows, found.chosen, found.terms, spread, merged_rows,
-                lean_of(found.terms, found.squares) * found.squares,
+                rows, rows, rung.words, rung.terms, rung.between + rung.doubt**2, merged,
+                rung.lean * rung.squares,
             )  # fmt: skip
         return out
 
-    def _one(self, name: str, level: Levels, data: Data) -> Estimate:
+    def _one_each(self, name: str, values: Array, groups: Groups, place: NDArray[np.intp]) -> Rung:
+        """The pool of one variable that all rows of a person share: a row each, of their weight."""
+        first = np.unique(place, return_index=True)[1]
+        weight = np.bincount(place, groups.weight).astype(np.float64)
+        known = replace(groups, known=None, n_rows=groups.n_known).take(first)
+        data = prepare(known.reweigh(weight if np.ptp(weight) else None))
+        rung = self._one(name, cut(values[first], data.weight), data)
+        return replace(rung, row_entry=rung.row_entry[place])
+
+    def _one(self, name: str, level: Levels, data: Data) -> Rung:
+        """The pool of one variable."""
         cells = gather_one(level, data.weight, data.groups, data.folds)
-        rungs = climb(cells, (name,), self.temperature / data.effective)
-        depth = min(int(np.ceil(np.log2(max(len(level.rank), 2)))), 11)
-        words = f"partitions of {word_for(name)}"
-        planes = [Plane(words, (level,), (depth, 0))]
-        if is_heaped(level):
-            words += " by how common values are"
-            planes.append(Plane(words, (by_frequency(level),), (depth, 0)))
-        best = min(cells.mean(rung.outside) for rung in rungs)
-        grown: list[Grown] = []
-        if data.effective >= LEAST_ROWS:
-            grown = self._look_closer(planes, planes, best, data)
-        found = combine([(cells, rungs)], grown, [], data, self.temperature)
-        return replace(found, prior_bias=prior_bias(cells, rungs[0]))
+        rungs = Ladder(cells, (name,)).climb(self.temperature / data.effective)
+        planes = _lines(name, level) if data.effective >= LEAST_ROWS else []
+        best = min(rung.mean_outside for rung in rungs)
+        partitions = self._partitions(planes, best, data)
+        pooled = combine([*rungs, *partitions], data, self.temperature, cells.averaged)
+        return replace(pooled, prior_bias=_prior_bias(rungs[0]))
 
     def _two(
-        self,
-        names: Condition,
-        variables: Mapping[str, Array],
-        levels: Mapping[str, Levels],
-        single: Mapping[str, Estimate],
-        data: Data,
-    ) -> Estimate:
-        first, second = (levels[name] for name in names)
-        groups, weight = data.groups, data.weight
-        if np.array_equal(first.codes, second.codes) or single[names[0]] is single[names[1]]:
-            return self._monotone(names, variables, levels, single[names[0]], data)
-        n = groups.n_known
-        # The (C, K−1, K−1) leverages are the largest array; many groups mean fewer cells.
-        room = max(512, int(4e6 / max(groups.n_groups - 1, 1) ** 2))
-        coarse, fine = n > min(_COARSE_ROWS, room), n > min(_FINE_ROWS, room)
-        # A Hessian has (K − 1)² blocks, and with many groups there are more of them to fit.
-        thin = 1.0 if groups.n_groups <= 3 else 0.75
-        bins = min(int(thin * _FINE_BINS), int(np.sqrt(room)))
-        center = None
-        if coarse:
-            per_level = sums(second.codes, weight, len(second.rank))
-            mean = sums(second.codes, weight * first.score[first.codes], len(second.rank))
-            mean = mean / np.where(per_level > 0, per_level, 1.0)
-            center = smooth(second.score, mean, per_level)
-
-        def gather(count: int) -> Cells:
-            return gather_two(first, second, center, weight, groups, count, data.folds)
-
-        cells = gather(min(int(thin * _COARSE_BINS), bins) if coarse else 0)
-        rungs = climb(cells, names, self.temperature / data.effective)
-        bias = prior_bias(cells, rungs[0])
-        # A variable that adds nothing is best left out: either one alone is a rung too.
+        self, names: Condition, variables: Mapping[str, Array], levels: Mapping[str, Levels],
+        single: Mapping[str, Rung], data: Data,
+    ) -> Rung:  # fmt: skip
+        """The pool of two variables; a variable that adds nothing is best left out, so that either
+        one alone is a rung too."""
+        pair = levels[names[0]], levels[names[1]]
         alone = [single[name] for name in names]
-        ladders = [(cells, rungs)]
-        losses = [cells.mean(rung.outside) for rung in rungs]
-        best = min(losses + [e.mean_outside for e in alone])
-        grown: list[Grown] = []
-        if data.effective >= LEAST_ROWS:
-            grown = self._look_closer(*self._planes(names, variables, levels, data), best, data)
-        least = min([best] + [g.mean_outside for g in grown])
-        if coarse and min(losses) <= least + self._reach(data):
-            share = weigh(losses, data.effective, self.temperature)
+        if np.array_equal(pair[0].codes, pair[1].codes):
+            return self._monotone(names, variables, pair, alone[0], data)
+        grids = [partial(_gather, pair, data, bins) for bins in _grid_sizes(data.groups)]
+        cells = grids[0]()
+        rungs = Ladder(cells, names).climb(self.temperature / data.effective)
+        bias = _prior_bias(rungs[0])
+        planes = _planes(names, variables, pair, data) if data.effective >= LEAST_ROWS else []
+        smooth_best = min(rung.mean_outside for rung in rungs)
+        best = min(smooth_best, *(rung.mean_outside for rung in alone))
+        partitions = self._partitions(planes, best, data)
+        least = min([best, *(rung.mean_outside for rung in partitions)])
+        if len(grids) > 1 and smooth_best <= least + self._reach(data):
+            share = weigh([r.mean_outside for r in rungs], data.effective, self.temperature)
             kept = [r for r, w in zip(rungs, share, strict=True) if w >= 0.1 * share.max()]
-            again = gather(bins if fine else 0)
-            repeated = refit(again, names, kept)
+            finer = grids[1]()
+            again = Ladder(finer, names).repeat(kept)
             # A fine grid does not predict worse than a coarse one, save where a fit failed on it.
-            found_again = min((again.mean(r.outside) for r in repeated), default=np.inf)
-            if found_again <= min(losses) + 1.0 / data.effective:
-                ladders = [(again, repeated)]
-        found = combine(ladders, grown, alone, data, self.temperature)
-        return replace(found, prior_bias=bias)
+            reached = min((rung.mean_outside for rung in again), default=np.inf)
+            if reached <= smooth_best + 1.0 / data.effective:
+                cells, rungs = finer, again
+        rungs = [*rungs, *partitions, *alone]
+        return replace(combine(rungs, data, self.temperature, cells.averaged), prior_bias=bias)
 
     def _monotone(
-        self,
-        names: Condition,
-        variables: Mapping[str, Array],
-        levels: Mapping[str, Levels],
-        either: Estimate,
-        data: Data,
-    ) -> Estimate:
+        self, names: Condition, variables: Mapping[str, Array], pair: Pair, either: Rung, data: Data
+    ) -> Rung:
         """One variable is a monotone map of the other, as far as the order of the rows can tell.
 
         Then either says as much as both, save where the map has steps that give the group away: a
         cent more for one group changes no rank.
         """
-        if data.effective < LEAST_ROWS:
+        best = either.mean_outside - (_STEPS_GAIN - HANDICAP) / data.effective
+        if data.effective < LEAST_ROWS or best <= 0:
             return either
-        least = either.mean_outside - (WORTHWHILE + _LEEWAY - HANDICAP) / data.effective
-        if least <= 0:
+        partitions = self._partitions(_planes(names, variables, pair, data), best, data)
+        if not partitions:
             return either
-        grown = self._look_closer(*self._planes(names, variables, levels, data), least, data)
-        if not grown:
-            return either
-        found = combine([], grown, [either], data, self.temperature)
-        return replace(found, prior_bias=either.prior_bias)
+        pooled = combine([*partitions, either], data, self.temperature, averaged=False)
+        return replace(pooled, prior_bias=either.prior_bias)
 
     def _reach(self, data: Data) -> float:
         """A loss so far above the least one has no share in the average."""
         return -self.temperature * np.log(LEAST_SHARE) / data.effective
 
-    def _planes(
-        self,
-        names: Condition,
-        variables: Mapping[str, Array],
-        levels: Mapping[str, Levels],
-        data: Data,
-    ) -> tuple[list[Plane], list[Plane]]:
-        """Grids to look at first, and the finer ones to be used where they show something."""
-        s, y = (levels[name] for name in names)
-        words = [word_for(name) for name in names]
-        most = deepest(data.effective, data.groups.n_groups)
-        rough = min(most, 6 if data.effective <= 20_000 else 7)
+    def _partitions(
+        self, planes: Sequence[tuple[Plane, Plane]], best: float, data: Data
+    ) -> list[Rung]:
+        """Partitions of the planes that promise a share in the average.
 
-        def square(name: str, first: Levels, second: Levels) -> tuple[Plane, Plane]:
-            sides = (first, second)
-            return (
-                Plane(name, sides, _depths(first, second, rough, rough)),
-                Plane(name, sides, _depths(first, second, most, most)),
-            )
-
-        def oblong(long: int) -> tuple[Plane, Plane]:
-            name = f"partitions of {words[0]} and {words[1]}"
-            first, more = ((most + 1, 4), (most + 2, most - 2))
-            if long:
-                first, more = first[::-1], more[::-1]
-            return (
-                Plane(name, (s, y), _depths(s, y, *first)),
-                Plane(name, (s, y), _depths(s, y, *more)),
-            )
-
-        pairs = [square(f"partitions of {words[0]} and {words[1]}", s, y)]
-        if most > 5:
-            pairs += [oblong(0), oblong(1)]
-        if any(is_heaped(v) for v in (s, y)):
-            common = [by_frequency(v) if is_heaped(v) else v for v in (s, y)]
-            name = f"partitions of {words[0]} and {words[1]} by how common values are"
-            pairs.append(square(name, *common))
-        # The line s = y, in normal scores, in standard deviations (ranks blur a narrow band), and
-        # for discrete data in the numbers of the values.
-        a, b = (v.score[v.codes] for v in (s, y))
-        name = f"partitions along {words[0]} = {words[1]}"
-        pairs.append(square(name, cut(a + b, data.weight), cut(a - b, data.weight)))
-        few = min(_MOST_VALUES, data.groups.n_known // 4)
-        if all(v.distinct == len(v.rank) <= few for v in (s, y)):
-            apart: Array = (s.codes - y.codes).astype(np.float64)
-        else:
-            apart = standardized(variables[names[0]], data.weight)
-            apart = apart - standardized(variables[names[1]], data.weight)
-        pairs.append(square(name, y, cut(apart, data.weight)))
-        for given, other in ((1, 0), (0, 1)):
-            name = f"partitions of {words[given]} and residual {words[other]}"
-            found = residuals(
-                variables[names[other]], levels[names[other]], variables[names[given]],
-                levels[names[given]], data.weight,
-            )  # fmt: skip
-            for rest in found:
-                pairs.append(square(name, levels[names[given]], cut(rest, data.weight)))
-        return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-
-    def _look_closer(
-        self, planes: Sequence[Plane], finer: Sequence[Plane], best: float, data: Data
-    ) -> list[Grown]:
-        """Partitions of the planes that promise a share in the average."""
-        looks = [screen(p, data.groups, data.weight, data.prior, data.folds) for p in planes]
-        most = min(best + (_LEEWAY - HANDICAP) / data.effective, min(looks) + self._reach(data))
-        # Nor does a partition count that has seen nothing worth the name.
-        most = min(most, data.groups.entropy - _LEAST_GAIN / data.effective)
+        Each plane comes twice: coarse for a first look, and as fine as is worth it.
+        """
+        looks = [screen(first, data) for first, _ in planes]
+        most = min(best + (_LEEWAY - HANDICAP) / data.effective,
+                   min(looks, default=0.0) + self._reach(data),
+                   # Nor does a partition count that has seen nothing worth the name.
+                   data.groups.entropy - _LEAST_GAIN / data.effective)  # fmt: skip
         order = np.argsort(looks, kind="stable")[:_MOST_PLANES]
-        return [
-            grow(
-                finer[j], data.groups, data.weight, data.prior, data.effective, data.folds,
-                search=place == 0,
-            )
-            for place, j in enumerate(order)
-            if looks[j] <= most
-        ]  # fmt: skip
+        return [grow(planes[j][1], data) for j in order if looks[j] <= most]
+
+
+def _correlation(one: Levels, other: Levels, weight: Array) -> float:
+    """Correlation of the normal scores of two variables."""
+    a, b = one.score[one.codes], other.score[other.codes]
+    return float(weight @ (a * b) / max(np.sqrt((weight @ a**2) * (weight @ b**2)), 1e-300))
+
+
+def _find_people(values: Array, level: Levels, groups: Groups) -> NDArray[np.intp] | None:
+    """Number of the person that each row is about, where people have several rows; else None.
+
+    None of them can be left out while the others stay in; :mod:`evenhand.data.copies` has the rule.
+    """
+    n = groups.n_known
+    distinct = level.distinct or len(np.unique(values))
+    if groups.cluster is not None or not max(10, n // 10) <= distinct <= 0.98 * n:
+        return None
+    return find_copies([values], replace(groups, known=None, n_rows=n).numbers())
+
+
+def _prior_bias(constant: Rung) -> float:
+    """H(A) of the shares over its own estimate from in-sample and leave-one-out loss."""
+    return constant.mean_inside / blend(constant.mean_inside, constant.mean_outside, 0.5)
+
+
+# ------------------------------------------------------------------------------------------------
+# Grids of two variables for the smooth rungs.
+
+
+def _grid_sizes(groups: Groups) -> list[int]:
+    """Bins a side of the grids to weigh rungs on and to repeat the best on; 0 for the rows."""
+    # The (C, K−1, K−1) leverages are the largest array; many groups mean fewer cells.
+    room = max(512, int(4e6 / max(groups.n_groups - 1, 1) ** 2))
+    if groups.n_known <= min(_COARSE_ROWS, room):
+        return [0]
+    # A Hessian has (K − 1)² blocks, and with many groups there are more of them to fit.
+    thin = 1.0 if groups.n_groups <= 3 else 0.75
+    bins = min(int(thin * _FINE_BINS), int(np.sqrt(room)))
+    fine = groups.n_known > min(_FINE_ROWS, room)
+    return [min(int(thin * _COARSE_BINS), bins), bins if fine else 0]
+
+
+def _gather(pair: Pair, data: Data, bins: int) -> Cells:
+    """Cells of two variables, around the smoothed mean of the first at each level of the second."""
+    first, second = pair
+    center = None
+    if bins:
+        mass, mean = _level_means(first.score[first.codes], second, data.weight)
+        center = smooth(second.score, mean, mass)
+    return gather_two(pair, center, data.weight, data.groups, bins, data.folds)
+
+
+def _level_means(values: Array, level: Levels, weight: Array) -> tuple[Array, Array]:
+    """Weight of each level of a variable, and the mean of other values at it."""
+    mass = sums(level.codes, weight, len(level.rank))
+    total = sums(level.codes, weight * values, len(level.rank))
+    return mass, total / np.where(mass > 0, mass, 1.0)
+
+
+# ------------------------------------------------------------------------------------------------
+# Planes for partitions: pairs of coordinates in which a law may have straight edges.
+
+
+def _lines(name: str, level: Levels) -> list[tuple[Plane, Plane]]:
+    depth = min(int(np.ceil(np.log2(max(len(level.rank), 2)))), 11)
+    words = f"partitions of {word_for(name)}"
+    planes = [Plane(words, (level,), (depth, 0))]
+    if is_heaped(level):
+        words += " by how common values are"
+        planes.append(Plane(words, (by_frequency(level),), (depth, 0)))
+    return [(plane, plane) for plane in planes]
+
+
+def _planes(
+    names: Condition, variables: Mapping[str, Array], pair: Pair, data: Data
+) -> list[tuple[Plane, Plane]]:
+    """Planes to look at first, each with the finer one to be used where it shows something."""
+    s, y = pair
+    values = [variables[name] for name in names]
+    words = [word_for(name) for name in names]
+    both, weight = f"partitions of {words[0]} and {words[1]}", data.weight
+    most = deepest(data.effective, data.groups.n_groups)
+    rough = min(most, 6 if data.effective <= 20_000 else 7)
+    planes: list[tuple[Plane, Plane]] = []
+
+    def add(
+        name: str, first: Levels, second: Levels,
+        look: tuple[int, int] = (rough, rough), fine: tuple[int, int] = (most, most),
+    ) -> None:  # fmt: skip
+        a, b = (Plane(name, (first, second), _depths(first, second, *d)) for d in (look, fine))
+        planes.append((a, b))
+
+    add(both, s, y)
+    if most > 5:
+        add(both, s, y, (most + 1, 4), (most + 2, most - 2))
+        add(both, s, y, (4, most + 1), (most - 2, most + 2))
+    if any(is_heaped(v) for v in (s, y)):
+        common = [by_frequency(v) if is_heaped(v) else v for v in (s, y)]
+        add(f"{both} by how common values are", *common)
+    # The line s = y in standard deviations (ranks blur a narrow band), and for discrete data in the
+    # numbers of the values.
+    few = min(_MOST_VALUES, data.groups.n_known // 4)
+    if all(v.distinct == len(v.rank) <= few for v in (s, y)):
+        apart: Array = (s.codes - y.codes).astype(np.float64)
+    else:
+        apart = standardized(values[0], weight) - standardized(values[1], weight)
+    add(f"partitions along {words[0]} = {words[1]}", y, cut(apart, weight))
+    for given, other in ((1, 0), (0, 1)):
+        name = f"partitions of {words[given]} and residual {words[other]}"
+        for rest in residuals(values[other], pair[other], values[given], pair[given], weight):
+            add(name, pair[given], cut(rest, weight))
+    return planes
 
 
 def _depths(first: Levels, second: Levels, one: int, other: int) -> tuple[int, int]:
@@ -361,6 +377,75 @@ def _depths(first: Levels, second: Levels, one: int, other: int) -> tuple[int, i
     limits = (int(np.ceil(np.log2(max(len(v.rank), 2)))) for v in (first, second))
     one, other = (min(d, limit) for d, limit in zip((one, other), limits, strict=True))
     return max(one, 1), max(other, 1)
+
+
+def residuals(
+    values: Array, level: Levels, given: Array, given_level: Levels, weight: Array
+) -> list[Array]:
+    """Functions of (t, z) that increase in t at every z, and of which z tells little.
+
+    The normal score of t less its smooth regression on that of z. Where t follows z so closely that
+    this blurs what is left (a score that is the target but for a cent), the residual of t from a
+    parabola, or from parabolas in narrow stretches of z, in multiples of its spread there: in the
+    units of the two, which see what is finer than the rows are dense, or in the normal scores of
+    their exact ranks, which are the same for any margins.
+    """
+    score = level.score[level.codes]
+    mass, mean = _level_means(score, given_level, weight)
+    plain = score - smooth(given_level.score, mean, mass)[given_level.codes]
+    left = float(weight @ np.square(plain)) / max(float(weight @ np.square(score)), 1e-300)
+    if left > _NEAR:
+        return [plain]
+    # The tails decide a variance and hold few rows.
+    middle = np.abs(given_level.rank - 0.5)[given_level.codes] < 0.49
+    raw = [v / max(float(np.abs(v).max()), 1e-300) for v in (values, given)]
+    ranked = [ndtri((rankdata(v) - 0.5) / len(v)) for v in (values, given)]
+    out = []
+    for t, z in (ranked, raw):
+        best, left = plain, np.inf
+        for pieces in _PIECES:
+            if pieces > 1 and pieces * _STRETCH_ROWS > len(t):
+                break
+            rest, unexplained = _curves(t, z, given_level, weight, middle, pieces)
+            # What is fitted by chance, three coefficients a stretch, is no explanation.
+            unexplained *= 1.0 + 6.0 * pieces / len(t)
+            if unexplained < _CLOSE * left:
+                best, left = rest, unexplained
+        out.append(best)
+    return out
+
+
+def standardized(values: Array, weight: Array) -> Array:
+    """(t − mean) / spread, whatever the units; zero for a constant."""
+    t: Array = values / max(float(np.abs(values).max()), 1e-300)
+    t = t - float(weight @ t) / float(weight.sum())
+    spread = float(np.sqrt(weight @ np.square(t) / weight.sum()))
+    return t / spread if spread > 1e-15 else np.zeros_like(t)
+
+
+def _curves(
+    t: Array, z: Array, level: Levels, weight: Array, middle: NDArray[np.bool_], pieces: int
+) -> tuple[Array, float]:
+    """Residual from a parabola in each of so many stretches of z, over its spread there; the share
+    of the variance of t that it leaves."""
+    piece = np.minimum((level.rank * pieces).astype(np.intp), pieces - 1)[level.codes]
+    w = np.where(middle, weight, 0.0) if pieces == 1 else weight
+    mass = np.maximum(sums(piece, w, pieces), 1e-300)
+
+    def mean(v: Array) -> Array:
+        return (sums(piece, w * v, pieces) / mass)[piece]
+
+    dz, dt = z - mean(z), t - mean(t)
+    size = np.maximum(mean(dz * dz), 1e-300)
+    rest = dt - mean(dz * dt) / size * dz
+    bend = dz * dz - size
+    bend -= mean(dz * bend) / size * dz
+    rest = rest - mean(bend * rest) / np.maximum(mean(bend * bend), 1e-300) * bend
+    spread = np.sqrt(mean(rest * rest))
+    inside = weight * middle
+    center = t - inside @ t / inside.sum()
+    left = float(inside @ (rest * rest) / max(inside @ (center * center), 1e-300))
+    return rest / np.maximum(spread, 1e-300), left
 
 
 def _batches(conditions: Sequence[Condition]) -> list[list[Condition]]:

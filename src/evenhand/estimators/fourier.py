@@ -23,6 +23,7 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
+from .._core.validation import InputError
 from ..data.criteria import Condition
 from ..data.groups import Groups
 from ..data.weights import cluster_folds
@@ -85,14 +86,14 @@ class Fourier:
             if isinstance(value, bool) or not isinstance(value, int | np.integer):
                 raise TypeError(f"`{name}` must be an integer, got {value!r}.")
             if value < least:
-                raise ValueError(f"`{name}` must be at least {least}, got {value}.")
+                raise InputError(name, f"be at least {least}, got {value}")
         for name in ("C", "gamma"):
             value = getattr(self, name)
             if value is not None and not 0 < value < np.inf:
-                raise ValueError(
-                    f"`{name}` must be a positive number or None, got {value!r}. Hint: leave it "
-                    "out to have it chosen from the data."
-                )
+                raise InputError(
+                    name, f"be a positive number or None, got {value!r}",
+                    hint="leave it out to have it chosen from the data.",
+                )  # fmt: skip
 
     def row_losses(
         self,

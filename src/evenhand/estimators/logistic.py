@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
-from .._core import shards
 from ..kernels import Rows, passes_for
 from ..kernels.basis import Basis
 from ._cell_leave_out import collapse_inverse, leave_out, leave_out_each
@@ -140,7 +139,7 @@ def _positive(kappa: float) -> float:
 
 def every_from(rows: Rows, stride: int) -> int:
     """The first of these rows that `every` takes."""
-    return -shards.first_row(len(rows.s)) % stride if rows.whole else 0
+    return -rows.sums.first_row(len(rows.s)) % stride
 
 
 def every(rows: Rows, stride: int) -> Rows:
@@ -150,9 +149,8 @@ def every(rows: Rows, stride: int) -> Rows:
         name: getattr(rows, name)[start::stride].copy(order="K")
         for name in ("s", "y", "codes", "probabilities", "weight")
     }
-    if rows.whole:
-        columns["whole"] = shards.total(len(columns["s"]))
-    return rows._replace(**columns)
+    whole = rows.sums.total(len(columns["s"])) if rows.whole else 0
+    return rows._replace(**columns, whole=whole)
 
 
 def evaluate(

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, polygamma
 
+from .._core.validation import InputError
 from ..data.criteria import Condition
 from ..data.groups import Groups
 from ..data.weights import cluster_sums, renumber
@@ -116,10 +117,10 @@ class KNN:
     ) -> dict[Condition, RowLosses]:
         """Per-row terms of H(A|Z); see `EntropyEstimator`."""
         if groups.codes is None:
-            raise ValueError(
-                "`sensitive_features` must be known groups for the 'knn' estimator, got "
-                "membership probabilities. Hint: use estimator='logistic' or 'auto' with a Proxy."
-            )
+            raise InputError(
+                "sensitive_features", "be known groups for the 'knn' estimator, got membership "
+                "probabilities", hint="use estimator='logistic' or 'auto' with a Proxy.",
+            )  # fmt: skip
         refuse_many_variables(conditions, "knn")
         used: Any = slice(None) if groups.weight is None else groups.weight > 0
         codes = groups.codes[used]

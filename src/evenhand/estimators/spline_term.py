@@ -23,7 +23,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from .._core import shards
 from .._core.arrays import Array
 from ..kernels import Rows, get_kernels, numpy_passes
 from ._newton import cold_objective
@@ -344,8 +343,8 @@ class SplineTerm:
         else:
             weights = (_membership(rows, group) for group in range(k))
             out = np.stack([kernels.deposit(t, line, w, LIMIT, cells, width).T for w in weights])
-        out = np.ascontiguousarray(out)
-        return Table(shards.add(out) if rows.whole else out, self.basis, share * self.strength)
+        out = rows.sums.add(np.ascontiguousarray(out))
+        return Table(out, self.basis, share * self.strength)
 
     def cross(self, rows: Rows, weights: Array) -> Array:
         """d(residual_k·φ_j)/dt of each row, (D(K − 1), n), in the order of the Hessian."""

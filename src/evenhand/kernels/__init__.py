@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core import shards
+from .._core.shards import ALONE, Sums, here
 from . import numpy_passes
 
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ class Rows(NamedTuple):
     center: NDArray[np.float64]
     moves: bool = True
     whole: int = 0
+
+    @property
+    def sums(self) -> Sums:
+        """What adds up over the rows here, and over those of other workers where there are any."""
+        return here() if self.whole else ALONE
 
     @property
     def n(self) -> int:
@@ -84,7 +89,7 @@ def make_rows(groups: Groups, y: NDArray[np.float64] | None = None) -> Rows:
         y = _NO_FLOATS
     else:
         center[2:] = standardizer(y, weight)
-    whole = groups.n_total if shards.active() else 0
+    whole = groups.n_total if here().is_shard else 0
     return Rows(_NO_FLOATS, y, codes, table, weight, groups.shares, center, whole=whole)
 
 
@@ -98,9 +103,9 @@ def with_score(rows: Rows, s: NDArray[np.float64]) -> Rows:
 def standardizer(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[float, float]:
     """Weighted mean and reciprocal spread; the reciprocal is 0 for a constant column."""
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, variance = _mean_variance(values, weight)
+        mean, variance = here().pool(*get_kernels().moments(values, weight))
     if not 1e-200 < variance < np.inf:  # squares beyond the largest float or the smallest
-        size = shards.largest(float(np.abs(values).max(initial=0.0)))
+        size = here().largest(float(np.abs(values).max(initial=0.0)))
         if size > 0 and not 0.5 < size < 2.0:  # else it has been divided by already
             mean, scale = standardizer(values / size, weight)
             return mean * size, scale / size
@@ -109,14 +114,6 @@ def standardizer(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tu
     if not spread > 1e-13 * abs(mean):
         return mean, 0.0
     return mean, 1.0 / spread
-
-
-def _mean_variance(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[float, float]:
-    if not shards.active():
-        return get_kernels().mean_variance(values, weight)
-    mass = float(weight.sum() if len(weight) else len(values))
-    found = get_kernels().mean_variance(values, weight) if mass > 0 else (0.0, 0.0)
-    return shards.pool(mass, *found)
 
 
 @cache

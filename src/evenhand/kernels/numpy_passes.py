@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import logsumexp
 
-from .._core import shards
-
 if TYPE_CHECKING:
     from . import Rows
     from .basis import Basis
@@ -123,8 +121,6 @@ def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None, 
         scale, constant, along = finish
         through = (r * (basis.slopes(weights) @ m[: basis.n_slopes])).sum(axis=0)
         gradient = scale * (through - w * (constant + along * m[1]))
-    score = r @ phi.T
-    if rows.whole:
-        loss, score = shards.add(loss, score)
-        hessian = hessian if hessian is None else shards.add(hessian)
-    return loss, score, hessian, gradient
+    if hessian is None:
+        return *rows.sums.add(loss, r @ phi.T), None, gradient
+    return *rows.sums.add(loss, r @ phi.T, hessian), gradient

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import shards
 from .._core.threads import CHUNK, run_chunks
 from . import chunks, numpy_passes
 
@@ -23,20 +22,20 @@ if TYPE_CHECKING:
 _TABLES = 64
 
 
-def mean_variance(values, weight):
-    """Weighted mean and variance."""
-    if not len(values):
-        return 0.0, 0.0
+def moments(values, weight):
+    """Sum of the weights, mean and variance."""
     weight = weight if len(weight) else None
-    shift = float(values[0])
+    shift = float(values[0]) if len(values) else 0.0
     out = run_chunks(chunks.moments_chunk, len(values), 3, (values, weight, shift))
+    if not out[0]:  # a shard without rows, or without weight
+        return 0.0, 0.0, 0.0
     mean = out[1] / out[0]
     if mean * mean > 1e6 * (out[2] / out[0] - mean * mean):
         # The first row lies far from the rest, and the difference of squares lost its digits.
         shift += float(mean)
         out = run_chunks(chunks.moments_chunk, len(values), 3, (values, weight, shift))
         mean = out[1] / out[0]
-    return shift + mean, max(out[2] / out[0] - mean * mean, 0.0)
+    return out[0], shift + mean, max(out[2] / out[0] - mean * mean, 0.0)
 
 
 def bound_scores(s, mean: float, inverse: float, limit: float):
@@ -46,19 +45,14 @@ def bound_scores(s, mean: float, inverse: float, limit: float):
     return out
 
 
-def unbound_gradient(
-    s, t, weight, center: tuple[float, float], limit: float, gradient, whole: int = 0
-) -> None:
-    """From ∂/∂t to ∂/∂s, in place; mean and spread, the center, are those of s and move with it."""
-    mean, inverse = center
-    n, weight = len(s), weight if len(weight) else None
-    sums = run_chunks(chunks.bound_sums_chunk, n, 2, (s, t, mean, inverse, limit, gradient))
-    count = n
-    if whole:
-        sums, count = shards.add(sums), whole
-    taken = (float(sums[0]) / count, float(sums[1]) / count)
-    arguments = (s, t, weight, mean, inverse, limit, taken)
-    run_chunks(chunks.unbound_chunk, n, 0, arguments, (gradient,))
+def unbound_gradient(rows, s, mean: float, inverse: float, limit: float, gradient) -> None:
+    """From ∂/∂t to ∂/∂s, in place, of rows at t; mean and spread of s move with it."""
+    weight = rows.weight if len(rows.weight) else None
+    arguments = (s, rows.s, mean, inverse, limit)
+    sums = run_chunks(chunks.bound_sums_chunk, len(s), 2, (*arguments, gradient))
+    plain, along = rows.sums.add(sums) / rows.n
+    arguments = (s, rows.s, weight, mean, inverse, limit, (float(plain), float(along)))
+    run_chunks(chunks.unbound_chunk, len(s), 0, arguments, (gradient,))
 
 
 def deposit(t, place, weight, limit: float, places: int, width: int):
@@ -99,7 +93,7 @@ def _contiguous(*arrays):
 
 def _sums(rows, kernel: Any, width: int, arguments, outputs=()):
     out = run_chunks(kernel, len(rows.s), width, (_columns(rows), *arguments), outputs)
-    return shards.add(out) if rows.whole else out
+    return rows.sums.add(out)
 
 
 def gram(rows, basis: Basis):

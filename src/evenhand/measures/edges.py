@@ -15,7 +15,7 @@ side in place of 512.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
@@ -26,7 +26,7 @@ from scipy.stats import rankdata
 
 from .._core.arrays import Vector
 from .._core.threads import run_chunks
-from ..estimators.ranks import scattered_rows
+from .._core.validation import InputError
 
 VERSION = 2
 BINS, FINE_BINS, MOST_BINS = 512, 2**15, 2**16
@@ -36,6 +36,8 @@ CLOSE = 0.99
 WIDE = 4.0
 # Rows that the scale and the correlation are taken from, and room beyond the extremes seen.
 SAMPLE, _ROOM = 200_000, 0.05
+# Turns of a number between −1 and 1: what is left after the point is as good as random.
+_TURNS = (987654321.9875, 618033988.7498949)
 _NO_TARGET = np.empty(0)
 
 
@@ -74,9 +76,8 @@ class Axis:
     @classmethod
     def from_values(cls, values: Vector, bins: int) -> Axis:
         """Bins for some values, by their median and quartiles."""
-        sample = _some(values)
-        middle = float(np.median(sample))
-        return cls.from_range(middle, WIDE * _spread(sample), values.min(), values.max(), bins)
+        middle = float(np.median(values))
+        return cls.from_range(middle, WIDE * _spread(values), values.min(), values.max(), bins)
 
     def at(self, x: float) -> float:
         """Where a value less the shift lies, in bins."""
@@ -122,23 +123,35 @@ class Edges:
             512, or 32,768 where the two go together closely but not along a line.
         """
         if bins is not None and not (isinstance(bins, Integral) and 2 <= bins <= MOST_BINS):
-            raise ValueError(
-                f"`edges` must be Edges of other cells, or a number of bins a side between 2 and "
-                f"{MOST_BINS}, got {bins!r}."
-            )
+            raise InputError(
+                "edges", "be Edges of other cells, or a number of bins a side between 2 and "
+                f"{MOST_BINS}, got {bins!r}",
+            )  # fmt: skip
+        some, other = draw_rows(s, y)
+        edges = cls._from_sample(some, other, bins)
+        if len(some) == len(s):
+            return edges
+        rest = s
+        if edges.slope:
+            assert edges.target is not None
+            assert y is not None
+            rest = s - edges.score.shift - edges.slope * (y - edges.target.shift)
+        return edges.spanning(*((v.min(), v.max()) for v in (rest, y) if v is not None))
+
+    @classmethod
+    def _from_sample(cls, s: Vector, y: Vector | None, bins: int | None) -> Edges:
         size = BINS if bins is None else int(bins)
         if y is None:
             return cls(size, Axis.from_values(s, size))
-        some, other = _some(s), _some(y)
-        slope = _line(some, other)
-        if slope and abs(_correlation(some, other)) > CLOSE:
+        slope = _line(s, y)
+        if slope and abs(_correlation(s, y)) > CLOSE:
             target = Axis.from_values(y, size)
             # About the same middle as the target's, so that the two shifts lie on the line.
-            middle = float(np.median(_some(s)))
+            middle = float(np.median(s))
             rest = s - middle - slope * (y - target.shift)
-            score = Axis.from_range(0.0, WIDE * _spread(_some(rest)), rest.min(), rest.max(), size)
-            return cls(size, Axis(middle, score.scale, score.low, score.rate), target, slope)
-        if bins is None and abs(_correlation(rankdata(some), rankdata(other))) > CLOSE:
+            score = Axis.from_range(0.0, WIDE * _spread(rest), rest.min(), rest.max(), size)
+            return cls(size, replace(score, shift=middle), target, slope)
+        if bins is None and abs(_correlation(rankdata(s), rankdata(y))) > CLOSE:
             size = FINE_BINS
         return cls(size, Axis.from_values(s, size), Axis.from_values(y, size))
 
@@ -194,19 +207,19 @@ class Edges:
     def from_dict(cls, values: Any) -> Edges:
         """From :meth:`to_dict`, every field checked."""
         if not isinstance(values, Mapping):
-            raise ValueError(f"`edges` must be a mapping, got {type(values).__name__}.")
+            raise InputError("edges", f"be a mapping, got {type(values).__name__}")
         if values.get("version") != VERSION:
-            raise ValueError(
-                f"`edges` must be of version {VERSION}, got {values.get('version')!r}. Hint: this "
-                "file was written by another version of evenhand."
-            )
+            raise InputError(
+                "edges", f"be of version {VERSION}, got {values.get('version')!r}",
+                hint="this file was written by another version of evenhand.",
+            )  # fmt: skip
         bins = values.get("bins")
         if not isinstance(bins, int) or isinstance(bins, bool) or not 1 < bins <= MOST_BINS:
-            raise ValueError(f"`edges` must have between 2 and {MOST_BINS} bins, got {bins!r}.")
+            raise InputError("edges", f"have between 2 and {MOST_BINS} bins, got {bins!r}")
         target = values.get("target")
         slope = values.get("slope")
         if not (isinstance(slope, Real) and _is_number(slope)) or (slope and target is None):
-            raise ValueError(f"`edges` must have a finite slope, 0 without target, got {slope!r}.")
+            raise InputError("edges", f"have a finite slope, 0 without target, got {slope!r}")
         score = _axis(values.get("score"), "score")
         other = None if target is None else _axis(target, "target")
         return cls(bins, score, other, float(slope))
@@ -220,12 +233,12 @@ def _squeezed(x: float, scale: float) -> float:
 def _axis(values: Any, name: str) -> Axis:
     names = [f.name for f in fields(Axis)]
     if not isinstance(values, Mapping) or set(values) != set(names):
-        raise ValueError(f"`edges` must give {', '.join(names)} of the {name}, got {values!r}.")
+        raise InputError("edges", f"give {', '.join(names)} of the {name}, got {values!r}")
     if not all(_is_number(values[k]) for k in names):
-        raise ValueError(f"`edges` must give finite numbers for the {name}, got {dict(values)!r}.")
+        raise InputError("edges", f"give finite numbers for the {name}, got {dict(values)!r}")
     if not (values["scale"] > 0 and values["rate"] > 0):
-        raise ValueError(
-            f"`edges` must have a positive scale and rate of the {name}, got {dict(values)!r}."
+        raise InputError(
+            "edges", f"have a positive scale and rate of the {name}, got {dict(values)!r}"
         )
     return Axis(*(float(values[k]) for k in names))
 
@@ -234,9 +247,62 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _some(values: Vector) -> Vector:
-    stretch = len(values) // SAMPLE
-    return values if stretch < 2 else values[scattered_rows(len(values), stretch)]
+# ------------------------------------------------------------------------------------------------
+# The rows that a grid is made from: the same ones wherever a table is, so that the grid is too.
+
+
+def share_drawn(n: float) -> float:
+    """Of n rows, what the sample has; 1 where it has all of them."""
+    return SAMPLE / n if n >= 2 * SAMPLE else 1.0
+
+
+def scramble(columns: Iterable[Any], spans: Iterable[tuple[float, float]], floor: Any) -> Any:
+    """A number between 0 and 1 that score and target alone decide, as if it were random.
+
+    The values decide, and neither the order of rows nor threads, partitions or a state: a table
+    gives the same sample every time, in every engine. Rows that are equal are in it or out of it
+    together.
+
+    Parameters
+    ----------
+    columns : arrays, or expressions of an engine
+        The score, and the target where there is one.
+    spans : least and largest of each
+    floor : callable
+        Of an array or an expression.
+    """
+    angle: Any = 0.0
+    for column, (low, high), turns in zip(columns, spans, _TURNS, strict=False):
+        angle = (column - (low / 2 + high / 2)) / (high / 2 - low / 2 or 1.0) * turns + angle
+    return angle - floor(angle)
+
+
+def looks_drawn(values: int, rows: float, wanted: float) -> bool:
+    """Whether values drawn with all of their rows are as good as rows drawn one by one.
+
+    They are where few rows share a value; else there are too many rows, too few, or few values.
+    """
+    return values >= 0.9 * rows and abs(rows - wanted) < 0.05 * wanted
+
+
+def draw_rows(s: Vector, y: Vector | None) -> tuple[Vector, Vector | None]:
+    """The sample of rows in memory that engines draw (`tables.plan`): all of them where few.
+
+    Where many rows share a value, floor(share·n + u) of its n rows, with u its scrambled number:
+    that is share·n on average over values.
+    """
+    share = share_drawn(len(s))
+    if share == 1.0:
+        return s, y
+    columns = [s] if y is None else [s, y]
+    u = scramble(columns, [(float(c.min()), float(c.max())) for c in columns], np.floor)
+    pairs = s if y is None else s + 1j * y
+    values, copies = np.unique(pairs[u <= share], return_counts=True)
+    if not looks_drawn(len(values), copies.sum(), share * len(s)):
+        values, first, count = np.unique(pairs, return_index=True, return_counts=True)
+        copies = np.floor(count * share + u[first]).astype(np.int64)
+    drawn = np.repeat(values, copies)
+    return (drawn, None) if y is None else (drawn.real.copy(), drawn.imag.copy())
 
 
 def _spread(values: Vector) -> float:

@@ -13,6 +13,7 @@ Pointwise only: weights and the chain rule through the features are elsewhere.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,132 +21,81 @@ import numpy as np
 from scipy.special import expit, logit, xlogy
 
 from .._core.arrays import Vector
+from .._core.validation import InputError
 from ..data.weights import weighted_mean
 
 # ------------------------------------------------------------------------------------------------
 # Links between a linear predictor η and a mean μ, with two derivatives of μ(η).
 
 
-class Link(ABC):
+@dataclass(frozen=True, repr=False)
+class Link:
     """η = g(μ).
 
     Attributes
     ----------
     name : str
+    of_mean, inverse : callable
+        g(μ) and μ(η).
+    slopes : callable
+        η → μ′(η) and μ″(η).
     positive : bool
         Whether η must be positive; the mean falls as η grows there.
     """
 
     name: str
-    positive = False
+    of_mean: Callable[[Vector], Vector]
+    inverse: Callable[[Vector], Vector]
+    slopes: Callable[[Vector], tuple[Vector, Vector]]
+    positive: bool = False
 
-    @abstractmethod
     def __call__(self, mean: Vector) -> Vector:
         """g(μ)."""
+        return self.of_mean(mean)
 
-    @abstractmethod
-    def inverse(self, eta: Vector) -> Vector:
-        """μ(η)."""
-
-    @abstractmethod
-    def slopes(self, eta: Vector) -> tuple[Vector, Vector]:
-        """μ′(η) and μ″(η)."""
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+    def __reduce__(self) -> Any:
+        return _find_link, (self.name,)
 
     def __repr__(self) -> str:
         return f"<link {self.name}>"
 
 
-class Identity(Link):
-    """μ = η."""
-
-    name = "identity"
-
-    def __call__(self, mean: Vector) -> Vector:
-        return mean
-
-    def inverse(self, eta: Vector) -> Vector:
-        return eta
-
-    def slopes(self, eta: Vector) -> tuple[Vector, Vector]:
-        return np.ones_like(eta), np.zeros_like(eta)
+def _exp(eta: Vector) -> Vector:
+    # A positive mean stays positive, and finite, however far a row lies from all others.
+    info = np.finfo(eta.dtype)
+    return np.exp(np.clip(eta, np.log(info.tiny) + 1.0, np.log(info.max) - 1.0))
 
 
-class Log(Link):
-    """μ = e^η."""
-
-    name = "log"
-
-    def __call__(self, mean: Vector) -> Vector:
-        return np.log(mean)
-
-    def inverse(self, eta: Vector) -> Vector:
-        # A positive mean stays positive, and finite, however far a row lies from all others.
-        info = np.finfo(eta.dtype)
-        return np.exp(np.clip(eta, np.log(info.tiny) + 1.0, np.log(info.max) - 1.0))
-
-    def slopes(self, eta: Vector) -> tuple[Vector, Vector]:
-        mean = self.inverse(eta)
-        return mean, mean
+def _logistic_slopes(eta: Vector) -> tuple[Vector, Vector]:
+    mean = expit(eta)
+    slope = mean * (1.0 - mean)
+    return slope, slope * (1.0 - 2.0 * mean)
 
 
-class Logit(Link):
-    """μ = 1/(1 + e^−η)."""
-
-    name = "logit"
-
-    def __call__(self, mean: Vector) -> Vector:
-        return np.asarray(logit(mean))
-
-    def inverse(self, eta: Vector) -> Vector:
-        return np.asarray(expit(eta))
-
-    def slopes(self, eta: Vector) -> tuple[Vector, Vector]:
-        mean = self.inverse(eta)
-        slope = mean * (1.0 - mean)
-        return slope, slope * (1.0 - 2.0 * mean)
-
-
-class Inverse(Link):
-    """μ = 1/η, canonical for gamma."""
-
-    name = "inverse"
-    positive = True
-
-    def __call__(self, mean: Vector) -> Vector:
-        return 1.0 / mean
-
-    def inverse(self, eta: Vector) -> Vector:
-        return 1.0 / eta
-
-    def slopes(self, eta: Vector) -> tuple[Vector, Vector]:
-        return -(eta**-2), 2.0 * eta**-3
-
-
-class InverseSquared(Link):
-    """μ = 1/√η, canonical for the inverse Gaussian."""
-
-    name = "inverse_squared"
-    positive = True
-
-    def __call__(self, mean: Vector) -> Vector:
-        return mean**-2
-
-    def inverse(self, eta: Vector) -> Vector:
-        return eta**-0.5
-
-    def slopes(self, eta: Vector) -> tuple[Vector, Vector]:
-        return -0.5 * eta**-1.5, 0.75 * eta**-2.5
-
-
+# The last two are canonical for gamma and for the inverse Gaussian.
 LINKS: dict[str, Link] = {
-    link.name: link for link in (Identity(), Log(), Logit(), Inverse(), InverseSquared())
-}
+    link.name: link
+    for link in (
+        Link(
+            "identity", lambda mean: mean, lambda eta: eta,
+            lambda eta: (np.ones_like(eta), np.zeros_like(eta)),
+        ),
+        Link("log", np.log, _exp, lambda eta: (_exp(eta), _exp(eta))),
+        Link("logit", logit, expit, _logistic_slopes),
+        Link(
+            "inverse", lambda mean: 1.0 / mean, lambda eta: 1.0 / eta,
+            lambda eta: (-(eta**-2), 2.0 * eta**-3), positive=True,
+        ),
+        Link(
+            "inverse_squared", lambda mean: mean**-2, lambda eta: eta**-0.5,
+            lambda eta: (-0.5 * eta**-1.5, 0.75 * eta**-2.5), positive=True,
+        ),
+    )
+}  # fmt: skip
+
+
+def _find_link(name: str) -> Link:
+    return LINKS[name]
 
 
 # ------------------------------------------------------------------------------------------------
@@ -271,11 +221,11 @@ class Loss(ABC):
 
     def per_unit(self, y: Vector, weight: Vector | None, exposure: Vector) -> tuple[Vector, Vector]:
         """Rates and weights whose loss at a rate r is that of totals y at the mean r·exposure."""
-        raise ValueError(
-            f"`exposure` must be None for {self.name} with link={self.link.name!r}, got exposures. "
-            "Hint: it multiplies the mean, which takes a power family and link='log'; a number of "
-            "trials or of rows is a `sample_weight`."
-        )
+        raise InputError(
+            "exposure", f"be None for {self.name} with link={self.link.name!r}, got exposures",
+            hint="it multiplies the mean, which takes a power family and link='log'; a number of "
+            "trials or of rows is a weight.",
+        )  # fmt: skip
 
     @property
     def positive(self) -> bool:
@@ -286,8 +236,15 @@ class Loss(ABC):
         """The share of the null deviance that is explained."""
         return Accuracy("d2", "D²", "deviance", self)
 
-    def check_target(self, y: Vector) -> None:
-        """Refuse targets that the loss is not defined for."""
+    def check_target(self, y: Vector, name: str = "y", option: str = "family") -> None:
+        """Refuse targets that the loss is not defined for.
+
+        Parameters
+        ----------
+        y : (n,) array
+        name, option : str
+            What the target and the choice of a loss are called, for messages.
+        """
         bad = (y < self.lower) | (y > self.upper)
         if self.open_lower:
             bad |= y == self.lower
@@ -299,12 +256,11 @@ class Loss(ABC):
             hint += "trials take y = k/m and sample_weight = m"
         elif self.open_lower:
             wanted = "be positive"
-            hint = "leave out rows without a claim, or use family='tweedie', which allows zeros"
+            hint = f"leave out rows without a claim, or use {option}='tweedie', which allows zeros"
         else:
-            wanted, hint = "not be negative", "use family='normal', which allows any target"
-        raise ValueError(
-            f"`y` must {wanted} for the {self.name} loss, got {y[row]:g} in row {row}. "
-            f"Hint: {hint}."
+            wanted, hint = "not be negative", f"use {option}='normal', which allows any target"
+        raise InputError(
+            name, f"{wanted} for the {self.name} loss, got {y[row]:g} in row {row}", hint=f"{hint}."
         )
 
     def __repr__(self) -> str:
@@ -362,6 +318,8 @@ class PowerLoss(Loss):
     def evaluate(self, y: Vector, eta: Vector) -> tuple[Vector, Vector]:
         p = self.power
         with np.errstate(over="ignore", invalid="ignore"):
+            if p == 0 and self.link.name == "identity":
+                return eta * (eta - 2.0 * y), 2.0 * (eta - y)
             if self.link.name == "log":
                 if p == 1:
                     mean = np.exp(eta)
@@ -385,6 +343,8 @@ class PowerLoss(Loss):
             if 1 <= p <= 2:
                 return 2.0 * ((2 - p) * a + (p - 1) * y * np.exp((1 - p) * eta))
             return 2.0 * a
+        if p == 0 and self.link.name == "identity":
+            return np.full_like(eta, 2.0)
         slope, _ = self.link.slopes(eta)
         return 2.0 * self.link.inverse(eta) ** -p * slope * slope
 
@@ -525,15 +485,16 @@ def get_loss(
     if name == "quantile":
         _check_link(name, link, ("canonical", "identity"))
         if isinstance(quantile, bool) or not _is_real(quantile) or not 0 < float(quantile) < 1:
-            raise ValueError(f"`quantile` must lie between 0 and 1, got {quantile!r}.")
+            raise InputError("quantile", f"lie between 0 and 1, got {quantile!r}")
         return QuantileLoss(quantile)
     p, canonical, default = _POWERS[name]
     if p is None:
         if isinstance(power, bool) or not _is_real(power) or not 1 <= float(power) < np.inf:
-            raise ValueError(
-                f"`power` must be a number of at least 1, got {power!r}. Hint: between 1 (Poisson) "
-                "and 2 (gamma) the target may be zero or positive, as a pure premium is."
-            )
+            raise InputError(
+                "power", f"be a number of at least 1, got {power!r}",
+                hint="between 1 (Poisson) and 2 (gamma) the target may be zero or positive, as a "
+                "pure premium is.",
+            )  # fmt: skip
         p = float(power)
     allowed = ("log",) if canonical is None else ("canonical", canonical, "log")
     _check_link(name, link, tuple(dict.fromkeys(allowed)))

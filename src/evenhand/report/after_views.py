@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core.files import write_text
 from .._core.frames import tabulate
 from .._core.provenance import stamp
 from ..measures.measures import HOLDS, VIOLATED
 from .charts import Bar, Chart, bar_chart
-from .markup import Html, element, join, label
+from .markup import element, join, label
 from .page import document
 from .view import Figure, Name, Note, Table, View, section, view_of
 from .words import clean, fixed, group_name, number, percent, short_names, span, with_interval
@@ -36,8 +35,6 @@ def drivers_view(result: Drivers) -> View:
     from ..auditing.drivers import CLOSINGS
 
     shown = result.drivers[:MOST_FEATURES]
-    bars = [Bar(d.feature, d.gaps[result.widest].value, *d.gaps[result.widest].interval)
-            for d in shown]  # fmt: skip
     heads = ["feature", "tells group", *(f"part of {c}" for c in ("the gap", *result.criteria))]
     rows = [
         [
@@ -57,7 +54,7 @@ def drivers_view(result: Drivers) -> View:
             "A part is what goes away when one feature's path is closed "
             f"({CLOSINGS[result.close]}).",
             Figure(
-                lambda: bar_chart(bars, "part of the gap", "Parts of the gap by feature"),
+                lambda: drivers_chart(result, 0, MOST_FEATURES).svg(),
                 "Parts of the gap, with intervals",
             ),
             Table(
@@ -68,6 +65,16 @@ def drivers_view(result: Drivers) -> View:
             *map(Note, _driver_notes(result)),
         ],
     )  # fmt: skip
+
+
+def drivers_chart(result: Drivers, part: int, n: int) -> Chart:
+    """Return the part of the gap (0) or of a criterion of the first `n` features, or what they
+    tell of the group (-1)."""
+    bars = []
+    for d in result.drivers[:n]:
+        p = (d.gaps[result.widest], *d.criteria.values(), d.stands_in)[part]
+        bars.append(Bar(d.feature, p.value, *p.interval))
+    return bar_chart(bars, "part of the gap" if not part else "", "Parts of the gap by feature")
 
 
 def _whole_words(result: Drivers) -> list[str]:
@@ -93,8 +100,9 @@ def _driver_notes(result: Drivers) -> list[str]:
         for feature in result.leaks
     ]
     return [
-        f"The parts of the gap leave {number(result.remainder, 3)} of it: what several features do "
-        "together is counted with each of them or with none. Parts of a criterion do not add up.",
+        f"The parts add up to all but {number(result.remainder, 3)} of the gap: what several "
+        "features do together is counted for each of them or for none. Parts of a criterion do not "
+        "add up.",
         *leaks,
         *result.notes,
     ]
@@ -169,16 +177,21 @@ def _looks_figure(result: Monitor, name: str) -> Figure:
         words.append("Dashed line: the limit.")
     if any(alarm.criterion == name for alarm in result.alarms):
         words.append("Upright line: an alarm.")
-    return Figure(lambda: _draw_looks(result, name), name.capitalize(), " ".join(words))
+    return Figure(lambda: looks_chart(result, name).svg(), name.capitalize(), " ".join(words))
 
 
-def _draw_looks(result: Monitor, name: str) -> Html:
+def looks_chart(result: Monitor, name: str) -> Chart:
+    """Return a criterion by period, with the band of all periods, the limit and the alarms."""
     looks, periods = result.looks[name], result.periods
     top = highest_shown(result, name)
-    ends = [0.5, len(looks) + 0.5]
+    # No more names than fit side by side on a phone.
+    names = short_names(list(periods), 12)
+    step = math.ceil(len(looks) / max(2, min(8, 44 // max(map(len, names)))))
+    ends = (0.5, len(looks) + 0.5)
     chart = Chart(
-        (ends[0], ends[1]), (0.0, top), y_label=name, width=720, height=320, x_label="",
-        x_ticks=(), title=f"{name} by period, with the band of all periods",
+        ends, (0.0, top), y_label=name, width=720, height=320, look="chart wide",
+        x_ticks={k + 1: names[k] for k in range(0, len(looks), step)},
+        title=f"{name} by period, with the band of all periods",
     )  # fmt: skip
     for run in known_runs(looks):
         place = np.array(run, dtype=float) + 1.0
@@ -187,22 +200,16 @@ def _draw_looks(result: Monitor, name: str) -> Html:
             np.minimum([getattr(looks[k], end) for k in run], top) for end in ("low", "high")
         )
         if len(run) == 1:  # a stretch of one period has no width to shade
-            chart.error_bars(place, low, high, 0)
+            chart.bars(place, low, high, 0)
         else:
-            chart.band(place, low, high, 0)
+            chart.area(place, low, high, 0, "area band")
             chart.line(place, value, 0)
         chart.dots(place, value, 0, 2.6 if len(looks) <= 60 else 1.6)
-    # No more names than fit side by side on a phone.
-    longest = max(map(len, short_names(list(periods), 12)))
-    step = math.ceil(len(looks) / max(2, min(8, 44 // longest)))
-    for k in range(0, len(looks), step):
-        at, text = f"{float(chart.px(k + 1)):.1f}", short_names([periods[k]], 12)[0]
-        chart.add(element("text", text, x=at, y=chart.height - 16, class_="tick middle"))
     if name in result.limits:
         chart.guide(ends, [result.limits[name]] * 2, "limit")
-    for at_period in {alarm.at for alarm in result.alarms if alarm.criterion == name}:
-        chart.guide([periods.index(at_period) + 1.0] * 2, [0.0, top], "alarm")
-    return chart.render(class_="chart wide")
+    for period in {alarm.at for alarm in result.alarms if alarm.criterion == name}:
+        chart.guide([periods.index(period) + 1.0] * 2, [0.0, top], "alarm")
+    return chart
 
 
 def known_runs(looks: Sequence[Look]) -> list[list[int]]:
@@ -218,12 +225,10 @@ def known_runs(looks: Sequence[Look]) -> list[list[int]]:
     return runs
 
 
-def write_result_page(result: Drivers | Monitor, path: Any, force: bool = False) -> Any:
-    """Write the page of a result that is not to be signed, whole or not at all."""
-    view = view_of(result)
+def result_page(result: Drivers | Monitor) -> str:
+    """Return the page of a result that is not to be signed."""
     title = {"Drivers": "Drivers of a disparity", "Monitor": "Monitoring report"}
     named = result.sensitive_name != "group"
     under = join(["By ", label(result.sensitive_name, 80)]) if named else None
     data = {**result.to_dict(), **stamp()}
-    text = document(title[type(result).__name__], under, [section(view)], data)
-    return write_text(path, text, force)
+    return document(title[type(result).__name__], under, [section(view_of(result))], data)

@@ -14,7 +14,7 @@ from .after_views import drivers_view
 from .charts import Chart, legend, ticks
 from .gap_views import conditional_view, imputation_view, money_view, pricing_view
 from .markup import Html, element, join, label
-from .page import About, Report, subtitle
+from .page import About, signed_page
 from .verdict_views import impact_view, verdict_view
 from .view import Figure, Judged, Lead, Name, Note, Table, View, section
 from .words import (
@@ -22,6 +22,8 @@ from .words import (
     accuracy,
     fixed,
     grade,
+    grade_criterion,
+    half_width,
     headline,
     is_measured,
     judge_criterion,
@@ -32,11 +34,11 @@ from .words import (
     p_text,
     part_word,
     percent,
+    plus_minus,
     row_count,
     short_names,
     unknown_words,
     with_margin,
-    worst_part,
 )
 
 if TYPE_CHECKING:
@@ -71,13 +73,12 @@ _GROUP_HEADS = {
 def audit_view(audit: Audit) -> View:
     """Return everything an audit says: gaps in units of the score, criteria, groups."""
     title = "Fairness audit" + (f" of {short_names([audit.name], 60)[0]}" if audit.name else "")
-    known = row_count(audit.n_rows - audit.n_unknown, audit.n_clusters)
-    parts: list[Any] = [f"{known}, {_group_words(audit)}."]
-    parts += audit.remarks
+    parts: list[Any] = [f"{row_words(audit)}.", *audit.remarks]
     if audit.n_unknown:
+        share = 100 * audit.n_unknown / audit.n_rows
         parts.append(
-            f"{audit.n_unknown:,} rows ({100 * audit.n_unknown / audit.n_rows:.1f}%) have no "
-            f"{unknown_words(audit)} and are left out."
+            f"{audit.n_unknown:,} rows ({share:.1f}%) have no {unknown_words(audit)} and are left "
+            "out."
         )
     if audit.n_negative:
         parts.append(negative_scores(audit))
@@ -93,7 +94,7 @@ def sections(
     """
     r2 = f" {accuracy(audit.r2)}" if audit.r2 == audit.r2 else ""
     judged = [
-        Judged(judge_criterion(audit, name), grade(worst_part(audit, name)[1]))
+        Judged(judge_criterion(audit, name), grade_criterion(audit, name))
         for name in audit.measures
     ]
     measures = measure_table(audit.measures, audit.confidence_level)
@@ -130,18 +131,22 @@ def measure_view(measure: Measure) -> View:
     )
 
 
-def _group_words(audit: Audit) -> str:
+def row_words(audit: Audit, unknown: str = "") -> str:
+    """Return how many rows and groups were measured, such as "400 rows, 2 groups (a, b)"."""
+    rows = row_count(audit.n_rows - audit.n_unknown, audit.n_clusters) + unknown
     n_groups = len(audit.labels)
     name = short_names([audit.sensitive_name], 60)[0]
     if is_measured(audit):
         return (
-            f"'{name}' as a measurement. Values are 1 − exp(−2·nats), the share of its variance "
-            f"explained if all is normal; tables are by {n_groups} bands of about equal size"
+            f"{rows}, '{name}' as a measurement. Values are 1 − exp(−2·nats), the share of its "
+            f"variance explained if all is normal; tables are by {n_groups} bands of about equal "
+            "size"
         )
     shown = ", ".join(short_names(audit.labels[:6], 40))
     more = f" and {n_groups - 6} more" if n_groups > 6 else ""
+    # The name an attribute has when it came as a plain array says nothing.
     of = "" if name == "group" else f" of '{name}'"
-    return f"{n_groups} groups{of} ({shown}{more})"
+    return f"{rows}, {n_groups} groups{of} ({shown}{more})"
 
 
 # ------------------------------------------------------------------------------------------------
@@ -179,16 +184,13 @@ def part_tables(audit: Audit) -> list[Any]:
         parts = audit.parts(name)
         for part, m in parts.items():
             row = cells.setdefault(part, [""] * len(audit.measures))
-            row[j] = f"{m.shown:.4f} ± {(m.interval[1] - m.interval[0]) / 2:.4f}"
+            row[j] = plus_minus(m)
         columns["part"] += list(parts)
         for key, values in measure_columns(tuple(parts.values())).items():
             columns.setdefault(key, []).extend(values)
     rows = [[Name(part), *row] for part, row in cells.items()]
     what = "Each attribute on its own, and the" if audit.attributes else "All groups, and the"
-    caption = (
-        f"{what} worst group against the rest (± is half the width of the "
-        f"{percent(audit.confidence_level)} interval)"
-    )
+    caption = f"{what} worst group against the rest ({half_width(audit)})"
     heads = ["groups", *audit.measures]
     note = Note(PARTS if audit.attributes else ONE_GROUP)
     return [note, Table(heads, rows, caption, columns, "parts.csv", limit=29)]
@@ -205,9 +207,7 @@ def group_table(
         for k, group in enumerate(columns["group"])
     ]
     part = part_word(audit)
-    caption = (
-        f"{part.title()}s; ± is half the width of the {percent(audit.confidence_level)} interval"
-    )
+    caption = f"{part.title()}s ({half_width(audit)})"
     shown = [part, *(_GROUP_HEADS[n] for n in names)]
     return Table(shown, rows, caption, columns if file else None, file, limit=40)
 
@@ -219,8 +219,9 @@ def group_cell(columns: Mapping[str, Sequence[Any]], name: str, k: int) -> str:
         return f"{100 * value:.1f}%"
     if name in ("n", "n_clusters"):
         return f"{value:,.0f}"
-    low = columns[f"{name}_low"][k] if f"{name}_low" in columns else float("nan")
-    return with_margin(value, value - low)
+    if f"{name}_low" not in columns:
+        return number(value)
+    return with_margin(value, (columns[f"{name}_high"][k] - columns[f"{name}_low"][k]) / 2)
 
 
 def gaps(audit: Audit) -> str:
@@ -278,7 +279,7 @@ def gains_table(before: Audit, after: Audit, file: str, favorable: str | None = 
         ]
         for k, group in enumerate(changes["group"])
     ]
-    heads = ["group", "mean change", "middle 90% of changes", *GAINS[favorable]]
+    heads = ["group", "mean change", "middle 90%", *GAINS[favorable]]
     return Table(heads, rows, "Change of each person's score, by group", changes, file, limit=40)
 
 
@@ -303,7 +304,7 @@ def cards(audit: Audit, before: Audit | None = None) -> Html:
 
 
 def _card(measure: Measure, top: float, audit: Audit, before: Measure | None) -> Html:
-    level = grade(worst_part(audit, measure.criterion)[1])
+    level = grade_criterion(audit, measure.criterion)
     ends = f"{measure.interval[0]:.3f} to {measure.interval[1]:.3f}"
     return element(
         "article",
@@ -372,7 +373,7 @@ def group_legend(rows: DrawnRows, audit: Audit) -> Html:
 def figure_grid(charts: Mapping[str, Chart]) -> Html:
     """Return charts with their captions, side by side where there is room."""
     shown = [
-        element("figure", element("figcaption", label(caption, 80)), chart.render())
+        element("figure", element("figcaption", label(caption, 80)), chart.svg())
         for caption, chart in charts.items()
     ]
     return element("div", *shown, class_="figures")
@@ -390,11 +391,11 @@ def density_chart(
     top = max(float(c.max()) for c in curves) * 1.05 or 1.0
     chart = Chart(
         (float(grid[0]), float(grid[-1])), (0.0, top), x_label="score", y_label="share of people",
-        title=title, left=26, height=height,
+        title=title, left=26, height=height, y_ticks={},
     )  # fmt: skip
     if len(curves) <= 4:
         for k, curve in enumerate(curves):
-            chart.band(grid, 0 * curve, curve, k, "area")
+            chart.area(grid, 0 * curve, curve, k)
     for k, curve in enumerate(curves):
         chart.line(grid, curve, k)
     return chart
@@ -412,14 +413,14 @@ def calibration_chart(drawn: DrawnRows) -> Chart:
     rows = np.unique(np.linspace(0, len(codes) - 1, CLOUD).astype(int))
     for k in range(len(drawn.names)):
         mine = rows[codes[rows] == k]
-        chart.dots(drawn.s[mine], drawn.y[mine], k, radius=2.2, class_="cloud")
+        chart.dots(drawn.s[mine], drawn.y[mine], k, 2.2, "cloud")
     ends = [max(wide[0], tall[0]), min(wide[-1], tall[-1])]
     chart.guide(ends, ends)
     for k, weight in enumerate(drawn.membership.T):
         if not weight.any():
             continue
         x, y, error = calibration(drawn.s, drawn.y, weight)
-        chart.error_bars(x, y - 1.96 * error, y + 1.96 * error, k)
+        chart.bars(x, y - 1.96 * error, y + 1.96 * error, k)
         chart.line(x, y, k)
         chart.dots(x, y, k)
     return chart
@@ -462,24 +463,17 @@ def audit_page(
         favorable = impact.favorable
     results = {"verdict": verdict, "impact": impact, "drivers": drivers}
     views = sections(audit, verdict, impact, [money_view(audit, favorable)])
-    return _report(
-        audit,
-        audit,
-        about,
-        source,
-        title="Fairness audit" + (f": {audit.name}" if audit.name else ""),
-        question=_question(audit, verdict),
+    title = "Fairness audit" + (f": {audit.name}" if audit.name else "")
+    return signed_page(
+        audit, audit, about, source, title=title, under=_counts(audit),
+        facts=_facts(audit), question=_question(audit, verdict),
         body=[*views, *_made(drivers_view, drivers)],
         data={key: value.to_dict() for key, value in results.items() if value is not None},
-    )
+    )  # fmt: skip
 
 
-def _report(result: Audit | AuditSet, audit: Audit, about: Any, source: Any, **more: Any) -> str:
-    facts = {"Estimator": next(iter(audit.measures.values())).estimator}
-    report = Report(
-        result, audit, About.of(about), source or {}, under=_counts(audit), facts=facts, **more
-    )
-    return report.render()
+def _facts(audit: Audit) -> dict[str, str]:
+    return {"Estimator": next(iter(audit.measures.values())).estimator}
 
 
 def audit_set_page(
@@ -518,7 +512,10 @@ def audit_set_page(
         parts += [section(view, "h3", f"{audits.kind}-{k}-") for view in views]
     question = _question(first, next(iter(verdicts.values()), None))
     title = f"Fairness by {audits.kind}"
-    return _report(audits, first, about, source, title=title, question=question, body=parts)
+    return signed_page(
+        audits, first, about, source, title=title, under=_counts(first), facts=_facts(first),
+        question=question, body=parts,
+    )  # fmt: skip
 
 
 def _question(audit: Audit, verdict: Verdict | None) -> str:
@@ -535,13 +532,9 @@ def _question(audit: Audit, verdict: Verdict | None) -> str:
     return f"Is this score fair to {whom}? {judged}"
 
 
-def _counts(audit: Audit) -> Html:
-    known = row_count(audit.n_rows - audit.n_unknown, audit.n_clusters)
+def _counts(audit: Audit) -> str:
     lacking = f" ({audit.n_unknown:,} more without a {unknown_words(audit)})"
-    counts = known + (lacking if audit.n_unknown else "")
-    if is_measured(audit):
-        return join([f"{counts}, {_group_words(audit)}"])
-    return subtitle(f"{counts}, {len(audit.labels)} groups", audit.sensitive_name)
+    return row_words(audit, lacking if audit.n_unknown else "")
 
 
 def density_view(audits: Mapping[str, Audit]) -> View:

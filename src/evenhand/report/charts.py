@@ -1,9 +1,13 @@
-"""Small charts as inline SVG: colors come from the page's style, so they follow light and dark."""
+"""Charts as data: axes and marks, drawn as inline SVG here and with Matplotlib in `plots`.
+
+Colors of the SVG come from the page's style, so they follow light and dark.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +24,35 @@ DASHES = ("", "6 2", "2 2", "8 2 2 2", "", "6 2", "2 2", "8 2 2 2")
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 46
 
 
+@dataclass(frozen=True)
+class Mark:
+    """Something drawn, in data units.
+
+    Attributes
+    ----------
+    kind : {"line", "guide", "area", "dots", "bars", "blocks"}
+        A curve of a group; another line; the area from `y` to `high`; points; upright strokes from
+        `y` to `high`; lying rectangles from `x` to `high`.
+    x, y, high : arrays
+    group : int
+        Whose color and dashes.
+    look : str
+        The class in the style sheet.
+    size : float
+        Radius of points, half the height of rectangles, in pixels.
+    """
+
+    kind: str
+    x: Any
+    y: Any
+    group: int = 0
+    high: Any = None
+    look: str = ""
+    size: float = 0.0
+
+
 class Chart:
-    """One pair of axes.
+    """One pair of axes and what is drawn on them.
 
     Parameters
     ----------
@@ -33,122 +64,151 @@ class Chart:
         Read out in place of the picture.
     width, height : int
         In pixels, before the page scales it.
-    x_ticks : sequence of numbers, optional
-        Where they are not round numbers of the scale.
-    left : int, optional
-        Room on the left, in pixels, where y has no scale worth reading, as for densities.
+    x_ticks, y_ticks : mapping of number to text, optional
+        In place of round numbers, such as names; empty for none.
+    left : int
+        Room on the left, in pixels.
+    look : str
+        Classes in the style sheet.
     """
 
     def __init__(
-        self, x: tuple[float, float], y: tuple[float, float], *, x_label: str, y_label: str,
-        title: str, width: int = 520, height: int = 300,
-        x_ticks: Sequence[float] | None = None, left: int | None = None,
+        self, x: tuple[float, float], y: tuple[float, float], *, x_label: str = "",
+        y_label: str = "", title: str = "", width: int = 520, height: int = 300,
+        x_ticks: Mapping[float, str] | None = None, y_ticks: Mapping[float, str] | None = None,
+        left: int = LEFT, look: str = "chart",
     ):  # fmt: skip
         self.x, self.y = x, y
-        self.width, self.height = width, height
-        self.left = left or LEFT
-        self.title = title
-        self.layers: list[Html] = []
-        shown = ticks(*x, count=max(3, width // 100)) if x_ticks is None else x_ticks
-        self._axes(x_label, y_label, left is None, shown)
+        self.x_label, self.y_label, self.title = x_label, y_label, title
+        self.width, self.height, self.left, self.look = width, height, left, look
+        self.x_ticks, self.y_ticks = x_ticks, y_ticks
+        self.marks: list[Mark] = []
 
-    def px(self, value: Any) -> Any:
-        inner = self.width - self.left - RIGHT
-        return self.left + (np.asarray(value, dtype=float) - self.x[0]) * (
-            inner / (self.x[1] - self.x[0])
-        )
+    def line(self, x: Any, y: Any, group: int) -> None:
+        """Add a curve in the color and dashes of a group."""
+        self.marks.append(Mark("line", x, y, group))
 
-    def py(self, value: Any) -> Any:
-        inner = self.height - TOP - BOTTOM
-        return TOP + (self.y[1] - np.asarray(value, dtype=float)) * (
-            inner / (self.y[1] - self.y[0])
-        )
+    def area(self, x: Any, low: Any, high: Any, group: int, look: str = "area") -> None:
+        """Add the area between two curves."""
+        self.marks.append(Mark("area", x, low, group, high, look))
 
-    def draw(self, d: str, class_: str, **attributes: Any) -> None:
-        """A path in pixels."""
-        self.layers.append(element("path", d=d, class_=class_, **attributes))
+    def guide(self, x: Any, y: Any, look: str = "guide") -> None:
+        """Add a line that is no curve, such as a limit."""
+        self.marks.append(Mark("guide", x, y, look=look))
 
-    def line(self, x: Any, y: Any, k: int) -> None:
-        """A curve in the color and dashes of group `k`."""
-        self.draw(self._path(x, y), f"line g{k}", stroke_dasharray=DASHES[k] or None)
-
-    def band(self, x: Any, low: Any, high: Any, k: int, class_: str = "area band") -> None:
-        """The area between two curves."""
-        x, low = np.asarray(x), np.asarray(low)
-        back = self._path(x[::-1], low[::-1])
-        self.draw(f"{self._path(x, high)}L{back[1:]}Z", f"{class_} g{k}")
-
-    def guide(self, x: Any, y: Any, class_: str = "guide") -> None:
-        """A line that is no curve, such as a limit."""
-        self.draw(self._path(x, y), class_)
-
-    def dots(self, x: Any, y: Any, k: int, radius: float = 3.2, class_: str = "dot") -> None:
-        """Points; those outside the axes are left out."""
+    def dots(self, x: Any, y: Any, group: int, size: float = 3.2, look: str = "dot") -> None:
+        """Add points; those outside the axes are left out."""
         x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
         inside = (x >= self.x[0]) & (x <= self.x[1]) & (y >= self.y[0]) & (y <= self.y[1])
-        px, py = self.px(x[inside]), self.py(y[inside])
-        # One path of zero-length strokes with round ends is far smaller than a circle per point.
-        d = "".join(f"M{a:.0f} {b:.0f}h0" for a, b in zip(px, py, strict=True))
-        if d:
-            self.draw(d, f"{class_} g{k}", stroke_width=number(2 * radius))
+        self.marks.append(Mark("dots", x[inside], y[inside], group, look=look, size=size))
 
-    def error_bars(self, x: Any, low: Any, high: Any, k: int) -> None:
-        """Vertical bars, cut off at the axes."""
-        px, top, bottom = (
-            self.px(x), self.py(np.clip(high, *self.y)), self.py(np.clip(low, *self.y))
+    def bars(self, x: Any, low: Any, high: Any, group: int) -> None:
+        """Add upright intervals, cut off at the axes."""
+        self.marks.append(Mark("bars", x, np.clip(low, *self.y), group, np.clip(high, *self.y)))
+
+    def blocks(self, low: Any, high: Any, y: Any, look: str, size: float, group: int = 0) -> None:
+        """Add lying rectangles."""
+        self.marks.append(Mark("blocks", low, y, group, high, look, size))
+
+    @property
+    def rows(self) -> list[float]:
+        """Where on the upright axis its names are."""
+        return list(self.y_ticks or ())
+
+    # --------------------------------------------------------------------------------------------
+    # As SVG.
+
+    def px(self, value: Any) -> Any:
+        """Return pixels from the left."""
+        inner = self.width - self.left - RIGHT
+        share = (np.asarray(value, dtype=float) - self.x[0]) / (self.x[1] - self.x[0])
+        return self.left + share * inner
+
+    def py(self, value: Any) -> Any:
+        """Return pixels from the top."""
+        inner = self.height - TOP - BOTTOM
+        share = (self.y[1] - np.asarray(value, dtype=float)) / (self.y[1] - self.y[0])
+        return TOP + share * inner
+
+    def svg(self, *more: Html, role: str = "img") -> Html:
+        """Return the chart as markup that scales with its column, with `more` markup on top."""
+        return element(
+            "svg", element("title", self.title), *self._axes(),
+            *(getattr(self, f"_{mark.kind}")(mark) for mark in self.marks), *more,
+            viewBox=f"0 0 {self.width} {self.height}", class_=self.look, role=role,
         )  # fmt: skip
-        d = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in zip(px, bottom, top, strict=True))
-        self.draw(d, f"bar g{k}")
 
     def _path(self, x: Any, y: Any) -> str:
         pairs = zip(self.px(x), self.py(y), strict=True)
         return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in pairs)
 
-    def add(self, *parts: Html) -> None:
-        """Markup of one's own, on top."""
-        self.layers += parts
+    def _line(self, m: Mark) -> Html:
+        dashes = DASHES[m.group] or None
+        look = f"line g{m.group}"
+        return element("path", d=self._path(m.x, m.y), class_=look, stroke_dasharray=dashes)
 
-    def render(self, role: str = "img", class_: str = "chart") -> Html:
-        """The chart as markup; it scales with the column it stands in."""
-        return element(
-            "svg",
-            element("title", self.title),
-            *self.layers,
-            viewBox=f"0 0 {self.width} {self.height}",
-            class_=class_,
-            role=role,
-        )
+    def _guide(self, m: Mark) -> Html:
+        return element("path", d=self._path(m.x, m.y), class_=m.look)
 
-    def _axes(self, x_label: str, y_label: str, y_ticks: bool, x_ticks: Sequence[float]) -> None:
+    def _area(self, m: Mark) -> Html:
+        x, low = np.asarray(m.x), np.asarray(m.y)
+        back = self._path(x[::-1], low[::-1])
+        look = f"{m.look} g{m.group}"
+        return element("path", d=f"{self._path(x, m.high)}L{back[1:]}Z", class_=look)
+
+    def _dots(self, m: Mark) -> Html | None:
+        # One path of zero-length strokes with round ends is far smaller than a circle per point.
+        pairs = zip(self.px(m.x), self.py(m.y), strict=True)
+        d = "".join(f"M{a:.0f} {b:.0f}h0" for a, b in pairs)
+        look = f"{m.look} g{m.group}"
+        return element("path", d=d, class_=look, stroke_width=number(2 * m.size)) if d else None
+
+    def _bars(self, m: Mark) -> Html:
+        ends = zip(self.px(m.x), self.py(m.y), self.py(m.high), strict=True)
+        d = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in ends)
+        return element("path", d=d, class_=f"bar g{m.group}")
+
+    def _blocks(self, m: Mark) -> Html:
+        ends = zip(self.px(m.x), self.px(m.high), self.py(m.y), strict=True)
+        return join([
+            element("rect", x=f"{min(a, b):.1f}", y=f"{y - m.size:.1f}", width=f"{abs(b - a):.1f}",
+                    height=2 * m.size, class_=m.look)
+            for a, b, y in ends
+        ])  # fmt: skip
+
+    def _axes(self) -> list[Html]:
         bottom, right = self.height - BOTTOM, self.width - RIGHT
-        grid, words = [], []
-        for value in x_ticks:
-            at = float(self.px(value))
-            grid.append(f"M{at:.1f} {TOP}V{bottom}")
-            words.append(
-                element("text", number(value), x=f"{at:.1f}", y=bottom + 18, class_="tick middle")
+        x_ticks, y_ticks, grid = self.x_ticks, self.y_ticks, "M0 0"
+        if x_ticks is None:
+            x_ticks = round_ticks(*self.x, max(3, self.width // 100))
+            grid += "".join(f"M{self.px(v):.1f} {TOP}V{bottom}" for v in x_ticks)
+        if y_ticks is None:
+            y_ticks = round_ticks(*self.y)
+            grid += "".join(f"M{self.left} {self.py(v):.1f}H{right}" for v in y_ticks)
+        below = bottom + (18 if self.x_label else 30)
+        middle, center = f"{(self.left + right) / 2:.0f}", f"{(TOP + bottom) / 2:.0f}"
+        look = "tick end" if self.y_ticks is None else "end"
+        words = [
+            *(element("text", text, x=f"{self.px(v):.1f}", y=below, class_="tick middle")
+              for v, text in x_ticks.items()),
+            *(element("text", text, x=self.left - 6, y=f"{self.py(v) + 4:.1f}", class_=look)
+              for v, text in y_ticks.items()),
+        ]  # fmt: skip
+        if self.x_label:
+            foot = self.height - 6
+            words.append(element("text", self.x_label, x=middle, y=foot, class_="name middle"))
+        if self.y_label:
+            turn = f"rotate(-90 12 {center})"
+            side = element(
+                "text", self.y_label, x=12, y=center, class_="name middle side", transform=turn
             )
-        if y_ticks:
-            for value in ticks(*self.y):
-                at = float(self.py(value))
-                grid.append(f"M{self.left} {at:.1f}H{right}")
-                words.append(
-                    element(
-                        "text", number(value), x=self.left - 6, y=f"{at + 4:.1f}", class_="tick end"
-                    )
-                )
-        middle = (self.left + right) / 2
-        center = (TOP + bottom) / 2
-        self.layers += [
-            element("path", d="".join(grid) or "M0 0", class_="grid"),
-            element("path", d=f"M{self.left} {TOP}V{bottom}H{right}", class_="axis"),
-            join(words),
-            element("text", x_label, x=f"{middle:.0f}", y=self.height - 6, class_="name middle"),
+            words.append(side)
+        axis = f"M{self.left} {TOP}V{bottom}H{right}"
+        return [
+            element("path", d=grid, class_="grid"),
+            element("path", d=axis, class_="axis"),
+            *words,
         ]
-        if y_label:
-            turn = f"rotate(-90 12 {center:.0f})"
-            self.add(element("text", y_label, x=12, y=f"{center:.0f}", class_="name middle side",
-                             transform=turn))  # fmt: skip
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -160,6 +220,11 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
     return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def round_ticks(low: float, high: float, count: int = 5) -> dict[float, str]:
+    """Return ticks and their text."""
+    return {value: number(value) for value in ticks(low, high, count)}
 
 
 def legend(names: Sequence[Html], omitted: int = 0) -> Html:
@@ -191,7 +256,24 @@ class Bar(NamedTuple):
     wide: tuple[float, float] | None = None
 
 
-def bar_chart(bars: Sequence[Bar], x_label: str, title: str) -> Html:
+def row_chart(
+    names: Sequence[str], ends: Any, *, x_label: str, title: str, limit: int = 18
+) -> Chart:
+    """Return an empty chart with a row for each name, from the top, and room for all `ends`.
+
+    Row k is at ``len(names) - k - 0.5``.
+    """
+    low, high = min(0.0, float(np.min(ends))), max(0.0, float(np.max(ends)))
+    pad = 0.04 * (high - low) or 1.0
+    n = len(names)
+    rows = {n - k - 0.5: name for k, name in enumerate(short_names(names, limit))}
+    return Chart(
+        (low - pad * (low < 0), high + pad * (high > 0)), (0, n), x_label=x_label, title=title,
+        width=640, height=TOP + 26 * n + BOTTOM, left=190, y_ticks=rows, look="chart bars",
+    )  # fmt: skip
+
+
+def bar_chart(bars: Sequence[Bar], x_label: str, title: str) -> Chart:
     """Return one row each: a bar from 0, its interval, and behind it a wide range if there is one.
 
     Parameters
@@ -203,26 +285,13 @@ def bar_chart(bars: Sequence[Bar], x_label: str, title: str) -> Html:
         Read out in place of the picture.
     """
     ends = [v for b in bars for v in (b.value, b.low, b.high, *(b.wide or ()))]
-    low, high = min(0.0, *ends), max(0.0, *ends)
-    pad = 0.04 * (high - low) or 1.0
-    low, high = low - pad * (low < 0), high + pad * (high > 0)
-    n = len(bars)
-    chart = Chart(
-        (low, high), (0, n), x_label=x_label, y_label="", title=title, width=640,
-        height=TOP + 26 * n + BOTTOM, left=190, x_ticks=ticks(low, high, 5),
-    )  # fmt: skip
-    for row, name in enumerate(short_names([b.name for b in bars], 18)):
-        bar, y = bars[row], n - row - 0.5
-        middle = float(chart.py(y))
-        chart.add(element("text", name, x=182, y=f"{middle + 4:.1f}", class_="end"))
-        first, last = chart.px((0.0, bar.value) if bar.wide is None else bar.wide)
-        half, kind = (7, "solid") if bar.wide is None else (8, "range")
-        chart.add(
-            element("rect", x=f"{min(first, last):.1f}", y=f"{middle - half:.1f}",
-                    width=f"{abs(last - first):.1f}", height=2 * half, class_=kind)
-        )  # fmt: skip
-        if bar.wide is not None:
+    chart = row_chart([b.name for b in bars], ends, x_label=x_label, title=title)
+    for bar, y in zip(bars, chart.rows, strict=True):
+        if bar.wide is None:
+            chart.blocks([0.0], [bar.value], [y], "solid", 7)
+        else:
+            chart.blocks([bar.wide[0]], [bar.wide[1]], [y], "range", 8)
             chart.dots([bar.value], [y], 0, 4)
         chart.guide([bar.low, bar.high], [y, y], "whisk")
-    chart.guide([0, 0], [0, n], "axis")
-    return chart.render(class_="chart bars")
+    chart.guide([0, 0], chart.y, "axis")
+    return chart

@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from .markup import Html, csv_link, element, join, label, table
-from .words import clean, short_names, upper_first
+from .words import cells, clean, short_names, upper_first
 
 WIDTH = 80
 # The class of a result -> the module with its view, a function such as `audit_view`.
@@ -155,41 +155,59 @@ def show_text(result: Any) -> str:
 
 def view_text(view: View, width: int = WIDTH) -> str:
     """Return a view as text; lines of tables and sentences are no longer than `width`."""
-    return "\n".join(_lines(view, width)).strip("\n")
+    lines: list[str] = []
+    for line in view_lines(view, width):
+        is_sentence = line.text and line.kind != "table"
+        lines += textwrap.wrap(line.text, width) if is_sentence else [line.text]
+    return "\n".join(lines).strip("\n")
 
 
-def _lines(view: View, width: int) -> Iterator[str]:
-    yield from textwrap.wrap(view.heading, width)
+class Line(NamedTuple):
+    """A sentence or a line of a table; `kind` is "title", "table", a grade or ""."""
+
+    text: str
+    kind: str = ""
+
+
+def view_lines(view: View, width: int) -> Iterator[Line]:
+    """Return a view line by line; tables are no wider than `width`, sentences are whole."""
+    yield Line(view.heading, "title")
     table_before = False
     for part in view.parts:
         if isinstance(part, View):
-            yield ""
-            yield from _lines(part, width)
+            yield Line("")
+            yield from view_lines(part, width)
         elif isinstance(part, Table):
-            yield ""
-            yield from textwrap.wrap(clean(part.caption), width)
-            yield from fit_table(part.plain(), width)
+            yield Line("")
+            if part.caption:
+                yield Line(clean(part.caption))
+            yield from (Line(text, "table") for text in fit_table(part.plain(), width))
         elif isinstance(part, str) and not isinstance(part, Html):
             if table_before:
-                yield ""
-            yield from textwrap.wrap(clean(part), width)
+                yield Line("")
+            yield Line(clean(part), part.level if isinstance(part, Judged) else "")
         else:
             continue
         table_before = isinstance(part, Table | View)
 
 
 def fit_table(rows: Sequence[Sequence[str]], width: int = WIDTH) -> list[str]:
-    """Return a table that goes on below where it is wider, with its first column once more."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    """Return a table whose columns but the first are set to the right.
+
+    Where it is wider than `width` it goes on below, with its first column once more.
+    """
+    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
     lines: list[str] = []
-    for block in column_blocks(widths, width):
+    for block in _column_blocks(widths, width):
         lines += [""] if lines else []
-        for row in [rows[0], ["-" * w for w in widths], *rows[1:]]:
-            lines.append("  ".join(row[j].ljust(widths[j]) for j in (0, *block)).rstrip())
+        for row in [rows[0], ["─" * w for w in widths], *rows[1:]]:
+            first = row[0] + " " * (widths[0] - cells(row[0]))
+            others = [" " * (widths[j] - cells(row[j])) + row[j] for j in block]
+            lines.append("  ".join([first, *others]).rstrip())
     return lines
 
 
-def column_blocks(widths: Sequence[int], room: int) -> list[list[int]]:
+def _column_blocks(widths: Sequence[int], room: int) -> list[list[int]]:
     """Return the columns but the first, as many together as fit beside it; two spaces between."""
     blocks: list[list[int]] = [[]]
     used = widths[0]

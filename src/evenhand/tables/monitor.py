@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from .._core.files import list_files
 from .._core.validation import InputError, read_native
 from ..auditing.monitoring import (
     Monitor,
@@ -31,11 +31,10 @@ from ..auditing.monitoring import (
     no_dates,
 )
 from ..data.labels import sorted_labels
-from ..measures.cells import Cells, is_cells
+from ..measures.cells import Cells, is_cells, read_parts
 from .audit_table import cells_of, columns_of
 from .engines import open_table
 from .plan import EngineError, TooManyLevels
-from .readers import TableError
 
 # ------------------------------------------------------------------------------------------------
 # Series of cells: from files of cells, and from a table where it is, in one scan for all periods.
@@ -68,7 +67,7 @@ def read_series(files: Any, labels: Sequence[str] | None = None) -> dict[str, Ce
     labels : sequence of str, optional
         The period of each file, in the order of time, in place of the names of the files.
     """
-    paths = [Path(v) for v in (files if isinstance(files, list | tuple) else matching(files))]
+    paths = [Path(v) for v in list_files(files if isinstance(files, list | tuple) else [files])]
     if labels is None:
         if len({re.sub(r"\d+", "0", path.stem) for path in paths}) == 1:
             paths.sort(key=lambda path: [int(v) for v in re.findall(r"\d+", path.stem)])
@@ -77,35 +76,10 @@ def read_series(files: Any, labels: Sequence[str] | None = None) -> dict[str, Ce
         raise ValueError(
             f"There must be a period for each of {len(paths)} files of cells, got {len(labels)}."
         )
-    parts: dict[str, list[tuple[Path, Cells]]] = {}
+    parts: dict[str, list[Path]] = {}
     for label, path in zip(labels, paths, strict=True):
-        cells = Cells.from_file(path)
-        for other, seen in parts.setdefault(label, []):
-            if seen == cells:
-                raise TableError(
-                    f"{str(path)!r} and {str(other)!r} hold the same counts of one period, which "
-                    "would be added twice. Hint: leave one of them out."
-                )
-            if seen.edges != cells.edges:
-                raise TableError(
-                    f"{str(path)!r} and {str(other)!r} are of one period and have other edges. "
-                    "Hint: count one of them again with --edges."
-                )
-        parts[label].append((path, cells))
-    return {
-        label: found[0][1] if len(found) == 1 else Cells.merge([cells for _, cells in found])
-        for label, found in parts.items()
-    }
-
-
-def matching(pattern: Any) -> list[str]:
-    """The files that a path or a pattern names."""
-    if Path(pattern).exists():
-        return [str(pattern)]
-    found = sorted(glob.glob(str(pattern), recursive=True))
-    if not found:
-        raise TableError(f"There is no file {str(pattern)!r}.")
-    return found
+        parts.setdefault(label, []).append(path)
+    return {label: Cells.merge(read_parts(named)) for label, named in parts.items()}
 
 
 def count_periods(
@@ -134,9 +108,7 @@ def count_periods(
     schema = rows.collect_schema()
     if time not in schema:
         shown = ", ".join(repr(n) for n in list(schema)[:30])
-        raise ValueError(
-            f"`time` must name a column of the table, got {time!r}; there are {shown}."
-        )
+        raise InputError("time", f"name a column of the table, got {time!r}; there are {shown}")
     made = _keys(time, schema[time], period)
     rows = rows.with_columns(**made)
     names = {**names, "sensitive_features": [*made, *wanted]}
@@ -146,7 +118,7 @@ def count_periods(
         if period is not None or error.where != f"(column {next(iter(made))!r})":
             raise
         raise InputError(
-            "time", "have at most 200 values where `period` is None",
+            "time", "have at most 200 values where no period is named",
             hint="name a period, such as month, if they are dates.",
         ) from error  # fmt: skip
     except EngineError as error:
@@ -299,11 +271,12 @@ def monitor(
     """
     check_watch(criteria, level, estimator)
     if cluster is not None:
-        raise ValueError(
-            "`cluster` must be left out: periods are counted into cells, which do not know which "
-            "rows belong together. Hint: keep one row of each unit in a period, or audit each "
-            "period by itself with evenhand.audit(..., cluster=...)."
-        )
+        raise InputError(
+            "cluster", "be left out: periods are counted into cells, which do not know which rows "
+            "belong together",
+            hint="keep one row of each unit in a period, or audit each period by itself with "
+            "evenhand.audit(..., cluster=...).",
+        )  # fmt: skip
     columns = {
         "time": time, "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
         "sample_weight": sample_weight, "frequency": frequency,
@@ -313,7 +286,7 @@ def monitor(
     if counted is not None:
         for argument, value in {**columns, "engine": engine}.items():
             if value is not None:
-                raise ValueError(f"`{argument}` must be left out for cells, which hold it.")
+                raise InputError(argument, "be left out for cells, which hold it")
         series = checked_series(counted)
         if period not in ("auto", None):
             series = gathered(series, str(period))
@@ -347,15 +320,15 @@ def _counted_now(
 ) -> dict[str, Cells]:
     if not isinstance(table, str | PathLike | list | tuple):
         if isinstance(table, Mapping):
-            raise ValueError(
-                "`table` must be a frame with a column of dates, a path, an address, a relation or "
-                "a mapping of period to Cells, got a mapping of other things. Hint: columns in a "
-                "dict become a frame with pandas.DataFrame(columns)."
-            )
+            raise InputError(
+                "table", "be a frame with a column of dates, a path, an address, a relation or a "
+                "mapping of period to Cells, got a mapping of other things",
+                hint="columns in a dict become a frame with pandas.DataFrame(columns).",
+            )  # fmt: skip
         frame = read_native(table, "table")
         if isinstance(frame, nw.DataFrame) and engine in (None, "numpy"):
             return cells_by_period(frame, period, **columns)
     for argument in ("time", "y_pred", "sensitive_features"):
         if columns[argument] is None:
-            raise ValueError(f"`{argument}` must name a column of the table, got None.")
+            raise InputError(argument, "name a column of the table, got None")
     return count_periods(table, period, engine=engine, **columns)

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
@@ -25,20 +26,17 @@ from narwhals.stable.v2 import Implementation
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
-from .._core.files import TableError
 from .._core.validation import InputError
 from ..data.encoding import MISSING
 from ..data.labels import check_count, cross, sorted_labels
 from ..measures.cells import EXTREMES, SUMS, Cells, checked
-from ..measures.edges import SAMPLE, Axis, Edges
+from ..measures.edges import Axis, Edges, looks_drawn, scramble, share_drawn
 
 # The largest float: neither NaN nor infinity is at most this, in any engine.
 LARGEST = 1.7976931348623157e308
 PLACE = "place"
 # Integers of 32 bits, which engines group by faster, go up to this.
 SMALL = 2**31 - 1
-# Turns of a number between −1 and 1: what is left after the point is as good as random.
-_TURNS = (987654321.9875, 618033988.7498949)
 _NAMES = ("s", "y")
 Expressions = dict[str, nw.Expr]
 
@@ -121,24 +119,14 @@ def facts(columns: Columns) -> Expressions:
 
 def share(facts: dict[str, float]) -> float:
     """Of the rows that are used, what the sample has; 1 where it has all of them."""
-    n = facts.get("n_used", facts["n"])
-    return SAMPLE / n if n >= 2 * SAMPLE else 1.0
+    return share_drawn(facts.get("n_used", facts["n"]))
 
 
 def _scrambled(columns: Columns, facts: dict[str, float]) -> nw.Expr:
-    """A number between 0 and 1 that score and target alone decide, as if it were random.
-
-    The values decide, and neither the order of rows nor threads, partitions or a state: a table
-    gives the same sample every time. Rows that are equal are in it or out of it together.
-    """
-    angle = nw.lit(0.0)
-    for argument, turns in zip(("y_pred", "y_true"), _TURNS, strict=True):
-        if argument in columns.numbers:
-            low, high = facts[f"least_{argument}"], facts[f"largest_{argument}"]
-            half = high / 2 - low / 2 or 1.0
-            value = _number(columns.numbers[argument]) - (low / 2 + high / 2)
-            angle = angle + value / half * turns
-    return angle - angle.floor()
+    named = [name for name in ("y_pred", "y_true") if name in columns.numbers]
+    values = [_number(columns.numbers[name]) for name in named]
+    spans = [(facts[f"least_{name}"], facts[f"largest_{name}"]) for name in named]
+    return scramble(values, spans, nw.Expr.floor)
 
 
 def ends(columns: Columns, edges: Edges) -> Expressions:
@@ -148,7 +136,7 @@ def ends(columns: Columns, edges: Edges) -> Expressions:
 
 
 def cell_rows(columns: Columns, edges: Edges, facts: dict[str, float]) -> Expressions:
-    """What is worked out for each row: its place, s and y less their shifts, weight, people.
+    """What is worked out for each row: its place and labels, and columns that are added up.
 
     Parameters
     ----------
@@ -159,22 +147,29 @@ def cell_rows(columns: Columns, edges: Edges, facts: dict[str, float]) -> Expres
         weights are multiplied by.
     """
     s = _number(columns.score)
+    a = s - edges.score.shift
     clipped = clipped_sides(edges, facts)
     place = _bin(_residual(columns, edges), edges.score, edges.bins, clipped[0])
     place = place * float(edges.bins)
-    out: Expressions = {"s": s, "a": s - edges.score.shift}
+    terms: Expressions = {"ws": a, "wss": a * a}
+    out: Expressions = {"s": s}
     if columns.target is not None:
         assert edges.target is not None
         y = _number(columns.target)
         v = y - edges.target.shift
-        out |= {"y": y, "v": v}
+        terms |= {"wy": v, "wyy": v * v, "wsy": a * v}
+        out["y"] = y
         place = place + _bin(v, edges.target, edges.bins, clipped[1])
     out[PLACE] = place.cast(nw.Int32 if edges.bins**2 <= SMALL else nw.Int64)
+    mass = None
+    if columns.frequency is not None:
+        out["n"] = mass = _number(columns.frequency)
     if columns.weight is not None:
         weight, factor = _number(columns.weight), weight_factor(facts)
-        out["w"] = weight if factor == 1.0 else weight * factor
-    if columns.frequency is not None:
-        out["f"] = _number(columns.frequency)
+        weight = weight if factor == 1.0 else weight * factor
+        mass = weight if mass is None else mass * weight
+        out |= {"w": mass, "ww": mass * weight}
+    out |= {name: term if mass is None else mass * term for name, term in terms.items()}
     return out | {f"label_{j}": nw.col(name) for j, name in enumerate(columns.groups)}
 
 
@@ -191,28 +186,12 @@ def clipped_sides(edges: Edges, facts: dict[str, float]) -> tuple[bool, bool]:
     return sides[0], sides[1]
 
 
-def cell_sums(columns: Columns) -> Expressions:
+def cell_sums(rows: Expressions) -> Expressions:
     """Sums and extremes over the rows of one place and group, of columns of :func:`cell_rows`."""
-    mass = [
-        nw.col(made)
-        for made, name in (("f", columns.frequency), ("w", columns.weight))
-        if name is not None
-    ]
-
-    def total(*factors: str) -> nw.Expr:
-        product, *others = [*mass, *map(nw.col, factors)]
-        for factor in others:
-            product = product * factor
-        return product.sum()
-
-    out = {"n": nw.len() if columns.frequency is None else nw.col("f").sum()}
-    if columns.weight is not None:
-        out |= {"w": total(), "ww": total("w")}
-    out |= {"ws": total("a"), "wss": total("a", "a")}
-    if columns.target is not None:
-        out |= {"wy": total("v"), "wyy": total("v", "v"), "wsy": total("a", "v")}
-    for name in _NAMES if columns.target is not None else _NAMES[:1]:
-        out |= {f"least_{name}": nw.col(name).min(), f"largest_{name}": nw.col(name).max()}
+    out = {"n": nw.len()} | {name: nw.col(name).sum() for name in ("n", *SUMS) if name in rows}
+    for name in _NAMES:
+        if name in rows:
+            out |= {f"least_{name}": nw.col(name).min(), f"largest_{name}": nw.col(name).max()}
     return out
 
 
@@ -240,7 +219,7 @@ def weight_factor(facts: dict[str, float]) -> float:
 # The engine that runs the queries.
 
 
-class EngineError(TableError):
+class EngineError(InputError):
     """An engine could not read the table; the message has its words."""
 
 
@@ -286,6 +265,7 @@ _SHOWN: dict[Implementation, tuple[str, Callable[[Any], str]]] = {
     Implementation.IBIS: ("Ibis", _ibis_text),
     Implementation.PYSPARK: ("Spark", _spark_text),
     Implementation.PYSPARK_CONNECT: ("Spark", _spark_text),
+    Implementation.DASK: ("Dask", lambda query: str(query.expr)),
 }
 
 
@@ -314,14 +294,17 @@ class Engine:
         """Scores and targets of some rows, in order, so that their sums repeat exactly."""
         table = self.run(self._sample(columns, facts))
         wanted = share(facts) * facts.get("n_used", facts["n"])
-        if share(facts) < 1.0 and not _looks_drawn(table, wanted):
-            table = self.run(self._copies(columns, facts))
         names = _NAMES if columns.target is not None else _NAMES[:1]
+        copies = None
+        if share(facts) < 1.0:
+            copies = _whole(table, "copies")
+            if not looks_drawn(len(copies), copies.sum(), wanted):
+                table = self.run(self._copies(columns, facts))
+                copies = _whole(table, "copies")
         values = [table.column(name).to_numpy() for name in names]
-        order = np.lexsort(values)
-        if "copies" in table.column_names:
-            times = np.rint(table.column("copies").to_numpy()).astype(np.int64)
-            order = np.repeat(order, times[order])
+        order = np.lexsort(values[::-1])
+        if copies is not None:
+            order = np.repeat(order, copies[order])
         s, *y = (column[order] for column in values)
         return s, y[0] if y else None
 
@@ -362,7 +345,8 @@ class Engine:
         except Exception as error:  # every engine has its own kinds
             spark = self.rows.implementation is Implementation.PYSPARK
             reason = _spark_cause(error) if spark else in_short(error)
-            raise EngineError(f"`table` cannot be read by {self.name}: {reason}") from error
+            said = f"be read by {self.name}: {reason}"
+            raise EngineError("table", said, verb="cannot") from error
 
     def _schema(self) -> Any:
         return self.rows.collect_schema()
@@ -383,10 +367,7 @@ class Engine:
         return few.select(**values).group_by(*values).agg(copies=nw.len())
 
     def _copies(self, columns: Columns, facts: dict[str, float]) -> nw.LazyFrame[Any]:
-        """How often the sample has a value that n rows have: floor(share·n + u).
-
-        That is share·n on average over values, whose number u is.
-        """
+        """How often the sample has a value that n rows have: as `measures.edges.draw_rows`."""
         values = self._values(columns)
         rows = kept(self.rows, columns).select(**values, u=_scrambled(columns, facts))
         counted = rows.group_by(*values).agg(n=nw.len(), u=nw.col("u").min())
@@ -397,14 +378,54 @@ class Engine:
         return kept(self.rows, columns).select(**ends(columns, edges))
 
     def _cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> nw.LazyFrame[Any]:
-        rows = kept(self.rows, columns).select(**cell_rows(columns, edges, facts))
+        made = cell_rows(columns, edges, facts)
         keys = [PLACE, *(f"label_{j}" for j in range(len(columns.groups)))]
-        return rows.group_by(keys).agg(**cell_sums(columns))
+        return kept(self.rows, columns).select(**made).group_by(keys).agg(**cell_sums(made))
 
 
 def _collect(query: nw.LazyFrame[Any]) -> Any:
+    if query.implementation.is_dask():
+        import pyarrow as pa
+
+        return pa.Table.from_pandas(_computed(query.to_native()), preserve_index=False)
     more = {"engine": "streaming"} if query.implementation.is_polars() else {}
     return query.collect("pyarrow", **more).to_native()
+
+
+# Seconds that a Dask cluster may be without workers, and between two looks at it.
+ALONE, _LOOK = 300.0, 2.0
+
+
+def _computed(frame: Any) -> Any:
+    """A Dask frame as a pandas one; a cluster without workers is not waited for without end."""
+    import dask
+    import pandas as pd
+
+    parts = frame.to_delayed()
+    # The client of a cluster, where one is to do the work.
+    client = getattr(dask.base.get_scheduler(), "__self__", None)
+    done = dask.compute(*parts) if client is None else _gathered(client, parts)
+    return pd.concat(done)
+
+
+def _gathered(client: Any, tasks: list[Any]) -> list[Any]:
+    from distributed import wait
+
+    futures = client.compute(tasks)
+    since = time.monotonic()
+    while True:
+        try:
+            wait(futures, timeout=_LOOK)
+            return list(client.gather(futures))
+        except TimeoutError:
+            if client.scheduler_info()["workers"]:
+                since = time.monotonic()
+            elif time.monotonic() - since > ALONE:
+                client.cancel(futures)
+                raise ValueError(
+                    f"its cluster has had no worker for {ALONE:g} seconds. Hint: look at what the "
+                    "last of them wrote, and start others."
+                ) from None
 
 
 def kind_of(dtype: nw.dtypes.DType) -> str:
@@ -416,15 +437,6 @@ def kind_of(dtype: nw.dtypes.DType) -> str:
     if dtype == nw.Boolean:
         return "boolean"
     return "date" if dtype.is_temporal() else str(dtype)
-
-
-def _looks_drawn(table: Any, wanted: float) -> bool:
-    """Whether values drawn with all of their rows are as good as rows drawn one by one.
-
-    They are where few rows share a value; else there are too many rows, too few, or few values.
-    """
-    values, rows = table.num_rows, np.sum(table.column("copies").to_numpy())
-    return bool(values >= 0.9 * rows and abs(rows - wanted) < 0.05 * wanted)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -474,10 +486,10 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
         found.setdefault(name, np.zeros(len(place)))
     for name, column in found.items():
         if not np.isfinite(column).all():
-            raise ValueError(
-                f"`table` must have numbers whose squares can be added up: {name} of some cells is "
-                "not finite. Hint: measure scores, targets and weights in larger units."
-            )
+            raise InputError(
+                "table", f"have numbers whose squares can be added up: {name} of some cells is "
+                "not finite", hint="measure scores, targets and weights in larger units.",
+            )  # fmt: skip
     _check_inside(found, edges, facts)
     fields = checked(found, edges, tuple(labels), columns.groups, unknown)
     return _without_empty(Cells(**fields))
@@ -492,10 +504,10 @@ def _check_inside(found: dict[str, NDArray[Any]], edges: Edges, facts: dict[str,
             continue
         low, high = found[f"least_{name}"].min(), found[f"largest_{name}"].max()
         if not axis.spans(low - axis.shift, high - axis.shift, edges.bins):
-            raise ValueError(
-                "`table` changed while it was read: it has values that it had not when its least "
-                "and largest were asked for. Hint: run it again."
-            )
+            raise InputError(
+                "table", "while it was read: it has values that it had not when its least and "
+                "largest were asked for", hint="run it again.", verb="changed",
+            )  # fmt: skip
 
 
 class TooManyLevels(InputError):
@@ -583,7 +595,8 @@ def _kind(labels: list[Any]) -> str:
 def _floats(table: Any, name: str) -> NDArray[np.float64]:
     column = table.column(name)
     if column.null_count:
-        raise ValueError(f"`table` changed while it was read: {name} of some cells is missing.")
+        said = f"while it was read: {name} of some cells is missing"
+        raise InputError("table", said, verb="changed")
     return column.to_numpy().astype(np.float64, copy=False)
 
 

@@ -8,18 +8,16 @@ is found on such rows too.
 from __future__ import annotations
 
 import linecache
-from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from .._core.arrays import Array
-from ..kernels.basis import Basis
-from .passes import Batch, Curvature, EagerPasses, Sums, alone, unpack_first, unpack_second
-from .template import Shape, source
+from ..estimators._newton import assemble_hessian
+from .passes import Batch, EagerPasses, Passes, alone, thin
+from .template import Shape, round_up, source
 
 try:
     import triton
@@ -36,9 +34,9 @@ except ModuleNotFoundError as error:
 # Rows whose Hessian stands for that of all.
 SAMPLE_ROWS = 1 << 17
 # Sums up to which the Hessian is a kernel too; and up to which there are registers for long tiles.
-_MOST_SUMS, _FEW_SUMS, _FEWER_SUMS = 240, 64, 20
-# A program for so many rows at least, and programs per processor at most; by mode the rows of a
-# tile and the warps that work on it.
+_MOST_SUMS, _FEW_SUMS = 240, {"first": 20, "second": 64}
+# Programs per processor at most; by mode the rows of a tile and the warps that work on it; numbers
+# in a tile whose groups lie along a second axis.
 _PROGRAMS = 8
 _TILES = {
     "first": (1024, 4),
@@ -48,12 +46,12 @@ _TILES = {
     "gradient": (1024, 4),
     "moments": (1024, 8),
 }
+_WIDE_TILE = 4096
 
 
 @triton.jit
 def _moments_kernel(
-    s_ptr, w_ptr, shift_ptr, out_ptr, n, n_tiles,
-    WEIGHTED: tl.constexpr, LONG: tl.constexpr, BLOCK: tl.constexpr,
+    s_ptr, w_ptr, shift_ptr, out_ptr, n, n_tiles, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """Σω, Σω(s − shift), Σω(s − shift)² of the rows of a program."""
     shift = tl.load(shift_ptr)
@@ -61,14 +59,13 @@ def _moments_kernel(
     plain = tl.zeros((BLOCK,), dtype=tl.float32)
     square = tl.zeros((BLOCK,), dtype=tl.float32)
     for tile in range(tl.program_id(0), n_tiles, tl.num_programs(0)):
-        if LONG:
-            row = tl.cast(tile, tl.int64) * BLOCK + tl.arange(0, BLOCK)
-        else:
-            row = tile * BLOCK + tl.arange(0, BLOCK)
-        inside = row < n
-        x = tl.load(s_ptr + row, mask=inside, other=0.0).to(tl.float32) - shift
+        # Rows may be more than 32 bits number; those of a tile are counted from its first.
+        first = tl.cast(tile, tl.int64) * BLOCK
+        row = tl.arange(0, BLOCK)
+        inside = row < tl.minimum(n - first, BLOCK).to(tl.int32)
+        x = tl.load(s_ptr + first + row, mask=inside, other=0.0).to(tl.float32) - shift
         if WEIGHTED:
-            w = tl.load(w_ptr + row, mask=inside, other=0.0)
+            w = tl.load(w_ptr + first + row, mask=inside, other=0.0)
         else:
             w = inside.to(tl.float32)
         total += w
@@ -99,12 +96,12 @@ def _center_kernel(part_ptr, shift_ptr, out_ptr, programs, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _total_kernel(part_ptr, out_ptr, programs, width, scale, BLOCK: tl.constexpr):
+def _total_kernel(part_ptr, out_ptr, programs, width, BLOCK: tl.constexpr):
     """One column of a table of sums, added up in float64."""
     column = tl.program_id(0)
     row = tl.arange(0, BLOCK)
     part = tl.load(part_ptr + row * width + column, mask=row < programs, other=0.0)
-    tl.store(out_ptr + column, tl.sum(part.to(tl.float64), axis=0) * scale)
+    tl.store(out_ptr + column, tl.sum(part.to(tl.float64), axis=0))
 
 
 @lru_cache(maxsize=256)
@@ -125,22 +122,18 @@ def _processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def _grid(n: int, mode: str, device: torch.device, block: int | None = None) -> tuple[int, ...]:
-    """Programs, rows of a tile, warps, tiles."""
-    rows, warps = _TILES[mode]
-    rows = rows if block is None else block
+def _tile(shape: Shape) -> tuple[int, int]:
+    """Rows of a tile, and warps."""
+    if shape.is_wide:
+        return max(16, _WIDE_TILE // shape.wide), _TILES[shape.mode][1]
+    large = shape.mode in _FEW_SUMS and shape.n_sums > _FEW_SUMS[shape.mode]
+    return _TILES[f"large {shape.mode}" if large else shape.mode]
+
+
+def _count(n: int, rows: int, device: torch.device) -> tuple[int, int]:
+    """Tiles of so many rows, and programs to share them."""
     tiles = max(1, -(-n // rows))
-    return min(tiles, _PROGRAMS * _processors(device)), rows, warps, tiles
-
-
-def _is_long(n: int) -> bool:
-    """Whether numbers of rows, and of those of a last tile, outgrow 32 bits."""
-    return n > 2**31 - 2**16
-
-
-def _power(count: int) -> int:
-    """The next power of two."""
-    return 1 << max(count - 1, 0).bit_length()
+    return tiles, min(tiles, _PROGRAMS * _processors(device))
 
 
 def center_of(s: Tensor, batch: Batch, start: Tensor | None) -> Tensor:
@@ -150,186 +143,109 @@ def center_of(s: Tensor, batch: Batch, start: Tensor | None) -> Tensor:
     if start is None:
         # Some of the rows, so that one odd row does not cost the digits of all.
         start = s[:: max(1, n // 1024)].to(torch.float32).mean()
-    programs, block, warps, tiles = _grid(n, "moments", s.device)
+    rows, warps = _TILES["moments"]
+    tiles, programs = _count(n, rows, s.device)
     part = torch.empty((programs, 3), dtype=torch.float32, device=s.device)
-    weight = s if batch.weight is None else batch.weight
+    weighted = batch.weight is not None
     _moments_kernel[(programs,)](
-        s, weight, start, part, n, tiles, batch.weight is not None, _is_long(n), block,
-        num_warps=warps,
-    )  # fmt: skip
+        s, batch.weight if weighted else s, start, part, n, tiles, weighted, rows, num_warps=warps
+    )
     center = torch.empty(2, dtype=torch.float32, device=s.device)
-    _center_kernel[(1,)](part, start, center, programs, _power(programs))
+    _center_kernel[(1,)](part, start, center, programs, round_up(programs))
     return center
 
 
-class FusedPasses:
-    """Sums and gradients over the rows of a batch, with scores as they come.
-
-    Parameters
-    ----------
-    basis : Basis
-    s : (n,) float32, bfloat16 or float16 tensor
-    center : (2,) float32 tensor
-        Mean and reciprocal spread of the scores.
-    limit : float or None
-    batch : Batch
-        By codes, not probabilities.
-    """
+class FusedPasses(Passes):
+    """By kernels over scores in float32, bfloat16 or float16, and groups by their codes."""
 
     last_step, last_share = 1e-8, 2e-4
 
-    def __init__(self, basis: Basis, s: Tensor, center: Tensor, limit: float | None, batch: Batch):
-        self.basis, self.batch, self.n_known = basis, batch, batch.n_known
-        self.s, self.center, self.limit = s, center, limit
-        self._some: tuple[EagerPasses, float] | None = None
-
-    def sample(self) -> FusedPasses | None:
-        """Some of the rows, to find a start on; None where all are few."""
+    @cached_property
+    def _some(self) -> FusedPasses | None:
+        """These passes over some of the rows, spread evenly; None where all are few."""
         stride = len(self.s) // SAMPLE_ROWS
-        # Processes with more and with fewer rows must not part ways.
-        if stride < 4 or self.batch.reduce is not alone:
+        if stride < 2:
             return None
-        some, share = self._take(stride)
-        s = self.s[::stride].contiguous()
-        part = FusedPasses(self.basis, s, self.center, self.limit, some)
-        part.n_known = self.n_known / share
+        s = thin(self.s, stride)
+        part = FusedPasses(self.basis, s, self.center, self.limit, self.batch.every(stride))
+        part.n_known = self.n_known * len(s) / len(self.s)
         # Closer than the rows left out allow would be in vain.
         part.last_step = 0.1 / SAMPLE_ROWS
         return part
 
-    def _take(self, stride: int) -> tuple[Batch, float]:
-        def some(values: Tensor | None) -> Tensor | None:
-            return None if values is None else values[::stride].contiguous()
+    def sample(self) -> FusedPasses | None:
+        # Processes with more and with fewer rows must not part ways.
+        return self._some if self.batch.reduce is alone else None
 
-        b = self.batch
-        part = replace(b, codes=some(b.codes), weight=some(b.weight), target=some(b.target))
-        assert part.codes is not None
-        return part, len(self.s) / len(part.codes)
+    def sums(self, weights: Array, curved: bool) -> Tensor:
+        if curved and self._by_moments and self._some is None:
+            return self._add_up("second", weights)
+        # The long one first: what follows is made ready while it runs.
+        first = self._add_up("first", weights)
+        if not curved:
+            return first
+        some = self._some or self
+        return torch.cat([first, some._bend(weights) * (len(self.s) / len(some.s))])
+
+    def _bend(self, weights: Array) -> Tensor:
+        """Hessian and drift; loss, score and chain that come with them are passed over."""
+        if self._by_moments:
+            return self._add_up("second", weights)[3 + weights.size :]
+        return self._eager.sums(weights, True)[3 + weights.size :]
+
+    @cached_property
+    def _eager(self) -> EagerPasses:
+        s = self.s.to(torch.float32)
+        return EagerPasses(self.basis, s, self.center, self.limit, self.batch)
+
+    @property
+    def _by_moments(self) -> bool:
+        """Whether the Hessian is a kernel."""
+        shape = self._shape("second")
+        return not shape.is_wide and shape.n_sums <= _MOST_SUMS
+
+    def unpack(self, flat: Array, free: int) -> Array:
+        if self._by_moments and len(flat):
+            return assemble_hessian(self.basis, flat, free)
+        return flat.reshape(-1, free * self.basis.n_terms)
 
     def _shape(self, mode: str, adds: bool = False) -> Shape:
         weighted = self.batch.weight is not None
-        long = _is_long(len(self.s))
-        return Shape(mode, self.batch.n_groups, self.basis, self.limit, weighted, adds, long)
+        return Shape(mode, self.batch.n_groups, self.basis, self.limit, weighted, adds)
 
-    def first(self, weights: Array) -> Sums:
-        flat = self.batch.reduce(self._first(weights)).cpu().numpy()
-        return unpack_first(flat, *weights.shape)
-
-    def both(self, weights: Array) -> tuple[Sums, Curvature]:
-        free, d = weights.shape
-        shape, ahead = self._shape("second"), 3 + free * d
-        stride = max(1, len(self.s) // SAMPLE_ROWS)
-        by_moments = not shape.is_wide and shape.n_sums <= _MOST_SUMS
-        if not by_moments:
-            sums = torch.cat([self._first(weights), self._some_second(weights, stride)])
-        elif stride == 1:
-            sums = self._launch(shape, weights)
-        else:
-            # The long one first: what follows is made ready while it runs.
-            sums = torch.empty(ahead + shape.n_sums, dtype=torch.float64, device=self.s.device)
-            self._launch(self._shape("first"), weights, 1, sums)
-            self._launch(shape, weights, stride, sums[ahead:])
-        # One wait for the device.
-        flat = self.batch.reduce(sums).cpu().numpy()
-        # A Hessian from some of the rows comes with their own loss and score: passed over.
-        rest = flat[-(shape.n_sums - ahead) :] if by_moments else flat[ahead:]
-        bent = self._from_moments(rest, free, d) if by_moments else unpack_second(rest, free, d)
-        return unpack_first(flat, free, d), bent
-
-    def _some_second(self, weights: Array, stride: int) -> Tensor:
-        """Hessian and drift of every `stride`-th row in plain PyTorch."""
-        if self._some is None:
-            batch, share = self._take(stride)
-            s = self.s[::stride].to(torch.float32)
-            self._some = EagerPasses(self.basis, s, self.center, self.limit, batch), share
-        return self._some[0].second_sums(weights) * self._some[1]
-
-    def _from_moments(self, flat: Array, free: int, d: int) -> Curvature:
-        blocks, moments = free * (free + 1) // 2, self.basis.n_moments
-        grams = iter(self.basis.gram(flat[: blocks * moments].reshape(blocks, moments)))
-        hessian = np.empty((free, d, free, d))
-        for k in range(free):
-            for other in range(k + 1):
-                hessian[k, :, other] = hessian[other, :, k] = next(grams)
-        drift = flat[blocks * moments :].reshape(2, free, d)
-        return Curvature(hessian.reshape(free * d, free * d), drift)
-
-    def _first(self, weights: Array) -> Tensor:
-        free, d = weights.shape
-        shape = self._shape("first")
-        if not shape.is_wide:
-            return self._launch(shape, weights)
-        table, wide = self._widened(weights)
-        device = self.s.device
-        programs, block, warps, tiles = _grid(len(self.s), "first", device, max(16, 4096 // wide))
-        out = torch.empty((programs, 3), dtype=torch.float32, device=device)
-        score = torch.empty((programs, d, wide), dtype=torch.float32, device=device)
-        _kernel(shape)[(programs,)](
-            *self._columns(), table, out, score, len(self.s), tiles, 1, block, wide,
-            num_warps=warps,
-        )  # fmt: skip
-        sums = out.sum(dim=0, dtype=torch.float64)
-        scores = score.sum(dim=0, dtype=torch.float64)[:, 1 : 1 + free].T.reshape(-1)
-        return torch.cat([sums[:1], scores, sums[1:]])
-
-    def _columns(self) -> tuple[Tensor, ...]:
-        b = self.batch
-        assert b.codes is not None
-        # A column that the kernel does not read is any tensor.
-        return (
-            self.s, self.s if b.target is None else b.target, b.codes,
-            self.s if b.weight is None else b.weight, self.center,
-        )  # fmt: skip
-
-    def _launch(
-        self, shape: Shape, weights: Array, stride: int = 1, out: Tensor | None = None
-    ) -> Tensor:
-        """Sums of every `stride`-th tile, scaled up to all rows."""
-        n, device, width = len(self.s), self.s.device, shape.n_sums
-        mode = shape.mode
-        if width > (_FEW_SUMS if mode == "second" else _FEWER_SUMS):
-            mode = f"large {mode}"
-        rows, _ = _TILES[mode]
-        tiles = -(-max(1, -(-n // rows)) // stride)
-        programs, block, warps, _ = _grid(tiles * rows, mode, device)
+    def _add_up(self, mode: str, weights: Array) -> Tensor:
+        """Sums over all rows, in float64."""
+        shape, device = self._shape(mode), self.s.device
+        width, (tiles, programs) = shape.n_sums, _count(len(self.s), _tile(shape)[0], device)
         part = torch.empty((programs, width), dtype=torch.float32, device=device)
-        _kernel(shape)[(programs,)](
-            *self._columns(), *weights.ravel().tolist(), part, n, tiles, stride, block,
-            num_warps=warps,
-        )  # fmt: skip
-        scale = 1.0 if stride == 1 else n / (tiles * rows)
-        if out is None:
-            out = torch.empty(width, dtype=torch.float64, device=device)
-        _total_kernel[(width,)](part, out, programs, width, scale, _power(programs))
+        self._launch(shape, programs, tiles, weights, part)
+        out = torch.empty(width, dtype=torch.float64, device=device)
+        _total_kernel[(width,)](part, out, programs, width, round_up(programs))
         return out
 
-    def _widened(self, weights: Array) -> tuple[Tensor, int]:
-        """(D, WIDE) with a column of zeros for the first group and for those that pad."""
-        free, d = weights.shape
-        wide = _power(free + 1)
-        table = torch.zeros((d, wide), dtype=torch.float32)
-        table[:, 1 : 1 + free] = torch.as_tensor(weights.T)
-        return table.to(self.s.device), wide
-
-    def gradient(
-        self, weights: Array, scale: float, constant: float, along: float, upstream: Tensor,
-        out: Tensor | None,
-    ) -> Tensor:  # fmt: skip
-        """upstream·scale·(h − ω·(constant + along·z))/spread of every row, added to `out`."""
-        device, n = self.s.device, len(self.s)
-        shape = self._shape("gradient", out is not None)
-        out = torch.empty_like(self.s) if out is None else out
-        finish = float(scale), float(constant), float(along)
-        if shape.is_wide:
-            table, wide = self._widened(weights)
-            _, block, warps, tiles = _grid(n, "gradient", device, max(16, 4096 // wide))
-            given: tuple[Any, ...] = (table,)
-            blocks: tuple[int, ...] = (block, wide)
-        else:
-            _, block, warps, tiles = _grid(n, "gradient", device)
-            given, blocks = tuple(weights.ravel().tolist()), (block,)
-        _kernel(shape)[(tiles,)](
-            *self._columns(), *given, out, upstream, *finish, n, tiles, 1, *blocks,
+    def _launch(
+        self, shape: Shape, programs: int, tiles: int, weights: Array, *outputs: Any
+    ) -> None:
+        b, (rows, warps) = self.batch, _tile(shape)
+        # A column that the kernel does not read is any tensor.
+        columns = [self.s if c is None else c for c in (b.target, b.codes, b.weight)]
+        given = [self._widen(weights, shape)] if shape.is_wide else weights.ravel().tolist()
+        _kernel(shape)[(programs,)](
+            self.s, *columns, self.center, *given, *outputs, len(self.s), tiles, rows,
             num_warps=warps,
         )  # fmt: skip
+
+    def _widen(self, weights: Array, shape: Shape) -> Tensor:
+        """(D, wide) with a column of zeros for the first group and for those that pad."""
+        table = torch.zeros((weights.shape[1], shape.wide), dtype=torch.float32)
+        table[:, 1 : 1 + len(weights)] = torch.as_tensor(weights.T)
+        return table.to(self.s.device)
+
+    def gradient(
+        self, weights: Array, finish: tuple[float, ...], upstream: Tensor, out: Tensor | None
+    ) -> Tensor:
+        shape = self._shape("gradient", out is not None)
+        out = torch.empty_like(self.s) if out is None else out
+        tiles, _ = _count(len(self.s), _tile(shape)[0], self.s.device)
+        self._launch(shape, tiles, tiles, weights, out, upstream, *finish)
         return out

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from .._core.arrays import Array
 from .._core.validation import check_choice, is_number
 from ..data.criteria import get_criterion
 from ..data.weights import mean_one
@@ -31,6 +32,7 @@ from .passes import (
     EagerPasses,
     NoDescent,
     Optimum,
+    Passes,
     alone,
     bounded,
     make_batch,
@@ -41,6 +43,8 @@ from .passes import (
 CLASSIFIERS = ("batch", "running")
 SCORE_MAPS = ("auto", "tanh", "raw")
 BACKENDS = ("auto", "kernels", "triton", "eager")
+# Scores that the Triton kernels take.
+SHORT = (torch.float32, torch.bfloat16, torch.float16)
 # As in `training.penalty`, which is loaded only where its kernels are used.
 LIMIT = 1.5
 LEAST_UNCERTAINTY = 1e-3
@@ -51,14 +55,13 @@ Pull = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Inputs:
-    """Tensors of one length on one device; `source` are those of the user, to know them again."""
+    """Checked tensors of one length on one device, and what the scores are."""
 
     groups: Tensor
     target: Tensor | None
     weight: Tensor | None
     dtype: torch.dtype
     device: torch.device
-    source: tuple[Tensor | None, ...]
 
 
 class Memory:
@@ -70,50 +73,58 @@ class Memory:
         Of the batch before, to start from.
     mean : tensor or None
         Of the scores before, to shift by.
-    inputs : Inputs or None
-        Checked already: each look at a value waits for a GPU.
     """
 
     def __init__(self) -> None:
         self.bound: Any = None
         self.mean: Tensor | None = None
-        self.inputs: Inputs | None = None
-        self._source: tuple[Tensor | None, ...] | None = None
-        self._stamp: Any = None
-        self._kept: Any = None
+        self._source: tuple[Any, ...] = ()
+        self._key: Any = None
+        self._made: dict[str, Any] = {}
 
-    def knows(self, source: tuple[Tensor | None, ...]) -> bool:
-        """Whether these are the very tensors of the call before, and unchanged."""
-        return (
-            self._source is not None
-            and all(a is b for a, b in zip(self._source, source, strict=True))
-            and self._stamp is not None
-            and self._stamp == _stamp(source)
-        )
+    def open(self, scores: Tensor, *source: Any) -> None:
+        """Forget what was made, unless these are the very tensors of the call before, unchanged."""
+        tensors = [tensor for tensor in source if isinstance(tensor, Tensor)]
+        key = None
+        if not any(tensor.is_inference() for tensor in tensors):  # which count no changes
+            versions = [tensor._version for tensor in tensors]
+            key = (scores.dtype, scores.device, len(scores), [id(x) for x in source], versions)
+        if key is None or key != self._key:
+            self._made = {}
+        # Kept alive, so that no other tensor can be taken for one of them.
+        self._key, self._source = key, source
 
-    def recall(self, inputs: Inputs, backend: str, make: Callable[[], Any]) -> Any:
-        """What was made of the same tensors for the same backend, or what is made of them now."""
-        key = (backend, inputs.dtype)
-        if self.knows(inputs.source) and self._kept is not None and self._kept[0] == key:
-            return self._kept[1]
-        made = make()
-        self._source, self._stamp = inputs.source, _stamp(inputs.source)
-        self._kept, self.inputs = (key, made), inputs
-        return made
-
-
-def _stamp(source: tuple[Tensor | None, ...]) -> tuple[int, ...] | None:
-    """Versions of the tensors; None where they keep no count of changes."""
-    given = [tensor for tensor in source if tensor is not None]
-    if any(tensor.is_inference() for tensor in given):
-        return None
-    return tuple(tensor._version for tensor in given)
+    def recall(self, name: str, make: Callable[[], Any]) -> Any:
+        """What was made of these tensors, or what is made of them now."""
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
 
 
 def check_inputs(
-    loss: Any, scores: Any, groups: Any, y: Any, given: Any, sample_weight: Any
+    loss: Any, scores: Tensor, groups: Any, y: Any, given: Any, sample_weight: Any
 ) -> Inputs:
-    """Shapes, types, devices and ranges."""
+    """Shapes, types, devices and ranges; each look at a value waits for a GPU."""
+    n, device = len(scores), scores.device
+    condition, name = (y, "y") if given is None else (given, "given")
+    if loss.needs_target and condition is None:
+        raise ValueError(f"`y` must be given for {loss.criterion.name}, got None.")
+    if not loss.needs_target and given is not None:
+        raise ValueError(
+            f"`given` must be None for {loss.criterion.name}, which conditions on nothing."
+        )
+    target = weight = None
+    if loss.needs_target:
+        target = _column(condition, name, n, device)
+    if sample_weight is not None:
+        weight = _column(sample_weight, "sample_weight", n, device)
+        if not bool((torch.isfinite(weight) & (weight >= 0)).all()):
+            raise ValueError("`sample_weight` must be finite and nonnegative.")
+    groups = _check_groups(groups, loss.n_groups, n, device)
+    return Inputs(groups, target, weight, scores.dtype, device)
+
+
+def _check_scores(scores: Any) -> None:
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
         raise ValueError(f"`scores` must be a tensor of floats, got {_describe(scores)}.")
     if scores.ndim != 1 and not (scores.ndim == 2 and scores.shape[1] == 1):
@@ -121,78 +132,40 @@ def check_inputs(
             f"`scores` must have shape (n,) or (n, 1), got {tuple(scores.shape)}. Hint: one score "
             "per row; train a loss of its own for each output."
         )
-    n, device = len(scores), scores.device
-    source = (groups, y if given is None else given, sample_weight)
-    seen = loss._memory.inputs
-    if (
-        seen is not None and seen.dtype == scores.dtype and seen.device == device
-        and len(seen.groups) == n and loss._memory.knows(source)
-    ):  # fmt: skip
-        return seen
-    condition = y if given is None else given
-    name = "y" if given is None else "given"
-    if loss.needs_target and condition is None:
-        raise ValueError(f"`y` must be given for {loss.criterion.name}, got None.")
-    if not loss.needs_target:
-        if given is not None:
-            raise ValueError(
-                f"`given` must be None for {loss.criterion.name}, which conditions on nothing."
-            )
-        condition = None
-    if condition is not None:
-        condition = _column(condition, name, n, device)
-    if sample_weight is not None:
-        sample_weight = _column(sample_weight, "sample_weight", n, device)
-    groups = _check_groups(groups, loss.n_groups, n, device)
-    _check_values(groups, sample_weight, loss.n_groups)
-    return Inputs(groups, condition, sample_weight, scores.dtype, device, source)
 
 
 def _check_groups(groups: Any, n_groups: int, n: int, device: torch.device) -> Tensor:
-    if not isinstance(groups, Tensor):
-        raise ValueError(f"`groups` must be a tensor, got {_describe(groups)}.")
-    if groups.ndim == 2 and groups.is_floating_point():
-        if groups.shape != (n, n_groups):
-            raise ValueError(
-                f"`groups` as probabilities must have shape ({n}, {n_groups}), got "
-                f"{tuple(groups.shape)}."
-            )
-        out = groups
-    else:
-        if groups.is_floating_point() or groups.is_complex():
-            raise ValueError(
-                f"`groups` must be integers, got {_describe(groups)}. Hint: groups.long(), with -1 "
-                "where the group is not known."
-            )
-        out = _column(groups, "groups", n, device)
-        out = out.long() if out.dtype == torch.bool else out
-    if out.device != device:
-        raise ValueError(f"`groups` must be on {device} as the scores are, got {out.device}.")
+    if isinstance(groups, Tensor) and groups.ndim == 2 and groups.is_floating_point():
+        out = _column(groups, "groups", n, device, n_groups)
+        off = (out.sum(dim=1) - 1.0).abs() > 1e-3  # False for rows of NaN
+        if bool((out < 0).any() | off.any()):
+            raise ValueError("`groups` as probabilities must be nonnegative, and add up to 1.")
+        return out
+    if isinstance(groups, Tensor) and (groups.is_floating_point() or groups.is_complex()):
+        raise ValueError(
+            f"`groups` must be integers, got {_describe(groups)}. Hint: groups.long(), with -1 "
+            "where the group is not known."
+        )
+    out = _column(groups, "groups", n, device)
+    out = out.long() if out.dtype == torch.bool else out
+    if n and int(out.max()) >= n_groups:
+        raise ValueError(
+            f"`groups` must lie below n_groups={n_groups}, got {int(out.max())}. Hint: number "
+            "the groups 0, 1, …; -1 is a group that is not known."
+        )
     return out
 
 
-def _check_values(groups: Tensor, weight: Tensor | None, n_groups: int) -> None:
-    if groups.ndim == 2:
-        off = (groups.sum(dim=1) - 1.0).abs() > 1e-3  # False for rows of NaN
-        if bool((groups < 0).any() | off.any()):
-            raise ValueError("`groups` as probabilities must be nonnegative, and add up to 1.")
-    elif len(groups) and int(groups.max()) >= n_groups:
-        raise ValueError(
-            f"`groups` must lie below n_groups={n_groups}, got {int(groups.max())}. Hint: number "
-            "the groups 0, 1, …; -1 is a group that is not known."
-        )
-    if weight is not None and not bool((torch.isfinite(weight) & (weight >= 0)).all()):
-        raise ValueError("`sample_weight` must be finite and nonnegative.")
-
-
-def _column(values: Any, name: str, n: int, device: torch.device) -> Tensor:
+def _column(values: Any, name: str, n: int, device: torch.device, width: int = 0) -> Tensor:
+    """A column of n rows, or a table of probabilities with a `width`."""
     if not isinstance(values, Tensor):
         raise ValueError(f"`{name}` must be a tensor, got {_describe(values)}.")
-    flat = values.detach()
-    if flat.ndim == 2 and flat.shape[1] == 1:
+    flat, shape = values.detach(), (n, width) if width else (n,)
+    if flat.ndim == 2 and flat.shape[1] == 1 and not width:
         flat = flat[:, 0]
-    if flat.shape != (n,):
-        raise ValueError(f"`{name}` must have shape ({n},), got {tuple(values.shape)}.")
+    if flat.shape != shape:
+        what = f"`{name}` as probabilities" if width else f"`{name}`"
+        raise ValueError(f"{what} must have shape {shape}, got {tuple(values.shape)}.")
     if flat.device != device:
         raise ValueError(f"`{name}` must be on {device} as the scores are, got {flat.device}.")
     return flat
@@ -286,20 +259,7 @@ class FairnessLoss(nn.Module):
     torch.Size([200])
     """
 
-    # Declared for the type checker, which does not see through `nn.Module`.
-    n_groups: int
-    classifier: str
-    basis: str
-    kappa: float
-    score_map: str
-    momentum: float
-    backend: str
-    process_group: Any
-    _limit: float | None
-    _terms: list[Classifier]
-    _given: Classifier
-    _shares: np.ndarray | None
-    _memory: Memory
+    _shares: Array | None
 
     def __init__(
         self,
@@ -324,28 +284,27 @@ class FairnessLoss(nn.Module):
             )
         _check_options(n_groups, classifier, kappa, score_map, momentum)
         check_choice("backend", backend, BACKENDS)
-        if backend == "kernels" and (classifier == "running" or process_group is not None):
-            raise ValueError(
-                "`backend` must be 'auto', 'triton' or 'eager' with a running classifier or a "
-                "process group, got 'kernels'."
-            )
         self.n_groups, self.classifier, self.basis = int(n_groups), classifier, basis
         self.kappa = KAPPA if kappa == "auto" else float(kappa)
         self.score_map, self.momentum, self.backend = score_map, float(momentum), backend
         self.process_group, self._limit = process_group, None if score_map == "raw" else LIMIT
-        one, two = get_basis(basis, 1), get_basis(basis, 2)
-        joint = two if self.needs_target else one
-        self._terms = [Classifier(1.0, joint, self.kappa)]
-        if self.criterion.given == ("s",):
-            self._terms.append(Classifier(-1.0, one, self.kappa))
-        self._given = Classifier(0.0, one, self.kappa)
-        self._shares = None
-        self._memory = Memory()
+        if backend == "kernels" and not self._can_bind:
+            raise ValueError(
+                "`backend` must be 'auto', 'triton' or 'eager' with a running classifier or a "
+                "process group, got 'kernels'."
+            )
+        self._memory, self._shares = Memory(), None
+        self.reset()
 
     @property
     def needs_target(self) -> bool:
         """Whether the criterion speaks of a target."""
         return "y" in self.criterion.joint
+
+    @property
+    def _can_bind(self) -> bool:
+        """Whether `FairnessRegularizer` can do it."""
+        return self.classifier == "batch" and self.process_group is None
 
     def extra_repr(self) -> str:
         return f"{self.criterion.name!r}, n_groups={self.n_groups}, classifier={self.classifier!r}"
@@ -378,7 +337,10 @@ class FairnessLoss(nn.Module):
         () tensor
             In float32, or float64 for scores in float64.
         """
-        inputs = check_inputs(self, scores, groups, y, given, sample_weight)
+        _check_scores(scores)
+        tensors = (groups, y, given, sample_weight)
+        self._memory.open(scores, *tensors)
+        inputs = self._memory.recall("inputs", lambda: check_inputs(self, scores, *tensors))
         backend = self._choose(inputs)
 
         def evaluate(flat: Tensor) -> tuple[float, Pull]:
@@ -392,14 +354,13 @@ class FairnessLoss(nn.Module):
     def _choose(self, inputs: Inputs) -> str:
         """The backend for these tensors."""
         on_cpu = inputs.device.type == "cpu"
-        short = inputs.dtype in (torch.float32, torch.bfloat16, torch.float16)
-        by_codes = inputs.groups.ndim == 1
+        can_fuse = inputs.dtype in SHORT and inputs.groups.ndim == 1
         if self.backend == "kernels" and not on_cpu:
             raise ValueError(
                 f"`backend` must be 'auto', 'triton' or 'eager' for tensors on {inputs.device}, "
                 "got 'kernels'."
             )
-        if self.backend == "triton" and not (short and by_codes):
+        if self.backend == "triton" and not can_fuse:
             raise ValueError(
                 "`backend` must be 'auto' or 'eager' for float64 scores and for groups given as "
                 "probabilities, got 'triton'."
@@ -407,9 +368,8 @@ class FairnessLoss(nn.Module):
         if self.backend != "auto":
             return self.backend
         if on_cpu:
-            plain = self.classifier == "batch" and self.process_group is None
-            return "kernels" if plain else "eager"
-        if not (short and by_codes and inputs.device.type == "cuda"):
+            return "kernels" if self._can_bind else "eager"
+        if not can_fuse or inputs.device.type != "cuda":
             return "eager"
         try:
             from . import fused  # noqa: F401
@@ -426,7 +386,7 @@ class FairnessLoss(nn.Module):
 
     def _with_kernels(self, scores: Tensor, inputs: Inputs) -> tuple[float, Pull]:
         """On the CPU, as `FairnessRegularizer` does."""
-        bound = self._memory.recall(inputs, "kernels", lambda: bind(self, inputs))
+        bound = self._memory.recall("bound", lambda: bind(self, inputs))
         s = scores.to(torch.float64).numpy()
         if bound is None:
             return 0.0, lambda upstream: torch.zeros_like(scores)
@@ -442,7 +402,7 @@ class FairnessLoss(nn.Module):
 
     def _with_passes(self, scores: Tensor, inputs: Inputs, backend: str) -> tuple[float, Pull]:
         """By Newton steps over sums of this module's own passes."""
-        fixed = self._memory.recall(inputs, backend, lambda: self._fix(inputs, backend))
+        fixed = self._memory.recall("fixed", lambda: self._fix(inputs, backend))
         batch, offset, normalizer = fixed
         if normalizer is None:
             return 0.0, lambda upstream: torch.zeros_like(scores)
@@ -452,18 +412,16 @@ class FairnessLoss(nn.Module):
         except NoDescent:
             return float("nan"), lambda upstream: torch.full_like(scores, float("nan"))
         total = offset + sum(sign * optimum.value for sign, _, optimum in fitted)
-        n = batch.n_known
-        processes = 1.0
+        scale = 1.0 / (normalizer * batch.n_known)
         if self.process_group is not None:
-            processes = float(torch.distributed.get_world_size(self._group()))
+            scale *= torch.distributed.get_world_size(self._group())
 
         def pull(upstream: Tensor) -> Tensor:
             out: Tensor | None = None
             with _full_precision(scores.device.type):
                 for sign, passes, optimum in fitted:
-                    scale = sign * processes / (normalizer * n)
-                    constant, along = optimum.chain / n
-                    out = passes.gradient(optimum.weights, scale, constant, along, upstream, out)
+                    finish = (sign * scale, *(optimum.chain / batch.n_known).tolist())
+                    out = passes.gradient(optimum.weights, finish, upstream, out)
             assert out is not None
             return out.to(scores.dtype)
 
@@ -481,13 +439,13 @@ class FairnessLoss(nn.Module):
         out = []
         for term in self._terms:
             passes = make(term.basis, scores, center, self._limit, batch)
-            out.append((term.sign, passes, self._advance(term, passes, batch)))
+            out.append((term.sign, passes, self._advance(term, passes)))
         return out
 
-    def _advance(self, term: Classifier, passes: Any, batch: Batch) -> Optimum:
+    def _advance(self, term: Classifier, passes: Passes) -> Optimum:
         if self.classifier == "batch":
-            return term.refit(passes, batch)
-        return term.follow(passes, batch, self.momentum, self.training)
+            return term.refit(passes)
+        return term.follow(passes, self.momentum, self.training)
 
     def _fix(self, inputs: Inputs, backend: str) -> tuple[Batch, float, float | None]:
         """All that does not depend on the scores: the batch, what L is added to, the normalizer."""
@@ -514,7 +472,7 @@ class FairnessLoss(nn.Module):
         as_it_is = torch.tensor([0.0, 1.0], dtype=dtype, device=y.device)
         passes = make(self._given.basis, seen, as_it_is, None, batch)
         try:
-            left = -self._advance(self._given, passes, batch).value
+            left = -self._advance(self._given, passes).value
         except NoDescent:
             return batch, float("nan"), float("nan")
         return batch, left, left if left > LEAST_UNCERTAINTY * entropy else None
@@ -530,7 +488,7 @@ class FairnessLoss(nn.Module):
         pair = standardizer(s, batch)
         return FusedPasses, torch.tensor(pair, dtype=torch.float32, device=s.device)
 
-    def _running_shares(self, batch: Batch) -> np.ndarray:
+    def _running_shares(self, batch: Batch) -> Array:
         """Shares of the groups over the batches; each begins with half a row."""
         k, n = self.n_groups, batch.n_known
         new = (batch.shares * n + 0.5) / (n + 0.5 * k)
@@ -543,8 +501,11 @@ class FairnessLoss(nn.Module):
 
     def reset(self) -> None:
         """Forget the classifiers: the next batch is as the first."""
-        for term in (*self._terms, self._given):
-            term.forget()
+        one, two = get_basis(self.basis, 1), get_basis(self.basis, 2)
+        self._terms = [Classifier(1.0, two if self.needs_target else one, self.kappa)]
+        if self.criterion.given == ("s",):
+            self._terms.append(Classifier(-1.0, one, self.kappa))
+        self._given = Classifier(0.0, one, self.kappa)
         self._shares, self._memory.bound = None, None
 
     def _group(self) -> Any:
@@ -552,9 +513,8 @@ class FairnessLoss(nn.Module):
 
     def get_extra_state(self) -> dict[str, Any]:
         """The running classifiers: apart from parameters, which are cast and moved."""
-        shares = None if self._shares is None else self._shares.tolist()
         terms = [term.state() for term in (*self._terms, self._given)]
-        return {"shares": shares, "terms": terms}
+        return {"shares": np.asarray(self._shares).tolist(), "terms": terms}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         self._shares = None if state["shares"] is None else np.array(state["shares"])

@@ -39,8 +39,6 @@ class Shape:
         Whether there are weights ω; without, all rows count 1.
     adds : bool
         Whether a gradient is added to what is there.
-    is_long : bool
-        Whether rows are numbered in 64 bits, which costs registers.
     """
 
     mode: str
@@ -49,17 +47,19 @@ class Shape:
     limit: float | None
     weighted: bool
     adds: bool = False
-    is_long: bool = False
 
     @property
     def is_wide(self) -> bool:
         return self.n_groups > UNROLLED
 
     @property
+    def wide(self) -> int:
+        """Places along the axis of groups."""
+        return round_up(self.n_groups)
+
+    @property
     def n_sums(self) -> int:
-        """Sums that a program writes; of a wide kernel, besides its block of scores."""
-        if self.is_wide:
-            return 3
+        """Sums that a program writes."""
         free, d = self.n_groups - 1, self.basis.n_terms
         first = 3 + free * d
         if self.mode == "first":
@@ -67,60 +67,80 @@ class Shape:
         return first + free * (free + 1) // 2 * self.basis.n_moments + 2 * free * d
 
 
+def round_up(count: int) -> int:
+    """The next power of two."""
+    return 1 << max(count - 1, 0).bit_length()
+
+
+# A sum that a program keeps: its length, what a tile adds, and the line that stores it.
+Sum = tuple[str, str, str]
+
+
 def source(shape: Shape) -> str:
     """A module with one function, `kernel`."""
-    body = _wide(shape) if shape.is_wide else _narrow(shape)
-    return "import triton\nimport triton.language as tl\n\n\n@triton.jit\n" + "\n".join(body) + "\n"
-
-
-def _signature(shape: Shape, weights: str) -> list[str]:
-    outputs = "out_ptr, score_ptr" if shape.is_wide else "out_ptr"
+    weights, ahead, rows, sums = _wide(shape) if shape.is_wide else _narrow(shape)
+    outputs, after = "out_ptr", []
     if shape.mode == "gradient":
-        outputs = "out_ptr, upstream_ptr, scale, constant, along"
-    wide = ", WIDE: tl.constexpr" if shape.is_wide else ""
-    return [
-        f"def kernel(s_ptr, y_ptr, a_ptr, w_ptr, center_ptr, {weights}, {outputs},"
-        f" n, n_tiles, stride, BLOCK: tl.constexpr{wide}):",
-        "    mean = tl.load(center_ptr)",
-        "    inverse = tl.load(center_ptr + 1)",
+        outputs += ", upstream_ptr, scale, constant, along"
+        ahead.append("scale = scale * tl.load(upstream_ptr).to(tl.float32) * inverse")
+        rows.append("g = scale * (h - w * (constant + along * z))")
+        if shape.adds:
+            rows.append(
+                "g += tl.load(out_ptr + first + row, mask=inside, other=0.0).to(tl.float32)"
+            )
+        rows.append("tl.store(out_ptr + first + row, g, mask=inside)")
+    else:
+        after.append(f"out = out_ptr + tl.program_id(0) * {shape.n_sums}")
+        for i, (length, term, store) in enumerate(sums):
+            ahead.append(f"sum{i} = tl.zeros(({length},), dtype=tl.float32)")
+            rows.append(f"sum{i} += {term}")
+            after.append(store.format(f"sum{i}"))
+    head = f"def kernel(s_ptr, y_ptr, a_ptr, w_ptr, center_ptr, {weights}, {outputs},"
+    body = [
+        "mean = tl.load(center_ptr)",
+        "inverse = tl.load(center_ptr + 1)",
+        *ahead,
+        "for tile in range(tl.program_id(0), n_tiles, tl.num_programs(0)):",
+        *("    " + line for line in _load(shape) + rows),
+        *after,
     ]
+    lines = [
+        "import triton", "import triton.language as tl", "@triton.jit",
+        f"{head} n, n_tiles, BLOCK: tl.constexpr):", *("    " + line for line in body),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
 
 
 def _load(shape: Shape) -> list[str]:
     """A tile of rows: z, t, dt/dz as `steep`, group a, weight w, monomials m1, m2, …"""
-    limit, k = shape.limit, shape.n_groups
-    number = "tl.cast(tile, tl.int64)" if shape.is_long else "tile"
+    basis, limit = shape.basis, shape.limit
     out = [
-        f"        row = {number} * stride * BLOCK + tl.arange(0, BLOCK)",
-        "        inside = row < n",
-        "        s = tl.load(s_ptr + row, mask=inside, other=0.0).to(tl.float32)",
-        f"        a = tl.load(a_ptr + row, mask=inside, other={k}).to(tl.int32)",
-        "        z = (s - mean) * inverse",
+        # Rows may be more than 32 bits number; those of a tile are counted from its first.
+        "first = tl.cast(tile, tl.int64) * BLOCK",
+        "row = tl.arange(0, BLOCK)",
+        "inside = row < tl.minimum(n - first, BLOCK).to(tl.int32)",
+        "s = tl.load(s_ptr + first + row, mask=inside, other=0.0).to(tl.float32)",
+        f"a = tl.load(a_ptr + first + row, mask=inside, other={shape.n_groups}).to(tl.int32)",
+        "z = (s - mean) * inverse",
+        "w = tl.load(w_ptr + first + row, mask=inside, other=0.0)"
+        if shape.weighted
+        else "w = inside.to(tl.float32)",
     ]
-    if shape.weighted:
-        out.append("        w = tl.load(w_ptr + row, mask=inside, other=0.0)")
-    else:
-        out.append("        w = inside.to(tl.float32)")
     if limit is None:
-        out += ["        m1 = z", "        steep = 1.0"]
+        out += ["m1 = z", "steep = 1.0"]
     else:
         out += [
-            f"        e = tl.exp(tl.abs(z) * {-2.0 / limit!r})",
-            "        share = (1.0 - e) / (1.0 + e)",
-            f"        m1 = tl.where(z < 0.0, share * {-limit!r}, share * {limit!r})",
-            "        steep = 1.0 - share * share",
+            f"e = tl.exp(tl.abs(z) * {-2.0 / limit!r})",
+            "share = (1.0 - e) / (1.0 + e)",
+            f"m1 = tl.where(z < 0.0, share * {-limit!r}, share * {limit!r})",
+            "steep = 1.0 - share * share",
         ]
-    if shape.basis.n_variables == 2:
-        out.append("        m2 = tl.load(y_ptr + row, mask=inside, other=0.0).to(tl.float32)")
+    if basis.n_variables == 2:
+        out.append("m2 = tl.load(y_ptr + first + row, mask=inside, other=0.0).to(tl.float32)")
+    count = basis.n_moments if shape.mode == "second" else basis.n_terms
+    for j in range(1 + basis.n_variables, count):
+        out.append(f"m{j} = m{basis.factors[j, 0]} * m{basis.factors[j, 1]}")
     return out
-
-
-def _monomials(basis: Basis, count: int) -> list[str]:
-    first = 1 + basis.n_variables
-    return [
-        f"        m{j} = m{basis.factors[j, 0]} * m{basis.factors[j, 1]}"
-        for j in range(first, count)
-    ]
 
 
 def _times(value: str, j: int) -> str:
@@ -137,87 +157,72 @@ def _slope_terms(basis: Basis) -> list[list[tuple[float, int]]]:
     ]
 
 
-def _narrow(shape: Shape) -> list[str]:
+def _narrow(shape: Shape) -> tuple[str, list[str], list[str], list[Sum]]:
+    """Weights, lines before the loop over tiles and in it, and sums: registers for each group."""
     basis, free = shape.basis, shape.n_groups - 1
-    d, gradient = basis.n_terms, shape.mode == "gradient"
+    d, ahead, rows = basis.n_terms, [], []
     # By value: a table of weights would have to be copied to the device before each pass.
     weights = ", ".join(f"w{k}_{j}" for k in range(free) for j in range(d))
-    out = _signature(shape, weights)
     for k in range(free):
         for i, terms in enumerate(_slope_terms(basis)):
-            total = " + ".join(f"{c!r} * w{k}_{j}" for c, j in terms)
-            out.append(f"    c{k}_{i} = {total}")
-    rows = _load(shape)
-    rows += _monomials(basis, basis.n_moments if shape.mode == "second" else d)
-    for k in range(free):
+            ahead.append(f"c{k}_{i} = " + " + ".join(f"{c!r} * w{k}_{j}" for c, j in terms))
         f = " + ".join(_times(f"w{k}_{j}", j) for j in range(d))
         slope = " + ".join(_times(f"c{k}_{i}", i) for i in range(basis.n_slopes))
-        rows += [f"        f{k} = {f}", f"        q{k} = ({slope}) * steep"]
-        rows.append(f"        a{k} = (a == {k + 1}).to(tl.float32)")
-    rows += _probabilities(free, with_loss=not gradient)
-    rows += [f"        r{k} = w * (a{k} - p{k})" for k in range(free)]
-    rows.append("        h = " + " + ".join(f"r{k} * q{k}" for k in range(free)))
-    if gradient:
-        return out + _write(shape, rows)
-    sums = ["loss * w"]
-    sums += [_times(f"r{k}", j) for k in range(free) for j in range(d)]
-    sums += ["h", "h * z"]
+        rows += [
+            f"f{k} = {f}",
+            f"q{k} = ({slope}) * steep",
+            f"a{k} = (a == {k + 1}).to(tl.float32)",
+        ]
+    rows += _probabilities(free)
+    rows += [f"r{k} = w * (a{k} - p{k})" for k in range(free)]
+    rows.append("h = " + " + ".join(f"r{k} * q{k}" for k in range(free)))
+    sums = ["loss * w", *(_times(f"r{k}", j) for k in range(free) for j in range(d)), "h", "h * z"]
     if shape.mode == "second":
         more, second = _second(shape)
-        rows += more
-        sums += second
-    out += [f"    sum{i} = tl.zeros((BLOCK,), dtype=tl.float32)" for i in range(len(sums))]
-    out.append("    for tile in range(tl.program_id(0), n_tiles, tl.num_programs(0)):")
-    out += rows
-    out += [f"        sum{i} += {text}" for i, text in enumerate(sums)]
-    out.append(f"    out = out_ptr + tl.program_id(0) * {len(sums)}")
-    out += [f"    tl.store(out + {i}, tl.sum(sum{i}, axis=0))" for i in range(len(sums))]
-    return out
+        rows, sums = rows + more, sums + second
+    store = "tl.store(out + {}, tl.sum({{}}, axis=0))"
+    return weights, ahead, rows, [("BLOCK", x, store.format(i)) for i, x in enumerate(sums)]
 
 
-def _probabilities(free: int, with_loss: bool) -> list[str]:
+def _probabilities(free: int) -> list[str]:
+    """Those of all groups but the first, and the loss; what a kernel does not use costs nothing."""
     if free == 1:
-        out = [
-            "        e0 = tl.exp(-tl.abs(f0))",
-            "        part = 1.0 / (1.0 + e0)",
-            "        p0 = tl.where(f0 < 0.0, e0 * part, part)",
+        return [
+            "e0 = tl.exp(-tl.abs(f0))",
+            "part = 1.0 / (1.0 + e0)",
+            "p0 = tl.where(f0 < 0.0, e0 * part, part)",
+            "loss = tl.maximum(f0, 0.0) + tl.log(1.0 + e0) - a0 * f0",
         ]
-        if with_loss:
-            out.append("        loss = tl.maximum(f0, 0.0) + tl.log(1.0 + e0) - a0 * f0")
-        return out
     top = "tl.maximum(f0, 0.0)"
     for k in range(1, free):
         top = f"tl.maximum({top}, f{k})"
-    out = [f"        top = {top}"]
-    out += [f"        e{k} = tl.exp(f{k} - top)" for k in range(free)]
-    total = " + ".join(["tl.exp(-top)", *(f"e{k}" for k in range(free))])
-    out += [f"        total = {total}", "        part = 1.0 / total"]
-    out += [f"        p{k} = e{k} * part" for k in range(free)]
-    if with_loss:
-        own = " - ".join(f"a{k} * f{k}" for k in range(free))
+    return [
+        f"top = {top}",
+        *(f"e{k} = tl.exp(f{k} - top)" for k in range(free)),
+        " + ".join(["total = tl.exp(-top)", *(f"e{k}" for k in range(free))]),
+        "part = 1.0 / total",
+        *(f"p{k} = e{k} * part" for k in range(free)),
         # Rows beyond the last have weight 0, and group K adds nothing here.
-        out.append(f"        loss = top + tl.log(total) - {own}")
-    return out
+        " - ".join(["loss = top + tl.log(total)", *(f"a{k} * f{k}" for k in range(free))]),
+    ]
 
 
 def _second(shape: Shape) -> tuple[list[str], list[str]]:
     """Hessian by moments, blocks (k, l ≤ k); then the derivatives of Σh and Σh·z."""
     basis, free = shape.basis, shape.n_groups - 1
-    d = basis.n_terms
     rows, sums = [], []
     for k in range(free):
         for other in range(k + 1):
             own = f"p{k} * (1.0 - p{k})" if k == other else f"-p{k} * p{other}"
-            rows.append(f"        v{k}_{other} = w * ({own})")
+            rows.append(f"v{k}_{other} = w * ({own})")
             sums += [_times(f"v{k}_{other}", j) for j in range(basis.n_moments)]
-    rows.append("        pull = " + " + ".join(f"p{k} * q{k}" for k in range(free)))
+    rows.append("pull = " + " + ".join(f"p{k} * q{k}" for k in range(free)))
     slopes = _slope_terms(basis)
     for k in range(free):
-        rows.append(f"        u{k} = -w * p{k} * (q{k} - pull)")
-        rows.append(f"        x{k} = r{k} * steep")
+        rows += [f"u{k} = -w * p{k} * (q{k} - pull)", f"x{k} = r{k} * steep"]
     for by in ("", " * z"):
         for k in range(free):
-            for j in range(d):
+            for j in range(basis.n_terms):
                 parts = [_times(f"u{k}", j)]
                 for i, terms in enumerate(slopes):
                     parts += [f"{c!r} * {_times(f'x{k}', i)}" for c, term in terms if term == j]
@@ -225,60 +230,39 @@ def _second(shape: Shape) -> tuple[list[str], list[str]]:
     return rows, sums
 
 
-def _write(shape: Shape, rows: list[str]) -> list[str]:
-    """The tail of a gradient kernel: one tile a program."""
-    out = [
-        "    scale = scale * tl.load(upstream_ptr).to(tl.float32) * inverse",
-        "    for tile in range(tl.program_id(0), n_tiles, tl.num_programs(0)):",
-        *rows,
-        "        g = scale * (h - w * (constant + along * z))",
+def _wide(shape: Shape) -> tuple[str, list[str], list[str], list[Sum]]:
+    """The same with groups along a second axis; weights come as (D, wide), the first group's 0."""
+    basis, k, wide = shape.basis, shape.n_groups, shape.wide
+    d = basis.n_terms
+    ahead = [
+        f"group = tl.arange(0, {wide})",
+        *(f"w{j} = tl.load(weight_ptr + {j * wide} + group)" for j in range(d)),
     ]
-    if shape.adds:
-        out.append("        g += tl.load(out_ptr + row, mask=inside, other=0.0).to(tl.float32)")
-    out.append("        tl.store(out_ptr + row, g, mask=inside)")
-    return out
-
-
-def _wide(shape: Shape) -> list[str]:
-    """Groups along a second axis; weights come as (D, WIDE), the first group's 0 among them."""
-    basis, k = shape.basis, shape.n_groups
-    d, gradient = basis.n_terms, shape.mode == "gradient"
-    out = [*_signature(shape, "weight_ptr"), "    group = tl.arange(0, WIDE)"]
-    for j in range(d):
-        out.append(f"    w{j} = tl.load(weight_ptr + {j} * WIDE + group)")
     for i, terms in enumerate(_slope_terms(basis)):
-        out.append(f"    c{i} = " + " + ".join(f"{c!r} * w{j}" for c, j in terms))
-    rows = _load(shape) + _monomials(basis, d)
+        ahead.append(f"c{i} = " + " + ".join(f"{c!r} * w{j}" for c, j in terms))
 
     def polynomial(name: str, count: int) -> str:
-        first = f"tl.zeros((BLOCK, WIDE), dtype=tl.float32) + {name}0[None, :]"
+        first = f"tl.zeros((BLOCK, {wide}), dtype=tl.float32) + {name}0[None, :]"
         rest = [f"m{j}[:, None] * {name}{j}[None, :]" for j in range(1, count)]
         return " + ".join([first, *rest])
 
-    rows += [
-        f"        f = {polynomial('w', d)}",
-        f"        f = tl.where(group[None, :] < {k}, f, -1e30)",
-        "        top = tl.max(f, axis=1)",
-        "        e = tl.exp(f - top[:, None])",
-        "        total = tl.sum(e, axis=1)",
-        "        own = a[:, None] == group[None, :]",
-        "        r = w[:, None] * (own.to(tl.float32) - e / total[:, None])",
-        f"        h = tl.sum(r * ({polynomial('c', basis.n_slopes)}), axis=1) * steep",
+    rows = [
+        f"f = {polynomial('w', d)}",
+        f"f = tl.where(group[None, :] < {k}, f, -1e30)",
+        "top = tl.max(f, axis=1)",
+        "e = tl.exp(f - top[:, None])",
+        "total = tl.sum(e, axis=1)",
+        "own = a[:, None] == group[None, :]",
+        "r = w[:, None] * (own.to(tl.float32) - e / total[:, None])",
+        f"h = tl.sum(r * ({polynomial('c', basis.n_slopes)}), axis=1) * steep",
+        "loss = top + tl.log(total) - tl.sum(tl.where(own, f, 0.0), axis=1)",
     ]
-    if gradient:
-        return out + _write(shape, rows)
-    rows.append("        loss = top + tl.log(total) - tl.sum(tl.where(own, f, 0.0), axis=1)")
     # A block of scores for each term is too much to carry for each row: summed tile by tile.
-    out += [f"    score{j} = tl.zeros((WIDE,), dtype=tl.float32)" for j in range(d)]
-    out += [f"    sum{i} = tl.zeros((BLOCK,), dtype=tl.float32)" for i in range(3)]
-    out.append("    for tile in range(tl.program_id(0), n_tiles, tl.num_programs(0)):")
-    out += rows
-    for j in range(d):
-        value = "r" if j == 0 else f"r * m{j}[:, None]"
-        out.append(f"        score{j} += tl.sum({value}, axis=0)")
-    out += ["        sum0 += loss * w", "        sum1 += h", "        sum2 += h * z"]
-    out.append("    out = out_ptr + tl.program_id(0) * 3")
-    out += [f"    tl.store(out + {i}, tl.sum(sum{i}, axis=0))" for i in range(3)]
-    out.append(f"    score = score_ptr + tl.program_id(0) * {d} * WIDE + group")
-    out += [f"    tl.store(score + {j} * WIDE, score{j})" for j in range(d)]
-    return out
+    store = f"tl.store(out + 1 + (group - 1) * {d} + {{}}, {{{{}}}}, (group > 0) & (group < {k}))"
+    sums = [
+        (str(wide), f"tl.sum({'r' if j == 0 else f'r * m{j}[:, None]'}, axis=0)", store.format(j))
+        for j in range(d)
+    ]
+    for place, term in ((0, "loss * w"), (1 + (k - 1) * d, "h"), (2 + (k - 1) * d, "h * z")):
+        sums.append(("BLOCK", term, f"tl.store(out + {place}, tl.sum({{}}, axis=0))"))
+    return "weight_ptr", ahead, rows, sums

@@ -7,7 +7,6 @@ few dense columns appended to any of them. All sums are in float64.
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import shutil
 import tempfile
@@ -26,9 +25,10 @@ from scipy.linalg import LinAlgError, block_diag, cholesky, qr
 from scipy.linalg.blas import dtrsv
 from sklearn.utils.validation import validate_data
 
-from .._core import shards
 from .._core.arrays import Matrix, Vector
+from .._core.shards import Sums, here
 from .._core.threads import one_blas_thread
+from .._core.validation import InputError
 from ..data.encoding import TableEncoder, needs_encoding
 
 # ------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ class Scratch:
         free, needed = shutil.disk_usage(self._folder).free, n_rows * self._width
         if free < needed:
             raise OSError(errno.ENOSPC, self._full(f"{free / 1e9:.1f} GB are free"))
-        self._file: Any = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
+        self._file: Any = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
 
     def _full(self, what: str) -> str:
         needed = self.shape[0] * self._width / 1e9
@@ -79,10 +79,9 @@ class Scratch:
 
     def append(self, block: NDArray[Any]) -> None:
         """Write the next rows."""
-        data = _bytes(np.ascontiguousarray(block, dtype=self.dtype))
         try:
-            while data:
-                data = data[self._file.write(data) :]
+            self._file.write(np.ascontiguousarray(block, dtype=self.dtype))
+            self._file.flush()
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise OSError(error.errno, self._full("there is no more room")) from error
@@ -92,17 +91,8 @@ class Scratch:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> NDArray[Any]:
-        """Rows of a slice, or of sorted row numbers."""
-        if isinstance(rows, slice):
-            start, stop, step = rows.indices(self.shape[0])
-            assert step == 1
-            out = np.empty((max(stop - start, 0), self.shape[1]), self.dtype)
-            self._read(start, out)
-            return out
-        out = np.empty((len(rows), self.shape[1]), self.dtype)
-        for row, place in zip(np.asarray(rows).tolist(), out, strict=True):
-            self._read(row, place)
-        return out
+        """Rows of a slice, or of row numbers."""
+        return np.array(self._window(0, self.shape[0])[rows])
 
     def pieces(self, n_rows: int) -> Iterator[tuple[slice, NDArray[Any]]]:
         """All rows in order, so many at a time, none of them copied.
@@ -110,36 +100,24 @@ class Scratch:
         A window of the file is mapped at a time, so that what the system keeps of the rest is its
         own affair, and it is told what comes next.
         """
-        n, d = self.shape
+        n = self.shape[0]
         stretch = max(WINDOW // (self._width * n_rows), 1) * n_rows
         self._passes += 1
         for start in range(0, n, stretch):
             if self.watch is not None:
                 self.watch(f"pass {self._passes} over the rows, {start / n:.0%}")
-            self._announce(start + stretch, stretch)
-            part = self._window(start, min(stretch, n - start)).reshape(-1, d)
+            if start + stretch < n and hasattr(os, "posix_fadvise"):
+                ahead = ((start + stretch) * self._width, stretch * self._width)
+                os.posix_fadvise(self._file.fileno(), *ahead, os.POSIX_FADV_WILLNEED)
+            part = self._window(start, min(stretch, n - start))
             for first in range(0, len(part), n_rows):
                 piece = part[first : first + n_rows]
                 yield slice(start + first, start + first + len(piece)), piece
 
     def _window(self, start: int, n_rows: int) -> NDArray[Any]:
-        at = start * self._width
-        page = at - at % mmap.ALLOCATIONGRANULARITY
-        length = n_rows * self._width + at - page
-        window = mmap.mmap(self._file.fileno(), length, access=mmap.ACCESS_READ, offset=page)
+        shape = (n_rows, self.shape[1])
         # The mapping goes with the last array that looks at it.
-        return np.frombuffer(window, self.dtype, n_rows * self.shape[1], at - page)
-
-    def _announce(self, start: int, n_rows: int) -> None:
-        if start < self.shape[0] and hasattr(os, "posix_fadvise"):
-            where = (self._file.fileno(), start * self._width, n_rows * self._width)
-            os.posix_fadvise(*where, os.POSIX_FADV_WILLNEED)
-
-    def _read(self, start: int, out: NDArray[Any]) -> None:
-        data = _bytes(out)
-        self._file.seek(start * self._width)
-        while data:
-            data = data[self._file.readinto(data) :]
+        return np.asarray(np.memmap(self._file, self.dtype, "r", start * self._width, shape))
 
     def close(self) -> None:
         """Give the disk space back."""
@@ -155,10 +133,6 @@ class Scratch:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _bytes(array: Any) -> memoryview:
-    return memoryview(array).cast("B") if array.size else memoryview(b"")
 
 
 def is_source(X: Any) -> bool:
@@ -191,8 +165,9 @@ class FeatureMatrix:
         self.X = X
         self.extra = extra
         self.n = X.shape[0]
+        self.sums = here()
         # Rows of all workers, where X is one shard of many.
-        self.total = shards.total(self.n)
+        self.total = self.sums.total(self.n)
         self.d = X.shape[1] + (0 if extra is None else extra.shape[1])
         self._rows = max(256, BLOCK_BYTES // (8 * max(self.d, 1)))
         # Relative rounding of the centered second moments: sparse columns cannot be shifted first.
@@ -200,21 +175,9 @@ class FeatureMatrix:
         self._sparse = sparse.issparse(X)
         self._direct = isinstance(X, np.ndarray) and X.dtype == np.float64
 
-    def add(self, *values: Any) -> Any:
-        """Sums over the rows of all workers, from those over the rows here."""
-        return shards.add(*values)
-
-    def least(self, value: float) -> float:
-        """The least number of all workers."""
-        return shards.least(value)
-
-    def largest(self, value: float) -> float:
-        """The largest number of all workers."""
-        return shards.largest(value)
-
     def own_rows(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Numbers of the rows here, from numbers among those of all workers."""
-        rows = rows - shards.first_row(self.n)
+        rows = rows - self.sums.first_row(self.n)
         return rows[(rows >= 0) & (rows < self.n)]
 
     @property
@@ -260,11 +223,11 @@ class FeatureMatrix:
 
     def backward(self, r: Vector) -> Vector:
         """[X, E]ᵀ·r."""
-        return self.add(self._backward(r))
+        return self.sums.add(self._backward(r))
 
     def backward_with_sum(self, r: Vector) -> tuple[Vector, float]:
         """[X, E]ᵀ·r and Σr."""
-        out, total = self.add(self._backward(r), float(r.sum()))
+        out, total = self.sums.add(self._backward(r), float(r.sum()))
         return out, total
 
     def _backward(self, r: Vector) -> Vector:
@@ -285,11 +248,11 @@ class FeatureMatrix:
         bad = np.flatnonzero(~np.isfinite(squares))
         if len(bad):
             sizes = (np.abs(block[:, bad[0]]).max() for _, block in self.blocks())
-            largest = self.largest(float(max(sizes, default=0.0)))
-            raise ValueError(
-                f"`X` must be small enough to square, got values up to {largest:.1e} in column "
-                f"{bad[0]}. Hint: divide it by a constant."
-            )
+            largest = self.sums.largest(float(max(sizes, default=0.0)))
+            raise InputError(
+                "X", f"be small enough to square, got values up to {largest:.1e} in column "
+                f"{bad[0]}", hint="divide it by a constant.",
+            )  # fmt: skip
 
     def rotated(
         self, weight: Vector | None, center: bool, n_kept: int = 0
@@ -302,7 +265,7 @@ class FeatureMatrix:
         with ‖θ‖ = ‖w‖: a problem in w with the design Z. By the QR factors of the transpose:
         X Xᵀ would lose half of the digits.
         """
-        shards.refuse("A model with more columns than rows", "fit it in one process.")
+        self.sums.refuse("A model with more columns than rows", "fit it in one process.")
         rows = np.empty((self.n, self.d))
         for block, values in self.blocks():
             rows[block] = values
@@ -367,7 +330,7 @@ class FeatureMatrix:
             for rows, block in self.blocks():
                 if center:
                     if rows.start == 0:
-                        shift = _rough_mean(block)
+                        shift = _rough_mean(block, self.sums)
                     block = block - shift
                 right = y[rows]
                 if weight is not None:
@@ -380,10 +343,10 @@ class FeatureMatrix:
                 gram += block.T @ block
                 cross += block.T @ right
             if center and not self.n:  # a shard without rows
-                shift = _rough_mean(np.zeros((0, self.d)))
+                shift = _rough_mean(np.zeros((0, self.d)), self.sums)
         n = self.total
         top_y = float(y.sum() if weight is None else weight @ y)
-        mean, gram, cross, top_y = self.add(mean, gram, cross, top_y)
+        mean, gram, cross, top_y = self.sums.add(mean, gram, cross, top_y)
         mean, gram, cross = mean / n, gram / n, cross / n
         if center:
             mean_y = top_y / n
@@ -392,9 +355,9 @@ class FeatureMatrix:
         return mean + shift, gram, cross
 
 
-def _rough_mean(block: NDArray[np.float64]) -> Vector:
+def _rough_mean(block: NDArray[np.float64], sums: Sums) -> Vector:
     """Column means of a first block, or of those of all workers."""
-    out, count = shards.add(np.ones(len(block)) @ block, float(len(block)))
+    out, count = sums.add(np.ones(len(block)) @ block, float(len(block)))
     return out / count
 
 
@@ -512,7 +475,7 @@ class ReadsTables:
             return X, y
         if not needs_encoding(X):
             return validate_data(self, X, y, y_numeric=True, **self._accepts())
-        shards.refuse(
+        here().refuse(
             "A table of text, categories or missing values",
             "make numbers of them first, by evenhand.TableEncoder fitted on a sample of the rows.",
         )
@@ -535,5 +498,5 @@ class ReadsTables:
             "accept_sparse": list(self._sparse_formats),
             "dtype": [np.float64, np.float32],
             # A shard may have no rows.
-            "ensure_min_samples": 0 if shards.active() else 1,
+            "ensure_min_samples": 0 if here().is_shard else 1,
         }

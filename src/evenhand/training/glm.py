@@ -23,9 +23,9 @@ from .._core.validation import check_choice, check_column
 from ..data.weights import check_exposure, check_weight, scale_to_count, weighted_mean
 from ..measures.losses import Accuracy, Loss, get_loss
 from .design import FeatureMatrix
-from .glm_problem import NEWTON_TOL, GLMProblem, prepare_glm, shrink_slopes
 from .group_features import Slopes
-from .linear_base import FairLinear, TrainingRows
+from .linear_base import FairLinear
+from .problem import NEWTON_TOL, GLMProblem, Problem, TrainingRows, prepare_glm
 
 SCORES = ("mean", "link")
 # Share of rows with a target of zero from which separation is all but independence.
@@ -168,24 +168,16 @@ class FairGLM(FairLinear):
         tol: float = 1e-6,
         start: str = "auto",
     ):
+        super().__init__(
+            criterion, fairness_weight, alpha, classifier=classifier, basis=basis, kappa=kappa,
+            score_map=score_map, group_features=group_features, group_alpha=group_alpha,
+            fit_intercept=fit_intercept, max_iter=max_iter, tol=tol, start=start,
+        )  # fmt: skip
         self.family = family
-        self.criterion = criterion
-        self.fairness_weight = fairness_weight
-        self.alpha = alpha
         self.link = link
         self.power = power
         self.quantile = quantile
         self.score = score
-        self.classifier = classifier
-        self.basis = basis
-        self.kappa = kappa
-        self.score_map = score_map
-        self.group_features = group_features
-        self.group_alpha = group_alpha
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.start = start
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the model by name."""
@@ -375,33 +367,32 @@ class FairGLM(FairLinear):
             given = check_column(given, "given", n)
         return TrainingRows(y, weight, offset, given)
 
-    def _problem(
-        self, design: FeatureMatrix, rows: TrainingRows, slopes: Slopes | None
-    ) -> GLMProblem:
-        self.group_alpha_ = 0.0
-        problem = prepare_glm(
+    def _prepare(self, design: FeatureMatrix, rows: TrainingRows, n_kept: int) -> GLMProblem:
+        return prepare_glm(
             design, self.loss_, rows, alpha=float(self.alpha), fit_intercept=self.fit_intercept,
-            of_mean=vars(self)["score"] == "mean", n_kept=0 if slopes is None else slopes.size,
+            of_mean=vars(self)["score"] == "mean", n_kept=n_kept,
         )  # fmt: skip
-        if slopes is not None:
-            problem, self.group_alpha_ = shrink_slopes(problem, slopes, self.group_alpha)
-        self.n_newton_ = problem.plain.n_iter
-        if problem.plain.gradient_norm > 1e3 * NEWTON_TOL:
+
+    def _problem(self, design: FeatureMatrix, rows: TrainingRows, slopes: Slopes | None) -> Problem:
+        problem = super()._problem(design, rows, slopes)
+        plain = problem.plain
+        self.n_newton_ = plain.n_iter
+        if plain.gradient_norm > 1e3 * NEWTON_TOL:
             warnings.warn(
-                f"The plain fit stopped after {problem.plain.n_iter} Newton steps with a gradient "
-                f"of {problem.plain.gradient_norm:.1e}. Hint: coefficients may be without bound, "
+                f"The plain fit stopped after {plain.n_iter} Newton steps with a gradient "
+                f"of {plain.gradient_norm:.1e}. Hint: coefficients may be without bound, "
                 "where a feature tells targets of 0 apart; raise `alpha`.",
                 ConvergenceWarning,
                 stacklevel=6,
             )
         return problem
 
-    def _keep_more(self, problem: GLMProblem, theta: Vector) -> None:
+    def _keep_more(self, problem: Problem, theta: Vector) -> None:
         # Means of 1/η have no limit just before they turn negative; they end where training did.
         self._least_eta = -np.inf
         if self.loss_.link.positive:
             least = problem.scores(theta).min(initial=np.inf)
-            self._least_eta = problem.design.least(float(least))
+            self._least_eta = problem.design.sums.least(float(least))
 
 
 def _warn_if_mostly_zero(y: Vector, weight: Vector | None) -> None:

@@ -20,11 +20,12 @@ from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.validation import has_fit_parameter
 
 from .._core.arrays import Matrix, Vector
+from .._core.validation import InputError
 from ..data.groups import Groups, resolve_groups
 from .design import whiten
 
 if TYPE_CHECKING:
-    from .ridge import RidgeProblem
+    from .problem import Problem, RidgeProblem, TrainingRows
 
 # ------------------------------------------------------------------------------------------------
 # Membership p_k of each row in each group: recorded, or as probable given the features.
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 def refuse_measured(kind: str | None, groups: Groups) -> None:
     """Refuse bands of a measurement as the recorded group: those of other rows begin elsewhere."""
     if kind == "attribute" and groups.measured is not None:
-        raise ValueError(
-            "`group_features` must be None or 'posterior' with a Continuous attribute, got "
+        raise InputError(
+            "group_features", "be None or 'posterior' with a Continuous attribute, got "
             "'attribute': a model that knows the group at prediction needs bands that stay where "
-            "they are. Hint: cut the attribute with evenhand.bands, in fit and in predict."
-        )
+            "they are", hint="cut the attribute with evenhand.bands, in fit and in predict.",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,24 +78,19 @@ class Membership:
     def recorded(self, sensitive_features: Any, n_rows: int) -> Matrix:
         """Memberships of rows whose group is given, the shares of all where it is missing."""
         if sensitive_features is None:
-            raise ValueError(
-                "`sensitive_features` must be given to predict when group_features='attribute': "
-                "the score depends on the group. Hint: use group_features='posterior' for a model "
-                "that does not need it."
-            )
-        if isinstance(sensitive_features, Groups):
-            groups = sensitive_features
-        else:
-            groups = resolve_groups(
-                sensitive_features, n_rows=n_rows, require_two=False, warn=False
-            )
+            raise InputError(
+                "sensitive_features", "be given to predict when group_features='attribute': the "
+                "score depends on the group",
+                hint="use group_features='posterior' for a model that does not need it.",
+            )  # fmt: skip
+        groups = resolve_groups(sensitive_features, n_rows=n_rows, require_two=False, warn=False)
         unseen = [label for label in groups.labels if label not in self.labels]
         if unseen:
-            raise ValueError(
-                f"`sensitive_features` holds {unseen[0]!r}, which was not among the groups seen in "
-                f"fit: {', '.join(map(repr, self.labels))}. Hint: set it to missing to use the "
-                "average over groups."
-            )
+            known = ", ".join(map(repr, self.labels))
+            raise InputError(
+                "sensitive_features", f"hold only groups seen in fit ({known})", repr(unseen[0]),
+                "set it to missing to use the average over groups.",
+            )  # fmt: skip
         out = np.tile(self.shares, (n_rows, 1))
         known = slice(None) if groups.known is None else groups.known
         rows = np.zeros((groups.n_known, len(self.labels)))
@@ -173,11 +169,11 @@ def classifier_input(classifier: Any, X: Any) -> Any:
     try:
         return check_array(X, accept_sparse="csr", dtype=np.float64)
     except ValueError as error:
-        raise ValueError(
-            f"`X` must be finite numbers for the default group classifier: {error} Hint: pass "
+        raise InputError(
+            "X", f"be finite numbers for the default group classifier: {error} Hint: pass "
             "group_classifier=..., such as a pipeline that encodes categories, or use "
-            "group_features='attribute'."
-        ) from None
+            "group_features='attribute'",
+        ) from None  # fmt: skip
 
 
 def _labeled(groups: Groups) -> tuple[Rows, NDArray[np.intp], Matrix | None]:
@@ -284,11 +280,16 @@ class Slopes:
         return np.kron(alike, np.eye(self.width)).astype(np.float64, copy=False)
 
     def shrink(
-        self, problem: RidgeProblem, y: Vector, weight: Vector | None, group_alpha: float | str
-    ) -> tuple[RidgeProblem, float]:
-        """The problem with its slopes penalized, and γ."""
+        self, problem: Problem, rows: TrainingRows, group_alpha: float | str
+    ) -> tuple[Problem, float]:
+        """The problem with its slopes penalized, and γ.
+
+        "auto" leaves rows out of the least squares problem that a Newton step at the plain solution
+        solves.
+        """
         if isinstance(group_alpha, str):
-            group_alpha = self.leave_one_out(problem, y, weight)
+            ridge, target, weight, unit = problem.least_squares(rows)
+            group_alpha = unit * self.leave_one_out(ridge, target, weight)
         if group_alpha == 0 or self.size == 0:
             return problem, float(group_alpha)
         return problem.penalized(self.added_to(problem.penalty, group_alpha)), float(group_alpha)
@@ -332,10 +333,11 @@ class _Left:
         theta, whitened = free_part.solve(cross[:k]), free_part.inverse_root()
         said = whitened @ (whitened.T @ gram[:k, k:])
         # With an intercept all is about the means; it then costs 1/n of every row's weight.
-        residual, leverage = y - problem.moments.mean_y, np.full(n, float(problem.centered))
+        plain = problem.plain
+        residual, leverage = y - plain.level, np.full(n, float(problem.fit_intercept))
         slopes = np.empty((n, size))
         for rows, block in design.blocks():
-            block = block - problem.shift
+            block = block - plain.center
             free = block[:, :k]
             residual[rows] -= free @ theta
             leverage[rows] += np.square(free @ whitened).sum(axis=1)
@@ -461,11 +463,15 @@ class ScoreMaps:
         Where a spline may bend; empty for the others.
     transport : Transport or None
         g_k, for transport.
+    stacked : bool
+        Whether the columns stand beside X, in the stack: groups then differ in straight lines only,
+        and may have both a shift and a transport.
     """
 
     n_groups: int
     bends: Vector
     transport: Transport | None
+    stacked: bool = False
 
     def features(self, z: Vector, p: Matrix | None) -> Matrix:
         """Columns of the linear model; p, (n, K), are memberships, None for one map.
@@ -476,10 +482,23 @@ class ScoreMaps:
         columns = self._columns(z)
         if p is None:
             return columns
-        shift = p[:, 1:]
+        others, moved = p[:, 1:], []
         if self.transport is not None:
-            shift = (self.transport(z) * p).sum(axis=1, keepdims=True)
-        return np.hstack([columns, shift, *(p[:, [k]] * columns for k in range(1, p.shape[1]))])
+            moved = [(self.transport(z) * p).sum(axis=1, keepdims=True)]
+        if self.stacked:
+            return np.hstack([columns, others, *moved, others * z[:, None]])
+        by_group = (p[:, [k]] * columns for k in range(1, p.shape[1]))
+        return np.hstack([columns, *(moved or [others]), *by_group])
+
+    def names(self, labels: Sequence[str]) -> list[str]:
+        """Of the columns beside X."""
+        return [
+            "score",
+            *(f"score beyond {bend:.2f}" for bend in self.bends),
+            *(f"P({label})" for label in labels[1:]),
+            *(["score at the barycenter"] if self.transport is not None else []),
+            *(f"P({label})·score" for label in labels[1:]),
+        ]
 
     def slopes(self) -> Slopes | None:
         """The columns of `features` whose coefficients are slopes by group; None for one map."""
@@ -487,13 +506,16 @@ class ScoreMaps:
             return None
         # Offsets apart, slopes are all that such a map can be fair by; held out, a larger penalty
         # cost more where groups differ in spread than it saved where rows are few.
-        return Slopes(self.n_groups, 1 + len(self.bends), most=1.0)
+        width = 1 if self.stacked else 1 + len(self.bends)
+        return Slopes(self.n_groups, width, most=1.0)
 
     def simple_columns(self) -> list[int] | None:
         """Columns of `features` for maps that never fall in places; None where all are such.
 
         Those of the affine map for a spline, the barycenter's alone for transport.
         """
+        if self.stacked:
+            return None
         if self.transport is not None:
             return [1]
         if not len(self.bends):

@@ -12,98 +12,18 @@ H(A) to stand in for it.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._core.validation import check_choice, check_column, check_index
+from .._core.validation import InputError, check_choice, check_column, check_index
 from ..data.criteria import TARGET, Criterion, get_criterion
 from ..data.groups import Groups, resolve_groups
-from ..data.sample import check_frequency, count_rows, people_of, repeat_rows
+from ..data.sample import check_frequency, count_rows
+from ..data.weights import check_weight
 from ..estimators.logistic import KAPPA
 from ..kernels.basis import DEGREES
 from .bound import SPLINE, BoundRegularizer, check_kappa, check_normalizer, check_trainable
-
-# ------------------------------------------------------------------------------------------------
-# The fairness term of an aggregated table: one score a row, each row for several people.
-
-
-class RepeatedRegularizer:
-    """Ĩ(s[rows]) as a function of s, with gradient Σ over the people of each row.
-
-    All attributes are those of the term over people.
-
-    Parameters
-    ----------
-    inner : BoundRegularizer
-        The term over people.
-    rows : (N,) array
-        Row of each person.
-    n_rows : int
-        Rows of the table, those of frequency 0 included.
-    """
-
-    is_tabular = False
-
-    def __init__(self, inner: BoundRegularizer, rows: NDArray[np.intp], n_rows: int) -> None:
-        self._inner, self._rows, self.n_rows = inner, rows, n_rows
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._inner, name)
-
-    def value(self, y_pred: Any) -> float:
-        """Ĩ of the scores, one a row of the table."""
-        return self._inner.value(self._people(y_pred))
-
-    def value_and_grad(self, y_pred: Any) -> tuple[float, NDArray[np.float64]]:
-        """Ĩ of the scores and its gradient with respect to each of them.
-
-        Parameters
-        ----------
-        y_pred : (n,) array
-            One score a row of the table.
-        """
-        value, gradient = self._inner.value_and_grad(self._people(y_pred))
-        return value, self._by_row(gradient)
-
-    def evaluate(
-        self, s: NDArray[np.float64], scale: float = 1.0, rough: bool = False
-    ) -> tuple[float, NDArray[np.float64]]:
-        """scale·Ĩ and its gradient, for scores that are known to be finite float64."""
-        value, gradient = self._inner.evaluate(s[self._rows], scale, rough)
-        return value, self._by_row(gradient)
-
-    def value_grad_curvature(
-        self, y_pred: Any
-    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-        """Ĩ, its gradient and the factor B of its curvature, one row of each a row of the table."""
-        value, gradient, people = self._inner.value_grad_curvature(self._people(y_pred))
-        factor = np.column_stack([self._by_row(column) for column in people.T])
-        return value, self._by_row(gradient), factor
-
-    def warm_start(self, other: Any) -> None:
-        """Begin the next evaluation from another term's classifiers."""
-        self._inner.warm_start(getattr(other, "_inner", other))
-
-    def take(self, rows: NDArray[np.intp]) -> RepeatedRegularizer:
-        """The same term over some rows of the table, with its penalty in proportion."""
-        order = np.argsort(self._rows, kind="stable")
-        ends = np.searchsorted(self._rows[order], np.arange(self.n_rows + 1))
-        size = ends[rows + 1] - ends[rows]
-        new = np.repeat(np.arange(len(rows)), size)
-        inside = np.arange(len(new)) - np.repeat(np.cumsum(size) - size, size)
-        people = order[ends[rows][new] + inside]
-        return RepeatedRegularizer(self._inner.take(people), new, len(rows))
-
-    def _people(self, y_pred: Any) -> NDArray[np.float64]:
-        return check_column(y_pred, "y_pred", self.n_rows)[self._rows]
-
-    def _by_row(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.bincount(self._rows, gradient, self.n_rows).astype(np.float64, copy=False)
-
 
 CLASSIFIERS = ("logistic", "lspc")
 SCORE_MAPS = ("auto", "tanh", "raw")
@@ -256,51 +176,51 @@ class FairnessRegularizer:
             alike.
         """
         if given is not None and not self.criterion.needs:
-            raise ValueError(
-                f"`given` must be None with criterion={self.criterion.name!r}, which conditions on "
-                "nothing. Hint: criterion='separation' asks whether the scores depend on the group "
-                "among rows with the same `given`."
-            )
+            raise InputError(
+                "given", f"be None with criterion={self.criterion.name!r}, which conditions on "
+                "nothing",
+                hint="criterion='separation' asks whether the scores depend on the group among "
+                "rows with the same value of it.",
+            )  # fmt: skip
         if normalizer is not None:
             normalizer = check_normalizer(normalizer)
-        columns = {
-            "y_true": y_true, "sensitive_features": sensitive_features,
-            "sample_weight": sample_weight, "given": given,
-        }  # fmt: skip
-        if frequency is not None:
-            table = y_true if y_true is not None else given
-            n = count_rows(sensitive_features) if table is None else len(table)
-            rows = people_of(check_frequency(frequency, n))
-            people = dict(zip(columns, repeat_rows(frequency, **columns), strict=True))
-            inner = self.bind(**people, normalizer=normalizer)
-            return cast(BoundRegularizer, RepeatedRegularizer(inner, rows, n))
-        groups = _read_groups(**columns)
+        groups = _read_groups(y_true, sensitive_features, sample_weight, given, frequency)
         name = "y_true" if given is None else "given"
         y = None
         if given is None and self.criterion.needs not in ((), TARGET):
-            raise ValueError(
-                f"`given` must hold the column {self.criterion.needs[0]!r} with "
-                f"criterion={self.criterion.name!r}, got None."
-            )
+            raise InputError(
+                "given", f"hold the column {self.criterion.needs[0]!r} with "
+                f"criterion={self.criterion.name!r}, got None",
+            )  # fmt: skip
         if self.criterion.needs:
-            y = check_column(columns[name], name, groups.n_rows)
-        return BoundRegularizer(self, y, groups, normalizer=normalizer, target_name=name)
+            y = check_column(y_true if given is None else given, name, groups.n_rows)
+        kappa = None
+        if frequency is not None:
+            # Weights of mean 1 a row stand for people of mean 1, whose sum the penalty is beside.
+            people = float(groups.take_known(check_frequency(frequency, groups.n_rows)).sum())
+            kappa = self.penalty(int(people)) * groups.n_known / people
+        return BoundRegularizer(self, y, groups, kappa, normalizer=normalizer, target_name=name)
 
 
-def _read_groups(y_true: Any, sensitive_features: Any, sample_weight: Any, given: Any) -> Groups:
+def _read_groups(
+    y_true: Any, sensitive_features: Any, sample_weight: Any, given: Any, frequency: Any
+) -> Groups:
     """Groups with the weights of their rows, as many as there are targets."""
-    if isinstance(sensitive_features, Groups):
-        if sample_weight is not None:
-            raise ValueError(
-                "`sample_weight` must be None with Groups, which hold their own weights."
-            )
-        return sensitive_features
     check_index(
         y_true=y_true, given=given, sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
+        sample_weight=sample_weight, frequency=frequency,
     )  # fmt: skip
     if y_true is None:
         n = count_rows(sensitive_features if given is None else given)
     else:
         n = len(check_column(y_true, "y_true"))
-    return resolve_groups(sensitive_features, n_rows=n, sample_weight=sample_weight)
+    weight = check_weight(sample_weight, n)
+    if isinstance(sensitive_features, Groups):
+        if weight is not None:
+            raise InputError("sample_weight", "be None with Groups, which hold their own weights")
+        own = sensitive_features.weight
+        weight = None if own is None else sensitive_features.put_known(own)
+    if frequency is not None:
+        counts = check_frequency(frequency, n).astype(np.float64)
+        weight = counts if weight is None else weight * counts
+    return resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)

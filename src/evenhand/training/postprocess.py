@@ -19,7 +19,13 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._core.arrays import Vector
-from .._core.validation import check_column, check_index, check_nonnegative, refuse_masked
+from .._core.validation import (
+    InputError,
+    check_column,
+    check_index,
+    check_nonnegative,
+    refuse_masked,
+)
 from ..data.criteria import get_criterion
 from ..data.encoding import needs_encoding
 from ..data.folds import make_folds
@@ -37,10 +43,10 @@ from .group_features import (
 from .linear_base import ScoresWithGroups, check_kind, refuse_missing_groups
 from .ridge import FairRidge
 from .stack import (
-    LinearCopy,
-    StackColumns,
     StackPenalty,
     check_regressor,
+    copy_numbers,
+    fit_copy,
     fit_out_of_fold,
     is_fitted,
     join_columns,
@@ -74,7 +80,7 @@ def check_shape(model: Any) -> None:
         value = getattr(model, name)
         if not (isinstance(value, bool | np.bool_) or value in allowed):
             words = " or ".join(["True or False", *map(repr, allowed)])
-            raise ValueError(f"`{name}` must be {words}, got {value!r}.")
+            raise InputError(name, f"be {words}, got {value!r}")
     if model.map not in ("auto", *MAPS):
         kinds = ", ".join(MAPS)
         raise ValueError(f"`map` must be auto or one of {kinds}, got {model.map!r}.")
@@ -220,6 +226,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     True
     """
 
+    takes_groups = True  # that were read before, in place of their labels
+
     def __init__(
         self,
         estimator: Any,
@@ -313,12 +321,12 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
             frequency, X=X, y=y, sensitive_features=sensitive_features,
             sample_weight=sample_weight, cluster=cluster,
         )  # fmt: skip
-        Z, y = self._start(X, y, sensitive_features, sample_weight, cluster)
-        extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        Z, y, groups = self._start(X, y, sensitive_features, sample_weight, cluster)
+        extra = {"sensitive_features": groups, "sample_weight": sample_weight}
         model = self._ridge(self._used_weight(self.fairness_weight))
-        columns = self._simple_columns()
+        columns = self._maps.simple_columns()
         simple = None if columns is None else clone(model).fit(Z[:, columns], y, **extra)
-        start = model._start(Z, y, sensitive_features, sample_weight, self._penalty)
+        start = model._start(Z, y, groups, sample_weight, self._penalty)
         return self._finish(model._finish(start), simple)
 
     def path_fitter(
@@ -329,9 +337,9 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         model = clone(self)
         # Checks that depend on the weight belong to the points, not to the set-up they share.
         model.set_params(fairness_weight=0.0)
-        Z, y = model._start(X, y, sensitive_features, sample_weight, cluster)
-        extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        ridge, columns = model._ridge(0.0), model._simple_columns()
+        Z, y, groups = model._start(X, y, sensitive_features, sample_weight, cluster)
+        extra = {"sensitive_features": groups, "sample_weight": sample_weight}
+        ridge, columns = model._ridge(0.0), model._maps.simple_columns()
         fitter, simple = ridge.path_fitter(Z, y, **extra, slopes=model._penalty), None
         if columns is not None:
             simple = ridge.path_fitter(Z[:, columns], y, **extra)
@@ -357,8 +365,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
 
     def _start(
         self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, cluster: Any
-    ) -> tuple[Vector, Vector]:
-        """Base scores and group probabilities; the features of the maps, and the target."""
+    ) -> tuple[Vector, Vector, Groups | None]:
+        """Base scores and group probabilities; the features of the maps, target and groups."""
         self._check_parameters()
         refuse_masked(X, "X")
         (X,) = indexable(X)  # folds are rows, which not every sparse format can give
@@ -391,22 +399,21 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         elif self.map_ == "transport":
             self.map_ = "affine"  # no groups to move
         labels = ("all",) if groups is None or p is None else groups.label_names
-        return self._make_columns(numbers, z, p, labels), y
+        return self._make_columns(numbers, z, p, labels), y, groups
 
     def _make_columns(
         self, numbers: Any, z: Vector, p: Vector | None, labels: tuple[str, ...]
     ) -> Any:
         """Columns of the linear model of the maps, and the penalty on them."""
-        self._maps: ScoreMaps | StackColumns
+        self._maps = ScoreMaps(len(labels), self.bends_, self.transport_, self.passthrough)
+        self._penalty: Any = self._maps.slopes()
+        columns = self._maps.features(z, p)
         if not self.passthrough:
-            self._maps = maps = ScoreMaps(len(labels), self.bends_, self.transport_)
-            self._penalty: Any = maps.slopes()
-            return maps.features(z, p)
-        self._maps = stack = StackColumns(labels, self.bends_, self.transport_)
-        assert self._copy is not None
-        self.columns_ = (*self._copy.names, *stack.names)
-        self._penalty = StackPenalty(len(stack.names), stack.slopes(), self.passthrough_alpha)
-        return join_columns(numbers, stack.features(z, p))
+            return columns
+        names = self._maps.names(labels)
+        self.columns_ = (*map(str, self._copy.get_feature_names_out()), *names)
+        self._penalty = StackPenalty(len(names), self._penalty, self.passthrough_alpha)
+        return join_columns(numbers, columns)
 
     def _make_folds(self, X: Any, y: Vector, groups: Groups | None, clusters: Any) -> list[Any]:
         """Folds for base scores and group probabilities; none where neither is fitted."""
@@ -432,15 +439,15 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
 
     def _fit_copy(self, X: Any) -> Any:
         """X in numbers, for the stack and for the default classifier of the group."""
-        self._copy: LinearCopy | None = None
+        self._copy: Any = None
         # That classifier takes what the regressor takes.
         by_default = self.group_features == "posterior" and self.group_classifier is None
         if self.passthrough or (by_default and needs_encoding(X, arrays=True)):
-            self._copy = LinearCopy.fit(X)
-        return None if self._copy is None else self._copy.transform(X)
+            self._copy = fit_copy(X)
+        return self._numbers(X)
 
-    def _simple_columns(self) -> list[int] | None:
-        return self._maps.simple_columns() if isinstance(self._maps, ScoreMaps) else None
+    def _numbers(self, X: Any) -> Any:
+        return None if self._copy is None else copy_numbers(self._copy, X)
 
     def _fit_membership(self, X: Any, numbers: Any, groups: Groups, folds: list[Any]) -> Vector:
         """p of the training rows, out of fold for "posterior"."""
@@ -465,8 +472,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         """The maps from the fitted coefficients."""
         self.regressor_, self.n_iter_ = ridge, ridge.n_iter_
         self.unfairness_ = ridge.unfairness_
-        if isinstance(self._maps, StackColumns):
-            assert isinstance(self._penalty, StackPenalty)
+        if self.passthrough:
             self.passthrough_alpha_ = self._penalty.chosen
             return self
         self.offsets_, self.slopes_ = self._maps.unpack(ridge.intercept_, ridge.coef_)
@@ -498,13 +504,13 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         check_index(X=X, sensitive_features=sensitive_features)
         score = predict_base(self.estimator_, X)
         z = self._standardized(score)
-        numbers = None if self._copy is None else self._copy.transform(X)
+        numbers = self._numbers(X)
         p = None
         if self._membership is not None:
             if self.group_features == "posterior":
                 X = self._classifier_input(X, numbers)
             p = self._membership.members(X, sensitive_features, len(score), self.group_classifier_)
-        if isinstance(self._maps, StackColumns):
+        if self.passthrough:
             return self.regressor_.predict(join_columns(numbers, self._maps.features(z, p)))
         if p is None:
             p = np.ones((len(score), 1))

@@ -6,20 +6,15 @@ minimize  [ mean ω(y − s)² + α‖θ‖² ] / Var(y) + fairness_weight · Ĩ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from .._core.arrays import Matrix, Vector
-from ..data.weights import weighted_sum
 from ..measures.losses import R2, Accuracy
-from .bound import BoundRegularizer
-from .design import FeatureMatrix, Whitening, whiten
+from .design import FeatureMatrix
 from .group_features import Slopes
-from .linear_base import FairLinear, TrainingRows
-from .solver import Evaluate, Evaluated
+from .linear_base import FairLinear
+from .problem import RidgeProblem, TrainingRows, prepare_ridge
 
 
 class FairRidge(FairLinear):
@@ -112,37 +107,6 @@ class FairRidge(FairLinear):
     True
     """
 
-    def __init__(
-        self,
-        criterion: str = "independence",
-        fairness_weight: float = 1.0,
-        alpha: float = 1e-3,
-        *,
-        classifier: str = "logistic",
-        basis: str = "auto",
-        kappa: float | str = "auto",
-        score_map: str = "auto",
-        group_features: str | None = None,
-        group_alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        start: str = "auto",
-    ):
-        self.criterion = criterion
-        self.fairness_weight = fairness_weight
-        self.alpha = alpha
-        self.classifier = classifier
-        self.basis = basis
-        self.kappa = kappa
-        self.score_map = score_map
-        self.group_features = group_features
-        self.group_alpha = group_alpha
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.start = start
-
     @property
     def accuracy(self) -> Accuracy:
         """R²: how paths, reports and tables measure this model."""
@@ -215,17 +179,8 @@ class FairRidge(FairLinear):
         """
         return self._path(X, y, sensitive_features, sample_weight, slopes, controls=controls)
 
-    def _problem(
-        self, design: FeatureMatrix, rows: TrainingRows, slopes: Slopes | None
-    ) -> RidgeProblem:
-        self.group_alpha_ = 0.0
-        kept = 0 if slopes is None else slopes.size
-        problem = prepare(design, rows.y, rows.weight, self.alpha, self.fit_intercept, kept)
-        if slopes is not None:
-            problem, self.group_alpha_ = slopes.shrink(
-                problem, rows.y, rows.weight, self.group_alpha
-            )
-        return problem
+    def _prepare(self, design: FeatureMatrix, rows: TrainingRows, n_kept: int) -> RidgeProblem:
+        return prepare_ridge(design, rows.y, rows.weight, self.alpha, self.fit_intercept, n_kept)
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
         """Scores s = Xθ + b.
@@ -242,209 +197,3 @@ class FairRidge(FairLinear):
         (n,) array
         """
         return self._predict(X, sensitive_features)
-
-
-# ------------------------------------------------------------------------------------------------
-# The squared loss in closed form: ridge solution and whitening, once per data set.
-#
-# In coordinates whitened by the Cholesky factor of XᵀΩX/n + P the ridge objective is ‖v‖², so that
-# only the fairness term is left for the optimizer to learn.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moments:
-    """Weighted moments of target and features, about their means where there is an intercept.
-
-    Attributes
-    ----------
-    mean_x, mean_y
-        Zero without an intercept.
-    gram, cross
-        XᵀΩX/n and XᵀΩy/n.
-    second_y : float
-        Mean square of y.
-    variance : float
-        Of y; zero where its spread is at the level of rounding.
-    """
-
-    mean_x: Vector
-    mean_y: float
-    gram: Matrix
-    cross: Vector
-    second_y: float
-    variance: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class RidgeProblem:
-    """The ridge part in whitened coordinates: objective = c + ‖v‖², θ = θ_ridge + T v.
-
-    C = XᵀΩX/n + P (X centered when there is an intercept), T Tᵀ = Var(y)·C⁻¹, P the penalty, αI
-    and what `penalized` added. With more features than rows θ is the w of `FeatureMatrix.rotated`,
-    and `coefficients` are Qw.
-    """
-
-    features: FeatureMatrix
-    design: FeatureMatrix
-    moments: Moments
-    penalty: Matrix
-    theta: Vector
-    whitening: Whitening
-    centered: bool
-    rotation: Matrix | None = None
-
-    @property
-    def null(self) -> float:
-        """What the loss is divided by."""
-        return self.moments.variance
-
-    @property
-    def origin(self) -> Vector:
-        """v = 0, the ridge solution."""
-        return self.whitening.origin
-
-    def shrunk(self, factor: float) -> Vector:
-        """v of the ridge solution times a factor."""
-        return self.whitening.invert((factor - 1.0) * self.theta)
-
-    @property
-    def shift(self) -> Vector:
-        """What the columns of `design` are off their means by: a rotated one is centered."""
-        return self.moments.mean_x if self.rotation is None else np.zeros(self.design.d)
-
-    def scores(self, theta: Vector) -> Vector:
-        """Xθ + b."""
-        return self.design.forward(theta) + (self.moments.mean_y - float(self.shift @ theta))
-
-    def predictor(self, v: Vector) -> Vector:
-        """The scores at v."""
-        # v = 0 exactly is the ridge solution, without the rounding of a sum.
-        return self.scores(self.at(v) if v.any() else self.theta)
-
-    def at(self, v: Vector) -> Vector:
-        """θ at v."""
-        return self.theta + self.whitening.apply(v)
-
-    def fair_scores(self, predictor: Vector) -> Vector:
-        """What the fairness term sees."""
-        return predictor
-
-    def bowl(self, v: Vector) -> tuple[float, Vector]:
-        """‖v‖² and its gradient."""
-        return float(v @ v), 2.0 * v
-
-    def forward(self, p: Vector, bound: BoundRegularizer) -> Vector:
-        """How the scores move along p, up to a constant for a term that standardizes them."""
-        change = self.whitening.apply(p)
-        ray = self.design.forward(change)
-        return ray if bound.scale_free else ray - float(self.shift @ change)
-
-    def backward(self, r: Vector, bound: BoundRegularizer) -> Vector:
-        """The transpose of `forward`."""
-        if bound.scale_free:
-            return self.whitening.adjoint(self.design.backward(r))
-        g, total = self.design.backward_with_sum(r)
-        return self.whitening.adjoint(g - self.shift * total)
-
-    def evaluator(self, bound: BoundRegularizer, fairness_weight: float, rough: bool) -> Evaluate:
-        """scores → the fairness term and its slope; the loss is all in the bowl."""
-
-        def evaluate(s: Vector) -> Evaluated:
-            value, slope = bound.evaluate(s, fairness_weight, rough=rough)
-            return 0.0, value, slope
-
-        return evaluate
-
-    def take(self, rows: NDArray[np.intp]) -> RidgeProblem:
-        """The same bowl, with the scores of some rows."""
-        return replace(self, design=self.design.take(rows))
-
-    def coefficients(self, theta: Vector) -> Vector:
-        """Of the features as they were given."""
-        return theta if self.rotation is None else self.rotation @ theta
-
-    def intercept(self, theta: Vector) -> float:
-        return self.moments.mean_y - float(self.moments.mean_x @ self.coefficients(theta))
-
-    def penalized(self, penalty: Matrix) -> RidgeProblem:
-        """The same rows under another penalty matrix, which must leave rotated θ alone."""
-        whitening = whiten(self.moments.gram, penalty, self.moments.variance)
-        theta = whitening.solve(self.moments.cross)
-        return replace(self, theta=theta, whitening=whitening, penalty=penalty)
-
-    def constant(self) -> Vector | None:
-        """θ of one score for everybody."""
-        return np.zeros_like(self.theta)
-
-    def best_scale(self, theta: Vector, fairness_weight: float) -> Vector:
-        """c·θ with the c of least ridge objective, θᵀXᵀΩy / θᵀ(XᵀΩX + nP)θ.
-
-        Scores are standardized in the fairness term, which therefore does not see c. Where its
-        weight is large the search ends before the other part has found it.
-        """
-        size = float(theta @ (self.moments.gram + self.penalty) @ theta)
-        return theta * (float(self.moments.cross @ theta) / size) if size > 0 else theta
-
-    def objective(self, theta: Vector) -> float:
-        """[mean ω(y − s)² + θᵀPθ] / Var(y)."""
-        m = self.moments
-        quadratic = theta @ (m.gram + self.penalty) @ theta
-        size = float(m.second_y - 2.0 * m.cross @ theta + quadratic)
-        return size / m.variance if m.variance > 0 else 0.0
-
-
-def prepare(
-    design: FeatureMatrix, y: Vector, weight: Vector | None, alpha: float, fit_intercept: bool,
-    n_kept: int = 0,
-) -> RidgeProblem:  # fmt: skip
-    """Moments, ridge solution and whitening, once per data set.
-
-    The last `n_kept` coefficients stay what they are where others are rotated.
-    """
-    mean_y, spread, second = _target_moments(design, y, weight)
-    variance = spread if spread > 1e-26 * mean_y**2 else 0.0
-    target = y - mean_y if fit_intercept else y
-    features, rotation = design, None
-    if design.wide:
-        design, rotation, mean_x = features.rotated(weight, fit_intercept, n_kept)
-        _, gram, cross = design.moments(target, weight, False)
-    else:
-        mean_x, gram, cross = design.checked_moments(target, weight, fit_intercept)
-    if not fit_intercept:
-        mean_x, mean_y = np.zeros(features.d), 0.0
-    penalty = alpha * np.eye(len(gram))
-    whitening = whiten(gram, penalty, variance)
-    return RidgeProblem(
-        features=features,
-        design=design,
-        moments=Moments(
-            mean_x=mean_x, mean_y=mean_y, gram=gram, cross=cross,
-            second_y=spread if fit_intercept else second, variance=variance,
-        ),
-        penalty=penalty,
-        theta=whitening.solve(cross),
-        whitening=whitening,
-        centered=fit_intercept,
-        rotation=rotation,
-    )  # fmt: skip
-
-
-def _target_moments(
-    design: FeatureMatrix, y: Vector, weight: Vector | None
-) -> tuple[float, float, float]:
-    """Mean, variance and mean square."""
-    mean = weighted_sum(y, weight) / design.total
-    with np.errstate(over="ignore", invalid="ignore"):
-        sums = design.add(_sum_square(y - mean, weight), _sum_square(y, weight))
-        spread, second = (top / design.total for top in sums)
-    if not np.isfinite(second):
-        size = design.largest(float(np.abs(y).max(initial=0.0)))
-        raise ValueError(
-            f"`y` must be small enough to square, got values up to {size:.1e}. Hint: divide it by "
-            "a constant."
-        )
-    return mean, spread, second
-
-
-def _sum_square(values: Vector, weight: Vector | None) -> float:
-    return float((values if weight is None else weight * values) @ values)

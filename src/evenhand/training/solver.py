@@ -14,9 +14,9 @@ import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import isfinite, prod, sqrt
+from math import prod, sqrt
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from .._core.arrays import Vector
 from .._core.files import check_free, write_text
 from .bound import BoundRegularizer
 from .design import FeatureMatrix
+
+if TYPE_CHECKING:
+    from .problem import Problem
 
 # Loss beyond the bowl, weighted fairness term, slope of their sum in the scores.
 Evaluated = tuple[float, float, Vector]
@@ -85,34 +88,17 @@ class Solution:
     n_evaluations: int
 
 
-class Objective(NamedTuple):
-    """What q(v) + g(s₀ + Zv) is made of.
-
-    Attributes
-    ----------
-    evaluate : s → the two parts of g and ∂g/∂s
-    forward, backward : p → Zp and r → Zᵀr
-    bowl : v → q and ∇q
-    add : sum over the rows here → sum over all rows
-    """
-
-    evaluate: Evaluate
-    forward: Callable[[Vector], Vector]
-    backward: Callable[[Vector], Vector]
-    bowl: Callable[[Vector], tuple[float, Vector]]
-    add: Callable[[float], float] = float
-
-
 def minimize(
-    f: Objective, start_scores: Callable[[], Vector], v: Vector, *, max_iter: int, tol: float,
-    memory: Memory, follow: Follow | None = None,
+    problem: Any, evaluate: Evaluate, v: Vector, *, max_iter: int, tol: float, memory: Memory,
+    follow: Follow | None = None,
 ) -> Solution:  # fmt: skip
     """Minimize q(v) + g(s).
 
     Parameters
     ----------
-    f : Objective
-    start_scores : s at the starting `v`, which nobody else holds
+    problem : Problem
+        `bowl`: v → q and ∇q; `predictor`: v → s; `forward` and `backward`: p → Zp and r → Zᵀr.
+    evaluate : s → the two parts of g and ∂g/∂s
     tol : float
         Stop when ‖∇f‖ ≤ tol.
     memory : Memory
@@ -120,12 +106,12 @@ def minimize(
     follow : callable, optional
         Called after each iteration.
     """
-    s = start_scores()
-    loss, term, slope = f.evaluate(s)
+    s = problem.predictor(v)
+    loss, term, slope = evaluate(s)
     evaluations = 1
-    floor, down = f.bowl(v)
+    floor, down = problem.bowl(v)
     objective = floor + (loss + term)
-    gradient = down + f.backward(slope)
+    gradient = down + problem.backward(slope)
     del slope  # as long as the data, and not needed again
     converged = bool(np.linalg.norm(gradient) <= tol)
     iteration = 0
@@ -135,8 +121,8 @@ def minimize(
         if not float(p @ gradient) < 0:
             memory.pairs.clear()
             p = -0.5 * gradient
-        ray = f.forward(p)
-        move = _search(f, s, ray, v, p, objective, float(p @ gradient))
+        ray = problem.forward(p)
+        move = _search(problem, evaluate, s, ray, v, p, objective, float(p @ gradient))
         evaluations += move.evaluations
         if move.step == 0.0:
             if not memory.pairs:
@@ -144,7 +130,7 @@ def minimize(
             memory.pairs.clear()
             continue
         v_new = v + move.step * p
-        gradient_new = f.bowl(v_new)[1] + f.backward(move.slope)
+        gradient_new = problem.bowl(v_new)[1] + problem.backward(move.slope)
         memory.add(v_new - v, gradient_new - gradient)
         v, gradient, s, objective = v_new, gradient_new, move.scores, move.objective
         term = move.term
@@ -168,8 +154,9 @@ class _Step:
 
 
 def _search(
-    f: Objective, s: Vector, ray: Vector, v: Vector, p: Vector, objective: float, slope0: float
-) -> _Step:
+    problem: Any, evaluate: Evaluate, s: Vector, ray: Vector, v: Vector, p: Vector,
+    objective: float, slope0: float,
+) -> _Step:  # fmt: skip
     """A step that satisfies the Wolfe conditions, by bracketing and cubic interpolation."""
     low, f_low, d_low = 0.0, objective, slope0
     high: tuple[float, float, float] | None = None
@@ -178,12 +165,12 @@ def _search(
     for count in range(1, 21):
         scores = t * ray
         scores += s
-        loss, term, slope = f.evaluate(scores)
-        floor, down = f.bowl(v + t * p)
+        loss, term, slope = evaluate(scores)
+        floor, down = problem.bowl(v + t * p)
         value = floor + (loss + term)
         # A step too long by far may leave the range of floats; it is cut short below.
         with np.errstate(over="ignore", invalid="ignore"):
-            d = float(down @ p) + f.add(float(slope @ ray))
+            d = float(down @ p) + problem.design.sums.add(float(slope @ ray))
         # Near the minimum changes of f drown in rounding; the slope then decides.
         slack = 1e-14 * (abs(objective) + 1.0)
         enough = min(objective + ARMIJO * t * slope0, f_low) + slack
@@ -252,41 +239,6 @@ PATH_TOL = (5e-4, 2.4e-3)
 LARGE_WEIGHT = 100.0
 
 
-class Problem(Protocol):
-    """A loss on a design, about ‖v‖² above its minimum in whitened coordinates v."""
-
-    @property
-    def design(self) -> FeatureMatrix: ...
-
-    @property
-    def origin(self) -> Vector:
-        """v = 0, the solution without a fairness term."""
-
-    def shrunk(self, factor: float) -> Vector:
-        """v of that solution times a factor."""
-
-    def predictor(self, v: Vector) -> Vector:
-        """The linear predictor of each row."""
-
-    def fair_scores(self, predictor: Vector) -> Vector:
-        """What the fairness term sees of it."""
-
-    def bowl(self, v: Vector) -> tuple[float, Vector]:
-        """The part of the objective that is a function of v alone, and its gradient."""
-
-    def forward(self, p: Vector, bound: BoundRegularizer) -> Vector:
-        """How the predictor moves along p."""
-
-    def backward(self, r: Vector, bound: BoundRegularizer) -> Vector:
-        """The transpose of `forward`."""
-
-    def evaluator(self, bound: BoundRegularizer, fairness_weight: float, rough: bool) -> Evaluate:
-        """predictor → (rest of the loss, weighted fairness term, slope of both)."""
-
-    def take(self, rows: NDArray[np.intp]) -> Problem:
-        """The problem on some of the rows, in the same coordinates."""
-
-
 def path_tolerance(tol: float, n_rows: int, fairness_weight: float) -> float:
     """How exactly a point of a path is solved, given what was asked for single fits.
 
@@ -321,16 +273,10 @@ def solve(
     follow: Follow | None = None,
 ) -> Solution:
     """Minimize loss + fairness_weight·Ĩ from the plain solution, or from `start`."""
-    v = problem.origin if start is None else start
-    objective = Objective(
-        problem.evaluator(bound, fairness_weight, tol >= ROUGH_TOL),
-        lambda p: problem.forward(p, bound),
-        lambda r: problem.backward(r, bound),
-        problem.bowl,
-        problem.design.add,
-    )
+    rough = tol >= ROUGH_TOL
     return minimize(
-        objective, lambda: problem.predictor(v), v, max_iter=max_iter,
+        problem, lambda eta: problem.evaluate(eta, bound, fairness_weight, rough),
+        problem.origin if start is None else start, max_iter=max_iter,
         tol=tol * (1.0 + fairness_weight), memory=Memory() if memory is None else memory,
         follow=follow,
     )  # fmt: skip
@@ -491,7 +437,6 @@ class Checkpoint:
         if not isinstance(path, str | Path):
             raise ValueError(f"`checkpoint` must be a path, got {type(path).__name__}.")
         self.path = check_free(path, force=True)
-        self._saved: dict[str, Any] | None = None
         self._head: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
@@ -502,8 +447,7 @@ class Checkpoint:
                 if name not in FREE
             },
         }
-        if self.path.exists():
-            self._saved = self._load()
+        self._saved = self._load() if self.path.exists() else None
 
     @property
     def plain(self) -> Vector | None:
@@ -520,17 +464,14 @@ class Checkpoint:
             What tells its rows from others: whole numbers and texts, which must be equal, and
             lists of floats, which must be close.
         """
+        searches: dict[str, Any] = {}
         if self._saved is not None:
-            self._compare(data)
-            for name, value in self._saved["solved"].items():
-                solver.solved[float(name)] = (_vector(value["v"]), float(value["term"]))
-            for name, value in self._saved["searches"].items():
-                memory = _memory(value)
-                solver.reached[float(name)] = (_vector(value["v"]), memory)
-                if float(name) in solver.solved:
-                    solver.memories[float(name)] = memory
+            self._compare(self._saved["data"], data)
+            solver.solved, solver.reached = _parse(self._saved)
+            for weight in solver.solved.keys() & solver.reached.keys():
+                solver.memories[weight] = solver.reached[weight][1]
+            searches = dict(self._saved["searches"])
         self._head["data"] = dict(data)
-        searches: dict[str, Any] = dict(self._saved["searches"]) if self._saved else {}
 
         def write(fairness_weight: float, v: Vector, memory: Memory) -> None:
             searches[repr(fairness_weight)] = {
@@ -553,18 +494,11 @@ class Checkpoint:
     def _load(self) -> dict[str, Any]:
         try:
             saved = json.loads(self.path.read_text(encoding="utf-8"))
-            if saved["format"] != FORMAT:
-                raise ValueError("its format is another one")
-            if saved["version"] != VERSION:
-                raise ValueError(f"its version is {saved['version']}, and {VERSION} is understood")
+            if (saved["format"], saved["version"]) != (FORMAT, VERSION):
+                raise ValueError(f"it is {saved['format']!r} of version {saved['version']!r}")
             _vector(saved["data"]["plain"])
-            for value in (*saved["solved"].values(), *saved["searches"].values()):
-                _vector(value["v"])
-            for value in saved["searches"].values():
-                _memory(value)
-            for name in (*saved["solved"], *saved["searches"]):
-                float(name)
-            parameters = dict(saved["parameters"])
+            _parse(saved)
+            theirs = dict(saved["parameters"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(
                 f"`checkpoint` must be a file that a fit has written, and {str(self.path)!r} is "
@@ -572,53 +506,49 @@ class Checkpoint:
                 "name another."
             ) from None
         if saved["model"] != self._head["model"]:
-            self._refuse("of a", saved["model"], self._head["model"])
+            self._refuse(f"of a {saved['model']}, and now it is {self._head['model']}")
         mine = self._head["parameters"]
-        for name in dict.fromkeys([*mine, *parameters]):
-            if mine.get(name) != parameters.get(name):
-                self._refuse(f"with {name}", repr(parameters.get(name)), repr(mine.get(name)))
+        for name in dict.fromkeys([*mine, *theirs]):
+            if mine.get(name) != theirs.get(name):
+                self._refuse(f"with {name} {theirs.get(name)!r}, and now it is {mine.get(name)!r}")
         return saved
 
-    def _compare(self, data: Mapping[str, Any]) -> None:
-        assert self._saved is not None
-        theirs = self._saved["data"]
+    def _compare(self, theirs: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         for name, mine in data.items():
             other = theirs.get(name)
             if isinstance(mine, list) and all(isinstance(value, float) for value in mine):
                 a, b = np.array(mine), np.array(other, dtype=np.float64)
-                same = a.shape == b.shape and bool(
-                    (np.abs(a - b) <= SAME * max(np.abs(a).max(initial=0.0), 1e-300)).all()
-                )
-                if not same:
-                    self._refuse(f"on rows with another {name}", "", "")
+                near = SAME * max(np.abs(a).max(initial=0.0), 1e-300)
+                if a.shape != b.shape or not (np.abs(a - b) <= near).all():
+                    self._refuse(f"on rows with another {name}")
             elif other != mine:
-                self._refuse(f"on rows whose {name} were", _short(other), _short(mine))
+                self._refuse(f"on rows whose {name} were {other!r:.60}, and now it is {mine!r:.60}")
 
-    def _refuse(self, what: str, theirs: str, mine: str) -> None:
-        text = f"{what} {theirs}".rstrip() + (f", and now it is {mine}" if mine else "")
+    def _refuse(self, what: str) -> None:
         raise ValueError(
             f"`checkpoint` must be of the same model and the same rows: {str(self.path)!r} was "
-            f"written {text}. Hint: delete it to begin anew, or name another."
+            f"written {what}. Hint: delete it to begin anew, or name another."
         )
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 60 else text[:59] + "…"
+def _parse(saved: Mapping[str, Any]) -> tuple[dict[float, Any], dict[float, Any]]:
+    """Solutions and searches by fairness weight."""
+    solved = {
+        float(name): (_vector(at["v"]), float(at["term"])) for name, at in saved["solved"].items()
+    }
+    reached = {}
+    for name, at in saved["searches"].items():
+        v, memory = _vector(at["v"]), Memory()
+        for step, change in zip(at["steps"], at["changes"], strict=True):
+            if len(step) != len(v) or len(change) != len(v):
+                raise ValueError("lists of one length were expected")
+            memory.add(_vector(step), _vector(change))
+        reached[float(name)] = v, memory
+    return solved, reached
 
 
 def _vector(values: Any) -> Vector:
-    if not isinstance(values, list) or not all(
-        isinstance(v, int | float) and isfinite(v) for v in values
-    ):
+    out = np.array(values, dtype=np.float64)
+    if out.ndim != 1 or not np.isfinite(out).all():
         raise ValueError("a list of numbers was expected")
-    return np.array(values, dtype=np.float64)
-
-
-def _memory(search: Mapping[str, Any]) -> Memory:
-    memory, size = Memory(), len(search["v"])
-    for step, change in zip(search["steps"], search["changes"], strict=True):
-        if len(step) != size or len(change) != size:
-            raise ValueError("lists of one length were expected")
-        memory.add(_vector(step), _vector(change))
-    return memory
+    return out

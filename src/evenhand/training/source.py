@@ -6,28 +6,149 @@ casts types that differ without a word.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
-from .._core.files import TableError, arrow_kind, find_files, is_text_type
+from .._core.files import TableError, arrow_kind, list_files
 from .._core.progress import progress
-from .._core.validation import quote
+from .._core.validation import InputError, quote
 from ..data.labels import Labels
 from .design import Scratch, is_dataset
 
 # Rows of a batch: some megabytes of twenty columns.
 BATCH_ROWS = 65_536
+
+
+class Batch(NamedTuple):
+    """Columns of some rows by name, and where they are, for messages."""
+
+    part: str
+    start: int
+    columns: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def numbers(self, name: str, gaps: bool = False) -> NDArray[Any]:
+        """A column of numbers in its own type; gaps are refused unless they are allowed."""
+        import pyarrow as pa
+
+        column = self.columns[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64())
+        values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        if gaps:
+            return values
+        missing = None
+        if column.null_count:
+            missing = column.is_null().to_numpy(zero_copy_only=False)
+        elif values.dtype.kind == "f" and not np.isfinite(values.sum(dtype=np.float64)):
+            missing = ~np.isfinite(values)
+        if missing is not None and missing.any():
+            raise TableError(
+                f"Column {quote(name)} must hold finite numbers, and {self.part} has none in row "
+                f"{self.start + int(missing.argmax())} (counted from 0). Hint: drop such rows or "
+                "fill them in where the files are written."
+            )
+        return values
+
+    def rows(self, names: Sequence[str], dtype: Any) -> Any:
+        """Columns of numbers as an (m, d) array."""
+        columns = [self.numbers(name) for name in names]
+        out = np.empty((len(self), len(columns)), dtype)
+        for start in range(0, len(out), TURNED):
+            rows = slice(start, start + TURNED)
+            for j, column in enumerate(columns):
+                out[rows, j] = column[rows]
+        return out
+
+    def labels(self, names: tuple[str, ...]) -> Any:
+        """Columns of categories, crossed."""
+        labels = Labels(len(self), names)
+        labels.add([self.columns[name] for name in names])
+        return labels.coded()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A dataset of Arrow with its own ways of reading, filters among them; or a single file.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    open : callable
+        → dataset; a file may have changed since it was last opened.
+    """
+
+    name: str
+    open: Callable[[], Any]
+
+    @cached_property
+    def n_rows(self) -> int:
+        with _named(self.name):
+            return int(self.open().count_rows())
+
+    @cached_property
+    def schemas(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Column name → Arrow type, of all of it and of each file that Arrow can name."""
+        import pyarrow.dataset as ds
+
+        with _named(self.name):
+            dataset = self.open()
+        names = dataset.schema.names
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise TableError(f"{self.name} has several columns named {quote(twice)}.")
+        whole = {field.name: field.type for field in dataset.schema}
+        out: list[tuple[str, Mapping[str, Any]]] = [(self.name, whole)]
+        keys: Any = getattr(ds, "get_partition_keys", lambda _: {})  # not in the oldest pyarrow
+        try:
+            fragments = list(dataset.get_fragments())
+        except ValueError:  # Arrow does not name the files of a filtered dataset
+            return out
+        for fragment in fragments:
+            path = getattr(fragment, "path", None)
+            if path is None:
+                continue
+            with _named(repr(path)):
+                kinds = {field.name: field.type for field in fragment.physical_schema}
+                given = keys(fragment.partition_expression)
+            out.append((repr(path), {**{n: whole[n] for n in given if n in whole}, **kinds}))
+        return out
+
+    def batches(self, names: list[str]) -> Iterator[Batch]:
+        import pyarrow.dataset as ds
+
+        # A buffer instead of whole column chunks: a row group may be as long as the file.
+        scan = ds.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=2**20)
+        start = 0
+        with _named(self.name):
+            read = self.open().to_batches(
+                columns=names, batch_size=BATCH_ROWS, batch_readahead=4, fragment_readahead=1,
+                fragment_scan_options=scan,
+            )  # fmt: skip
+            for batch in read:
+                if len(batch):
+                    yield Batch(self.name, start, {name: batch.column(name) for name in names})
+                    start += len(batch)
+        if start != self.n_rows:
+            raise TableError(
+                f"{self.name} has {start} rows where {self.n_rows} were counted: it changed while "
+                "it was read."
+            )
 
 
 @dataclass(frozen=True)
@@ -36,14 +157,13 @@ class Source:
 
     Attributes
     ----------
-    parts : tuple
-        Files, or a dataset.
+    parts : tuple of Part
     kinds : mapping
         Column name to Arrow type, of the first part.
     n_rows : int
     """
 
-    parts: tuple[Any, ...]
+    parts: tuple[Part, ...]
     kinds: Mapping[str, Any]
     n_rows: int
 
@@ -52,10 +172,10 @@ class Source:
         if isinstance(name, str) and name in self.kinds:
             return name
         if not isinstance(name, str):
-            raise ValueError(
-                f"`{argument}` must be the name of a column where `X` is a path or a dataset, got "
-                f"{type(name).__name__}. Hint: arrays go with an `X` in memory."
-            )
+            raise InputError(
+                argument, "be the name of a column where `X` is a path or a dataset, got "
+                f"{type(name).__name__}", hint="arrays go with an `X` in memory.",
+            )  # fmt: skip
         shown = ", ".join(quote(n) for n in list(self.kinds)[:30])
         raise TableError(
             f"`{argument}` names {quote(name)}, which {self.parts[0].name} does not have. Its "
@@ -65,7 +185,7 @@ class Source:
     def check(self, names: Sequence[str]) -> None:
         """Refuse files that lack a column, or hold something else in it than the first."""
         first = self.parts[0].name
-        for where, kinds in (pair for part in self.parts for pair in part.schemas()):
+        for where, kinds in (pair for part in self.parts for pair in part.schemas):
             for name in names:
                 if name not in kinds:
                     raise TableError(
@@ -81,22 +201,13 @@ class Source:
 
     def all_are(self, names: Sequence[str], kind: Any) -> bool:
         """Whether columns are of an Arrow type in every file."""
-        schemas = (kinds for part in self.parts for _, kinds in part.schemas())
+        schemas = (kinds for part in self.parts for _, kinds in part.schemas)
         return all(kinds.get(name) == kind for kinds in schemas for name in names)
 
-    def batches(self, names: Sequence[str]) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
-        """Part, first row in it, and columns by name, from first row to last."""
-        names = list(dict.fromkeys(names))
+    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+        """All rows in order."""
         for part in self.parts:
-            start = 0
-            for batch in part.batches(names):
-                yield part.name, start, batch
-                start += len(next(iter(batch.values())))
-            if start != part.n_rows:
-                raise TableError(
-                    f"{part.name} has {start} rows where {part.n_rows} were counted: it changed "
-                    "while it was read."
-                )
+            yield from part.batches(list(dict.fromkeys(names)))
 
 
 def open_source(X: Any) -> Source:
@@ -105,150 +216,43 @@ def open_source(X: Any) -> Source:
         raise ModuleNotFoundError(
             "`X` can be a path or a dataset where pyarrow is installed. Hint: pip install pyarrow."
         )
-    parts: tuple[Any, ...]
+    parts: tuple[Part, ...]
     if is_dataset(X):
-        parts = (_Dataset(X),)
+        parts = (Part("the dataset", lambda: X),)
     else:
         paths = X if isinstance(X, list | tuple) else [X]
-        files = [file for path in paths for file in find_files(str(path))]
-        parts = tuple(_File.open(file) for file in files)
+        parts = tuple(Part(repr(file), partial(_open_file, file)) for file in list_files(paths))
     n_rows = sum(part.n_rows for part in parts)
     if n_rows == 0:
         raise TableError(f"`X` must hold at least one row, and {parts[0].name} has none.")
-    return Source(parts, dict(parts[0].schemas()[0][1]), n_rows)
+    return Source(parts, dict(parts[0].schemas[0][1]), n_rows)
 
 
-@dataclass(frozen=True)
-class _File:
+def _open_file(path: str) -> Any:
     """One Parquet file; columns that its folders name (``sex=F/``) are part of it."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
 
-    path: str
-    kinds: Mapping[str, Any]
-    folders: Mapping[str, Any]
-    n_rows: int
-
-    @classmethod
-    def open(cls, path: str) -> _File:
-        import pyarrow as pa
-
-        with _named(path), _opened(path) as file:
-            folders = _folders(path)
-            kinds = {field.name: field.type for field in file.schema_arrow}
-            if len(kinds) < len(file.schema_arrow.names):
-                names = file.schema_arrow.names
-                twice = next(name for name in names if names.count(name) > 1)
-                raise TableError(f"{path!r} has several columns named {quote(twice)}.")
-            for name, value in folders.items():
-                kinds.setdefault(name, pa.scalar(value).type)
-            return cls(path, kinds, folders, file.metadata.num_rows)
-
-    @property
-    def name(self) -> str:
-        return repr(self.path)
-
-    def schemas(self) -> list[tuple[str, Mapping[str, Any]]]:
-        return [(self.name, self.kinds)]
-
-    def batches(self, names: list[str]) -> Iterator[Mapping[str, Any]]:
-        import pyarrow as pa
-
-        with _named(self.path):
-            there = [name for name in names if name not in self.folders]
-            text = [name for name in there if is_text_type(self.kinds[name])]
-            # At least one column, or a batch would not say how many rows it has.
-            read = there or [next(n for n in self.kinds if n not in self.folders)]
-            with _opened(self.path, text) as file:
-                for batch in file.iter_batches(BATCH_ROWS, columns=read):
-                    columns = {name: batch.column(name) for name in there}
-                    for name in names:
-                        if name not in columns:
-                            columns[name] = pa.repeat(pa.scalar(self.folders[name]), len(batch))
-                    yield columns
-            _let_go(self.path)
-
-
-@dataclass(frozen=True)
-class _Dataset:
-    """A dataset with its own ways of reading, filters among them."""
-
-    dataset: Any
-
-    @property
-    def name(self) -> str:
-        return "the dataset"
-
-    @cached_property
-    def n_rows(self) -> int:
-        with _named("the dataset"):
-            return int(self.dataset.count_rows())
-
-    def schemas(self) -> list[tuple[str, Mapping[str, Any]]]:
-        import pyarrow.dataset as ds
-
-        whole = {field.name: field.type for field in self.dataset.schema}
-        out: list[tuple[str, Mapping[str, Any]]] = [(self.name, whole)]
-        keys: Any = getattr(ds, "get_partition_keys", lambda _: {})  # not in the oldest pyarrow
-        try:
-            fragments = list(self.dataset.get_fragments())
-        except ValueError:  # Arrow does not name the files of a filtered dataset
-            return out
-        for fragment in fragments:
-            path = getattr(fragment, "path", None)
-            if path is None:
-                continue
-            with _named(path):
-                kinds = {field.name: field.type for field in fragment.physical_schema}
-                given = keys(fragment.partition_expression)
-            out.append((repr(path), {**{n: whole[n] for n in given if n in whole}, **kinds}))
-        return out
-
-    def batches(self, names: list[str]) -> Iterator[Mapping[str, Any]]:
-        with _named("the dataset"):
-            read = self.dataset.to_batches(
-                columns=names, batch_size=BATCH_ROWS, batch_readahead=4, fragment_readahead=1
-            )
-            for batch in read:
-                if len(batch):
-                    yield {name: batch.column(name) for name in names}
+    folders = pa.schema(
+        (name, pa.string() if value is None else pa.scalar(value).type)
+        for name, value in _folders(path).items()
+    )
+    partitioning = ds.partitioning(folders, flavor="hive")
+    return ds.dataset(path, format="parquet", partitioning=partitioning)
 
 
 @contextmanager
-def _opened(path: str, text: Sequence[str] = ()) -> Iterator[Any]:
-    """A Parquet file, with columns of text as dictionaries."""
-    from pyarrow import parquet
-
-    if "://" in path:
-        from pyarrow import fs
-
-        system, inside = fs.FileSystem.from_uri(path)
-        with system.open_input_file(inside) as handle:
-            yield parquet.ParquetFile(handle, read_dictionary=list(text))
-        return
-    # A buffer of its own instead of whole column chunks: a row group may be as long as the file.
-    with parquet.ParquetFile(path, read_dictionary=list(text), buffer_size=2**20) as file:
-        yield file
-
-
-def _let_go(path: str) -> None:
-    """Tell the system that a file will not be read again: its cache is better kept for others."""
-    if "://" in path or not hasattr(os, "posix_fadvise"):
-        return
-    with Path(path).open("rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-@contextmanager
-def _named(path: str) -> Iterator[None]:
+def _named(name: str) -> Iterator[None]:
     """Errors of Arrow with the name of the file."""
     import pyarrow as pa
 
     try:
         yield
     except FileNotFoundError as error:
-        raise TableError(f"There is no file {path!r} any more.") from error
+        raise TableError(f"There is no file {name} any more.") from error
     except (pa.ArrowException, OSError) as error:
         text = str(error).strip().splitlines()[0]
-        raise TableError(f"{path!r} cannot be read as Parquet: {text}") from error
+        raise TableError(f"{name} cannot be read as Parquet: {text}") from error
 
 
 def _folders(path: str) -> dict[str, Any]:
@@ -335,7 +339,7 @@ class Columns:
             taken = {name for names in by_argument.values() for name in names}
             names = tuple(name for name in source.kinds if name not in taken)
             if not names:
-                raise ValueError("`X` must have a column besides those with names, found none.")
+                raise InputError("X", "have a column besides those with names, found none")
             return names
         several = (features,) if isinstance(features, str) else tuple(features)
         names = tuple(source.resolve(name, "features") for name in several)
@@ -347,7 +351,7 @@ class Columns:
 def _names(source: Source, argument: str, value: Any) -> tuple[str, ...]:
     if argument in SEVERAL and isinstance(value, list | tuple):
         if not value:
-            raise ValueError(f"`{argument}` must name at least one column, got none.")
+            raise InputError(argument, "name at least one column, got none")
         return tuple(source.resolve(name, argument) for name in value)
     return (source.resolve(value, argument),)
 
@@ -392,22 +396,20 @@ def _read(source: Source, columns: Columns, scratch: Scratch) -> dict[str, Any]:
         controls[name] = np.empty(n) if number else Labels(n, (name,))
     at = 0
     with progress(n, "reading rows") as advance:
-        for where, start, batch in source.batches(columns.names):
-            place = Place(where, start)
-            block = to_rows(batch, columns.features, scratch.dtype, place)
-            rows = slice(at, at + len(block))
-            scratch.append(block)
+        for batch in source.batches(columns.names):
+            rows = slice(at, at + len(batch))
+            scratch.append(batch.rows(columns.features, scratch.dtype))
             for argument, vector in vectors.items():
-                vector[rows] = numbers(batch[given[argument][0]], given[argument][0], place)
+                vector[rows] = batch.numbers(given[argument][0])
             if groups is not None:
-                groups.add([batch[name] for name in groups.names])
+                groups.add([batch.columns[name] for name in groups.names])
             for name, column in controls.items():
                 if isinstance(column, Labels):
-                    column.add([batch[name]])
+                    column.add([batch.columns[name]])
                 else:
-                    column[rows] = numbers(batch[name], name, None)
-            at += len(block)
-            advance(len(block))
+                    column[rows] = batch.numbers(name, gaps=True)
+            at += len(batch)
+            advance(len(batch))
     out: dict[str, Any] = {"X": scratch, **vectors}
     if groups is not None:
         out["sensitive_features"] = groups.coded()
@@ -416,52 +418,6 @@ def _read(source: Source, columns: Columns, scratch: Scratch) -> dict[str, Any]:
             name: column.values() if isinstance(column, Labels) else column
             for name, column in controls.items()
         }
-    return out
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where rows are, for messages."""
-
-    part: str
-    start: int
-
-    def refuse(self, name: str, missing: NDArray[np.bool_]) -> None:
-        row = self.start + int(missing.argmax())
-        raise TableError(
-            f"Column {quote(name)} must hold finite numbers, and {self.part} has none in row {row} "
-            "(counted from 0). Hint: drop such rows or fill them in where the files are written."
-        )
-
-
-def numbers(column: Any, name: str, place: Place | None) -> NDArray[Any]:
-    """A column of numbers in its own type; gaps are refused, but for `place` None."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
-    if column.null_count and place is not None:
-        place.refuse(name, column.is_null().to_numpy(zero_copy_only=False))
-    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    if place is None:
-        return values
-    if values.dtype.kind == "f" and not np.isfinite(values.sum(dtype=np.float64)):
-        finite = np.isfinite(values)
-        if not finite.all():
-            place.refuse(name, ~finite)
-    return values
-
-
-def to_rows(batch: Mapping[str, Any], names: Sequence[str], dtype: Any, place: Place) -> Any:
-    """Columns of numbers as an (m, d) array."""
-    columns = [numbers(batch[name], name, place) for name in names]
-    out = np.empty((len(columns[0]), len(columns)), dtype)
-    for start in range(0, len(out), TURNED):
-        rows = slice(start, start + TURNED)
-        for j, column in enumerate(columns):
-            out[rows, j] = column[rows]
     return out
 
 
@@ -474,14 +430,14 @@ def read_columns(X: Any, given: Mapping[str, Any]) -> dict[str, Vector]:
         if name is not None
     }
     source.check([*named.values()])
-    out = {argument: np.empty(source.n_rows) for argument in named}
-    at = 0
-    for where, start, batch in source.batches([*named.values()]):
-        size = len(next(iter(batch.values())))
-        for argument, name in named.items():
-            out[argument][at : at + size] = numbers(batch[name], name, Place(where, start))
-        at += size
-    return out
+    batches = [
+        {argument: batch.numbers(name) for argument, name in named.items()}
+        for batch in source.batches([*named.values()])
+    ]
+    return {
+        argument: np.concatenate([batch[argument] for batch in batches], dtype=np.float64)
+        for argument in named
+    }
 
 
 def predicted(
@@ -491,16 +447,10 @@ def predicted(
     source = open_source(X)
     columns = Columns.read(source, features, given)
     with progress(source.n_rows, "predicting rows") as advance:
-        for where, start, batch in source.batches(columns.names):
-            place = Place(where, start)
-            block = to_rows(batch, columns.features, dtype, place)
-            handed: dict[str, Any] = {}
-            for argument, names in columns.given.items():
-                if argument in SEVERAL:
-                    labels = Labels(len(block), names)
-                    labels.add([batch[name] for name in names])
-                    handed[argument] = labels.coded()
-                else:
-                    handed[argument] = numbers(batch[names[0]], names[0], place)
-            yield block, handed
-            advance(len(block))
+        for batch in source.batches(columns.names):
+            handed = {
+                argument: batch.labels(names) if argument in SEVERAL else batch.numbers(names[0])
+                for argument, names in columns.given.items()
+            }
+            yield batch.rows(columns.features, dtype), handed
+            advance(len(batch))

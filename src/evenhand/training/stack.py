@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 from sklearn import get_config
@@ -23,14 +22,15 @@ from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, check_array
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._core.arrays import Matrix, Vector
-from .._core.validation import check_column
+from .._core.validation import InputError, check_column
 from ..data.encoding import TableEncoder
-from .group_features import Slopes, Transport
-from .ridge import RidgeProblem
+from .group_features import Slopes
+from .problem import Problem, RidgeProblem, TrainingRows
 
 # γ that "auto" tries. Fairness may need X where accuracy does not, and pays γ for it too: beyond
 # `MOST` only where X has more than `CROWDED` columns a row, and would else be fitted to noise.
@@ -38,51 +38,6 @@ GRID = tuple(10.0 ** (k / 2) for k in range(-8, 3))
 MOST, CROWDED = 0.1, 0.2
 # A degree of freedom counts for more than one, as cross-validation by formula takes too many.
 COUNTED = 1.4
-
-
-@dataclass(frozen=True)
-class StackColumns:
-    """What the regressor's score and the memberships become beside X.
-
-    Attributes
-    ----------
-    labels : tuple of str
-        The K groups; of length 1 without memberships.
-    bends : (J,) array
-        Where m may bend; empty for a line.
-    transport : Transport or None
-        g_k.
-    """
-
-    labels: tuple[str, ...]
-    bends: Vector
-    transport: Transport | None
-
-    def features(self, z: Vector, p: Matrix | None) -> Matrix:
-        """[z, max(z − b_j, 0), p_k, Σ p_k·g_k(z), p_k·z], all groups but the first."""
-        columns = [z[:, None], np.maximum(z[:, None] - self.bends, 0.0)]
-        if p is not None:
-            columns.append(p[:, 1:])
-            if self.transport is not None:
-                columns.append((self.transport(z) * p).sum(axis=1, keepdims=True))
-            columns.append(p[:, 1:] * z[:, None])
-        return np.hstack(columns)
-
-    @property
-    def names(self) -> list[str]:
-        """Of the columns."""
-        others = self.labels[1:]
-        return [
-            "score",
-            *(f"score beyond {bend:.2f}" for bend in self.bends),
-            *(f"P({label})" for label in others),
-            *(["score at the barycenter"] if self.transport is not None else []),
-            *(f"P({label})·score" for label in others),
-        ]
-
-    def slopes(self) -> Slopes | None:
-        """The last columns, whose coefficients are slopes by group."""
-        return Slopes(len(self.labels), most=1.0) if len(self.labels) > 1 else None
 
 
 def join_columns(X: Any, columns: Matrix) -> Any:
@@ -122,15 +77,15 @@ class StackPenalty:
         return self.n_kept
 
     def shrink(
-        self, problem: RidgeProblem, y: Vector, weight: Vector | None, group_alpha: float | str
-    ) -> tuple[RidgeProblem, float]:
+        self, problem: RidgeProblem, rows: TrainingRows, group_alpha: float | str
+    ) -> tuple[Problem, float]:
         """The problem with both penalties, and that of the slopes."""
         n_features = problem.design.d - self.n_kept
         if isinstance(self.alpha, str):
-            rows = float(len(y))
+            n, weight = float(len(rows.y)), rows.weight
             if weight is not None:
-                rows = float(weight.sum()) ** 2 / float(weight @ weight)
-            self.chosen = generalized_cross_validation(problem, n_features, rows)
+                n = float(weight.sum()) ** 2 / float(weight @ weight)
+            self.chosen = generalized_cross_validation(problem, n_features, n)
         else:
             self.chosen = float(self.alpha)
         if n_features:
@@ -140,7 +95,7 @@ class StackPenalty:
             problem = problem.penalized(penalty)
         if self.slopes is None:
             return problem, 0.0
-        return self.slopes.shrink(problem, y, weight, group_alpha)
+        return self.slopes.shrink(problem, rows, group_alpha)
 
 
 def generalized_cross_validation(problem: RidgeProblem, n_features: int, n_rows: float) -> float:
@@ -167,7 +122,7 @@ def generalized_cross_validation(problem: RidgeProblem, n_features: int, n_rows:
     values = values.clip(0.0)
     shares = np.square(vectors.T @ target)
     left = problem.moments.second_y - float(cross[k:] @ said[:, k])
-    free = float(problem.centered) + len(rest)
+    free = float(problem.fit_intercept) + len(rest)
     grid = GRID if k > CROWDED * n_rows else [g for g in GRID if g <= MOST * (1.0 + 1e-9)]
     errors = []
     for gamma in grid:
@@ -260,26 +215,25 @@ def weight_argument(estimator: Any, weight: Vector) -> dict[str, Vector]:
             return {f"{name}__sample_weight": weight}
     elif isinstance(estimator, Pipeline) or has_fit_parameter(estimator, "sample_weight"):
         return {"sample_weight": weight}
-    raise ValueError(
-        "`sample_weight` must be None for an estimator that takes no weights, got weights for "
-        f"{type(estimator).__name__}. Hint: choose a regressor whose `fit` takes `sample_weight`, "
-        "or leave the weights out here and in every measure."
-    )
+    raise InputError(
+        "sample_weight", "be None for an estimator that takes no weights, got weights for "
+        f"{type(estimator).__name__}",
+        hint="choose a regressor whose `fit` takes `sample_weight`, or leave the weights out here "
+        "and in every measure.",
+    )  # fmt: skip
 
 
 def check_regressor(estimator: Any, prefit: bool | str) -> None:
     """Refuse what cannot predict, and a fit that is promised but not there."""
     if isinstance(estimator, type) or not hasattr(estimator, "predict"):
-        raise ValueError(
-            f"`estimator` must be a regressor with `fit` and `predict`, got {estimator!r}."
-        )
+        raise InputError("estimator", f"be a regressor with `fit` and `predict`, got {estimator!r}")
     if prefit not in (True, False, "auto"):
         raise ValueError(f"`prefit` must be True, False or 'auto', got {prefit!r}.")
     if prefit is True and not is_fitted(estimator):
-        raise ValueError(
-            f"`estimator` must be fitted when prefit=True; {type(estimator).__name__} is not. "
-            "Hint: fit it first, or leave prefit='auto'."
-        )
+        raise InputError(
+            "estimator", f"be fitted when prefit=True; {type(estimator).__name__} is not",
+            hint="fit it first, or leave prefit='auto'.",
+        )  # fmt: skip
 
 
 def warn_fitted(estimator: Any) -> None:
@@ -317,48 +271,15 @@ def keeps_a_fit(estimator: Any) -> bool:
 # Numbers for a linear model from a table as a booster takes it: text, categories and gaps.
 
 
-@dataclass(frozen=True)
-class LinearCopy:
-    """A fitted map from a table to the standardized columns of a linear model.
+def fit_copy(X: Any) -> TableEncoder | StandardScaler:
+    """What makes standardized columns of a table; those of a sparse matrix are not centered."""
+    if sparse.issparse(X):
+        return StandardScaler(with_mean=False).fit(X.astype(np.float64))
+    return TableEncoder().fit(X)
 
-    Attributes
-    ----------
-    encoder : TableEncoder or None
-        For tables and arrays.
-    scale : (d,) array or None
-        For a sparse matrix, whose columns are divided by their spread and not centered.
-    """
 
-    encoder: TableEncoder | None
-    scale: NDArray[np.float64] | None
-
-    @classmethod
-    def fit(cls, X: Any) -> LinearCopy:
-        """Decide what becomes of each column of the training rows."""
-        if not sparse.issparse(X):
-            return cls(TableEncoder().fit(X), None)
-        rows = check_array(X, accept_sparse="csr", dtype=np.float64)
-        mean = np.asarray(rows.mean(axis=0)).ravel()
-        square = np.asarray(rows.multiply(rows).mean(axis=0)).ravel()
-        spread = np.sqrt(np.maximum(square - mean**2, 0.0))
-        return cls(None, np.where(spread > 1e-7 * np.abs(mean), spread, 1.0))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the columns made."""
-        if self.encoder is not None:
-            return tuple(map(str, self.encoder.get_feature_names_out()))
-        assert self.scale is not None
-        return tuple(f"x{j}" for j in range(len(self.scale)))
-
-    def transform(self, X: Any) -> Any:
-        """(n, m) float64 array, or CSR matrix of a sparse one."""
-        if self.encoder is not None:
-            return self.encoder.transform(X.toarray() if sparse.issparse(X) else X)
-        assert self.scale is not None
-        rows = check_array(X, accept_sparse="csr", dtype=np.float64)
-        if rows.shape[1] != len(self.scale):
-            raise ValueError(
-                f"`X` must have {len(self.scale)} columns, as it had in fit; got {rows.shape[1]}."
-            )
-        return sparse.csr_array(sparse.csr_array(rows).multiply(1.0 / self.scale))
+def copy_numbers(copy: TableEncoder | StandardScaler, X: Any) -> Any:
+    """(n, m) float64 array, or CSR matrix where `copy` was fitted to one."""
+    if isinstance(copy, TableEncoder):
+        return copy.transform(X.toarray() if sparse.issparse(X) else X)
+    return sparse.csr_array(copy.transform(sparse.csr_array(X, dtype=np.float64)))

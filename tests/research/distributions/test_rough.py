@@ -31,6 +31,7 @@ def histogram_entropy(cells, a, k):
     return h + ((counts > 0).sum() - (counts.sum(axis=1) > 0).sum()) / (2 * n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ROUGH_FAMILIES)
 def test_truth_against_histograms_of_two_million_rows(family):
     scenario = rough_scenario(family)
@@ -52,6 +53,7 @@ def test_truth_against_histograms_of_two_million_rows(family):
     assert -3e-3 < both - h[BOTH] < 0.035
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family", ["sign", "ring", "band_2", "near_copy_size", "spiral", "ties_both"]
 )

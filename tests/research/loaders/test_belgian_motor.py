@@ -5,6 +5,7 @@ import pytest
 
 from loaders import load_belgian_motor
 
+pytestmark = pytest.mark.slow
 cached = cache(load_belgian_motor)
 
 

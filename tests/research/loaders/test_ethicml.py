@@ -6,6 +6,7 @@ import pytest
 
 from loaders import load_admissions, load_health
 
+pytestmark = pytest.mark.slow
 cached_health = cache(load_health)
 
 

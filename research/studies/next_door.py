@@ -1,0 +1,374 @@
+"""Next door to what is tested: does each number say there what it claims?
+
+One row for each feature and case: what the result claims (a 95 % interval that holds the truth, a
+test of size 5 %, no pass of what fails) and how often it is so in fresh samples. A sample in which
+the result says that there is not enough data counts as withheld: it claims nothing. Seeds begin
+with the day, so that each run draws other samples; `facts` has it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit, xlogy
+from scipy.stats import norm
+
+import evenhand as eh
+from common import Setting, run_all
+
+Random = np.random.Generator
+# value, low, high, standard error, truth; whether nothing is claimed; whether the claim is wrong.
+Outcome = tuple[float, float, float, float, float, bool, bool]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A distribution with a known answer, and a result that claims something about it.
+
+    Attributes
+    ----------
+    claim : {"interval", "size", "verdict"}
+        "interval": holds the truth in 95 of 100 samples. "size": exactly fair, so that at most 5 of
+        100 tests reject and the interval holds 0. "verdict": fails the limit, so that at most 5 of
+        100 pass.
+    n : int
+        Rows, before copies.
+    draw : function of (Generator, n)
+        Draws one sample and returns its `Outcome`.
+    """
+
+    feature: str
+    name: str
+    claim: str
+    n: int
+    draw: Callable[[Random, int], Outcome]
+
+
+# Results as outcomes ------------------------------------------------------------------------------
+
+
+def read_measure(measure: Any, truth: float, withheld: bool = False) -> Outcome:
+    low, high = measure.interval
+    wrong = measure.p_value is not None and measure.p_value < 0.05 and truth == 0
+    error = measure.stderr if measure.stderr is not None else np.nan
+    return measure.value, low, high, error, truth, withheld, bool(wrong)
+
+
+def read_verdict(verdict: Any) -> Outcome:
+    """Outcome of a verdict on what fails its limit."""
+    passed = verdict.outcome == "pass"
+    return np.nan, np.nan, np.nan, np.nan, np.nan, verdict.outcome == "not enough data", passed
+
+
+def read_entry(table: pd.DataFrame, group: Any, name: str, truth: float) -> Outcome:
+    row = table[table["group"].astype(str) == str(group)].iloc[0]
+    value, low, high = (float(row[k]) for k in (name, f"{name}_low", f"{name}_high"))
+    return value, low, high, (high - low) / 3.92, truth, not np.isfinite(low + high), False
+
+
+# Truths -------------------------------------------------------------------------------------------
+
+
+def entropy(p: Any) -> Any:
+    return -xlogy(p, p) - xlogy(1 - p, 1 - p)
+
+
+def shift_information(share: float, shift: float) -> float:
+    """I(S;A) in nats where S is N(0, 1) in one group and N(shift, 1) in a share of the rows."""
+    grid = np.linspace(-9.0, 9.0 + abs(shift), 4001)
+    first, second = norm.pdf(grid), norm.pdf(grid - shift)
+    mixed = (1 - share) * first + share * second
+    posterior = share * second / mixed
+    return float(entropy(share) - np.sum(mixed * entropy(posterior)) * (grid[1] - grid[0]))
+
+
+# Copies and heavy values --------------------------------------------------------------------------
+
+
+def copied(times: int, share: float = 1.0, frequency: bool = False) -> Callable[..., Outcome]:
+    """Separation that holds, in a table that has some of its rows several times."""
+
+    def draw(rng: Random, n: int) -> Outcome:
+        a, y = rng.integers(0, 2, n), rng.normal(size=n)
+        s = y + rng.normal(size=n)
+        count = np.where(rng.random(n) < share, times, 1)
+        if frequency:
+            try:
+                result = eh.audit(y, s, sensitive_features=a, frequency=count)
+            except ValueError:
+                return np.nan, np.nan, np.nan, np.nan, 0.0, True, False
+            return read_measure(result.separation, 0.0)
+        rows = np.repeat(np.arange(n), count)
+        result = eh.audit(y[rows], s[rows], sensitive_features=a[rows])
+        return read_measure(result.separation, 0.0)
+
+    return draw
+
+
+def own_score(rng: Random, n: int) -> Outcome:
+    a = rng.integers(0, 2, n)
+    s = np.where(a == 1, 5.0, rng.normal(size=n))
+    result = eh.audit(rng.normal(size=n), s, sensitive_features=a)
+    return read_measure(result.independence, 1.0)
+
+
+def free_price(rng: Random, n: int) -> Outcome:
+    a = rng.integers(0, 2, n)
+    s = np.where((a == 1) & (rng.random(n) < 0.5), 0.0, rng.gamma(2.0, size=n))
+    result = eh.audit(rng.normal(size=n), s, sensitive_features=a)
+    return read_measure(result.independence, 1 - 0.75 * entropy(1 / 3) / np.log(2))
+
+
+# Discrete targets ---------------------------------------------------------------------------------
+
+
+def levels_of_target(levels: int, shift: float) -> Callable[..., Outcome]:
+    """The score is the target plus noise, and higher by `shift` in one group at each level."""
+    value = np.linspace(-2.0, 2.0, levels)
+    share = norm.pdf(value) / norm.pdf(value).sum()
+    odds = expit(0.5 * value - 1.0)
+    truth = sum(w * shift_information(p, shift) for w, p in zip(share, odds, strict=True))
+    truth /= float(share @ entropy(odds))
+
+    def draw(rng: Random, n: int) -> Outcome:
+        code = rng.choice(levels, n, p=share)
+        a = (rng.random(n) < odds[code]).astype(int)
+        s = 2 * value[code] + rng.normal(size=n) + shift * a
+        return read_measure(eh.audit(value[code], s, sensitive_features=a).separation, truth)
+
+    return draw
+
+
+# Continuous attributes ----------------------------------------------------------------------------
+
+
+def young_and_old(whole_years: bool) -> Callable[..., Outcome]:
+    """A surcharge below 22 and above 75: I(S;A) is that of the indicator."""
+    share = (22 - 18 + 90 - 75) / (90 - 18)
+    truth = 1 - np.exp(-2 * shift_information(share, 1.5))
+
+    def draw(rng: Random, n: int) -> Outcome:
+        age = rng.uniform(18, 90, n)
+        s = rng.normal(size=n) + 1.5 * ((age < 22) | (age >= 75))
+        age = np.floor(age) if whole_years else age
+        result = eh.audit(rng.normal(size=n), s, sensitive_features=eh.Continuous(age))
+        return read_measure(result.independence, truth)
+
+    return draw
+
+
+def steps_of_target(rng: Random, n: int) -> Outcome:
+    """S ⟂ A given Y, through the whole part of Y alone."""
+    y = rng.uniform(0, 5, n)
+    a, s = np.floor(y) + rng.normal(size=(2, n))
+    return read_measure(eh.audit(y, s, sensitive_features=eh.Continuous(a)).separation, 0.0)
+
+
+def few_clusters(rng: Random, n: int) -> Outcome:
+    """15 clusters and a correlation of .995: hardly anything to go by."""
+    cluster = np.arange(n) % 15
+    a = rng.normal(size=15)[cluster] + 0.1 * rng.normal(size=n)
+    s = a + np.sqrt(1 / 0.995**2 - 1) * np.std(a) * rng.normal(size=n)
+    result = eh.audit(
+        rng.normal(size=n), s, sensitive_features=eh.Continuous(a), cluster=cluster
+    ).independence
+    return read_measure(result, 0.995**2)
+
+
+# Inferred groups ----------------------------------------------------------------------------------
+
+
+def inferred(through_guess: bool) -> Callable[..., Outcome]:
+    """A score that breaks the limit by the recorded groups, judged by inferred ones."""
+
+    def draw(rng: Random, n: int) -> Outcome:
+        p = expit(1.5 * rng.normal(size=n))
+        a = (rng.random(n) < p).astype(int)
+        s = rng.normal(size=n) + 0.5 * (a if not through_guess else (p - p.mean()) / p.std() / 2)
+        guess = eh.Proxy(np.column_stack([1 - p, p]), ["x", "y"])
+        limit = eh.Tolerance(independence=0.01)
+        result = eh.audit(rng.normal(size=n), s, sensitive_features=guess)
+        return read_verdict(result.verdict(limit))
+
+    return draw
+
+
+# Entries of tables --------------------------------------------------------------------------------
+
+
+def slope(weighted: bool) -> Callable[..., Outcome]:
+    """Calibration slope 1 where the spread of the target grows with the score."""
+
+    def draw(rng: Random, n: int) -> Outcome:
+        a = rng.integers(0, 2, n)
+        s = rng.gamma(2.0, size=n)
+        y = s + s * rng.normal(size=n)
+        w = rng.lognormal(size=n) if weighted else None
+        table = eh.audit(y, s, sensitive_features=a, sample_weight=w, estimator="logistic").groups
+        return read_entry(table, 1, "calibration_slope", 1.0)
+
+    return draw
+
+
+def weighted_mean(tied: bool) -> Callable[..., Outcome]:
+    """Mean score under weights, which may go with the score."""
+
+    def draw(rng: Random, n: int) -> Outcome:
+        a, z = rng.integers(0, 2, n), rng.normal(size=n)
+        w = np.exp(0.8 * z)
+        s = 3.0 + (z if tied else rng.normal(size=n))
+        table = eh.audit(
+            rng.normal(size=n), s, sensitive_features=a, sample_weight=w, estimator="logistic"
+        ).groups
+        return read_entry(table, 1, "mean_score", 3.8 if tied else 3.0)
+
+    return draw
+
+
+def mean_by_exposure(rng: Random, n: int) -> Outcome:
+    a, e = rng.integers(0, 2, n), rng.uniform(0.05, 1.0, n)
+    y = rng.poisson(0.3 * e).astype(float)
+    s = rng.gamma(9.0, 0.3 / 9.0, n)
+    table = eh.audit(y, s, sensitive_features=a, exposure=e, estimator="logistic").groups
+    return read_entry(table, 1, "mean_target", 0.3)
+
+
+def heavy_tail(rng: Random, n: int) -> Outcome:
+    """A group of 5 % whose mean price is 1.3 times the others', lognormal with σ = 1.5."""
+    a = (rng.random(n) < 0.05).astype(int)
+    s = rng.lognormal(0.0, 1.5, n) * np.where(a == 1, 1.3, 1.0)
+    result = eh.audit(rng.normal(size=n), s, sensitive_features=a, estimator="logistic")
+    return read_verdict(result.verdict(eh.Tolerance(mean_ratio=(0.8, 1.25), smallest=0.01)))
+
+
+def best_group(rng: Random, n: int) -> Outcome:
+    """Five groups alike: no difference to the best may exclude 0."""
+    a = rng.integers(0, 5, n)
+    s = rng.normal(size=n)
+    result = eh.audit(rng.normal(size=n), s, sensitive_features=a, estimator="logistic")
+    table = result.impact(reference="best").to_frame()
+    rows = table[table["statistic"] == "mean_difference"]
+    covered = ((rows["low"] <= 0) & (rows["high"] >= 0)).all()
+    return np.nan, *((-1.0, 1.0) if covered else (1.0, 2.0)), np.nan, 0.0, False, not covered
+
+
+# Tests, large tables, monitoring ------------------------------------------------------------------
+
+
+def tied_weights(rng: Random, n: int) -> Outcome:
+    """Weights that go with group and score, and a score that is fair under them."""
+    a = rng.integers(0, 2, n)
+    s = rng.normal(size=n) + 0.5 * a
+    w = np.exp(-0.5 * a * s + 0.25 * a)  # N(0.5, 1) tilted by exp(−s/2) is N(0, 1)
+    result = eh.audit(rng.normal(size=n), s, sensitive_features=a, sample_weight=w)
+    return read_measure(result.independence, 0.0)
+
+
+def gaussian(rng: Random, n: int) -> Outcome:
+    """Sufficiency of jointly normal variables: I(Y;A|S) by the difference of two normal terms."""
+    a = rng.integers(0, 2, n)
+    y = rng.normal(size=n) + 0.3 * a
+    s = y + rng.normal(size=n)
+    # ρ(a|s,y) is that of y alone: s adds noise to it.
+    both, score = shift_information(0.5, 0.3), shift_information(0.5, 0.3 / np.sqrt(2))
+    truth = (both - score) / (np.log(2) - score)
+    return read_measure(eh.audit(y, s, sensitive_features=a).sufficiency, truth)
+
+
+def same_people(rng: Random, n: int) -> Outcome:
+    """The same people month by month, and nothing that changes."""
+    people = n // 12
+    a, level = rng.integers(0, 2, people), rng.normal(size=people)
+    month = np.repeat(np.arange(12), people)
+    table = pd.DataFrame(
+        {
+            "day": pd.Timestamp("2025-01-15") + pd.to_timedelta(30.4 * month, unit="D"),
+            "person": np.tile(np.arange(people), 12),
+            "a": np.tile(a, 12),
+            "s": np.tile(level, 12) + 0.5 * rng.normal(size=len(month)) + 0.3 * np.tile(a, 12),
+        }
+    )
+    watched = eh.monitor(
+        table, time="day", period="month", y_pred="s", sensitive_features="a", cluster="person"
+    )
+    return np.nan, np.nan, np.nan, np.nan, 0.0, False, bool(watched.alarms)
+
+
+CASES = [
+    Case("copies", "each row twice", "size", 1_000, copied(2)),
+    Case("copies", "each row 12 times", "size", 500, copied(12)),
+    Case("copies", "a quarter of the rows twice", "size", 1_000, copied(2, 0.25)),
+    Case("copies", "a twentieth of the rows twice", "size", 1_000, copied(2, 0.05)),
+    Case("copies", "frequency 2", "size", 1_000, copied(2, frequency=True)),
+    Case("copies", "frequency 12", "size", 500, copied(12, frequency=True)),
+    Case("heavy values", "one group's own score", "interval", 2_000, own_score),
+    Case("heavy values", "free for half of one group", "interval", 4_000, free_price),
+    Case("discrete targets", "59 levels", "interval", 6_000, levels_of_target(59, 0.3)),
+    Case("discrete targets", "59 levels, fair", "size", 6_000, levels_of_target(59, 0.0)),
+    Case("discrete targets", "5 levels", "interval", 1_000, levels_of_target(5, 0.5)),
+    Case("discrete targets", "200 levels", "interval", 3_000, levels_of_target(200, 0.5)),
+    Case("continuous", "surcharge for young and old", "interval", 10_000, young_and_old(False)),
+    Case("continuous", "the same in whole years", "interval", 10_000, young_and_old(True)),
+    Case("continuous", "fair given steps of the target", "size", 2_000, steps_of_target),
+    Case("continuous", "15 clusters", "interval", 600, few_clusters),
+    Case("inferred groups", "score by group", "verdict", 4_000, inferred(False)),
+    Case("inferred groups", "score by guess", "verdict", 4_000, inferred(True)),
+    Case("tables", "calibration slope, unequal spread", "interval", 800, slope(False)),
+    Case("tables", "calibration slope, weights", "interval", 800, slope(True)),
+    Case("tables", "mean, weights", "interval", 800, weighted_mean(False)),
+    Case("tables", "mean, weights that go with it", "interval", 800, weighted_mean(True)),
+    Case("tables", "mean outcome by exposure", "interval", 800, mean_by_exposure),
+    Case("tables", "heavy tail in 5 % of 1,000", "verdict", 1_000, heavy_tail),
+    Case("impact", "five groups against the best", "size", 1_000, best_group),
+    Case("tests", "weights that go with group and score", "size", 300, tied_weights),
+    Case("many rows", "normal, sufficiency", "interval", 1_000_000, gaussian),
+    Case("monitor", "the same 400 people monthly", "size", 4_800, same_people),
+]
+
+
+def repeat_case(index: int, day: int, replications: int) -> dict[str, Any]:
+    """Outcomes of fresh samples of one case."""
+    case = CASES[index]
+    rows = []
+    for seed in range(replications):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rows.append(case.draw(np.random.default_rng([day, index, seed]), case.n))
+    return {"outcomes": np.array(rows, dtype=np.float64)}
+
+
+def summarize(case: Case, outcomes: np.ndarray) -> dict[str, Any]:
+    value, low, high, error, truth, withheld, wrong = outcomes.T
+    claimed = withheld == 0
+    covered = (low <= truth + 1e-12) & (truth <= high + 1e-12)
+    judged = claimed & np.isfinite(low) & np.isfinite(truth)
+
+    def share(of: np.ndarray, among: np.ndarray) -> float:
+        return float(of[among].mean()) if among.any() else float("nan")
+
+    near = judged & (error > 0)
+    return {
+        "feature": case.feature, "case": case.name, "claim": case.claim, "n": case.n,
+        "replications": len(outcomes), "truth": float(np.nanmean([*truth, np.nan][:-1] or [0.0])),
+        "mean": share(value, judged), "covered": share(covered, judged),
+        "bias_in_stderr": float((value - truth)[near].mean() / error[near].mean()) if near.any()
+        else float("nan"),
+        "wrong": float(wrong[claimed].sum() / len(outcomes)), "withheld": float(withheld.mean()),
+    }  # fmt: skip
+
+
+def run(setting: Setting) -> Iterator[dict[str, Any]]:
+    """Coverage, size and wrong passes of all cases, in fresh samples."""
+    day = int(datetime.now(UTC).strftime("%Y%m%d"))
+    setting.facts["seed"] = day
+    wanted = [k for k, case in enumerate(CASES) if setting.wants(case.feature)]
+    times = [setting.choose(20 if CASES[k].n > 100_000 else 200, 2) for k in wanted]
+    units = [(k, day, count) for k, count in zip(wanted, times, strict=True)]
+    for k, result in zip(wanted, run_all(setting, repeat_case, units, "cases"), strict=True):
+        yield summarize(CASES[k], result["outcomes"])

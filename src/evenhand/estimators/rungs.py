@@ -1,0 +1,426 @@
+"""The pool of the adaptive estimator: what a rung is, its smooth rungs and tables, their average.
+
+A rung is one way to learn the probabilities of the groups. Whatever it is made of, it gives two
+losses of each row, with the row in the fit and without it, by entry: rows of one cell and group
+share theirs. :func:`combine` averages the probabilities of all rungs, with weights by the second
+loss. A row by itself is a cell with a count of 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core.arrays import Array
+from ..data.criteria import Condition
+from ..data.groups import Groups
+from ..data.weights import deal_by_size
+from ._leave_out import losses_without_fold
+from ._multinomial import fit
+from .ranks import Cells, sums
+from .splines import LARGE_ROWS, SplineDesign, designs, trim
+
+Index = NDArray[np.intp]
+
+# Clusters are left out in at most this many folds.
+_FOLDS = 50
+# Shares of the average below which a rung does not count.
+LEAST_SHARE = 1e-3
+# Nats over all rows by which a partition must predict better than a smooth rung to weigh the same:
+# with few rows the best of several partitions is often ahead by luck.
+HANDICAP = 8.0
+# A column in which the penalty outweighs the data, at most ¼ a row, by ten to one is left out. The
+# last digits keep a tie from being decided by rounding.
+_NEGLIGIBLE = 2.5 * (1.0 + 1e-9)
+# With few rows, rougher fits than the last are so far from quadratic in a row's weight that one
+# Newton step does not tell what leaving it out does; with many they may be needed.
+_PENALTIES, _ROUGH_PENALTIES = (15000.0, 2000.0, 250.0, 30.0, 4.0), (0.5, 0.06)
+# Ridges on the terms that smoothing leaves free. The weak one keeps separated groups finite; the
+# others shrink a quadratic where there is little to see.
+_RIDGE, _SHRINKAGES = 0.05, (4.0, 16.0)
+# Leave-one-out loss below which groups are nearly separated, and the ridge itself keeps it up.
+_SEPARATED = 0.1
+# Most cells of a table of discrete data, and most of the rows that may be alone in theirs.
+_MAX_TABLE, _MAX_ALONE = 4096, 0.05
+
+
+@dataclass(frozen=True)
+class Data:
+    """What all conditions share: weights that add up to the effective rows, groups, folds."""
+
+    weight: Array
+    groups: Groups
+    folds: Index | None
+    effective: float
+
+    @cached_property
+    def alpha(self) -> Array:
+        """α of the Dirichlet-multinomial, ½ for groups of equal size and less for rare ones."""
+        return 0.25 + 0.25 * self.groups.n_groups * self.groups.shares
+
+    @cached_property
+    def rising(self) -> Array:
+        """Logarithms of its rising factorials, for the counts that come up most."""
+        from ..kernels.dyadic import log_rising
+
+        return log_rising(self.alpha, min(self.groups.n_known + 1, 4096))
+
+
+def prepare(groups: Groups) -> Data:
+    """Weights in units of effective rows, so that a penalty or a prior means the same to all."""
+    weight = np.ones(groups.n_known)
+    if groups.weight is not None:
+        weight = groups.weight
+    effective = groups.n_effective if groups.cluster is None else _worth_of_rows(groups, weight)
+    if groups.weight is not None or groups.cluster is not None:
+        weight = weight * (effective / weight.sum())
+    folds = None if groups.cluster is None else deal_by_size(groups.cluster, _FOLDS)
+    return Data(weight, groups, folds, effective)
+
+
+def _worth_of_rows(groups: Groups, weight: Array) -> float:
+    """Independent rows that clustered ones are worth for learning the group: n / (1 + (m − 1)ρ).
+
+    ρ is the correlation of membership within clusters (its analysis of variance), m the size of the
+    cluster of a typical row: as many as there are clusters where each is of one group, and all rows
+    where groups mix in them as if by chance.
+    """
+    assert groups.cluster is not None
+    count, n = groups.n_units, float(groups.n_known)
+    size = sums(groups.cluster, np.ones(groups.n_known), count)
+    member = groups.membership()
+    mean = np.stack([sums(groups.cluster, v, count) for v in member.T], axis=1) / size[:, None]
+    overall = member.mean(axis=0)
+    between = float((size[:, None] * np.square(mean - overall)).sum()) / max(count - 1, 1)
+    within = float((size[:, None] * mean * (1.0 - mean)).sum()) / max(n - count, 1.0)
+    typical = float(np.square(size).sum()) / n
+    apart = (n - typical) / max(count - 1, 1)
+    rho = (between - within) / max(between + (apart - 1.0) * within, 1e-300)
+    rows = float(weight.sum() ** 2 / np.square(weight).sum())
+    worth = rows / (1.0 + (typical - 1.0) * min(max(rho, 0.0), 1.0))
+    return min(max(worth, groups.n_effective), rows)
+
+
+class Recipe(NamedTuple):
+    """How to repeat a smooth fit on other cells, and where to start."""
+
+    design: int
+    top: int
+    penalty: float
+    ridge: float
+    theta: Array | None
+
+
+@dataclass(frozen=True)
+class Rung:
+    """Losses of one learner, or of the average of several.
+
+    Attributes
+    ----------
+    words : str
+        What it is, for the result to show.
+    inside, outside : (E,) arrays
+        In-sample and leave-one-out loss of every entry, in nats.
+    row_entry : (n,) array
+        Entry of each row.
+    mean_inside, mean_outside : float
+        Their weighted means over the rows.
+    terms, squares : float
+        Traces of the smoothing matrix and of its square.
+    shift, doubt : float
+        What the learner adds to the entropy because it resolves no more, and its standard error.
+    handicap : float
+        Nats over all rows by which it must predict better than others to weigh the same.
+    between : float
+        Variance of the estimates of the rungs around the mean they were averaged to.
+    prior_bias : float
+        H(A) over its estimate by the same means from nothing.
+    recipe : Recipe, optional
+    """
+
+    words: str
+    inside: Array
+    outside: Array
+    row_entry: Index
+    mean_inside: float
+    mean_outside: float
+    terms: float
+    squares: float
+    shift: float = 0.0
+    doubt: float = 0.0
+    handicap: float = 0.0
+    between: float = 0.0
+    prior_bias: float = 1.0
+    recipe: Recipe | None = None
+
+    @property
+    def lean(self) -> float:
+        return lean_of(self.terms, self.squares)
+
+    @property
+    def value(self) -> float:
+        """The estimate of the entropy."""
+        return blend(self.mean_inside, self.mean_outside, self.lean) - self.shift
+
+    def rows(self) -> Array:
+        """Terms of the rows, whose mean is the estimate."""
+        losses = self.prior_bias * blend(self.inside, self.outside, self.lean) - self.shift
+        return losses[self.row_entry]
+
+
+def lean_of(terms: float, squares: float) -> float:
+    """λ = 1 − Σa² / 2Σa, from the traces of the smoothing matrix and of its square."""
+    return 1.0 - 0.5 * squares / terms
+
+
+def blend(inside: Any, outside: Any, lean: float) -> Any:
+    """The mean of in-sample and leave-one-out loss in which what fitting costs cancels."""
+    return (1.0 - lean) * inside + lean * outside
+
+
+def weigh(losses: Sequence[float], effective: float, temperature: float) -> Array:
+    """Shares ∝ exp(−n · loss / temperature)."""
+    loss = np.array(losses)
+    share = np.exp(-effective / temperature * (loss - loss.min()))
+    share[share < LEAST_SHARE] = 0.0
+    return share / share.sum()
+
+
+def combine(rungs: Sequence[Rung], data: Data, temperature: float, averaged: bool) -> Rung:
+    """Pool rungs. `averaged`: memberships of several rows were averaged in entries of some."""
+    n = data.effective
+    share = weigh([r.mean_outside + r.handicap / n for r in rungs], n, temperature)
+    pooled = _average(rungs, share, data, averaged)
+    # With these weights the average is within T·log(rungs) of the best rung, over all rows; more
+    # means that something went wrong on the way, and then the best one stands alone. (Always
+    # keeping the best one costs up to 17 % of the error at 500 rows: it is often ahead by luck.)
+    slack = temperature * np.log(len(rungs)) + HANDICAP
+    best = int(np.argmin([r.mean_outside for r in rungs]))
+    if pooled.mean_outside <= rungs[best].mean_outside + slack / n:
+        return pooled
+    return _average(rungs, np.eye(len(rungs))[best], data, averaged)
+
+
+def _average(rungs: Sequence[Rung], share: Array, data: Data, averaged: bool) -> Rung:
+    """The average of rungs with given shares; the heaviest one in words."""
+    heaviest = rungs[int(np.argmax(share))]
+    rungs, share = [r for r, w in zip(rungs, share, strict=True) if w], share[share > 0]
+    # Rungs on the same entries are averaged there, before all of them are by row.
+    parts: dict[int, list[int]] = {}
+    for j, rung in enumerate(rungs):
+        parts.setdefault(id(rung.row_entry), []).append(j)
+    losses = []
+    for mine in parts.values():
+        within = share[mine] / share[mine].sum()
+        inside, outside = (
+            _pool([getattr(rungs[j], name) for j in mine], within) for name in ("inside", "outside")
+        )
+        losses.append((inside, outside, rungs[mine[0]].row_entry))
+    inside, outside, row_entry = losses[0]
+    if len(parts) > 1:
+        # The entries of different parts are different sets of rows. Where memberships were averaged
+        # over them, only their mean losses can be compared, not those of one row.
+        weight = np.array([share[mine].sum() for mine in parts.values()])
+        merge = _mean if averaged else _pool
+        inside, outside = (merge([part[k][part[2]] for part in losses], weight) for k in (0, 1))
+        row_entry = np.arange(len(row_entry))
+    amount = sums(row_entry, data.weight, len(inside))
+    values = np.array([r.value for r in rungs])
+
+    def mean(name: str) -> float:
+        return float(sum(w * getattr(r, name) for w, r in zip(share, rungs, strict=True)))
+
+    return Rung(
+        heaviest.words, inside, outside, row_entry,
+        mean_inside=float(amount @ inside / amount.sum()),
+        mean_outside=float(amount @ outside / amount.sum()),
+        terms=mean("terms"), squares=mean("squares"), shift=mean("shift"), doubt=mean("doubt"),
+        between=float(share @ np.square(values - share @ values)),
+    )  # fmt: skip
+
+
+def _pool(losses: Sequence[Array], share: Array) -> Array:
+    """−log Σ share · exp(−loss): the loss of the averaged probability."""
+    if len(losses) == 1:
+        return losses[0]
+    least = np.minimum.reduce(losses)
+    return least - np.log(sum(w * np.exp(least - v) for v, w in zip(losses, share, strict=True)))
+
+
+def _mean(losses: Sequence[Array], share: Array) -> Array:
+    return np.tensordot(share, np.stack(losses), axes=1)
+
+
+# ------------------------------------------------------------------------------------------------
+# Smooth rungs: logistic regressions on splines of falling penalty, on the cells of one grid.
+
+
+class Ladder:
+    """The smooth rungs of one condition on some cells, and its tables where data are discrete."""
+
+    def __init__(self, cells: Cells, names: Condition) -> None:
+        self.cells = cells
+        self._makers = designs(cells, names)
+        self._made: dict[int, SplineDesign] = {}
+
+    def climb(self, slack: float) -> list[Rung]:
+        """Fit rungs, up each basis while the leave-one-out loss rises by no more than `slack`."""
+        rungs = [self.fit(Recipe(0, top, 0.0, _RIDGE, None)) for top in (0, 1, 2)]
+        theta = rungs[2].recipe.theta
+        for ridge in _SHRINKAGES:
+            rungs.append(self.fit(Recipe(0, 2, 0.0, ridge, rungs[-1].recipe.theta)))
+        if min(rung.mean_outside for rung in rungs) < _SEPARATED:
+            for ridge in (1e-2 * _RIDGE, 1e-4 * _RIDGE):
+                rungs.append(self.fit(Recipe(0, 2, 0.0, ridge, theta)))
+                theta = rungs[-1].recipe.theta
+        start = 0
+        for number in range(len(self._makers)):
+            start = self._climb_one(number, start, None if number else theta, rungs, slack)
+        return rungs + self.tables()
+
+    def _climb_one(
+        self, number: int, start: int, theta: Array | None, rungs: list[Rung], slack: float
+    ) -> int:
+        """Add fits of one basis to the rungs, from a penalty upwards and then downwards.
+
+        Returns where to start on the next basis: a step before the penalty that predicts best.
+        """
+        penalties: tuple[float, ...] = _PENALTIES
+        if self.cells.mass > LARGE_ROWS:
+            penalties += _ROUGH_PENALTIES
+        best = min(rung.mean_outside for rung in rungs)
+        tried: dict[int, float] = {}
+        step = start
+        while 0 <= step < len(penalties):
+            rung = self.fit(Recipe(number, 99, penalties[step], _RIDGE, theta))
+            rungs.append(rung)
+            theta, tried[step] = rung.recipe.theta, rung.mean_outside
+            own = min(tried.values())
+            low, high = min(tried), max(tried)
+            if len(tried) > 1 and own > best + slack:
+                break
+            if tried[high] <= own + slack and high + 1 < len(penalties):
+                step = high + 1
+            elif tried[low] <= own + slack:
+                step = low - 1
+            else:
+                break
+        return max(min(tried, key=lambda j: tried[j]) - 1, 0)
+
+    def repeat(self, rungs: Sequence[Rung]) -> list[Rung]:
+        """The same rungs, made on other cells, on these."""
+        tables = {table.words: table for table in self.tables()}
+        smooth = [self.fit(rung.recipe) for rung in rungs if rung.recipe is not None]
+        return smooth + [tables[rung.words] for rung in rungs if rung.words in tables]
+
+    def fit(self, recipe: Recipe) -> Rung:
+        """Fit the columns of degree up to `top` that the penalty leaves something of."""
+        number, top, penalty, ridge, theta = recipe
+        if number not in self._made:
+            # One at a time: a design is as large as everything else.
+            self._made = {number: trim(self._makers[number](), self.cells.counts.shape[1])}
+        design, cells = self._made[number], self.cells
+        keep = design.degree <= top
+        keep &= penalty * design.roughness <= _NEGLIGIBLE * cells.mass
+        shrink = np.where(design.roughness > 0, penalty * design.roughness, ridge)
+        shrink[0] = 0.0
+        columns = design.take(keep)
+        fitted = fit(columns, cells, shrink[keep], None if theta is None else theta[:, keep])
+        full = np.zeros((len(fitted.theta), len(keep)))
+        full[:, keep] = fitted.theta
+        outside = fitted.outside
+        if cells.fold is not None:
+            outside = losses_without_fold(columns, cells, shrink[keep], fitted.theta)
+        name = ("constant", "linear", "quadratic")[top] if top < 3 else design.name
+        return self._rung(
+            f"{name}, {fitted.terms:.0f} terms", fitted.inside, outside, fitted.terms,
+            fitted.squares, recipe._replace(theta=full),
+        )  # fmt: skip
+
+    def _rung(
+        self, words: str, inside: Array, outside: Array, terms: float, squares: float,
+        recipe: Recipe | None = None,
+    ) -> Rung:  # fmt: skip
+        means = self.cells.mean(inside), self.cells.mean(outside)
+        losses = words, inside, outside, self.cells.row_entry, *means
+        return Rung(*losses, terms, squares, recipe=recipe)
+
+    def tables(self) -> list[Rung]:
+        """Shares within each distinct cell, smoothed towards the overall ones; for discrete data.
+
+        Not for the bins of a grid: those are no values, and on another grid they are others.
+        """
+        cells = self.cells
+        code = _number_values(cells) if cells.exact else None
+        if code is None:
+            return []
+        k = cells.counts.shape[1]
+        size = int(code.max()) + 1
+        counts = np.stack([sums(code, column, size) for column in cells.counts.T], axis=1)
+        # Cells of one row each are a continuous variable, not a table: with the row in, they know
+        # its group, and without it nothing, and the truth is not halfway between the two.
+        amount = counts.sum(axis=1)
+        alone = amount < 1.5 * float(cells.weight @ cells.single) / cells.mass
+        if amount[alone].sum() > _MAX_ALONE * amount.sum():
+            return []
+        share = counts.sum(axis=0) / counts.sum()
+        rungs = []
+        for prior in (0.5, 4.0, 32.0):
+            here = counts[code[cells.cell]] + prior * (0.5 * share + 0.5 / k)
+            kept = amount / (amount + prior)
+            rungs.append(self._rung(
+                f"table of {size} cells, prior weight {prior:g}",
+                _table_loss(here, cells.target), _table_left_out(here, code[cells.cell], cells),
+                float((k - 1) * kept.sum()), float((k - 1) * np.square(kept).sum()),
+            ))  # fmt: skip
+        return rungs
+
+
+def _number_values(cells: Cells) -> Index | None:
+    """Number of the distinct values that each cell has; None where they are too many."""
+    most = min(_MAX_TABLE, 0.25 * cells.mass)
+    code, size = np.zeros(len(cells.counts), dtype=np.intp), 1
+    for v in cells.coordinates:
+        distinct, own = np.unique(np.round(v, 12), return_inverse=True)
+        if len(distinct) > most:
+            return None
+        code = np.unique(code * len(distinct) + own, return_inverse=True)[1]
+        size = int(code.max()) + 1
+    return None if size > most else code
+
+
+def _table_left_out(here: Array, own: Index, cells: Cells) -> Array:
+    """Losses of a table without the fold of an entry, or without one of its rows."""
+    if cells.fold is not None:
+        pairs, number = np.unique(
+            own * (int(cells.fold.max()) + 1) + cells.fold, return_inverse=True
+        )
+        share = cells.weight[:, None] * cells.target
+        fold = np.stack([sums(number, v, len(pairs)) for v in share.T], axis=1)[number]
+        return _table_loss(np.maximum(here - fold, 1e-12), cells.target)
+    memberships: list[tuple[Array | float, Array]] = [(1.0, cells.target)]
+    if cells.spread.any():
+        far = cells.spread[:, None]
+        memberships = [
+            (part, (1.0 - far) * cells.target + far * corner)
+            for part, corner in zip(cells.target.T, np.eye(cells.target.shape[1]), strict=True)
+        ]
+    outside = np.zeros(len(here))
+    for part, member in memberships:
+        left = np.maximum(here - cells.single[:, None] * member, 1e-12)
+        outside += part * _table_loss(left, member)
+    return outside
+
+
+def _table_loss(mass: Array, member: Array) -> Array:
+    total = mass.sum(axis=1)
+    label = member.argmax(axis=1)
+    rows = np.arange(len(member))
+    if (member[rows, label] == 1.0).all():  # one logarithm an entry, however many groups
+        return -np.log(mass[rows, label] / total)
+    return -(member * np.log(mass / total[:, None])).sum(axis=1)
