@@ -21,9 +21,9 @@ STARTED_ONCE = ("spark", "dask", "browser")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Leave Spark to `make test-all`: a Java machine takes half a minute of CPU time to warm up."""
+    """Leave clusters to `make test-all`: their processes take a minute of CPU time to warm up."""
     for item in items:
-        if "spark" in item.nodeid.lower():
+        if any(name in item.nodeid.lower() for name in ("spark", "dask")):
             item.add_marker(pytest.mark.slow)
 
 

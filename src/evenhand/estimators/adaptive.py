@@ -31,8 +31,6 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from .._core.arrays import Array
 from .._core.threads import one_blas_thread
@@ -145,7 +143,7 @@ class Adaptive:
         data = prepare(groups)
         columns = {name: variables[name] for name in names}
         levels = {name: cut(column, data.weight) for name, column in columns.items()}
-        if len(names) == 2 and _correlation(*levels.values(), data.weight) < _FALLING:
+        if len(names) == 2 and _correlation([*levels.values()], data.weight) < _FALLING:
             # A falling map tells what a rising one does, which is easier to see.
             columns[names[1]] = -columns[names[1]]
             levels[names[1]] = cut(columns[names[1]], data.weight)
@@ -260,10 +258,11 @@ class Adaptive:
         return [grow(planes[j][1], data) for j in order if looks[j] <= most]
 
 
-def _correlation(one: Levels, other: Levels, weight: Array) -> float:
+def _correlation(levels: Sequence[Levels], weight: Array) -> float:
     """Correlation of the normal scores of two variables."""
-    a, b = one.score[one.codes], other.score[other.codes]
-    return float(weight @ (a * b) / max(np.sqrt((weight @ a**2) * (weight @ b**2)), 1e-300))
+    a, b = (level.score[level.codes] for level in levels)
+    size = float(weight @ a**2) * float(weight @ b**2)
+    return float(weight @ (a * b)) / max(size, 1e-300) ** 0.5
 
 
 def _find_people(values: Array, level: Levels, groups: Groups) -> NDArray[np.intp] | None:
@@ -355,8 +354,8 @@ def _planes(
         add(both, s, y, (most + 1, 4), (most + 2, most - 2))
         add(both, s, y, (4, most + 1), (most - 2, most + 2))
     if any(is_heaped(v) for v in (s, y)):
-        common = [by_frequency(v) if is_heaped(v) else v for v in (s, y)]
-        add(f"{both} by how common values are", *common)
+        first, second = (by_frequency(v) if is_heaped(v) else v for v in (s, y))
+        add(f"{both} by how common values are", first, second)
     # The line s = y in standard deviations (ranks blur a narrow band), and for discrete data in the
     # numbers of the values.
     few = min(_MOST_VALUES, data.groups.n_known // 4)
@@ -367,8 +366,8 @@ def _planes(
     add(f"partitions along {words[0]} = {words[1]}", y, cut(apart, weight))
     for given, other in ((1, 0), (0, 1)):
         name = f"partitions of {words[given]} and residual {words[other]}"
-        for rest in residuals(values[other], pair[other], values[given], pair[given], weight):
-            add(name, pair[given], cut(rest, weight))
+        rest = residual(values[other], pair[other], values[given], pair[given], weight)
+        add(name, pair[given], cut(rest, weight))
     return planes
 
 
@@ -379,40 +378,34 @@ def _depths(first: Levels, second: Levels, one: int, other: int) -> tuple[int, i
     return max(one, 1), max(other, 1)
 
 
-def residuals(
+def residual(
     values: Array, level: Levels, given: Array, given_level: Levels, weight: Array
-) -> list[Array]:
-    """Functions of (t, z) that increase in t at every z, and of which z tells little.
+) -> Array:
+    """A function of (t, z) that increases in t at every z, and of which z tells little.
 
     The normal score of t less its smooth regression on that of z. Where t follows z so closely that
     this blurs what is left (a score that is the target but for a cent), the residual of t from a
     parabola, or from parabolas in narrow stretches of z, in multiples of its spread there: in the
-    units of the two, which see what is finer than the rows are dense, or in the normal scores of
-    their exact ranks, which are the same for any margins.
+    units of the two, which see what is finer than the rows are dense.
     """
     score = level.score[level.codes]
     mass, mean = _level_means(score, given_level, weight)
-    plain = score - smooth(given_level.score, mean, mass)[given_level.codes]
-    left = float(weight @ np.square(plain)) / max(float(weight @ np.square(score)), 1e-300)
-    if left > _NEAR:
-        return [plain]
+    best = score - smooth(given_level.score, mean, mass)[given_level.codes]
+    if float(weight @ np.square(best)) > _NEAR * max(float(weight @ np.square(score)), 1e-300):
+        return best
     # The tails decide a variance and hold few rows.
     middle = np.abs(given_level.rank - 0.5)[given_level.codes] < 0.49
-    raw = [v / max(float(np.abs(v).max()), 1e-300) for v in (values, given)]
-    ranked = [ndtri((rankdata(v) - 0.5) / len(v)) for v in (values, given)]
-    out = []
-    for t, z in (ranked, raw):
-        best, left = plain, np.inf
-        for pieces in _PIECES:
-            if pieces > 1 and pieces * _STRETCH_ROWS > len(t):
-                break
-            rest, unexplained = _curves(t, z, given_level, weight, middle, pieces)
-            # What is fitted by chance, three coefficients a stretch, is no explanation.
-            unexplained *= 1.0 + 6.0 * pieces / len(t)
-            if unexplained < _CLOSE * left:
-                best, left = rest, unexplained
-        out.append(best)
-    return out
+    t, z = (v / max(float(np.abs(v).max()), 1e-300) for v in (values, given))
+    left = np.inf
+    for pieces in _PIECES:
+        if pieces > 1 and pieces * _STRETCH_ROWS > len(t):
+            break
+        rest, unexplained = _curves(t, z, given_level, weight, middle, pieces)
+        # What is fitted by chance, three coefficients a stretch, is no explanation.
+        unexplained *= 1.0 + 6.0 * pieces / len(t)
+        if unexplained < _CLOSE * left:
+            best, left = rest, unexplained
+    return best
 
 
 def standardized(values: Array, weight: Array) -> Array:

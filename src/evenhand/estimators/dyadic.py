@@ -121,18 +121,16 @@ def grow(plane: Plane, data: Data) -> Rung:
     if counts.fold is None and data.effective >= LEAST_ROWS:
         shift = _resolution(counts, plane, data, fitted)
         doubt = _DOUBT * shift
-    losses = [-np.log(fitted.inside), -np.log(fitted.outside)]
+    near, far = -np.log(fitted.inside), -np.log(fitted.outside)
     row_entry, k = counts.row_cell, groups.n_groups
     if groups.codes is not None:
-        losses = [v.ravel() for v in losses]
-        row_entry = row_entry * k + groups.codes
+        near, far, row_entry = near.ravel(), far.ravel(), row_entry * k + groups.codes
     else:
-        assert groups.probabilities is not None
-        losses = [(groups.probabilities * v[row_entry]).sum(axis=1) for v in losses]
+        near, far = ((groups.membership() * v[row_entry]).sum(axis=1) for v in (near, far))
         row_entry = np.arange(len(row_entry))
     terms = (k - 1) * fitted.leaves
     return Rung(
-        f"{plane.name}, {fitted.leaves:.0f} parts", *losses, row_entry, inside, outside, terms,
+        f"{plane.name}, {fitted.leaves:.0f} parts", near, far, row_entry, inside, outside, terms,
         terms, shift, doubt, HANDICAP,
     )  # fmt: skip
 

@@ -396,13 +396,11 @@ class Passes(ABC):
         free, d = weights.shape
         # One wait for the device.
         flat = self.batch.reduce(self.sums(weights, curved)).cpu().numpy()
-        ends = np.cumsum([1, free * d, 2])
-        loss, score, chain, rest = np.split(flat, ends)
-        hessian, drift = np.split(rest, [-2 * free * d])
-        return Sums(
-            float(loss[0]), score.reshape(free, d), chain, self.unpack(hessian, free),
-            drift.reshape(-1, free, d),
-        )  # fmt: skip
+        size = free * d
+        score, chain, rest = flat[1 : 1 + size], flat[1 + size : 3 + size], flat[3 + size :]
+        hessian, drift = self.unpack(rest[: -2 * size], free), rest[-2 * size :]
+        score, drift = score.reshape(free, d), drift.reshape(-1, free, d)
+        return Sums(float(flat[0]), score, chain, hessian, drift)
 
     @abstractmethod
     def sums(self, weights: Array, curved: bool) -> Tensor:
