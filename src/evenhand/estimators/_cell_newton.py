@@ -80,11 +80,11 @@ def gather(rows: Rows) -> Grid:
     second = rows.y if n and two else np.zeros(n)
     columns = (weight, weight * weight, weight * rows.s, weight * second)
     sums = np.stack([np.bincount(number, column, size) for column in columns], axis=1)
-    if len(rows.codes):
-        mass = np.bincount(number * k + rows.codes, weight, size * k).reshape(size, k)
-    else:
+    if rows.probabilities.shape[1]:
         shares = rows.probabilities.T * weight
         mass = np.stack([np.bincount(number, share, size) for share in shares], axis=1)
+    else:
+        mass = np.bincount(number * k + rows.codes, weight, size * k).reshape(size, k)
     mass, sums = rows.sums.add(mass, sums)
     used = np.flatnonzero(sums[:, 0] > 0)
     renumber = np.zeros(size, dtype=np.int32)

@@ -55,9 +55,9 @@ def blocks(rows, size: int = BLOCK) -> Iterator[tuple[slice, Rows]]:
 
 def labels(rows):
     """Membership of each row in each group, (K, n)."""
-    if len(rows.codes):
-        return (rows.codes[None, :] == np.arange(rows.n_groups)[:, None]).astype(float)
-    return rows.probabilities.T
+    if rows.probabilities.shape[1]:
+        return rows.probabilities.T
+    return (rows.codes[None, :] == np.arange(rows.n_groups)[:, None]).astype(float)
 
 
 def weights_of(rows):
