@@ -125,7 +125,7 @@ def objective_at(rows: Rows, basis: Basis, weights, kappa: float):
 def assemble_hessian(basis: Basis, moments: NDArray[np.float64], free: int) -> NDArray[np.float64]:
     """(FD, FD) from the moments of its blocks (k, l ≤ k)."""
     hessian = np.empty((free, basis.n_terms, free, basis.n_terms))
-    blocks = iter(basis.gram(moments.reshape(-1, basis.n_moments)))
+    blocks = iter(basis.gram(moments.reshape(free * (free + 1) // 2, -1)))
     for k in range(free):
         for other in range(k + 1):
             hessian[k, :, other] = hessian[other, :, k] = next(blocks)
