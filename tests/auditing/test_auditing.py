@@ -460,3 +460,12 @@ def test_a_handful_of_rows_proves_nothing(estimator):
         )
         for criterion in CRITERIA.values():
             assert measure(criterion, found, 0.95, float("nan"), estimator).interval[0] == 0.0
+
+
+def test_rows_for_figures_are_spread_over_each_group():
+    codes = np.r_[np.zeros(9000, int), np.ones(30, int), np.zeros(970, int)]
+    groups = resolve_groups(codes, n_rows=10_000)
+    kept = auditing.sample_rows(Sample(groups, np.arange(10_000.0)), limit=1000)
+    first = np.flatnonzero(codes == 0)[np.linspace(0, 9969, 500).astype(int)]
+    expected = np.sort(np.r_[first, np.flatnonzero(codes == 1)])
+    np.testing.assert_array_equal(kept["s"], expected)

@@ -36,12 +36,14 @@ def test_means_errors_and_slopes_match_numpy_and_statsmodels(rows):
         assert columns["mean_residual"][k] == pytest.approx((ys - ss).mean())
         assert columns["mae"][k] == pytest.approx(np.abs(ys - ss).mean())
         assert columns["rmse"][k] == pytest.approx(np.sqrt(((ys - ss) ** 2).mean()))
-        half = 1.959964 * ss.std() / np.sqrt(len(ss))
+        n = len(ss)
+        t = stats.t.ppf(0.975, n - 1)
+        half = t * ss.std(ddof=1) / np.sqrt(n)
         assert columns["mean_score_high"][k] - columns["mean_score"][k] == pytest.approx(half)
-        line = sm.OLS(ys, sm.add_constant(ss)).fit()
+        line = sm.OLS(ys, sm.add_constant(ss)).fit(cov_type="HC0")
         assert columns["calibration_slope"][k] == pytest.approx(line.params[1])
         width = columns["calibration_slope_high"][k] - columns["calibration_slope"][k]
-        assert width == pytest.approx(1.96 * line.bse[1], rel=0.02)
+        assert width == pytest.approx(t * np.sqrt(n / (n - 1)) * line.bse[1])
     means = [s[a == k].mean() for k in range(3)]
     assert gaps.mean_score_gap == pytest.approx(max(means) - min(means))
     assert gaps.rmse_ratio == pytest.approx(max(columns["rmse"]) / min(columns["rmse"]))
@@ -150,7 +152,13 @@ def by_numpy(y, s, w):
     rmse = np.sqrt(mean(r * r))
     n = 1 / np.sum(share**2)
     slope = mean((s - mean(s)) * (y - mean(y))) / variance(s)
-    left = variance(y - slope * s)
+    # As the library has it: of good scores the residual is known better than y.
+    left = r - mean(r) - mean((s - mean(s)) * (r - mean(r))) / variance(s) * (s - mean(s))
+
+    def half(psi):
+        t = stats.t.ppf(0.975, float(n - 1))
+        return t * np.sqrt(n / (n - 1) * np.sum(np.square(share * psi)))
+
     return {
         "mean_score": mean(s),
         "sd_score": np.sqrt(variance(s)),
@@ -160,9 +168,9 @@ def by_numpy(y, s, w):
         "mae": mean(np.abs(r)),
         "rmse": rmse,
         "calibration_slope": slope,
-        "rmse half": 1.959964 * np.sqrt(variance(r * r) / n) / (2 * rmse),
-        "mae half": 1.959964 * np.sqrt(variance(np.abs(r)) / n),
-        "calibration_slope half": 1.959964 * np.sqrt(left / variance(s) / n),
+        "rmse half": half(r * r - mean(r * r)) / (2 * rmse),
+        "mae half": half(np.abs(r) - mean(np.abs(r))),
+        "calibration_slope half": half((s - mean(s)) * left / variance(s)),
     }
 
 

@@ -103,7 +103,7 @@ def test_level_and_its_default(fair):
     assert fair.verdict(strict, level=0.05).level == 0.05
     with pytest.raises(ValueError, match=r"`level` must be between 0 and 0.5, got 0.7"):
         fair.verdict(TOLERANCE, level=0.7)
-    with pytest.raises(ValueError, match=r"`level` must be a number between 0 and 0.5, got 'x'"):
+    with pytest.raises(ValueError, match=r"`level` must be between 0 and 0.5, got 'x'"):
         fair.verdict(TOLERANCE, level="x")
 
 

@@ -101,7 +101,7 @@ def test_dates():
         (["a", "b"], [1], {}, r"`values` must be numbers or dates .*'a'. Hint: text and booleans"),
         ([True, False], [1], {}, "`values` must be numbers or dates .*, got bool"),
         (pl.Series(["a"]), [1], {}, "`values` must be numbers or dates"),
-        (np.ones((2, 2)), [1], {}, r"`values` must be 1-D, got shape \(2, 2\)"),
+        (np.ones((2, 2)), [1], {}, r"`values` must be one column, got 2"),
         (pd.DataFrame({"a": [1], "b": [1]}), [1], {}, "`values` must be one column, got 2"),
         ([1, 2], [], {}, "`edges` must hold at least one value, got none"),
         ([1, 2], 5, {}, "`edges` must be a list of where bands begin, got 5"),

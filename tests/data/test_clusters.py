@@ -53,7 +53,7 @@ def test_none_and_rows_of_their_own():
         (pd.Series(["x", pd.NA, pd.NA, "y"]), "2 of 4 are missing"),
         (np.ma.array([1, 1, 2, 3], mask=[0, 0, 0, 1]), "1 of 4 are missing"),
         (["x"] * 4, "at least two clusters, got one"),
-        (np.zeros((4, 2)), r"must be 1-D, one label per row, got shape \(4, 2\)"),
+        (np.zeros((4, 2)), r"must be one column, got 2"),
         (pd.DataFrame({"a": LABELS, "b": LABELS}), "must be one column, got 2"),
         ([[1], [1], [2], [3, 4]], "."),
     ],

@@ -71,7 +71,7 @@ def test_parts_keep_the_bands_of_the_whole():
         (["a", "b"] * 20, "must be numbers or dates"),
         (np.array([True, False] * 20), "must be numbers or dates"),
         (np.r_[np.arange(20.0), np.inf], "finite or missing, got 1 infinite"),
-        (np.arange(40.0).reshape(20, 2), "1-D"),
+        (np.arange(40.0).reshape(20, 2), "must be one column, got 2"),
         (pd.DataFrame({"a": range(20), "b": range(20)}), "must be one column, got 2"),
         (eh.Continuous(AGE), "must be a column, got another Continuous"),
     ],

@@ -205,8 +205,8 @@ def test_path(table):
     ("frequency", "message"),
     [
         ([1, 2], "`frequency` must have one entry per row: got 2 for 3 rows"),
-        ([[1, 2], [1, 2], [1, 2]], r"`frequency` must be 1-D, one whole number .* \(3, 2\)"),
-        (["a", "b", "c"], "`frequency` must be whole numbers, got dtype <U1. Hint: the number"),
+        ([[1, 2], [1, 2], [1, 2]], r"`frequency` must be 1-D, got shape \(3, 2\)"),
+        (["a", "b", "c"], "`frequency` must be numbers, got values of type <U1 such as"),
         ([1, 2, np.nan], "`frequency` must be finite"),
         ([1, 2, -3], "`frequency` must be nonnegative, got -3"),
         ([1, 2.5, 3], "`frequency` must be whole numbers, got 2.5. Hint: numbers of people"),

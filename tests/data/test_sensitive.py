@@ -403,7 +403,7 @@ def test_codes_of_true_groups_pass():
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
-        (["a", "b"], "`sample_weight` must be numbers, got dtype"),
+        (["a", "b"], "`sample_weight` must be numbers, got values of type"),
         (np.ones((2, 2)), r"Sample weights must be 1D array or scalar, got shape \(2, 2\)"),
         ([1.0], "`sample_weight` must have one entry per row: got 1 for 2 rows"),
         ([1.0, np.nan], "`sample_weight` must be finite"),

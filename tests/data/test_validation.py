@@ -30,10 +30,10 @@ def rows():
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
-        (np.ones(N) + 1j, r"`sample_weight` must be numbers, got dtype complex128. Hint: one"),
-        (DATES, r"`sample_weight` must be numbers, got dtype datetime64\[D\]. Hint: one"),
-        (DURATIONS, r"`sample_weight` must be numbers, got dtype timedelta64\[s\]. Hint: one"),
-        (pd.Series(DATES), r"`sample_weight` must be numbers, got dtype datetime64"),
+        (np.ones(N) + 1j, r"`sample_weight` must be numbers, got values of type complex128 such"),
+        (DATES, r"`sample_weight` must be numbers, got values of type datetime64\[D\] such"),
+        (DURATIONS, r"`sample_weight` must be numbers, got values of type timedelta64\[s\] such"),
+        (pd.Series(DATES), r"`sample_weight` must be numbers, got values of type datetime64"),
         (np.ma.array(np.ones(N), mask=np.arange(N) < 5), "must not hold masked values, got 5. Hi"),
     ],
 )

@@ -1,10 +1,9 @@
-"""Slots between quantiles and rows picked by group, against NumPy."""
+"""Slots between quantiles, against NumPy."""
 
 import numpy as np
 import pytest
 
 from evenhand.estimators.ranks import quantile_slots
-from evenhand.kernels.groups import pick_rows
 from evenhand.kernels.significance import find_slots, slice_numbers
 
 N = 120_000
@@ -46,9 +45,3 @@ def test_slices_have_equal_width():
     number, rows = slice_numbers(rank, 4)
     assert number.tolist() == [0, 0, 1, 2, 3, 3]
     assert rows.tolist() == [2, 1, 1, 2]
-
-
-def test_rows_are_picked_by_their_place_in_the_group():
-    codes = np.array([1, 0, 1, 1, 0, 1, 0])
-    rows = pick_rows(codes, np.array([0, 2, 1, 3]), np.array([0, 2, 4]))
-    assert rows.tolist() == [1, 2, 5, 6]

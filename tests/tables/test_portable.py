@@ -177,7 +177,7 @@ def test_an_unknown_group_is_averaged_and_a_new_one_refused():
         ({"groups": None}, "`groups` must be posterior, as the field group_features says"),
         ({"group_features": None}, "`groups` must be None, as the field group_features says"),
         ({"more": 1}, "`more` is not a field of a model"),
-        ({"target": "\ud800"}, "`target` must be text, got half a character"),
+        ({"target": "\ud800"}, "`target` must be text, and not half a character"),
         ({"bands": {"sex": {"edges": [1], "labels": ["a", "b"]}}}, "must be one of `sensitive`"),
         ({"bands": {"race": {"edges": [2, 1], "labels": ["a", "b", "c"]}}}, "must be rising"),
         ({"bands": {"race": {"edges": ["soon"], "labels": ["a", "b"]}}}, "a number or a date"),

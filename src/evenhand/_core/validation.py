@@ -309,7 +309,9 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
         # Frames hand out read-only columns, for which Numba would compile every kernel again.
         array = array.copy()
     if n_rows is not None and len(array) != n_rows:
-        raise ValueError(f"`{name}` must have one entry per row: got {len(array)} for {n_rows}.")
+        raise ValueError(
+            f"`{name}` must have one entry per row: got {len(array)} for {n_rows} rows."
+        )
     if not len(array) and not here().is_shard:
         raise ValueError(f"`{name}` must hold at least one row, got none.")
     # A sum is finite unless an entry is not (or overflows): one pass, nothing allocated.

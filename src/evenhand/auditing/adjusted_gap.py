@@ -25,6 +25,7 @@ from ..data.groups import Groups
 from ..data.weights import cluster_sums, degrees_of_freedom
 from ..measures.balancing import Balance, Basis, boost
 from ..measures.effective import LEAST, group_sizes, unit_masses
+from .influence import holm
 
 # A percentage needs a score with a natural zero: nearly all of one sign, that of its mean.
 POSITIVE_SHARE = 0.95
@@ -34,13 +35,17 @@ MOST_IMBALANCE = 0.1
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its standard error, interval, and the p-value of its being zero."""
+    """A number with its standard error, interval, and the p-value of its being zero.
+
+    `freedom` and `skewness` are those of its error.
+    """
 
     value: float
     stderr: float
     interval: tuple[float, float]
     p_value: float
     freedom: float = math.inf
+    skewness: float = 0.0
 
     def __float__(self) -> float:
         return self.value
@@ -158,7 +163,7 @@ def adjusted_gaps(
     gaps = _Gaps(s, groups, basis, reference, confidence_level, seed)
     result = [gaps.compare(k) for k in range(groups.n_groups) if k != reference]
     corrected = holm([gap.adjusted.p_value for gap in result])
-    return [replace(gap, p_adjusted=p) for gap, p in zip(result, corrected, strict=True)]
+    return [replace(gap, p_adjusted=float(p)) for gap, p in zip(result, corrected, strict=True)]
 
 
 class _Gaps:
@@ -269,24 +274,11 @@ class _Gaps:
             p_value = 2.0 * float(stdtr(freedom, -abs(value) / error))
         else:
             p_value = 1.0 if value == 0.0 else 0.0
-        return Estimate(value, error, (value - half, value + half), p_value, freedom)
+        skewness = float((sums[used] ** 3).sum()) / error**3 if error > 0 else 0.0
+        return Estimate(value, error, (value - half, value + half), p_value, freedom, skewness)
 
 
 def missing_estimate() -> Estimate:
     """No estimate: NaN throughout."""
     nan = float("nan")
     return Estimate(nan, nan, (nan, nan), nan)
-
-
-def holm(p_values: list[float]) -> list[float]:
-    """p-values that allow for their number (Holm 1979); NaNs stay and do not count.
-
-    The j-th smallest of m is multiplied by m − j + 1, and none comes out below a smaller one.
-    """
-    p = np.asarray(p_values, dtype=np.float64)
-    out = np.full(len(p), np.nan)
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(p[known], kind="stable")]
-    factor = len(order) - np.arange(len(order))
-    out[order] = np.minimum(np.maximum.accumulate(p[order] * factor), 1.0)
-    return out.tolist()

@@ -6,7 +6,6 @@ Not named `audit`: a submodule of that name would hide the function `evenhand.au
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -122,15 +121,14 @@ def sample_rows(rows: Sample, limit: int = 6000) -> dict[str, Any]:
     elif groups.codes is None or groups.n_groups > limit // 50:
         taken = np.linspace(0, groups.n_known - 1, limit).astype(int)
     else:
-        from ..kernels.groups import pick_rows
-
-        each = limit // groups.n_groups
-        wanted = [
-            np.unique(np.linspace(0, count - 1, min(count, each)).astype(int))
-            for count in groups.counts.astype(int).tolist()
+        each, counts = limit // groups.n_groups, groups.counts.astype(int)
+        # Two bytes a row: NumPy then sorts by counting.
+        order = np.argsort(groups.codes.astype(np.int16), kind="stable")
+        places = [
+            first + np.unique(np.linspace(0, count - 1, min(count, each)).astype(int))
+            for first, count in zip(np.cumsum(counts) - counts, counts, strict=True)
         ]
-        ends = np.cumsum([len(places) for places in wanted])
-        taken = pick_rows(groups.codes, np.concatenate(wanted), np.append(0, ends))
+        taken = np.sort(order[np.concatenate(places)])
     columns = {
         "y": rows.target, "s": rows.scores, "weight": groups.weight, "codes": groups.codes,
         "membership": groups.probabilities,
@@ -293,7 +291,7 @@ def audit(
     need_rows = {"n_boot": run.n_boot or None, "loss": loss}
     if isinstance(y_true, Cells):
         refuse_beside_cells(estimator, y_pred=y_pred, frequency=frequency, **columns, **need_rows)
-        return _audit_cells(y_true, run, per_attribute)
+        return run.audit_cells(y_true, per_attribute)
     models = models_of(y_pred)
     if too_many(frequency):
         counted = {name: columns.pop(name) for name in ("sensitive_features", "sample_weight")}
@@ -302,14 +300,15 @@ def audit(
             name: Cells.from_rows(y_true, s, frequency=frequency, **counted)
             for name, s in models.items()
         }
-        audits = {name: _audit_cells(c, run, per_attribute, name) for name, c in cells.items()}
+        audits = {name: run.audit_cells(c, per_attribute, name) for name, c in cells.items()}
     else:
         y_true, y_pred, *rest = repeat_rows(frequency, y_true=y_true, y_pred=y_pred, **columns)
         columns = dict(zip(columns, rest, strict=True))
         attributes = _read_attributes(columns["sensitive_features"], per_attribute, len(models))
         samples = _read_models(y_true, y_pred, columns)
-        run = replace(run, frequent=frequency is not None)
-        run = replace(run, loss=read_loss(loss, power, next(iter(samples.values())).target))
+        first = next(iter(samples.values()))
+        read = None if loss is None else read_loss(loss, power, first.target)
+        run = replace(run, frequent=frequency is not None, loss=read)
         audits = run.audit_models(samples, attributes, per_attribute)
         if per_attribute and attributes:
             (crossed,) = audits.values()
@@ -449,6 +448,40 @@ class _Run:
                 return estimate(), *other.result()
         return estimate(), *test_and_tabulate()
 
+    def audit_cells(self, cells: Cells, per_attribute: bool, name: str = "") -> Any:
+        """An audit without rows: estimates and tests on rows made of cells, exact tables."""
+        if cells.copied and not getattr(self.estimator, "is_smooth", False):
+            raise ValueError(
+                "`cells` must count different people: nearly all who share a score and a target "
+                "are of one group, as copies of a row are. Hint: count each row once; if they are "
+                'people, estimator="logistic" measures them.'
+            )
+        cells = _present(cells)
+        rows, tested = expand_cells(cells), sample_cells(cells)
+        if rows.frequency is None:
+            check_effective_size(rows.groups)
+        parts, several = {}, cells.names if len(cells.names) > 1 else ()
+
+        def audit(levels: tuple[Any, ...], at: Rows, called: str, **how: Any) -> Audit:
+            few = [_regroup(v, levels, at, called) for v in (rows, tested)]
+            estimated = None if rows.frequency is None else few[0]
+            return _exact(self.audit(few[1], name, estimated=estimated, **how), cells, at)
+
+        for j, attribute in enumerate(several):
+            levels = tuple(dict.fromkeys(label[j] for label in cells.labels))
+            if len(levels) > 1:
+                at = np.array([levels.index(label[j]) for label in cells.labels])
+                parts[attribute] = audit(levels, at, attribute, warn=False)
+        each = np.arange(len(cells.labels))
+        whole = audit(rows.groups.labels, each, rows.groups.name, attributes=parts, crossed=several)
+        if not per_attribute:
+            return whole
+        if not parts:
+            raise ValueError(
+                "`per_attribute` must be used with several attributes: `cells` have one."
+            )
+        return AuditSet({**parts, whole.sensitive_name: whole}, "attribute")
+
     def _extras(self, rows: Sample, reference: Any, warn: bool) -> dict[str, Any]:
         """What proxies, prices and controls ask for besides."""
         extras: dict[str, Any] = {}
@@ -463,34 +496,12 @@ class _Run:
         return extras
 
 
-def _audit_cells(cells: Cells, run: _Run, per_attribute: bool, name: str = "") -> Any:
-    def audit_one(
-        rows: Sample, tested: Sample, attributes: dict[str, Audit], names: tuple[str, ...],
-        warn: bool,
-    ) -> Audit:  # fmt: skip
-        estimated = None if rows.frequency is None else rows
-        return run.audit(tested, name, attributes, names, warn, estimated)
-
-    if cells.copied and not getattr(run.estimator, "is_smooth", False):
-        raise ValueError(
-            "`cells` must count different people: nearly all who share a score and a target are of "
-            "one group, as copies of a row are. Hint: count each row once; if they are people, "
-            'estimator="logistic" measures them.'
-        )
-    whole = audit_cells(cells, audit_one)
-    if not per_attribute:
-        return whole
-    if not whole.attributes:
-        raise ValueError("`per_attribute` must be used with several attributes: `cells` have one.")
-    return AuditSet({**whole.attributes, whole.sensitive_name: whole}, "attribute")
-
-
 def _name_of(estimator: Any) -> str:
     return estimator if isinstance(estimator, str) else type(estimator).__name__
 
 
 # ------------------------------------------------------------------------------------------------
-# Cells → an Audit, without rows: estimates and tests on rows made of cells, tables on exact sums.
+# What sums of cells say exactly, and people of the same controls.
 #
 # R², means, spreads, root mean squared errors and calibration slopes of groups are those of all
 # people, from their sums. Measures, tests, mean absolute errors and distances of distributions see
@@ -499,34 +510,6 @@ def _name_of(estimator: Any) -> str:
 
 # People who are compared with others of the same controls.
 MOST_COMPARED = 200_000
-
-
-def audit_cells(cells: Cells, run: Callable[..., Audit]) -> Audit:
-    """The whole audit.
-
-    Parameters
-    ----------
-    cells : Cells
-    run : callable
-        ``(rows, tested, attributes, names, warn) → Audit`` of :class:`Sample` that stand for
-        everybody and of those that are tested.
-    """
-    cells = _present(cells)
-    rows, tested = expand_cells(cells), sample_cells(cells)
-    if rows.frequency is None:
-        check_effective_size(rows.groups)
-    parts = {}
-    if len(cells.names) > 1:
-        for j, name in enumerate(cells.names):
-            levels = tuple(dict.fromkeys(label[j] for label in cells.labels))
-            if len(levels) > 1:
-                at = np.array([levels.index(label[j]) for label in cells.labels])
-                few = [_regroup(v, levels, at, name) for v in (rows, tested)]
-                part = run(*few, {}, (), False)
-                parts[name] = _exact(part, cells, at, len(levels))
-    names = cells.names if len(cells.names) > 1 else ()
-    whole = run(rows, tested, parts, names, True)
-    return _exact(whole, cells, np.arange(len(cells.labels)), len(cells.labels))
 
 
 def given_controls(
@@ -596,9 +579,9 @@ def _regroup(rows: Sample, levels: tuple[Any, ...], at: Rows, name: str) -> Samp
     return replace(rows, groups=groups)
 
 
-def _exact(audit: Audit, cells: Cells, at: Rows, n_groups: int) -> Audit:
+def _exact(audit: Audit, cells: Cells, at: Rows) -> Audit:
     """Put in what the sums say exactly; `at` is the group of each label of the cells."""
-    own = at[cells.group]
+    own, n_groups = at[cells.group], len(audit.labels)
     sums = np.stack([np.bincount(own, c, n_groups) for c in cells.sums.T], axis=1).astype(
         np.float64
     )

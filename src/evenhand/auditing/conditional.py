@@ -31,9 +31,11 @@ from ..measures.balancing import (
     build_basis,
     log_odds,
 )
-from ..measures.exact_tests import TestResult, exact_fairness_p_value
+from ..measures.covariances import root_inverse
+from ..measures.exact_tests import SINGULAR, TestResult, exact_fairness_p_value
 from ..measures.measures import Entropies, Measure, estimate_entropies, measure
 from .adjusted_gap import AdjustedGap, Estimate, Imbalance, adjusted_gaps
+from .influence import find_reference
 
 # ------------------------------------------------------------------------------------------------
 # I(S;A|C) = H(A|C) − H(A|S,C) without a density in as many dimensions as there are controls.
@@ -139,18 +141,14 @@ def products_test(residual: Vector, expected: Vector, regression: Regression) ->
     U /= np.sqrt(1 - regression.leverage)[:, None]
     if groups.cluster is not None:
         U = cluster_groups(groups.cluster, U)
-    n, V = len(U), U.T @ U
-    scale = np.sqrt(np.diag(V))
-    used = scale > 1e-12 * max(float(scale.max(initial=0.0)), 1e-300)
-    if not used.any():
+    n = len(U)
+    root = root_inverse(U.T @ U, SINGULAR)
+    dof = root.shape[1]
+    if not dof:
         return TestResult(0.0, 0, 1.0, "holds: the score is a function of the controls")
-    V = V[np.ix_(used, used)] / np.outer(scale[used], scale[used])
-    values, vectors = np.linalg.eigh(V)
-    good = values > 1e-8 * values.max()
-    dof = int(good.sum())
     if n <= dof + 1:
         return TestResult(0.0, 0, float("nan"), f"not tested: {n} units for {dof} directions")
-    z = (vectors[:, good].T @ (total[used] / scale[used])) / np.sqrt(values[good])
+    z = total @ root
     # About zero, as here, Hotelling's T² from sums of squares that are not centered.
     statistic = float(z @ z)
     centered = statistic / max(1.0 - statistic / n, 1e-12) * (n - 1) / n
@@ -363,7 +361,7 @@ def audit_given(
     assert controls is not None
     units = rows.by_exposure().groups
     _check(controls, s, groups)
-    at = find_reference(reference, units)
+    at = find_reference(reference, units.label_names, units.shares)
     with one_blas_thread():
         basis = build_basis(controls, groups.n_effective)
         gaps = adjusted_gaps(s, units, basis, at, how["confidence_level"], seed)
@@ -385,17 +383,6 @@ def audit_given(
         tuple(gaps), information, controls.names, controls.left_out, groups.label_names[at],
         left < FUNCTION_SHARE, left, alone, summary, test.method, how["confidence_level"],
     )  # fmt: skip
-
-
-def find_reference(reference: Any, groups: Groups) -> int:
-    """Number of the group that others are compared with."""
-    if isinstance(reference, str) and reference == "largest":
-        return int(np.argmax(groups.shares))
-    for k, (label, name) in enumerate(zip(groups.labels, groups.label_names, strict=True)):
-        if reference in (label, name):
-            return k
-    names = ", ".join(map(repr, groups.label_names[:10]))
-    raise ValueError(f"`reference` must be 'largest' or one of {names}, got {reference!r}.")
 
 
 def _check(controls: Controls, s: Vector, groups: Groups) -> None:

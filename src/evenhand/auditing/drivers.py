@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from inspect import signature
 from typing import Any
@@ -43,6 +43,7 @@ from ..data.sample import Sample, take_rows
 from ..data.weights import cluster_sums
 from ..estimators.estimation import EntropyEstimator
 from ..measures.measures import Entropies, estimate_entropies, get_estimator, standard_error
+from .influence import GroupRows, find_reference
 
 # ------------------------------------------------------------------------------------------------
 # Features one at a time: a table with one column closed, and what a column says by itself.
@@ -86,15 +87,26 @@ class FeatureTable:
 
     def constants(self, name: str, rows: Rows) -> Any:
         """The table with one column as it is in one row, for all rows; once for each, below."""
-        tables = [self._with(name, np.full(self.n, row)) for row in rows]
-        if len(tables) == 1:
-            return tables[0]
-        if self._frame is not None:
-            frames = [nw.from_native(table, eager_only=True) for table in tables]
-            return nw.concat(frames, how="vertical").to_native()
+        again, taken = np.tile(np.arange(self.n), len(rows)), np.repeat(rows, self.n)
+        j = self.names.index(name)
         if sparse.issparse(self.X):
-            return sparse.vstack(tables, format="csr")
-        return np.concatenate(tables)
+            column = sparse.csc_matrix(self.values(name)[taken][:, None])
+            whole = self.X.tocsr()[again].tocsc()
+            parts = [whole[:, :j], column, whole[:, j + 1 :]]
+            return sparse.hstack([p for p in parts if p.shape[1]], format="csr")
+        if self._frame is None:
+            table = self.X[again]
+            table[:, j] = self.X[taken, j]
+            return table
+        if self._frame.implementation.is_pandas_like():
+            # Not through narwhals, which matches rows by their index.
+            native = self._frame.to_native()
+            column, native = native.iloc[:, j], native.iloc[again]
+            values = column.array.take(taken)
+            native.isetitem(j, type(column)(values, index=native.index, name=column.name))
+            return native
+        column = self._columns[name]
+        return self._frame[again].with_columns(column[taken].alias(column.name)).to_native()
 
     def without(self, name: str) -> Any:
         """The table without one column."""
@@ -102,26 +114,6 @@ class FeatureTable:
             return self._frame.drop(self._columns[name].name).to_native()
         keep = [j for j, other in enumerate(self.names) if other != name]
         return self.X[:, keep]
-
-    def _with(self, name: str, rows: Rows) -> Any:
-        j = self.names.index(name)
-        if self._frame is None:
-            if sparse.issparse(self.X):
-                column = sparse.csc_matrix(self.values(name)[rows][:, None])
-                parts = [self.X[:, :j], column, self.X[:, j + 1 :]]
-                return sparse.hstack([p for p in parts if p.shape[1]], format="csr")
-            table = self.X.copy()
-            table[:, j] = table[rows, j]
-            return table
-        if self._frame.implementation.is_pandas_like():
-            # Not through narwhals, which matches rows by their index.
-            native = self._frame.to_native().copy()
-            column = native.iloc[:, j]
-            taken = type(column)(column.array.take(rows), index=native.index, name=column.name)
-            native.isetitem(j, taken)
-            return native
-        column = self._columns[name]
-        return self._frame.with_columns(column[rows].alias(column.name)).to_native()
 
 
 def stand_in(
@@ -480,36 +472,9 @@ class Drivers(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
-
-        def plain(parts: dict[str, Part]) -> dict[str, Any]:
-            return {name: vars(part) for name, part in parts.items()}
-
-        return json_safe(
-            {
-                "format": "evenhand.drivers",
-                "version": 1,
-                "sensitive": self.sensitive_name,
-                "reference": self.reference,
-                "widest": self.widest,
-                "close": self.close,
-                "confidence_level": self.confidence_level,
-                "surrogate_r2": self.surrogate_r2,
-                "gaps": plain(self.gaps),
-                "criteria": plain(self.criteria),
-                "remainder": self.remainder,
-                "drivers": [
-                    {
-                        "feature": d.feature,
-                        "stands_in": vars(d.stands_in),
-                        "gaps": plain(d.gaps),
-                        "criteria": plain(d.criteria),
-                        "leak": d.leak,
-                    }
-                    for d in self.drivers
-                ],
-                "notes": list(self.notes),
-            }
-        )
+        held = {"format": "evenhand.drivers", "version": 1, **asdict(self)}
+        held |= {"sensitive": held.pop("sensitive_name"), "remainder": self.remainder}
+        return json_safe(held)
 
     def plot(self, n: int = 15) -> Any:
         """A Matplotlib figure: parts of the gap and of the criteria, the `n` largest."""
@@ -619,7 +584,9 @@ def drivers(
         )
     closing = close_paths(model_or_scores, table, sample, close, int(n_values), cv, seed)
     whole = _Whole(
-        closing.score, sample, _reference(sample.groups, reference), _criteria(criteria, y),
+        closing.score, sample,
+        find_reference(reference, sample.groups.label_names, sample.groups.shares),
+        _criteria(criteria, y),
         get_estimator(estimator, seed), float(ndtri(0.5 + level / 2)),
     )  # fmt: skip
     parts = []
@@ -664,14 +631,17 @@ class _Whole:
         return self.entropies(self.score)
 
     def gap_parts(self, values: Vector) -> dict[str, Part]:
-        groups = self.sample.groups
-        gaps = zip(
-            groups.label_names,
-            _gaps(groups.take_known(values), groups, self.reference),
-            strict=True,
-        )
+        """Means of a column of each group less that of the reference."""
+        groups, r = self.sample.groups, self.reference
+        members = GroupRows(groups)
+        means = members.mean(groups.take_known(values))
+        covariance = members.covariance([members.by_unit(means.psi)])[0, :, 0, :]
+        gaps, own = means.value - means.value[r], np.diag(covariance)
+        errors = np.sqrt(np.maximum(own + own[r] - 2.0 * covariance[r], 0.0))
         return {
-            name: _part(*gap, self.z) for k, (name, gap) in enumerate(gaps) if k != self.reference
+            name: _part(float(gaps[k]), float(errors[k]), self.z)
+            for k, name in enumerate(groups.label_names)
+            if k != r
         }
 
     def criterion_parts(self, after: Entropies | None = None) -> dict[str, Part]:
@@ -716,32 +686,6 @@ def _criteria(criteria: Sequence[str] | None, y: Vector | None) -> list[Criterio
         if y is None and criterion.needs:
             raise ValueError(f"`y_true` must be given for {criterion.name}, got None.")
     return wanted
-
-
-def _reference(groups: Groups, reference: Any) -> int:
-    if reference == "largest" and "largest" not in groups.label_names:
-        return int(np.argmax(groups.shares))
-    if str(reference) in groups.label_names:
-        return groups.label_names.index(str(reference))
-    raise ValueError(
-        f"`reference` must be 'largest' or one of {', '.join(map(repr, groups.label_names))}, got "
-        f"{reference!r}."
-    )
-
-
-def _gaps(values: Vector, groups: Groups, ref: int) -> list[tuple[float, float]]:
-    """mean_k − mean_ref of a column, and its error: influences w m_k (v − mean_k)/W_k."""
-    mass = groups.membership()
-    if groups.weight is not None:
-        mass = mass * groups.weight[:, None]
-    share = mass / mass.sum(axis=0)
-    means = values @ share
-    psi = share * (values[:, None] - means) * len(values)
-    gaps = []
-    for k in range(groups.n_groups):
-        error = standard_error(psi[:, k] - psi[:, ref], None, groups.cluster)
-        gaps.append((float(means[k] - means[ref]), error))
-    return gaps
 
 
 def _part(value: float, stderr: float, z: float, least: float = -np.inf) -> Part:

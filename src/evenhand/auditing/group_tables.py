@@ -7,20 +7,20 @@ unequal spreads, and no single gap sees all of a distribution.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement, permutations
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
 from .._core.arrays import Array, Mask, Matrix, Rows, Vector
 from ..data.groups import Groups
 from ..data.sample import Sample
 from ..data.weights import cluster_groups
 from ..estimators.ranks import Ranks
-from ..kernels import make_rows
-from ..measures.effective import group_sizes
+from ..measures.effective import unit_masses
+from .influence import Entry, GroupRows
 
 # Numbers in the cumulative shares of a few groups.
 _GAP_NUMBERS = 2_000_000
@@ -54,108 +54,35 @@ class Disparities:
     rmse_ratio: float
 
 
-class _Sums:
-    """Weighted means per group, for hard and soft membership alike, from one pass over the rows.
-
-    Squares of values far from zero would cancel, so one of the group's own rows is subtracted
-    first. A row that holds a share π of the group lies within σ/√π of its mean, so that a variance
-    is right to 1/π roundings, however far apart the groups are.
-    """
-
-    def __init__(self, y: Vector | None, s: Vector, groups: Groups):
-        from ..kernels import groups as kernels
-
-        self._kernels = kernels
-        rows = make_rows(groups, None)
-        target = s if y is None else y
-        # Some row weighs no less than the average one; half of that allows for rounding.
-        count = groups.counts if groups.codes is not None else groups.n_known
-        least = 0.5 * groups.shares * groups.n_known / np.maximum(count, 1.0)
-        members = (rows.codes, rows.probabilities, rows.weight)
-        first = kernels.first_rows(*members, least)
-        r = target[first] - s[first]
-        self._shift = np.column_stack([s[first], target[first], r, np.abs(r), r * r])
-        self._sums = kernels.group_sums(s, target, *members, self._shift)
-        self.total = self._sums[kernels.MASS]
-        self.n_effective = self.total**2 / self._sums[kernels.MASS2]
-
-    def moments(self, name: str) -> tuple[Vector, Vector]:
-        """Mean and variance by group."""
-        at = getattr(self._kernels, name)
-        mean, square = self._sums[at : at + 2] / self.total
-        shift = self._shift[:, (at - 2) // 2]
-        if name in ("SIZE", "SQUARE"):
-            off = mean - shift
-        else:
-            mean, off = mean + shift, mean
-        return mean, np.maximum(square - off * off, 0.0)
-
-    def covariance(self) -> Vector:
-        """Of score and target."""
-        at = self._kernels
-        means = self._sums[[at.SCORE, at.TARGET]] / self.total
-        return self._sums[at.PRODUCT] / self.total - means[0] * means[1]
-
-
-# Influence of some rows on a number of group k: (k, rows) → values.
-Influence = Callable[[int, Any], Vector]
-
-
-class _ClusterSums:
-    """Standard errors √(G/(G − 1)·Σ_c (Σωψ)²) / Σω of group means, from rows in clusters.
-
-    Attributes
-    ----------
-    count : (K,) int array
-        Clusters that hold a row of the group.
-    """
-
-    def __init__(self, groups: Groups):
-        assert groups.cluster is not None
-        weight = groups.row_weight
-        self._parts: list[tuple[Any, Vector, Rows]] = []
-        for k in range(groups.n_groups):
-            if groups.codes is not None:
-                rows: Any = np.flatnonzero(groups.codes == k)
-                mass = weight[rows]
-            else:
-                assert groups.probabilities is not None
-                rows = np.flatnonzero(groups.probabilities[:, k] > 0)
-                mass = weight[rows] * groups.probabilities[rows, k]
-            self._parts.append(
-                (rows, mass, np.unique(groups.cluster[rows], return_inverse=True)[1])
-            )
-        self.count = np.array([part.max(initial=-1) + 1 for _, _, part in self._parts])
-
-    def error(self, psi: Influence) -> Vector:
-        out = np.full(len(self._parts), np.nan)
-        for k, (rows, mass, part) in enumerate(self._parts):
-            count = self.count[k]
-            if count > 1:
-                sums = np.bincount(part, mass * psi(k, rows))
-                out[k] = np.sqrt(sums @ sums * count / (count - 1)) / mass.sum()
-        return out
-
-
 def summarize_groups(
     rows: Sample, confidence_level: float, ranks: Ranks | None = None
 ) -> tuple[GroupTable, Disparities]:
     """Per-group table and gaps, over rows with a known group.
 
-    Columns ``*_low`` and ``*_high`` are normal intervals at the confidence level from effective
-    sample sizes or, with clusters, Student's t with sums of squares over clusters. `ranks` are
-    those of the scores, where they are known already.
+    Columns ``*_low`` and ``*_high`` are intervals at the confidence level, from the influence of
+    each row or cluster. `ranks` are those of the scores, where they are known already.
     """
+    groups = rows.groups
     with np.errstate(all="ignore"):  # scores beyond 1e154 have no variance, equal ones no slope
-        table = _Table(rows, confidence_level)
-        table.add_scores()
-        if rows.target is not None:
-            table.add_errors(rows.target)
-        ks, wasserstein = _distribution_gaps(ranks or Ranks(rows.scores), rows.groups)
-    columns = table.columns | {
-        "kolmogorov_smirnov": ks.tolist(),
-        "wasserstein": wasserstein.tolist(),
-    }
+        members = GroupRows(groups)
+        columns: dict[str, list[Any]] = {
+            "group": list(groups.label_names),
+            "n": [float(c) if groups.codes is None else int(c) for c in groups.counts],
+            "share": groups.shares.tolist(),
+            "n_effective": members.size.tolist(),
+        }
+        if groups.cluster is not None:
+            held = unit_masses(groups) > 0
+            columns["n_clusters"] = held.sum(axis=0).tolist()
+        for name, entry in _entries(members, rows.scores, rows.target):
+            low, high = entry.interval(confidence_level)
+            columns[name] = entry.value.tolist()
+            columns[f"{name}_low"], columns[f"{name}_high"] = low.tolist(), high.tolist()
+            if name.startswith("mean"):
+                spread = np.sqrt(members.mean(np.square(entry.psi)).value)
+                columns[name.replace("mean", "sd")] = spread.tolist()
+        ks, wasserstein = _distribution_gaps(ranks or Ranks(rows.scores), groups)
+    columns |= {"kolmogorov_smirnov": ks.tolist(), "wasserstein": wasserstein.tolist()}
     rmse = np.array(columns.get("rmse", [0.0]))
     ends = rmse.min(), rmse.max()
     # Errors of enormous numbers are infinite, and have no ratio.
@@ -165,80 +92,27 @@ def summarize_groups(
     return GroupTable(columns), gaps
 
 
-class _Table:
-    """Columns of the table of groups, filled one number at a time."""
-
-    def __init__(self, rows: Sample, level: float):
-        groups = rows.groups
-        self.s, self.sums = rows.scores, _Sums(rows.target, rows.scores, groups)
-        self.size, self.clusters = self.sums.n_effective, None
-        self.z = np.full(groups.n_groups, float(ndtri(0.5 + level / 2)))
-        if groups.cluster is not None:
-            self.clusters, self.size = _ClusterSums(groups), group_sizes(groups)
-            self.z = stdtrit(np.maximum(self.size - 1.0, 1e-300), 0.5 + level / 2)
-        self.columns: dict[str, list[Any]] = {
-            "group": list(groups.label_names),
-            "n": [float(c) if groups.codes is None else int(c) for c in groups.counts],
-            "share": groups.shares.tolist(),
-            "n_effective": self.size.tolist(),
-        }
-        if self.clusters is not None:
-            self.columns["n_clusters"] = self.clusters.count.tolist()
-
-    def add(
-        self, name: str, value: Vector, variance: Vector, psi: Influence, spread: bool = False
-    ) -> None:
-        """A number with its interval, and the standard deviation where it is a mean."""
-        clusters = self.clusters
-        error = np.sqrt(variance / self.size) if clusters is None else clusters.error(psi)
-        margin = np.where(self.size > 1.0 + 1e-9, self.z * error, np.nan)
-        self.columns[name] = value.tolist()
-        self.columns[f"{name}_low"] = (value - margin).tolist()
-        self.columns[f"{name}_high"] = (value + margin).tolist()
-        if spread:
-            self.columns[name.replace("mean", "sd")] = np.sqrt(variance).tolist()
-
-    def add_scores(self) -> None:
-        s, (mean, variance) = self.s, self.sums.moments("SCORE")
-        self.add("mean_score", mean, variance, lambda k, at: s[at] - mean[k], spread=True)
-
-    def add_errors(self, y: Vector) -> None:
-        """Targets, residuals, errors and the slope E[y|s] = a + b·s, 1 where calibrated."""
-        s, sums = self.s, self.sums
-        (mean_s, variance_s), (mean_y, variance_y) = sums.moments("SCORE"), sums.moments("TARGET")
-        self.add("mean_target", mean_y, variance_y, lambda k, at: y[at] - mean_y[k], spread=True)
-        r, (mean_r, variance_r) = y - s, sums.moments("RESIDUAL")
-        self.add("mean_residual", mean_r, variance_r, lambda k, at: r[at] - mean_r[k], spread=True)
-        mae, variance_a = sums.moments("SIZE")
-        self.add("mae", mae, variance_a, lambda k, at: np.abs(r[at]) - mae[k])
-        mse, variance_q = sums.moments("SQUARE")
-        rmse = np.sqrt(mse)
-        self.add(
-            "rmse", rmse, np.where(rmse > 0, variance_q / (4 * mse), 0.0),
-            lambda k, at: (r[at] ** 2 - mse[k]) / (2 * rmse[k] or 1.0),
-        )  # fmt: skip
-        covariance = sums.covariance()
-        slope = np.where(variance_s > 0, covariance / variance_s, np.nan)
-        # Of y, or of the residual, whichever is the smaller, is left what s does not explain:
-        # the same number, but of good scores y leaves little more than rounding.
-        left = np.where(
-            variance_r < variance_y,
-            variance_r - np.square(covariance - variance_s) / variance_s,
-            variance_y - slope * covariance,
-        )
-        self.add("calibration_slope", slope, np.maximum(left, 0.0) / variance_s, lambda k, at: (
-            (s[at] - mean_s[k]) / variance_s[k]
-            * (y[at] - mean_y[k] - slope[k] * (s[at] - mean_s[k]))
-        ))  # fmt: skip
+def _entries(members: GroupRows, s: Vector, y: Vector | None) -> Iterator[tuple[str, Entry]]:
+    """Means of scores, targets and residuals, errors, and the slope of E[y|s] = a + b·s."""
+    score = members.mean(s)
+    yield "mean_score", score
+    if y is None:
+        return
+    yield "mean_target", members.mean(y)
+    residual = members.mean(y - s)
+    yield "mean_residual", residual
+    yield "mae", members.mean(np.abs(y - s))
+    square = members.mean(np.square(y - s))
+    rmse = np.sqrt(square.value)
+    yield "rmse", square.through(rmse, np.where(rmse > 0, 0.5 / rmse, 0.0))
+    # That of the residual: of good scores y leaves little more than rounding.
+    bend = members.mean(score.psi * residual.psi) / members.mean(np.square(score.psi))
+    yield "calibration_slope", replace(bend, value=1.0 + bend.value)
 
 
 def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
     """Kolmogorov-Smirnov and Wasserstein distance of each group from all other rows, (K,) each."""
-    from ..kernels.groups import mass_by_cell
-
     cell, points = ranks.distribution()
-    rows = make_rows(groups, None)
-    members = rows.codes, rows.probabilities, rows.weight
     everyone = np.bincount(cell, groups.weight, len(points)).cumsum()
     # A value between two others has no width: only the end of a run counts.
     step = np.append(np.diff(points), 1.0)
@@ -248,8 +122,7 @@ def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
     size = max(1, _GAP_NUMBERS // len(points))
     for first in range(0, groups.n_groups, size):
         part = slice(first, min(first + size, groups.n_groups))
-        below = np.zeros((len(points), part.stop - first))
-        mass_by_cell(cell, *members, first, below)
+        below = _mass_by_cell(cell, len(points), groups, part)
         np.cumsum(below, axis=0, out=below)
         total = below[-1].copy()
         rest = everyone[:, None] - below
@@ -262,16 +135,26 @@ def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
     return ks, wasserstein
 
 
+def _mass_by_cell(cell: Rows, n_cells: int, groups: Groups, part: slice) -> Matrix:
+    """Σω of some of the groups in each cell."""
+    codes, weight, count = groups.codes, groups.weight, part.stop - part.start
+    if codes is None:
+        assert groups.probabilities is not None
+        own = groups.probabilities[:, part] * groups.row_weight[:, None]
+        return np.column_stack([np.bincount(cell, column, n_cells) for column in own.T])
+    if count < groups.n_groups:
+        rows = (codes >= part.start) & (codes < part.stop)
+        cell, codes = cell[rows], codes[rows]
+        weight = None if weight is None else weight[rows]
+    place = cell.astype(np.int64) * count + codes - part.start
+    return np.bincount(place, weight, n_cells * count).astype(float).reshape(n_cells, count)
+
+
 # ------------------------------------------------------------------------------------------------
 # Rows → means by group of a few functions of score and target, with the covariance of them all.
 #
-#     m_kj = Σ_i w_i a_ik x_j(i) / Σ_i w_i a_ik,    Cov = Σ_u ψ_u ψ_uᵀ
-#
-# a_ik is 1 for the row's group, or its probability; ψ_u sums the influence w_i a_ik (x_j(i) −
-# m_kj) /
-# W_k over the rows of unit u, a cluster or a row by itself. Everything that compares groups by
-# their
-# means, spreads or rates is a smooth function of these means, so that this is all it needs of rows.
+# Everything that compares groups by their means, spreads or rates is a smooth function of these
+# means, so that this is all it needs of rows.
 
 
 # What is kept of an audit in a file: these cutoffs, and no more numbers than this.
@@ -316,6 +199,8 @@ class GroupMoments:
         cutoff and favorable side for the share of favorable scores.
     mean : (d, K) array
     covariance : (d, K, d, K) array
+    third : (c, c, c, K) array
+        Third moments of the first c means: of score, spread and, if there is one, target.
     cutoffs : dict of Cutoff → float
         The score it stands for.
     """
@@ -329,6 +214,7 @@ class GroupMoments:
     names: tuple[Any, ...]
     mean: Matrix
     covariance: Array
+    third: Array
     cutoffs: dict[Cutoff, float]
 
     @property
@@ -380,6 +266,7 @@ class AuditedRows:
         return replace(
             result, count=result.count * times, size=result.size * times,
             n_units=result.n_units * times, covariance=result.covariance / times,
+            third=result.third / times**2,
         )  # fmt: skip
 
     def standing_for(self, people: int) -> AuditedRows:
@@ -407,47 +294,57 @@ def group_moments(rows: Sample, cutoffs: Sequence[Cutoff], sides: Sequence[str])
     f_k/f = P(k | s = c)/P(k), and read off the rows next to the cutoff.
     """
     y, s, groups = rows.target, rows.scores, rows.groups
-    weight = groups.row_weight
-    unit = _Units(groups, weight)
-    shift = float(np.average(s, weights=weight))
-    score = s - shift
-    columns: dict[Any, Vector] = {} if y is None else {"target": y}
+    weight, members = groups.row_weight, GroupRows(groups)
+    score = members.mean(s)
+    entries: dict[Any, Entry] = {"score": score, "spread": members.mean(np.square(score.psi))}
+    if y is not None:
+        entries["target"] = members.mean(y)
     at = {cutoff: _place(s, weight, cutoff) for cutoff in cutoffs}
     for cutoff, c in at.items():
         for side in sides:
-            columns[cutoff, side] = _favorable(s, c, cutoff, side).astype(np.float64)
-    columns = {"score": score, "spread": score, **columns}
-    mean = {name: unit.mean(x) for name, x in columns.items()}
-    mean["spread"] = unit.mean_square(score, mean["score"])
-    influence = {
-        name: unit.influence(x, mean[name], mean["score"] if name == "spread" else None)
-        for name, x in columns.items()
-    }
-    names = tuple(columns)
-    moved = {c: _moved(s, weight, at[c], c, groups) for c in cutoffs if c.quantile is not None}
-    common = {c: unit.common((s <= at[c]).astype(np.float64) - (c.quantile or 0.0)) for c in moved}
-    covariance = unit.covariance([influence[name] for name in names])
-    K = groups.n_groups
-    covariance = covariance.reshape(len(names), K, len(names), K)
-    pull = np.zeros((len(names), K, len(common)))
+            entries[cutoff, side] = members.mean(_favorable(s, c, cutoff, side).astype(float))
+    names = tuple(entries)
+    units = [members.by_unit(entry.psi) for entry in entries.values()]
+    covariance, main = members.covariance(units), 2 + (y is not None)
+    third = np.empty((main, main, main, groups.n_groups))
+    for places in combinations_with_replacement(range(main), 3):
+        value = members.moment(*(units[j] for j in places))
+        for order in permutations(places):
+            third[order] = value
+    covariance += _moved_by_cutoffs(members, s, at, names, units)
+    return GroupMoments(
+        groups.label_names, groups.shares, groups.counts, members.size, groups.n_effective,
+        None if groups.cluster is None else groups.n_units, names,
+        np.array([entry.value for entry in entries.values()]), covariance, third, at,
+    )  # fmt: skip
+
+
+def _moved_by_cutoffs(
+    members: GroupRows, s: Vector, at: Mapping[Cutoff, float], names: Sequence[Any],
+    units: Sequence[Any],
+) -> Array:  # fmt: skip
+    """What estimated cutoffs add to the covariance, (d, K, d, K)."""
+    groups = members.groups
+    weight, n_groups = groups.row_weight, groups.n_groups
+    moved = {c: _density_ratio(s, at[c], c.quantile, groups) for c in at if c.quantile is not None}
+    out = np.zeros((len(names), n_groups, len(names), n_groups))
+    if not moved:
+        return out
+    # The influence of each unit on the share below, and what a move of it does to each number.
+    below = np.column_stack([weight * ((s <= at[c]) - (c.quantile or 0.0)) for c in moved])
+    below /= weight.sum()
+    if groups.cluster is not None:
+        below = cluster_groups(groups.cluster, below)
+    pull = np.zeros((len(names), n_groups, len(moved)))
     for j, name in enumerate(names):
         if isinstance(name, tuple) and name[0] in moved:
             sign = 1.0 if name[1] == "high" else -1.0
-            pull[j, :, list(common).index(name[0])] = sign * moved[name[0]]
-    if common and pull.any():
-        shared = np.array(
-            [[unit.cross(influence[name], v) for v in common.values()] for name in names]
-        ).transpose(0, 2, 1)
-        both = np.array([[u @ v for v in common.values()] for u in common.values()])
-        mixed = np.einsum("jkc,lmc->jklm", shared, pull)
-        covariance = covariance + mixed + mixed.transpose(2, 3, 0, 1)
-        covariance += np.einsum("jkc,cd,lmd->jklm", pull, both, pull)
-    mean["score"] = mean["score"] + shift
-    return GroupMoments(
-        groups.label_names, groups.shares, groups.counts, unit.size, groups.n_effective,
-        None if groups.cluster is None else groups.n_units, names,
-        np.array([mean[name] for name in names]), covariance, at,
-    )  # fmt: skip
+            pull[j, :, list(moved).index(name[0])] = sign * moved[name[0]][0]
+    shared = np.array([[members.cross(u, v) for v in below.T] for u in units])
+    mixed = np.einsum("jck,lmc->jklm", shared, pull)
+    # Steps of a share from one score to the next are spread evenly, with a variance of 1/12.
+    spread = below.T @ below + np.diag([step**2 / 12 for _, step in moved.values()])
+    return mixed + mixed.transpose(2, 3, 0, 1) + np.einsum("jkc,cd,lmd->jklm", pull, spread, pull)
 
 
 def _favorable(s: Vector, c: float, cutoff: Cutoff, side: str) -> Mask:
@@ -469,103 +366,28 @@ def _place(s: Vector, weight: Vector, cutoff: Cutoff) -> float:
     return float((s[order[k]] + s[order[k + 1]]) / 2) if exact else float(s[order[k]])
 
 
-def _moved(s: Vector, weight: Vector, c: float, cutoff: Cutoff, groups: Groups) -> Vector:
-    """f_k(c)/f(c) for each group; 0 where many rows share the score c, which then stands fast."""
+def _density_ratio(s: Vector, c: float, quantile: float, groups: Groups) -> tuple[Vector, float]:
+    """f_k(c)/f(c) for each group, by which the cutoff moves its rate, and the share of rows at c.
+
+    Where many rows share the score c it stands fast, and the ratio is 0; but NaN where the quantile
+    is so close to the edge of such a score that another sample may well have the next one.
+    """
+    weight, far = groups.row_weight, np.abs(s - c)
     total = float(weight.sum())
-    assert cutoff.quantile is not None
-    error = math.sqrt(cutoff.quantile * (1.0 - cutoff.quantile) / groups.n_effective)
-    if float(weight[s == c].sum()) / total > 3.0 * error:
-        return np.zeros(groups.n_groups)
+    error = math.sqrt(quantile * (1.0 - quantile) / groups.n_effective)
+    # Between two scores the next ones on either side may be frequent.
+    closest = far <= far.min() * (1.0 + 1e-9)
+    step = float(weight[closest].sum()) / total
+    if step > 3.0 * error:
+        ends = np.array([weight[s < c].sum(), weight[s <= c].sum()]) / total
+        stands = np.abs(ends - quantile).min() > 3.0 * error
+        return np.full(groups.n_groups, 0.0 if stands else np.nan), 0.0
     # A window of n^0.8 rows, the rate of a density estimate, and not less than 30.
     width = min(max(int(groups.n_effective**0.8), 30), len(s) - 1)
-    far = np.abs(s - c)
     near = far <= np.partition(far, width)[width]
     if groups.codes is not None:
         inside = np.bincount(groups.codes[near], weight[near], groups.n_groups)
     else:
         assert groups.probabilities is not None
         inside = weight[near] @ groups.probabilities[near]
-    return np.asarray(inside / weight[near].sum() / groups.shares)
-
-
-class _Units:
-    """Sums over independent units: rows, or clusters; hard or soft membership."""
-
-    def __init__(self, groups: Groups, weight: Vector):
-        self.groups, self.weight = groups, weight
-        self.total = groups.shares * weight.sum()
-        self.size = group_sizes(groups)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            inflate = np.where(self.size > 1.0 + 1e-9, self.size / (self.size - 1.0), np.nan)
-        self.scale = np.sqrt(inflate) / self.total
-
-    def mean(self, x: Vector) -> Vector:
-        return self._sums(x) / self.total
-
-    def mean_square(self, x: Vector, center: Vector) -> Vector:
-        """Of distances from each group's center."""
-        if self.groups.codes is not None:
-            return self._sums((x - center[self.groups.codes]) ** 2) / self.total
-        return np.maximum(self._sums(x * x) / self.total - center**2, 0.0)
-
-    def influence(self, x: Vector, mean: Vector, center: Vector | None = None) -> Any:
-        """w a_k (x − m_k)/W_k by row, or by cluster; x is squared about `center` if given.
-
-        For known groups without clusters one number a row, else units × K.
-        """
-        groups = self.groups
-        if groups.codes is not None:
-            codes = groups.codes
-            values = x if center is None else (x - center[codes]) ** 2
-            psi = self.weight * (values - mean[codes]) * self.scale[codes]
-            if groups.cluster is None:
-                return psi
-            from scipy.sparse import coo_array
-
-            shape = (groups.n_units, groups.n_groups)
-            return coo_array((psi, (groups.cluster, codes)), shape=shape).tocsr()
-        assert groups.probabilities is not None
-        wide = x[:, None] if center is None else (x[:, None] - center) ** 2
-        soft = self.weight[:, None] * groups.probabilities * (wide - mean) * self.scale
-        return soft if groups.cluster is None else cluster_groups(groups.cluster, soft)
-
-    def common(self, x: Vector) -> Vector:
-        """w x / W of all rows, by unit."""
-        values = self.weight * x / self.weight.sum()
-        cluster = self.groups.cluster
-        return values if cluster is None else _added(cluster, values, self.groups.n_units)
-
-    def cross(self, psi: Any, common: Vector) -> Vector:
-        """Covariance of each group's mean with that of all rows, (K,)."""
-        codes = self.groups.codes
-        if psi.ndim == 1 and codes is not None:
-            return _added(codes, psi * common, self.groups.n_groups)
-        return np.asarray(psi.T @ common)
-
-    def covariance(self, influences: Sequence[Any]) -> Matrix:
-        """Of all means, (dK, dK)."""
-        d, K, codes = len(influences), self.groups.n_groups, self.groups.codes
-        out = np.zeros((d, K, d, K))
-        for j in range(d):
-            for m in range(j, d):
-                u, v = influences[j], influences[m]
-                if u.ndim == 1 and codes is not None:
-                    block: Matrix = np.diag(_added(codes, u * v, K))
-                else:
-                    product = u.T @ v
-                    block = product if isinstance(product, np.ndarray) else product.toarray()
-                out[j, :, m, :] = block
-                out[m, :, j, :] = block.T
-        return out.reshape(d * K, d * K)
-
-    def _sums(self, x: Vector) -> Vector:
-        groups = self.groups
-        if groups.codes is not None:
-            return _added(groups.codes, self.weight * x, groups.n_groups)
-        assert groups.probabilities is not None
-        return (self.weight * x) @ groups.probabilities
-
-
-def _added(code: Rows, values: Vector, count: int) -> Vector:
-    """Σ of the values of each code."""
-    return np.bincount(code, values, count).astype(np.float64, copy=False)
+    return np.asarray(inside / weight[near].sum() / groups.shares), step

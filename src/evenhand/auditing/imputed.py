@@ -127,8 +127,11 @@ class Imputation(Shown):
 
 
 def bound_gaps(rows: Sample, confidence_level: float) -> Imputation:
-    """Bounds for the scores of rows with membership probabilities."""
-    s, groups = rows.scores, rows.groups
+    """Bounds for the scores of rows with membership probabilities.
+
+    Gaps are per unit of exposure, as in other tables; information is about rows.
+    """
+    s, people, groups = rows.scores, rows.groups, rows.by_exposure().groups
     p, weight = groups.probabilities, groups.row_weight
     strata = make_strata(p)
     z = float(ndtri(0.5 + confidence_level / 2))
@@ -163,11 +166,12 @@ def bound_gaps(rows: Sample, confidence_level: float) -> Imputation:
             slope, (slope - error, slope + error), least, most, (least - below, most + above),
         )  # fmt: skip
 
-    left = -float(np.average(xlogy(p, p).sum(axis=1), weights=weight))
+    left = -float(np.average(xlogy(p, p).sum(axis=1), weights=people.weight))
+    least = _least_information(s, p, people.row_weight, strata, people)
     return Imputation(
         gaps=tuple(gap(k) for k in range(groups.n_groups) if k != ref),
-        least_independence=_least_information(s, p, weight, strata, groups) / groups.entropy,
-        certainty=1.0 - left / groups.entropy,
+        least_independence=least / people.entropy,
+        certainty=1.0 - left / people.entropy,
         n_strata=int(strata.max()) + 1,
         confidence_level=confidence_level,
         assume=groups.assume,

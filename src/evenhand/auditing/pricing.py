@@ -23,11 +23,11 @@ from .._core.frames import json_safe, to_frame
 from .._core.views import Shown, view
 from ..data.groups import Groups
 from ..data.sample import Sample
-from ..data.weights import cluster_groups
 from ..measures.losses import Loss, get_loss
 from ..measures.measures import critical_value, standard_error
 from .group_tables import AuditedRows, GroupMoments
 from .impact import impact_table
+from .influence import GroupRows
 
 LOSSES = ("poisson", "gamma", "tweedie", "normal")
 BANDS = 5
@@ -92,10 +92,8 @@ class Pricing(Shown):
         return view("plot_pricing")(self)
 
 
-def read_loss(loss: Any, power: Any, y: Any) -> Loss | None:
-    """The loss by its name; None where none is asked for."""
-    if loss is None:
-        return None
+def read_loss(loss: Any, power: Any, y: Any) -> Loss:
+    """The loss by its name."""
     if loss not in LOSSES:
         raise ValueError(f"`loss` must be None or one of {', '.join(LOSSES)}, got {loss!r}.")
     if y is None:
@@ -126,19 +124,18 @@ def price(
     groups = rows.groups
     # Of no claims at all a Poisson count has an interval, if rows count alike.
     exact = loss is not None and loss.name == "poisson" and groups.cluster is groups.weight is None
-    ledger = _Ledger(rows, groups, confidence_level, exact)
-    everyone = replace(ledger, groups=_everyone(groups)).columns(*ledger.one_band)
-    explained = _explained(ledger, loss)
-    deviance = explained.pop("_rows")
-    reference, columns = _group_table(ledger, reference, deviance)
+    ledger = _Ledger(rows, confidence_level, exact)
+    one_band = np.zeros(rows.n_rows, dtype=np.intp)
+    everyone = _split(groups, one_band, 1, together=True)
+    overall = ledger.columns(everyone)
+    explained = _explained(ledger, loss, everyone)
+    reference, columns = _group_table(ledger, reference, explained.pop("_rows"))
     return Pricing(
         loss="" if loss is None else loss.name,
         power=math.nan if loss is None else float(getattr(loss, "power", math.nan)),
         **explained,
         has_exposure=rows.exposure is not None,
-        actual_expected=tuple(
-            everyone[f"actual_expected{end}"][0] for end in ("", "_low", "_high")
-        ),
+        actual_expected=tuple(overall[f"actual_expected{end}"][0] for end in ("", "_low", "_high")),
         confidence_level=confidence_level,
         reference=reference,
         _groups=columns,
@@ -151,7 +148,6 @@ class _Ledger:
     """What was charged and what happened, to be added up by group and band."""
 
     rows: Sample
-    groups: Groups
     level: float
     exact: bool
 
@@ -166,78 +162,45 @@ class _Ledger:
         assert self.rows.target is not None
         return self.rows.target * self.size, self.rows.scores * self.size
 
-    @property
-    def one_band(self) -> tuple[Rows, int]:
-        return np.zeros(self.rows.n_rows, dtype=np.intp), 1
-
-    def sums(self, x: Vector, band: Rows, n_bands: int) -> Vector:
-        """Σ x by group and band, (K, B)."""
-        shape = (self.groups.n_groups, n_bands)
-        if self.groups.codes is not None:
-            cell = self.groups.codes * n_bands + band
-            return np.bincount(cell, x, shape[0] * n_bands).astype(np.float64).reshape(shape)
-        out = np.zeros(shape)
-        for b in range(n_bands):
-            at = band == b
-            out[:, b] = x[at] @ self.groups.membership()[at]
-        return out
-
-    def columns(self, band: Rows, n_bands: int) -> dict[str, list[Any]]:
-        """Rows, exposure, actual, expected and A/E with its ends, by group and band.
+    def columns(self, groups: Groups) -> dict[str, list[Any]]:
+        """Rows, exposure, actual, expected and A/E with its ends, by group.
 
         Intervals are on the log scale; where nothing happened, that of a Poisson count.
         """
-        weight = self.groups.row_weight
-        actual, expected = (weight * x for x in self.amounts)
-        n = self.sums(np.ones(len(weight)), band, n_bands)
-        a, e = (self.sums(x, band, n_bands) for x in (actual, expected))
-        variance, units = self._variance(a, e, n, band, n_bands)
+        members = GroupRows(groups)
+        a, e = (members.add(x) for x in self.amounts)
         with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = members.mean(self.amounts[0]) / members.mean(self.amounts[1])
             value = np.where((e > 0) & (a >= 0), a / e, np.nan)
-            freedom = np.maximum(units - 1.0, 1.0)
-            half = stdtrit(freedom, 0.5 + self.level / 2) * np.sqrt(variance)
+            freedom = np.maximum(members.size - 1.0, 1.0)
+            half = stdtrit(freedom, 0.5 + self.level / 2) * ratio.stderr / np.abs(ratio.value)
             low, high = value * np.exp(-half), value * np.exp(half)
         none = value == 0
         low[none] = 0.0
         high[none] = -math.log((1 - self.level) / 2) / e[none] if self.exact else np.nan
-        spent = self.sums(weight * self.size, band, n_bands)
         table = {
-            "n": n, "exposure": spent, "actual": a, "expected": e, "actual_expected": value,
-            "actual_expected_low": low, "actual_expected_high": high,
+            "n": groups.counts, "exposure": members.add(self.size), "actual": a, "expected": e,
+            "actual_expected": value, "actual_expected_low": low, "actual_expected_high": high,
         }  # fmt: skip
-        return {name: values.ravel().tolist() for name, values in table.items()}
-
-    def _variance(
-        self, a: Vector, e: Vector, count: Vector, band: Rows, n_bands: int
-    ) -> tuple[Vector, Vector]:
-        """Variance of log A/E and independent units, by group and band."""
-        groups, weight, (actual, expected) = self.groups, self.groups.row_weight, self.amounts
-        variance, units, code = np.zeros(a.shape), count.copy(), groups.codes
-        with np.errstate(divide="ignore", invalid="ignore"):
-            if code is not None:
-                psi = weight * (actual / a[code, band] - expected / e[code, band])
-                if groups.cluster is None:
-                    variance = self.sums(psi * psi, band, n_bands)
-                else:
-                    from scipy.sparse import coo_array
-
-                    place = (groups.cluster, code * n_bands + band)
-                    sums = coo_array((psi, place), shape=(groups.n_units, a.size)).tocsc()
-                    sums.sum_duplicates()
-                    units = np.diff(sums.indptr).astype(np.float64).reshape(a.shape)
-                    variance = np.asarray(sums.multiply(sums).sum(axis=0)).reshape(a.shape)
-            else:
-                for b in range(n_bands):
-                    at = np.flatnonzero(band == b)
-                    ratio = actual[at, None] / a[:, b] - expected[at, None] / e[:, b]
-                    moves = weight[at, None] * groups.membership()[at] * ratio
-                    if groups.cluster is not None:
-                        moves = cluster_groups(groups.cluster[at], moves)
-                    variance[:, b] = np.square(moves).sum(axis=0)
-            return variance * np.where(units > 1, units / (units - 1), np.nan), units
+        return {name: values.tolist() for name, values in table.items()}
 
 
-def _explained(ledger: _Ledger, loss: Loss | None) -> dict[str, Any]:
+def _split(groups: Groups, band: Rows, n_bands: int, together: bool = False) -> Groups:
+    """Each group in each band as a group of its own, bands of a group next to one another."""
+    codes, probabilities, K = groups.codes, groups.probabilities, groups.n_groups
+    if together:
+        codes, probabilities, K = band, None, 1
+    elif codes is not None:
+        codes = codes.astype(np.intp) * n_bands + band
+    else:
+        assert probabilities is not None
+        inside = band[:, None] == np.arange(n_bands)
+        probabilities = (probabilities[:, :, None] * inside[:, None, :]).reshape(len(band), -1)
+    labels = tuple(range(K * n_bands))
+    return replace(groups, labels=labels, codes=codes, probabilities=probabilities, measured=None)
+
+
+def _explained(ledger: _Ledger, loss: Loss | None, everyone: Groups) -> dict[str, Any]:
     """Deviances and D² with its error; D² is not defined where a prediction has no deviance."""
     explained: dict[str, Any] = {
         "deviance": math.nan, "null_deviance": math.nan, "d2": math.nan, "d2_stderr": math.nan,
@@ -245,7 +208,7 @@ def _explained(ledger: _Ledger, loss: Loss | None) -> dict[str, Any]:
     }  # fmt: skip
     if loss is None:
         return explained
-    s, groups, weight = ledger.rows.scores, ledger.groups, ledger.groups.row_weight
+    s, weight = ledger.rows.scores, everyone.row_weight
     y, by_loss = loss.per_unit(ledger.amounts[0], weight, ledger.size)
     rows = by_loss * loss.deviance(y, s)
     null = by_loss * loss.deviance(y, np.asarray(loss.null_mean(y, by_loss), dtype=np.float64))
@@ -258,15 +221,10 @@ def _explained(ledger: _Ledger, loss: Loss | None) -> dict[str, Any]:
     }
     if np.isfinite(rows).all() and null.sum() > 0:
         value, psi = loss.accuracy.influence(y, s, by_loss)
-        error = standard_error(psi, by_loss, groups.cluster)
-        half = critical_value(ledger.level, psi, replace(_everyone(groups), weight=by_loss)) * error
+        error = standard_error(psi, by_loss, everyone.cluster)
+        half = critical_value(ledger.level, psi, replace(everyone, weight=by_loss)) * error
         explained |= {"d2": value, "d2_stderr": error, "d2_interval": (value - half, value + half)}
     return explained
-
-
-def _everyone(groups: Groups) -> Groups:
-    one = np.zeros(groups.n_known, dtype=np.intp)
-    return replace(groups, labels=("all",), codes=one, probabilities=None, measured=None)
 
 
 def _band_of(s: Vector, weight: Vector) -> tuple[Rows, Vector]:
@@ -285,9 +243,9 @@ def _group_table(
     ledger: _Ledger, reference: Any, deviance: Vector | None
 ) -> tuple[str, dict[str, list[Any]]]:
     """One row per group, and the group that log-ratio gaps are against."""
-    rows, groups = ledger.rows, ledger.groups
+    rows, groups = ledger.rows, ledger.rows.groups
     columns: dict[str, list[Any]] = {"group": list(groups.label_names)}
-    columns |= ledger.columns(*ledger.one_band)
+    columns |= ledger.columns(groups)
     spent = np.array(columns["exposure"])
     columns["mean_score"] = (np.array(columns["expected"]) / spent).tolist()
     columns["mean_target"] = (np.array(columns["actual"]) / spent).tolist()
@@ -301,16 +259,15 @@ def _group_table(
                 0.0 if n is None else _log(getattr(n, key)) for n in numbers
             ]
     if deviance is not None:
-        by_group, people = (
-            ledger.sums(x, *ledger.one_band)[:, 0] for x in (deviance, groups.row_weight)
-        )
-        columns["deviance"] = (by_group / people).tolist()
+        # Deviances have the weights of rows in them.
+        plain = GroupRows(replace(groups, weight=None))
+        columns["deviance"] = (plain.add(deviance) / plain.add(groups.row_weight)).tolist()
     return reference, columns
 
 
 def _band_table(ledger: _Ledger) -> dict[str, list[Any]]:
     """One row per group and band."""
-    s, groups = ledger.rows.scores, ledger.groups
+    s, groups = ledger.rows.scores, ledger.rows.groups
     band, edges = _band_of(s, groups.row_weight * ledger.size)
     n_bands, K = len(edges) - 1, groups.n_groups
     return {
@@ -318,7 +275,7 @@ def _band_table(ledger: _Ledger) -> dict[str, list[Any]]:
         "band": list(range(1, n_bands + 1)) * K,
         "score_low": edges[:-1].tolist() * K,
         "score_high": [float(s[band == b].max()) for b in range(n_bands)] * K,
-        **ledger.columns(band, n_bands),
+        **ledger.columns(_split(groups, band, n_bands)),
     }
 
 

@@ -9,37 +9,53 @@ is wrong more often than the level says.
 
 from __future__ import annotations
 
+import difflib
+import hashlib
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import stdtr
+from scipy.special import ndtri, stdtr
 
 from .._core.arrays import Array
 from .._core.frames import json_safe, tabulate, to_frame
 from .._core.views import Shown
-from ..data.criteria import CRITERIA, WITH_CONTROLS
-from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, judge, units_needed
+from ..data.criteria import CRITERIA, WITH_CONTROLS, get_criterion
+from ..measures.exact_tests import SMOOTH_SHARE
+from ..measures.measures import (
+    HOLDS,
+    OPEN,
+    VIOLATED,
+    Measure,
+    errors_below,
+    half_width_down_to,
+    judge,
+    units_needed,
+)
 from .adjusted_gap import MOST_IMBALANCE, Imbalance
-from .impact import ADJUSTED, AT_CUTOFF, NEED_TARGET, STATISTICS, Impact, ImpactNumber, holm
+from .impact import (
+    ADJUSTED,
+    AT_CUTOFF,
+    MOST_SKEWED,
+    NEED_TARGET,
+    ON_LOG,
+    SMALLEST,
+    STATISTICS,
+    Impact,
+    ImpactNumber,
+    as_number,
+    check_favorable,
+    check_smallest,
+    read_cutoffs,
+)
+from .influence import holm
 
 if TYPE_CHECKING:
     from .result import Audit
-
-
-import difflib
-import hashlib
-import json
-from pathlib import Path
-
-from scipy.special import ndtri
-
-from ..data.criteria import get_criterion
-from ..measures.exact_tests import SMOOTH_SHARE
-from ..measures.measures import errors_below, half_width_down_to
-from .impact import ON_LOG, SMALLEST, check_favorable, check_smallest, read_cutoffs
 
 NEED_CONTROLS = {*WITH_CONTROLS, *ADJUSTED}
 OUTCOMES = {VIOLATED: "fail", OPEN: "not enough data", HOLDS: "pass"}
@@ -158,21 +174,10 @@ class Verdict(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
+        tolerance = {**self.tolerance.to_dict(), "digest": self.tolerance.digest}
+        held = {**vars(self), "clauses": [vars(c) for c in self.clauses], "tolerance": tolerance}
         return json_safe(
-            {
-                "format": "evenhand.verdict",
-                "version": 1,
-                "outcome": self.outcome,
-                "level": self.level,
-                "unit": self.unit,
-                "n": self.n,
-                "needed": self.needed,
-                "unjudged": self.unjudged,
-                "remarks": self.remarks,
-                "unweighted": self.unweighted,
-                "tolerance": {**self.tolerance.to_dict(), "digest": self.tolerance.digest},
-                "clauses": [dict(vars(clause)) for clause in self.clauses],
-            }
+            {"format": "evenhand.verdict", "version": 1, "needed": self.needed, **held}
         )
 
 
@@ -352,7 +357,7 @@ def _adjusted(
             low, high = one.interval
             number = ImpactNumber(
                 gap.group, name, "", one.value, low, high, one.p_value, False, one.value,
-                one.stderr, one.freedom,
+                one.stderr, one.freedom, one.skewness, abs(one.skewness),
             )  # fmt: skip
             test = _number(number, audit.sensitive_name, ends, level)
             yield _open_unbalanced(test, gap.balance)
@@ -445,10 +450,18 @@ def _numbers(
 def _nobody(
     name: str, part: str, reference: str, smallest: float, ends: tuple[float, float]
 ) -> tuple[ClauseResult, float]:
-    """A clause that no group is large enough for: nothing is shown, so nothing passes."""
+    """A clause that no group is large enough for, so that it cannot pass."""
     note = f"every group but {reference} is under {100 * smallest:g}% of the rows"
+    return _undecided(name, part, ends, note)
+
+
+def _undecided(
+    name: str, part: str, ends: tuple[float, float], note: str, group: str = "", at: str = "",
+    value: float = math.nan,
+) -> tuple[ClauseResult, float]:  # fmt: skip
+    """A clause on which nothing is known."""
     nothing = (math.nan, math.nan)
-    return ClauseResult(name, part, "", "", math.nan, nothing, ends, 1.0, 1.0, note=note), 0.0
+    return ClauseResult(name, part, group, at, value, nothing, ends, 1.0, 1.0, note=note), 0.0
 
 
 def _number(
@@ -456,11 +469,8 @@ def _number(
 ) -> tuple[ClauseResult, float]:
     """Two one-sided tests: beyond if above the upper end or below the lower one."""
     if not n.defined:
-        nothing = (math.nan, math.nan)
-        return ClauseResult(
-            n.statistic, part, n.group, n.at, n.value, nothing, ends, 1.0, 1.0,
-            note="the number is not defined here",
-        ), 0.0  # fmt: skip
+        note = "the number is not defined here"
+        return _undecided(n.statistic, part, ends, note, n.group, n.at, n.value)
     above_low, above_high = (n.errors_from(end) for end in ends)
     # By how much the value lies beyond the nearer end; from that end the other may be passed too,
     # which a range of many standard errors rules out.
@@ -469,10 +479,13 @@ def _number(
     p_within = min(float(stdtr(n.freedom, -beyond) + stdtr(n.freedom, -far)), 1.0)
     p_beyond = max(float(stdtr(n.freedom, -above_low)), float(stdtr(n.freedom, above_high)))
     nearest = min(abs(above_low), abs(above_high))
-    return ClauseResult(
-        n.statistic, part, n.group, n.at, n.value, n.interval(1 - 2 * level), ends, p_within,
-        p_beyond,
-    ), nearest  # fmt: skip
+    result = ClauseResult(
+        n.statistic, part, n.group, n.at, n.value, n.bounds(level), ends, p_within, p_beyond
+    )
+    if n.tail > MOST_SKEWED:
+        note = "a few large values decide this number, so that its error is not known"
+        return replace(result, p_within=1.0, p_beyond=1.0, note=note), 0.0
+    return result, nearest
 
 
 # ------------------------------------------------------------------------------------------------
@@ -611,7 +624,7 @@ class Tolerance:
             "at": list(self.at),
             "smallest": self.smallest,
             "clauses": {
-                name: ends[1] if of_information(name) else [_end(end) for end in ends]
+                name: ends[1] if of_information(name) else json_safe(ends)
                 for name, ends in self.clauses
             },
         }
@@ -661,8 +674,8 @@ class Tolerance:
         from .._core.files import write_text
 
         path = _checked(path)
-        data = self.to_dict()
-        text = json.dumps(data, indent=2) + "\n" if path.suffix == ".json" else _toml(data)
+        is_json = path.suffix == ".json"
+        text = json.dumps(self.to_dict(), indent=2) + "\n" if is_json else _toml(self)
         return write_text(path, text, force)
 
     @classmethod
@@ -707,9 +720,7 @@ def range_text(clause: str, low: float, high: float) -> str:
 
 def check_level(level: Any) -> float:
     """A level of a test, above 0 and below a half."""
-    if isinstance(level, bool) or not isinstance(level, int | float | np.number):
-        raise ValueError(f"`level` must be a number between 0 and 0.5, got {level!r}.")
-    if not 0.0 < level < 0.5:
+    if not 0.0 < as_number(level) < 0.5:
         raise ValueError(f"`level` must be between 0 and 0.5, got {level!r}.")
     return float(level)
 
@@ -726,8 +737,8 @@ def _unknown(name: str) -> str:
 
 def _range(name: str, value: Any) -> tuple[float, float]:
     if of_information(name):
-        limit = _as_number(value)
-        if limit is None or not 0.0 < limit < 1.0:
+        limit = as_number(value)
+        if not 0.0 < limit < 1.0:
             raise ValueError(
                 f"`{name}` must be one number above 0 and below 1, got {value!r}. Hint: no data "
                 "can show that a criterion holds exactly; 0.01 is a small violation."
@@ -738,10 +749,10 @@ def _range(name: str, value: Any) -> tuple[float, float]:
         raise ValueError(f"`{name}` must be two numbers, (low, high), got {value!r}.")
     least = 0.0 if name in ON_LOG else -math.inf
     low, high = (
-        end if item is None else _as_number(item)
+        end if item is None else as_number(item)
         for item, end in zip(value, (-math.inf, math.inf), strict=True)
     )
-    if low is None or high is None or math.isnan(low) or math.isnan(high):
+    if math.isnan(low) or math.isnan(high):
         raise ValueError(f"`{name}` must be two numbers, (low, high), got {value!r}.")
     if not low < high or (low == -math.inf and high == math.inf):
         raise ValueError(
@@ -753,16 +764,6 @@ def _range(name: str, value: Any) -> tuple[float, float]:
     return (-math.inf if name in ON_LOG and low <= 0.0 else low), high
 
 
-def _as_number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        return None
-    return float(value)
-
-
-def _end(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 def _checked(path: Any) -> Path:
     path = Path(path)
     if path.suffix not in (".json", ".toml"):
@@ -770,23 +771,14 @@ def _checked(path: Any) -> Path:
     return path
 
 
-def _toml(data: Mapping[str, Any]) -> str:
-    """The few kinds of values there are; a JSON text is also one of TOML."""
-
-    def text(value: Any) -> str:
-        if isinstance(value, list):
-            return "[" + ", ".join(map(text, value)) + "]"
-        return json.dumps(value, ensure_ascii=False)
-
-    lines = [f"{k} = {text(v)}" for k, v in data.items() if k != "clauses" and v is not None]
+def _toml(tolerance: Tolerance) -> str:
+    """Settings and clauses; a JSON text is also one of TOML, and so are Python's floats."""
+    settings = {k: v for k, v in tolerance.to_dict().items() if k != "clauses" and v is not None}
+    lines = [f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in settings.items()]
     lines += ["", "[clauses]"]
-    for name, value in data["clauses"].items():
-        if isinstance(value, list):
-            value = [v if v is not None else s for v, s in zip(value, ("-inf", "inf"), strict=True)]
-            listed = ", ".join(v if isinstance(v, str) else text(v) for v in value)
-            lines.append(f"{name} = [{listed}]")
-        else:
-            lines.append(f"{name} = {text(value)}")
+    for name, (low, high) in tolerance.clauses:
+        limits = repr(high) if of_information(name) else f"[{low!r}, {high!r}]"
+        lines.append(f"{name} = {limits}")
     return "\n".join(lines) + "\n"
 
 
@@ -920,9 +912,8 @@ def _shares(shares: Any) -> Array:
 
 
 def _check_information(value: Any, name: str) -> float:
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if not 0.0 < number < 1.0:
+    if not 0.0 < as_number(value) < 1.0:
         raise ValueError(
             f"`{name}` must be a normalized information above 0 and below 1, got {value!r}."
         )
-    return float(number)
+    return float(value)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date
-from decimal import Decimal
 from itertools import pairwise
 from numbers import Real
 from typing import Any
@@ -20,9 +18,8 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Array, Mask, Rows
 from .._core.validation import InputError, read_native
-from .labels import _is_missing
+from .columns import MOMENT, missing_rows, read_values, split_columns
 
-_UNIT = "datetime64[us]"
 _OWNER = "of a Continuous"
 
 
@@ -55,16 +52,13 @@ def bands(values: Any, edges: Sequence[Any], *, labels: Sequence[str] | None = N
     >>> eh.bands([19, 25, 64, 80, None], [25, 65]).tolist()
     ['under 25', '25 to 64', '25 to 64', '65 and over', None]
     """
-    native = read_native(values, "values")
-    if isinstance(native, nw.DataFrame):
-        columns = [*native.iter_columns()]
-        if len(columns) != 1:
-            raise InputError("values", "be one column", len(columns))
-        native, values = columns[0], columns[0].to_native()
-    array = measurement(native if isinstance(native, nw.Series) else values)
+    array = measurement(values)
     cut = Bands.make(edges, array, labels)
     codes = cut.codes(array)
     names = np.array([*cut.labels, None], dtype=object)[codes]
+    native = read_native(values, "values")
+    if isinstance(native, nw.DataFrame):
+        (native,) = native.iter_columns()
     return _like(native, names, cut.labels) if isinstance(native, nw.Series) else names
 
 
@@ -92,7 +86,7 @@ class Bands:
         dates = values.dtype.kind == "M"
         begins = _dates(edges) if dates else _numbers(edges)
         if labels is None:
-            known = values[~_missing(values)]
+            known = values[~missing_rows(values)]
             whole = not dates and bool((known == np.floor(known)).all())
             labels = _names(begins, whole)
         if isinstance(labels, str) or not all(isinstance(name, str) for name in labels):
@@ -109,8 +103,8 @@ class Bands:
         if self.dates != (values.dtype.kind == "M"):
             kind = "dates" if self.dates else "numbers"
             raise InputError("values", f"be {kind}, as the edges are", values.dtype)
-        edges = np.array(self.edges, dtype=_UNIT if self.dates else np.float64)
-        missing = _missing(values)
+        edges = np.array(self.edges, dtype=MOMENT if self.dates else np.float64)
+        missing = missing_rows(values)
         codes = np.searchsorted(edges, values, side="right")
         codes[missing] = -1
         return codes.astype(np.intp, copy=False)
@@ -127,45 +121,18 @@ def _missing(values: NDArray[Any]) -> Mask:
 
 def measurement(values: Any) -> NDArray[Any]:
     """Any column of numbers or dates as float64 or datetime64, NaN or NaT where missing."""
-    native = read_native(values, "values")
-    missing: Mask | None = None
-    if isinstance(native, nw.Series):
-        if isinstance(native.dtype, nw.Datetime) and native.dtype.time_zone is not None:
-            native = native.dt.replace_time_zone(None)
-        missing = native.is_null().to_numpy().astype(bool)
-        if native.dtype.is_integer() and missing.any():
-            native = native.cast(nw.Float64)
-        column = native.to_numpy()
-    elif isinstance(values, np.ma.MaskedArray):
-        missing, column = np.ma.getmaskarray(values), np.ma.getdata(values)
-    else:
-        column = np.asarray(values)
-    if column.ndim != 1:
-        raise InputError("values", "be 1-D", f"shape {column.shape}", "one column.")
-    if column.dtype.kind == "O":
-        column = _from_objects(column)
-    kind = column.dtype.kind
-    if kind not in "iufM":
-        sample = f" such as {column[:1].tolist()[0]!r}" if len(column) else ""
+    split = split_columns(values, "values", "column")
+    if len(split) != 1:
+        raise InputError("values", "be one column", len(split))
+    ((_, column),) = split
+    out = read_values(column, missing_rows(column))
+    if out.dtype.kind not in "fM":
+        sample = f" such as {out[:1].tolist()[0]!r}" if len(out) else ""
         raise InputError(
             "values", "be numbers or dates to be cut into bands", f"{column.dtype}{sample}",
             "text and booleans are groups already.",
         )  # fmt: skip
-    out = column.astype(_UNIT if kind == "M" else np.float64)
-    if missing is not None and missing.any():
-        out[missing] = np.datetime64("NaT") if kind == "M" else math.nan
     return out
-
-
-def _from_objects(column: NDArray[Any]) -> NDArray[Any]:
-    """Python numbers or dates with gaps, as what they are; anything else as it came."""
-    values = [None if _is_missing(v) else v for v in column.tolist()]
-    known = [v for v in values if v is not None]
-    if known and all(isinstance(v, date | np.datetime64) for v in known):
-        return np.array(values, dtype=_UNIT)
-    if all(isinstance(v, Real | Decimal) and not isinstance(v, bool) for v in known):
-        return np.array([math.nan if v is None else float(v) for v in values], dtype=np.float64)
-    return column
 
 
 def _numbers(edges: Any) -> tuple[float, ...]:
@@ -299,9 +266,8 @@ class Continuous:
         if self.name is None and name:
             object.__setattr__(self, "name", name)
         dates = column.dtype.kind == "M"
-        missing = np.isnat(column) if dates else np.isnan(column)
-        numbers = column.astype("datetime64[us]").astype(np.int64) if dates else column
-        array = np.array(numbers, dtype=np.float64)
+        missing = missing_rows(column)
+        array = (column.astype(np.int64) if dates else column).astype(np.float64)
         array[missing] = np.nan
         if np.isinf(array).any():
             raise InputError(
@@ -354,20 +320,14 @@ class Continuous:
 
 
 def _column(values: Any) -> tuple[NDArray[Any], str]:
-    native = read_native(values, "values")
-    if isinstance(native, nw.DataFrame):
-        columns = [*native.iter_columns()]
-        if len(columns) != 1:
-            raise InputError(
-                "values", "be one column", len(columns), "audit one measurement at a time.", _OWNER
-            )
-        native = columns[0]
-    name = str(native.name or "") if isinstance(native, nw.Series) else ""
+    split = split_columns(values, "values", "column")
+    if len(split) != 1:
+        raise InputError(
+            "values", "be one column", len(split), "audit one measurement at a time.", _OWNER
+        )
     try:
-        return measurement(native if isinstance(native, nw.Series) else values), name
-    except ValueError as error:
-        if "1-D" in str(error):
-            raise
+        return measurement(values), split[0][0] or ""
+    except InputError:
         kind = getattr(values, "dtype", None) or type(values).__name__
         hint = "text and booleans are groups already; pass them without Continuous."
         if _looks_like_numbers(values):

@@ -10,17 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
-from .._core.validation import check_names, frame_columns, read_native
-from .encoding import MAX_LEVELS, MIN_LEVEL_ROWS, MISSING, ColumnError
-from .encoding import _fit_column as fit_column
-from .encoding import _missing as missing_rows
-from .encoding import _numbers as numbers_of
-from .encoding import _texts as texts_of
+from .._core.validation import check_names
+from .columns import missing_rows, split_columns
+from .encoding import (
+    MAX_LEVELS,
+    MIN_LEVEL_ROWS,
+    MISSING,
+    ColumnError,
+    fit_column,
+    read_numbers,
+    read_texts,
+)
 
 # With so few values no curve has to be guessed between them.
 FEW_VALUES = 10
@@ -110,7 +114,9 @@ def read_controls(controls: Any, n_rows: int) -> Controls:
         return controls  # rows of a fold, read before they were taken
     columns: list[Control] = []
     left_out: dict[str, str] = {}
-    for name, column in _split(controls):
+    split = split_columns(controls, "controls", "control")
+    check_names([name for name, _ in split], "controls")
+    for name, column in ((name or "control", column) for name, column in split):
         if len(column) != n_rows:
             raise ValueError(
                 f"`controls` must have one entry per row: got {len(column)} for {n_rows} rows."
@@ -141,48 +147,6 @@ def refuse_none(controls: Controls) -> None:
     )
 
 
-def _split(controls: Any) -> list[tuple[str, Any]]:
-    if isinstance(controls, dict):
-        check_names(list(controls), "controls")
-        return [(str(name), _one(str(name), column)) for name, column in controls.items()]
-    native = read_native(controls, "controls")
-    if isinstance(native, nw.DataFrame):
-        check_names([column.name for column in native.iter_columns()], "controls")
-        return [*frame_columns(native)]
-    if isinstance(native, nw.Series):
-        return [(str(native.name) if native.name not in (None, "") else "control", native)]
-    array = _as_array(controls)
-    if array.ndim == 1:
-        return [("control", array)]
-    if array.ndim != 2:
-        raise ValueError(
-            "`controls` must be 1-D (one control) or 2-D (one column per control), got shape "
-            f"{array.shape}."
-        )
-    return [(f"control {j}", array[:, j]) for j in range(array.shape[1])]
-
-
-def _as_array(values: Any) -> NDArray[Any]:
-    if isinstance(values, np.ma.MaskedArray):
-        mask, values = np.ma.getmaskarray(values), np.ma.getdata(values).astype(object)
-        values[mask] = None
-        return values
-    array = np.asarray(values)
-    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
-        array = np.asarray(values, dtype=object)  # as text, a NaN would be "nan"
-    return array
-
-
-def _one(name: str, values: Any) -> Any:
-    columns = _split(values)
-    if len(columns) != 1:
-        raise ValueError(
-            f"`controls` (column {name!r}) must be 1-D, got {len(columns)} columns. Hint: give "
-            "each control a name of its own."
-        )
-    return columns[0][1]
-
-
 def _read(name: str, column: Any) -> Control | str:
     """A control, or why there is none."""
     absent = missing_rows(column)
@@ -193,13 +157,13 @@ def _read(name: str, column: Any) -> Control | str:
     if spec.kind == "left out":
         return spec.reason
     if spec.kind == "number":
-        values = numbers_of(column, name, absent)
+        values = read_numbers(column, name, absent)
         assert values is not None
         distinct, inverse = np.unique(values, return_inverse=True)  # NaNs are one value
         if len(distinct) > FEW_VALUES:
             return Control(name, values, None)
         levels = tuple(MISSING if v != v else f"{v:g}" for v in distinct)
         return Control(name, values, inverse.astype(np.intp), levels)
-    text = np.where(absent, MISSING, texts_of(column, absent)).astype(str)
+    text = np.where(absent, MISSING, read_texts(column, absent)).astype(str)
     found, inverse = np.unique(text, return_inverse=True)
     return Control(name, None, inverse.astype(np.intp), tuple(map(str, found)))

@@ -9,9 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
-from numbers import Real
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -22,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._core.arrays import Mask, Matrix
 from .._core.validation import frame_columns, quote, read_native
+from .columns import missing_rows, read_values
 
 # A level seen in fewer rows cannot be told from noise; rarer ones share "other".
 MIN_LEVEL_ROWS = 10
@@ -170,7 +168,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if named:
             self.feature_names_in_ = np.array(list(table), dtype=object)
         self.columns_ = tuple(
-            _fit_column(column, name, self.standardize, self.min_level_rows, self.max_levels)
+            fit_column(column, name, self.standardize, self.min_level_rows, self.max_levels)
             for name, column in table.items()
         )
         return self
@@ -221,7 +219,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 def fit_columns(table: Any, names: Sequence[str]) -> list[Column]:
     """Decide how each column of those names is used."""
     held = dict(frame_columns(nw.from_native(table, eager_only=True)))
-    return [_fit_column(held[name], name, True, MIN_LEVEL_ROWS, MAX_LEVELS) for name in names]
+    return [fit_column(held[name], name, True, MIN_LEVEL_ROWS, MAX_LEVELS) for name in names]
 
 
 def needs_encoding(X: Any, arrays: bool = False) -> bool:
@@ -235,7 +233,7 @@ def needs_encoding(X: Any, arrays: bool = False) -> bool:
         array = X if isinstance(X, np.ndarray) and arrays else np.zeros(0)
         return array.dtype.kind not in "fiub" or bool(np.isnan(array.astype(float)).any())
     return any(
-        not (column.dtype.is_numeric() or column.dtype == nw.Boolean) or _missing(column).any()
+        not (column.dtype.is_numeric() or column.dtype == nw.Boolean) or missing_rows(column).any()
         for _, column in frame_columns(frame)
     )
 
@@ -257,25 +255,11 @@ def _read(X: Any) -> tuple[dict[str, Any], bool]:
     return {f"x{j}": array[:, j] for j in range(array.shape[1])}, False
 
 
-def _missing(column: Any) -> Mask:
-    """Which rows are null or NaN."""
-    if isinstance(column, np.ndarray):
-        if column.dtype.kind == "f":
-            return np.isnan(column)
-        if column.dtype.kind == "O":
-            return np.array([v is None or v != v for v in column], dtype=bool)
-        return np.zeros(len(column), dtype=bool)
-    absent = column.is_null()
-    if column.dtype.is_float():
-        absent = absent | column.is_nan().fill_null(True)
-    return np.asarray(absent.to_numpy(), dtype=bool)
-
-
-def _fit_column(column: Any, name: str, standardize: bool, rare: int, most: int) -> Column:
-    absent = _missing(column)
+def fit_column(column: Any, name: str, standardize: bool, rare: int, most: int) -> Column:
+    absent = missing_rows(column)
     if absent.all():
         return Column(name, "left out", reason="it has no values")
-    values = _numbers(column, name, absent)
+    values = read_numbers(column, name, absent)
     if values is not None:
         known = values[~absent]
         if np.ptp(known) == 0 and not absent.any():
@@ -288,7 +272,7 @@ def _fit_column(column: Any, name: str, standardize: bool, rare: int, most: int)
             (float(filled.mean()), float(filled.std()) or 1.0) if standardize else (0.0, 1.0)
         )
         return Column(name, "number", fill, center, scale, bool(absent.any()))
-    text = _texts(column, absent)
+    text = read_texts(column, absent)
     levels, counts = np.unique(text[~absent].astype(str), return_counts=True)
     if len(levels) > max(20, 0.5 * len(text)):
         return Column(
@@ -314,72 +298,40 @@ def _counts_rows(values: Matrix, column: Any) -> bool:
     return len(values) > 20 and whole and bool((np.diff(values) > 0).all())
 
 
-def _numbers(column: Any, name: str, absent: Mask) -> Matrix | None:
+def read_numbers(column: Any, name: str, absent: Mask) -> Matrix | None:
     """The column as floats if that is what it is, dates as days; None for text."""
-    if isinstance(column, np.ndarray):
-        values = _array_numbers(column, absent, name)
-    elif column.dtype == nw.Categorical and column.implementation.is_pyarrow():
-        # Parquet keeps repeated numbers as a dictionary; nobody has called them categories.
-        if not column.cat.get_categories().dtype.is_numeric():
+    if isinstance(column, nw.Series):
+        dtype = column.dtype
+        if dtype == nw.Categorical and column.implementation.is_pyarrow():
+            # Parquet keeps repeated numbers as a dictionary; nobody has called them categories.
+            if column.cat.get_categories().dtype.is_numeric():
+                column = column.cast(nw.Float64)
+        elif isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
+            column = column.dt.convert_time_zone("UTC")
+        if column.dtype in (nw.String, nw.Categorical, nw.Enum):
             return None
-        values = _floats(column, absent)
-    elif column.dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object):
-        values = None
-        if column.dtype == nw.Object:
-            values = _array_numbers(column.to_numpy(), absent, name)
-    elif absent.all():
-        values = np.full(len(column), np.nan)
-    elif column.dtype == nw.Boolean or column.dtype.is_numeric():
-        values = _floats(column, absent)
-    elif column.dtype == nw.Date or column.dtype == nw.Datetime:
-        seconds = np.floor(_floats(column.dt.timestamp("ms"), absent) / 1000.0)
-        values = seconds / 86400.0
-    else:
-        raise _unusable(name, column.dtype)
-    if values is not None and np.isinf(values).any():
-        raise ColumnError(
-            f"Column {quote(name)} must be finite: row {int(np.isinf(values).argmax()) + 1} is "
-            "infinite. Hint: mend it, or leave the column out (--drop on the command line)."
-        )
-    return values
-
-
-def _floats(column: Any, absent: Mask) -> Matrix:
-    if absent.any() and not column.dtype.is_float():
-        column = column.cast(nw.Float64)
-    values = np.array(column.cast(nw.Float64).fill_null(np.nan).to_numpy(), dtype=np.float64)
-    return np.where(absent, np.nan, values)
-
-
-def _unusable(name: str, kind: Any) -> ColumnError:
-    return ColumnError(
-        f"Column {quote(name)} holds values of type {kind}, which no model can use. Hint: leave it "
-        "out (--drop on the command line)."
-    )
-
-
-def _array_numbers(values: NDArray[Any], absent: Mask, name: str) -> Matrix | None:
-    """A NumPy column as floats; None where it holds text."""
-    if values.dtype.kind == "O":
-        kinds = {type(v) for v in values[~absent]}
+    values = read_values(column, absent)
+    if values.dtype.kind == "M":
+        values = np.floor(values.astype(np.int64) / 1e6) / 86400.0
+    elif values.dtype.kind not in "bf" and not absent.all():
+        kinds = {type(value) for value in values[~absent].tolist()}
         if any(issubclass(kind, str | bytes) for kind in kinds):
             return None
-        if kinds and all(issubclass(kind, date) for kind in kinds):
-            dates = [None if gap else v for v, gap in zip(values, absent, strict=True)]
-            values = np.array(dates, dtype="datetime64[s]")
-        elif not all(issubclass(kind, Real | Decimal | np.bool_) for kind in kinds):
-            raise _unusable(name, min(kind.__name__ for kind in kinds))
-        else:
-            return np.where(absent, np.nan, values).astype(np.float64)
-    if values.dtype.kind == "M":
-        days = values.astype("datetime64[s]").astype(np.float64) / 86400.0
-        return np.where(absent, np.nan, days)
-    if values.dtype.kind in "US":
-        return None
-    return values.astype(np.float64)
+        raise ColumnError(
+            f"Column {quote(name)} holds values of type {min(kind.__name__ for kind in kinds)}, "
+            "which no model can use. Hint: leave it out (--drop on the command line)."
+        )
+    numbers = np.full(len(values), np.nan)
+    numbers[~absent] = values[~absent]
+    if np.isinf(numbers).any():
+        raise ColumnError(
+            f"Column {quote(name)} must be finite: row {int(np.isinf(numbers).argmax()) + 1} is "
+            "infinite. Hint: mend it, or leave the column out (--drop on the command line)."
+        )
+    return numbers
 
 
-def _texts(column: Any, absent: Mask) -> NDArray[Any]:
+def read_texts(column: Any, absent: Mask) -> NDArray[Any]:
     values = list(column) if isinstance(column, np.ndarray) else column.to_list()
     return np.array([None if gap else str(v) for v, gap in zip(values, absent, strict=True)])
 
@@ -415,10 +367,10 @@ def encode(table: Any, columns: Sequence[Column]) -> tuple[Matrix, dict[str, int
 
 def _encode_column(column: Any, spec: Column) -> tuple[list[Matrix], int]:
     """Columns of X, and rows whose level was not there in training and has no column."""
-    absent = _missing(column)
+    absent = missing_rows(column)
     marks = [absent.astype(np.float64)] if spec.missing else []
     if spec.kind == "number":
-        values = _numbers(column, spec.name, absent)
+        values = read_numbers(column, spec.name, absent)
         if values is None:
             raise ColumnError(
                 f"Column {quote(spec.name)} held numbers in training and holds text now. "
@@ -426,7 +378,7 @@ def _encode_column(column: Any, spec: Column) -> tuple[list[Matrix], int]:
             )
         return [(np.where(absent, spec.fill, values) - spec.center) / spec.scale, *marks], 0
     # Numbers stand for categories that are written as numbers, such as codes in another file.
-    text = _texts(column, absent)
+    text = read_texts(column, absent)
     hits = [text == level for level in spec.levels]
     new = ~np.logical_or.reduce([absent, *hits])
     if spec.other:

@@ -18,7 +18,8 @@ from .._core.arrays import Array, Mask, Rows
 from .._core.shards import here, once
 from .._core.validation import as_floats, read_native, warn_user
 from .bands import Continuous
-from .labels import Coded, cross, encode, share_labels, split_columns
+from .columns import split_columns
+from .labels import Coded, cross, encode, refuse_equal_types, share_labels
 from .weights import check_cluster, check_weight, mean_one, renumber
 
 # ------------------------------------------------------------------------------------------------
@@ -418,7 +419,7 @@ def _from_labels(values: Any, n_rows: int, weight: Array | None, warn: bool) -> 
                 "named in a dict: a Continuous must stand alone. Hint: pass it by itself, as "
                 f"Continuous(values, {str(name)!r}), or cut it with evenhand.bands."
             )
-    columns = split_columns(values)
+    columns = split_columns(values, "sensitive_features", "attribute", refuse_equal_types)
     if not columns:
         raise ValueError("`sensitive_features` must have at least one column, got none.")
     for _, column in columns:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from .._core.arrays import Mask, Rows
 from .._core.files import TableError
 from .._core.shards import here
-from .._core.validation import frame_columns, quote, read_native
+from .._core.validation import quote
+from .columns import is_missing
 
 # A column of fractions with more distinct values than this is a measurement, not a category.
 MAX_FRACTIONS = 20
@@ -26,54 +27,6 @@ MAX_NUMBERS = 50
 FEW_LABELS = 32
 # NumPy does not count its booleans among the numbers.
 _NUMBERS = (Number, np.bool_)
-
-
-def split_columns(values: Any) -> list[tuple[str | None, Any]]:
-    """Split the input into named columns: narwhals series or 1-D NumPy arrays."""
-    if hasattr(values, "__arrow_c_array__") and not hasattr(values, "columns"):
-        # A bare Arrow array is not a narwhals series; a chunked one is.
-        import pyarrow as pa
-
-        if isinstance(values, pa.Array):
-            values = pa.chunked_array([values])
-    if isinstance(values, dict):
-        return [(str(key), _single(str(key), column)) for key, column in values.items()]
-    native = read_native(values, "sensitive_features")
-    if isinstance(native, nw.DataFrame):
-        return [*frame_columns(native)]
-    if isinstance(native, nw.Series):
-        unnamed = native.name is None or native.name == ""
-        return [(None if unnamed else str(native.name), native)]
-    if isinstance(values, np.ma.MaskedArray):
-        mask, values = np.ma.getmaskarray(values), np.ma.getdata(values).astype(object)
-        values[mask] = None
-    array = np.asarray(values)
-    if array.ndim == 1 and array.dtype.kind in "iuf" and isinstance(values, list | tuple):
-        _refuse_equal_types(values, None)  # NumPy has made one type of them
-    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
-        # np.asarray(["a", None]) is an object array but ["a", float("nan")] is text "nan".
-        array = np.asarray(values, dtype=object)
-    if array.ndim == 1:
-        return [(None, array)]
-    if array.ndim == 2 and array.shape[1] == 1:
-        return [(None, array[:, 0])]
-    if array.ndim == 2:
-        return [(f"attribute {j}", array[:, j]) for j in range(array.shape[1])]
-    raise ValueError(
-        f"`sensitive_features` must be 1-D (one label per row) or 2-D (one column per "
-        f"attribute), got shape {array.shape}."
-    )
-
-
-def _single(name: str, values: Any) -> Any:
-    columns = split_columns(values)
-    if len(columns) != 1:
-        raise ValueError(
-            f"`sensitive_features` (column {name!r}) must be 1-D, one label per row, got "
-            f"{len(columns)} columns. Hint: give each attribute a name of its own; a Proxy must "
-            "stand alone."
-        )
-    return columns[0][1]
 
 
 def encode(column: Any, name: str | None) -> tuple[Rows, list[Any]]:
@@ -156,7 +109,7 @@ def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[Rows, list[
     codes = np.empty(len(column), dtype=np.intp)
     for i, value in enumerate(column.tolist()):
         try:
-            codes[i] = -1 if _is_missing(value) else seen.setdefault(value, len(seen))
+            codes[i] = -1 if is_missing(value) else seen.setdefault(value, len(seen))
         except (TypeError, ValueError):  # not hashable; an array compares to an array
             raise ValueError(
                 "`sensitive_features` must hold labels (text, numbers, booleans), got an "
@@ -164,12 +117,12 @@ def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[Rows, list[
             ) from None
     labels = list(seen)
     if any(isinstance(label, _NUMBERS) for label in labels):
-        _refuse_equal_types(column.tolist(), name)
+        refuse_equal_types(column.tolist(), name)
     check_count(labels, len(column), _kind_of(labels), name)
     return _sort_labels(codes, labels)
 
 
-def _refuse_equal_types(values: Iterable[Any], name: str | None) -> None:
+def refuse_equal_types(values: Iterable[Any], name: str | None = None) -> None:
     """1, 1.0 and True are equal in Python: as labels they would become one group unasked."""
     kinds: dict[Any, Any] = {}
     for value in values:
@@ -205,7 +158,7 @@ def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[Rows, list
         if dtype.is_float():
             return encode(column.fill_null(float("nan")).to_numpy().astype(float), name)
         # Integers or booleans with gaps: encode what is there and put the gaps back.
-        values = np.array([v for v in column.to_list() if not _is_missing(v)])
+        values = np.array([v for v in column.to_list() if not is_missing(v)])
         codes = np.full(len(column), -1, dtype=np.intp)
         if not len(values):
             return codes, []
@@ -216,7 +169,7 @@ def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[Rows, list
         # Declared as categories by the user: numbers are groups here, however many.
         categories = column.cat.get_categories().to_list()
     # Null tests differ between backends; unique() and the dictionary below settle it once.
-    uniques = [v for v in column.unique().to_list() if not _is_missing(v)]
+    uniques = [v for v in column.unique().to_list() if not is_missing(v)]
     labels = uniques if categories is None else categories
     if categories is None:
         kind = "date" if dtype.is_temporal() else "text"
@@ -230,16 +183,11 @@ def _encode_series(column: nw.Series[Any], name: str | None) -> tuple[Rows, list
         codes = replaced.fill_null(-1).to_numpy().astype(np.intp)
     else:
         codes = np.fromiter(
-            (-1 if _is_missing(v) else position[v] for v in column.to_list()),
+            (-1 if is_missing(v) else position[v] for v in column.to_list()),
             dtype=np.intp,
             count=len(column),
         )
     return codes, list(labels)
-
-
-def _is_missing(value: Any) -> bool:
-    # pandas.NA compares to NA, not to a truth value, so it is told by its type.
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
 def sorted_labels(labels: list[Any]) -> list[Any]:
@@ -268,7 +216,7 @@ def share_labels(
     declared = isinstance(column, nw.Series) and column.dtype in (nw.Categorical, nw.Enum)
     parts = here().gather_objects((labels, len(codes), declared))
     merged = list(dict.fromkeys(label for part, _, _ in parts for label in part))
-    _refuse_equal_types([label for part, _, _ in parts for label in part], name)
+    refuse_equal_types([label for part, _, _ in parts for label in part], name)
     if not any(declared for _, _, declared in parts):
         _check_count(merged, sum(count for _, count, _ in parts), _kind_of(merged), name)
     return _sort_labels(codes, labels, merged)

@@ -20,7 +20,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from .._core.arrays import Rows, Vector
-from .._core.validation import as_floats, check_column, check_index, read_native, refuse_masked
+from .._core.validation import check_column, check_index
 from .bands import Continuous
 from .controls import Controls, read_controls
 from .copies import find_copies
@@ -299,31 +299,7 @@ def check_frequency(frequency: Any, n_rows: int) -> NDArray[np.int64]:
     n_rows : int
         The length it must have.
     """
-    native = read_native(frequency, "frequency")
-    if isinstance(native, nw.DataFrame | nw.Series):
-        frequency = native.to_numpy()
-    refuse_masked(frequency, "frequency")
-    counts = np.asarray(frequency)
-    if counts.ndim == 2 and counts.shape[1] == 1:
-        counts = counts[:, 0]
-    if counts.ndim != 1:
-        raise ValueError(
-            f"`frequency` must be 1-D, one whole number per row, got shape {counts.shape}."
-        )
-    if len(counts) != n_rows:
-        raise ValueError(
-            f"`frequency` must have one entry per row: got {len(counts)} for {n_rows} rows."
-        )
-    if counts.dtype.kind not in "iufb":
-        try:
-            counts = as_floats(counts)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"`frequency` must be whole numbers, got dtype {counts.dtype}. Hint: the number of "
-                "people that each row stands for."
-            ) from None
-    if not np.isfinite(counts).all():
-        raise ValueError("`frequency` must be finite: it holds NaN or infinity.")
+    counts = check_column(frequency, "frequency", n_rows)
     if (counts < 0).any():
         raise ValueError(f"`frequency` must be nonnegative, got {counts.min()}.")
     whole = np.rint(counts)

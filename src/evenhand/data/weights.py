@@ -8,9 +8,10 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._core.arrays import Array, Mask, Rows
+from .._core.arrays import Array, Rows
 from .._core.shards import here
-from .._core.validation import as_floats, check_column, read_native, refuse_masked
+from .._core.validation import check_column
+from .columns import missing_rows, split_columns
 
 # From fewer effective rows nothing can be said.
 LEAST = 5.0
@@ -24,27 +25,14 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> Array | None:
     """
     if sample_weight is None:
         return None
-    # A masked weight could mean none, or one; so it is refused rather than guessed.
-    refuse_masked(sample_weight, "sample_weight")
-    weight = np.asarray(sample_weight)
-    try:
-        weight = as_floats(weight)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"`sample_weight` must be numbers, got dtype {weight.dtype}. Hint: one nonnegative "
-            "number per row."
-        ) from None
-    if weight.ndim == 0:
-        weight = np.full(n_rows, weight)
-    if weight.ndim != 1:
+    if np.ndim(sample_weight) > 1:
         # scikit-learn's common checks expect this wording.
-        raise ValueError(f"Sample weights must be 1D array or scalar, got shape {weight.shape}.")
-    if len(weight) != n_rows:
         raise ValueError(
-            f"`sample_weight` must have one entry per row: got {len(weight)} for {n_rows} rows."
+            f"Sample weights must be 1D array or scalar, got shape {np.shape(sample_weight)}."
         )
-    if not np.isfinite(weight).all():
-        raise ValueError("`sample_weight` must be finite: it holds NaN or infinity.")
+    if np.ndim(sample_weight) == 0:
+        sample_weight = np.full(n_rows, sample_weight)
+    weight = check_column(sample_weight, "sample_weight", n_rows)
     if (weight < 0).any():
         raise ValueError(f"`sample_weight` must be nonnegative, got {weight.min()}.")
     largest = here().largest(float(weight.max(initial=0.0)))
@@ -121,39 +109,24 @@ def check_cluster(cluster: Any, n_rows: int) -> Rows | None:
     """
     if cluster is None:
         return None
-    native = read_native(cluster, "cluster")
-    if isinstance(native, nw.DataFrame):
-        if len(native.columns) != 1:
-            raise ValueError(
-                f"`cluster` must be one column, got {len(native.columns)}. Hint: join them into "
-                "one label per row first."
-            )
-        native = next(native.iter_columns())
-    missing: NDArray[Any] | None
-    if isinstance(native, nw.Series):
-        missing = native.is_null().to_numpy().astype(bool)
-        # Numbers stay numbers; everything else is compared as Python objects are.
-        numeric = native.dtype.is_numeric() or native.dtype == nw.Boolean
-        values = native.to_numpy() if numeric else np.array(native.to_list(), dtype=object)
-    else:
-        masked = isinstance(cluster, np.ma.MaskedArray)
-        missing = np.ma.getmaskarray(cluster) if masked else None
-        values = np.asarray(np.ma.getdata(cluster) if masked else cluster)
-        if values.dtype.kind in "US" and not isinstance(cluster, np.ndarray):
-            values = np.array(list(cluster), dtype=object)  # as text, a NaN would be "nan"
-    if values.ndim != 1:
-        raise ValueError(f"`cluster` must be 1-D, one label per row, got shape {values.shape}.")
-    if len(values) != n_rows:
+    columns = split_columns(cluster, "cluster", "column")
+    if len(columns) != 1:
         raise ValueError(
-            f"`cluster` must have one entry per row: got {len(values)} for {n_rows} rows."
+            f"`cluster` must be one column, got {len(columns)}. Hint: join them into one label per "
+            "row first."
         )
-    missing = _missing(values) if missing is None else missing | _missing(values)
+    ((_, column),) = columns
+    if len(column) != n_rows:
+        raise ValueError(
+            f"`cluster` must have one entry per row: got {len(column)} for {n_rows} rows."
+        )
+    missing = missing_rows(column)
     if missing.any():
         raise ValueError(
             f"`cluster` must be known in every row: {int(missing.sum())} of {n_rows} are missing. "
             "Hint: give a row that belongs to no other a label of its own."
         )
-    codes = _number(values)
+    codes = _number(column)
     count = int(codes.max()) + 1 if n_rows else 0
     if count == 1 and n_rows > 1:
         raise ValueError(
@@ -163,28 +136,21 @@ def check_cluster(cluster: Any, n_rows: int) -> Rows | None:
     return None if count == n_rows else codes
 
 
-def _missing(values: NDArray[Any]) -> Mask:
-    if values.dtype.kind == "f":
-        return np.isnan(values)
-    if values.dtype.kind in "Mm":
-        return np.isnat(values)
-    if values.dtype.kind == "O":
-        gone = (v is None or type(v).__name__ in ("NAType", "NaTType") or v != v for v in values)
-        return np.fromiter(gone, dtype=bool, count=len(values))
-    return np.zeros(len(values), dtype=bool)
-
-
-def _number(values: NDArray[Any]) -> Rows:
-    if values.dtype.kind != "O":
-        return np.unique(values, return_inverse=True)[1].astype(np.intp, copy=False)
+def _number(column: Any) -> Rows:
+    """Numbers of labels: numbers are sorted, everything else is compared as Python objects are."""
+    if isinstance(column, nw.Series):
+        numeric = column.dtype.is_numeric() or column.dtype == nw.Boolean
+        column = column.to_numpy() if numeric else np.array(column.to_list(), dtype=object)
+    if column.dtype.kind != "O":
+        return np.unique(column, return_inverse=True)[1].astype(np.intp, copy=False)
     seen: dict[Any, int] = {}
     try:
-        numbers = (seen.setdefault(v, len(seen)) for v in values.tolist())
-        return np.fromiter(numbers, dtype=np.intp, count=len(values))
+        numbers = (seen.setdefault(v, len(seen)) for v in column.tolist())
+        return np.fromiter(numbers, dtype=np.intp, count=len(column))
     except TypeError:
         raise ValueError(
             "`cluster` must hold labels (text, numbers, dates), got an element of type "
-            f"{type(values[0]).__name__}."
+            f"{type(column[0]).__name__}."
         ) from None
 
 

@@ -224,7 +224,7 @@ def _soft_scatter(soft: Array, cell: NDArray[np.int32], share: Array) -> Array:
     return out
 
 
-def root_inverse(covariance: Array) -> Array:
+def root_inverse(covariance: Array, tolerance: float = RANK_TOLERANCE) -> Array:
     """R with RRᵀ the pseudo-inverse, on the scale of correlations; its columns are the rank."""
     spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     used = spread > 1e-9 * max(spread.max(), 1e-300)
@@ -232,7 +232,7 @@ def root_inverse(covariance: Array) -> Array:
         return np.empty((len(spread), 0))
     inverse = np.where(used, 1.0 / np.where(used, spread, 1.0), 0.0)
     values, vectors = np.linalg.eigh(covariance * inverse[:, None] * inverse[None, :])
-    keep = values > RANK_TOLERANCE
+    keep = values > tolerance
     return inverse[:, None] * vectors[:, keep] / np.sqrt(values[keep])
 
 

@@ -492,10 +492,6 @@ def _unit_result(
 # and T'Cov⁻¹T follows Hotelling's law: no draws.
 
 
-# ------------------------------------------------------------------------------------------------
-# What a test of exact fairness found.
-
-
 @dataclass(frozen=True)
 class TestResult:
     """A test that a criterion holds exactly.
@@ -527,6 +523,8 @@ PAIRS = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (3, 1))
 _SPLINES, _ROWS = 14, 10
 # Slices of what is given with covariances of their own.
 _SLICES = 10
+# Directions of covariances of smooth functions with less than this share of variance are rounding.
+SINGULAR = 1e-8
 
 
 def normal_scores(values: Array, weight: Array | None) -> Array:
@@ -586,7 +584,7 @@ def _test_measurement(
         units = cluster_groups(groups.cluster, units)
         what += f", {len(units)} clusters"
     n = len(units)
-    root = _root(np.cov(units, rowvar=False) * n)
+    root = root_inverse(np.cov(units, rowvar=False) * n, SINGULAR)
     dof = root.shape[1]
     if not dof or n <= 2 * dof:
         return _untested("too few rows or clusters")
@@ -620,7 +618,7 @@ def _within_slices(
         mean = scale.T @ scale / len(rows)
         covariance += a[np.ix_(j, j)] * b[np.ix_(k, k)] * mean / len(rows)
     # What the regressions took from the residuals they took from both, and from T once.
-    root = _root(covariance * n / left)
+    root = root_inverse(covariance * n / left, SINGULAR)
     statistic = float(np.square(products.sum(axis=0) @ root).sum())
     dof = root.shape[1]
     p_value = float(chi2.sf(statistic, dof)) if dof else 1.0
@@ -651,14 +649,6 @@ def _residuals(table: Array, given: Array, weight: Array | None, n_units: int) -
     gram = basis.T @ weighted
     gram[np.diag_indices(size)] += cubic(np.arange(size)) + 1e-6
     return table - basis @ scipy.linalg.solve(gram, weighted.T @ table, assume_a="pos")
-
-
-def _root(covariance: Array) -> Array:
-    """R with R R' the inverse of the covariance, without directions that have none."""
-    scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    keep = values > 1e-8
-    return (vectors[:, keep] / np.sqrt(values[keep])) / scale[:, None]
 
 
 def _untested(reason: str) -> TestResult:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -32,12 +32,10 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------------------------------------
 # What a model file must hold, field by field: one schema, checked on reading.
 #
-# Every check takes a value and the name of its field and returns the value, or raises ValueError. A
-# field may be neither absent nor unknown, so that nothing is replaced by a default in silence.
+# A field may be neither absent nor unknown, so that nothing is replaced by a default in silence.
 
 
 FORMAT, VERSION = "evenhand.model", 1
-Check = Callable[[Any, str], Any]
 
 
 def read_json(text: str) -> Any:
@@ -60,164 +58,137 @@ def read_json(text: str) -> Any:
 def check_model(data: Mapping[str, Any]) -> dict[str, Any]:
     """All fields of a model but `format` and `version`, with lists as tuples."""
     rest = {name: value for name, value in data.items() if name not in ("format", "version")}
-    fields = _record(_MODEL)(rest, "")
+    fields: dict[str, Any] = _checked(_MODEL, rest, "")
     _check_whole(fields)
     return fields
 
 
-def _got(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=True)
-    return text if len(text) <= 60 else text[:59] + "…"
+def _is_finite(value: Any) -> bool:
+    good = not isinstance(value, bool) and isinstance(value, int | float)
+    # An integer may be too large for a float.
+    return good and abs(value) <= sys.float_info.max
+
+
+def _is_encodable(value: str) -> bool:
+    try:
+        return bool(value.encode()) or not value
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_edge(value: Any) -> bool:
+    try:
+        return _is_finite(value) or not np.isnat(np.datetime64(value, "us"))
+    except (TypeError, ValueError):
+        return False
+
+
+# Kind of a single value → what it must do, in this order, and the test of it.
+_TEXT = ("be text", lambda value: isinstance(value, str))
+_NUMBER = ("be a finite number", _is_finite)
+_KINDS: dict[str, list[tuple[str, Callable[[Any], bool]]]] = {
+    "text": [_TEXT, ("be text, and not half a character", _is_encodable)],
+    "number": [_NUMBER],
+    "spread": [_NUMBER, ("be above 0", lambda value: value > 0)],
+    "share": [_NUMBER, ("lie between 0 and 1", lambda value: 0 <= value <= 1)],
+    "flag": [("be true or false", lambda value: isinstance(value, bool))],
+    "edge": [("be a number or a date", _is_edge)],
+    "anything": [],
+}
+
+
+class _Maybe(NamedTuple):
+    """Null, or what another rule asks for."""
+
+    rule: Any
+
+
+# A rule is the name of a kind, a tuple of words, a list of a rule and of how many there must be, a
+# record of rules by name, or a mapping of any names: {...: rule}.
+_COLUMN: dict[Any, Any] = {
+    "name": "text",
+    "kind": ("number", "category", "left out"),
+    "fill": "number",
+    "center": "number",
+    "scale": "spread",
+    "missing": "flag",
+    "levels": ["text", 0],
+    "other": "flag",
+    "reason": "text",
+}
+_GROUPS: dict[Any, Any] = {
+    "kind": ("posterior", "attribute"),
+    "labels": ["text", 2],
+    "shares": ["share", 2],
+    "center": "number",
+    "scale": "spread",
+    "base_coef": ["number", 0],
+    "base_intercept": "number",
+    "coef": ["number", 0],
+    "posterior_coef": [["number", 0], 0],
+    "posterior_intercept": ["number", 0],
+}
+_MODEL: dict[Any, Any] = {
+    "columns": [_COLUMN, 0],
+    "coef": ["number", 0],
+    "intercept": "number",
+    "target": "text",
+    "sensitive": ["text", 1],
+    "groups": _Maybe(_GROUPS),
+    "about": {...: "anything"},
+    "group_features": _Maybe(("posterior", "attribute")),
+    "bands": {...: {"edges": ["edge", 1], "labels": ["text", 2]}},
+    "link": tuple(LINKS),
+    "least_predictor": _Maybe("spread"),
+}
+
+
+def _checked(rule: Any, value: Any, where: str) -> Any:
+    """The value, lists as tuples and numbers as floats; ValueError where it breaks the rule."""
+    if isinstance(rule, _Maybe):
+        return None if value is None else _checked(rule.rule, value, where)
+    if isinstance(rule, tuple):
+        good = isinstance(value, str) and value in rule
+        _must(good, where, f"be one of {', '.join(rule)}", value)
+        return value
+    if isinstance(rule, list):
+        item, least = rule
+        _must(isinstance(value, list), where, "be a list", value)
+        _must(len(value) >= least, where, f"hold at least {least}", len(value))
+        return tuple(_checked(item, v, f"{where}[{k}]") for k, v in enumerate(value))
+    if isinstance(rule, dict):
+        _must(isinstance(value, dict), where, "be an object", value)
+        prefix = f"{where}." if where else ""
+        if ... in rule:
+            rule = {_checked("text", name, where): rule[...] for name in value}
+        for name in (*rule, *value):
+            if name not in value:
+                raise ValueError(f"`{prefix}{name}` is missing")
+            if name not in rule:
+                raise ValueError(f"`{prefix}{name}` is not a field of a model")
+        return {name: _checked(inner, value[name], prefix + name) for name, inner in rule.items()}
+    for expected, test in _KINDS[rule]:
+        _must(test(value), where, expected, value)
+    return float(value) if rule != "anything" and _is_finite(value) else value
 
 
 def _must(good: bool, where: str, expected: str, value: Any) -> None:
     if not good:
-        raise ValueError(f"`{where}` must {expected}, got {_got(value)}")
-
-
-def _text(value: Any, where: str) -> str:
-    _must(isinstance(value, str), where, "be text", value)
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"`{where}` must be text, got half a character in {_got(value)}") from None
-    return str(value)
-
-
-def _number(value: Any, where: str) -> float:
-    good = not isinstance(value, bool) and isinstance(value, int | float)
-    # An integer may be too large for a float.
-    good = good and abs(value) <= sys.float_info.max
-    _must(good, where, "be a finite number", value)
-    return float(value)
-
-
-def _spread(value: Any, where: str) -> float:
-    _must(_number(value, where) > 0, where, "be above 0", value)
-    return float(value)
-
-
-def _share(value: Any, where: str) -> float:
-    _must(0 <= _number(value, where) <= 1, where, "lie between 0 and 1", value)
-    return float(value)
-
-
-def _flag(value: Any, where: str) -> bool:
-    _must(isinstance(value, bool), where, "be true or false", value)
-    return bool(value)
-
-
-def _edge(value: Any, where: str) -> float | str:
-    if not isinstance(value, str):
-        return _number(value, where)
-    try:
-        known = not np.isnat(np.datetime64(value, "us"))
-    except ValueError:
-        known = False
-    _must(known, where, "be a number or a date", value)
-    return value
-
-
-def _one_of(*names: str) -> Check:
-    def check(value: Any, where: str) -> str:
-        good = isinstance(value, str) and value in names
-        _must(good, where, f"be one of {', '.join(names)}", value)
-        return str(value)
-
-    return check
-
-
-def _optional(inner: Check) -> Check:
-    return lambda value, where: None if value is None else inner(value, where)
-
-
-def _list(inner: Check, least: int = 0) -> Check:
-    def check(value: Any, where: str) -> tuple[Any, ...]:
-        _must(isinstance(value, list), where, "be a list", value)
-        _must(len(value) >= least, where, f"hold at least {least}", len(value))
-        return tuple(inner(item, f"{where}[{k}]") for k, item in enumerate(value))
-
-    return check
-
-
-def _mapping(inner: Check) -> Check:
-    def check(value: Any, where: str) -> dict[str, Any]:
-        _must(isinstance(value, dict), where, "be an object", value)
-        return {_text(name, where): inner(item, f"{where}.{name}") for name, item in value.items()}
-
-    return check
-
-
-def _record(fields: Mapping[str, Check]) -> Check:
-    def check(value: Any, where: str) -> dict[str, Any]:
-        _must(isinstance(value, dict), where, "be an object", value)
-        prefix = f"{where}." if where else ""
-        for name in (*fields, *value):
-            if name not in value:
-                raise ValueError(f"`{prefix}{name}` is missing")
-            if name not in fields:
-                raise ValueError(f"`{prefix}{name}` is not a field of a model")
-        return {name: inner(value[name], f"{prefix}{name}") for name, inner in fields.items()}
-
-    return check
-
-
-def _anything(value: Any, where: str) -> Any:
-    return value
-
-
-_COLUMN: dict[str, Check] = {
-    "name": _text,
-    "kind": _one_of("number", "category", "left out"),
-    "fill": _number,
-    "center": _number,
-    "scale": _spread,
-    "missing": _flag,
-    "levels": _list(_text),
-    "other": _flag,
-    "reason": _text,
-}
-_GROUPS: dict[str, Check] = {
-    "kind": _one_of("posterior", "attribute"),
-    "labels": _list(_text, 2),
-    "shares": _list(_share, 2),
-    "center": _number,
-    "scale": _spread,
-    "base_coef": _list(_number),
-    "base_intercept": _number,
-    "coef": _list(_number),
-    "posterior_coef": _list(_list(_number)),
-    "posterior_intercept": _list(_number),
-}
-_MODEL: dict[str, Check] = {
-    "columns": _list(_record(_COLUMN)),
-    "coef": _list(_number),
-    "intercept": _number,
-    "target": _text,
-    "sensitive": _list(_text, 1),
-    "groups": _optional(_record(_GROUPS)),
-    "about": _mapping(_anything),
-    "group_features": _optional(_one_of("posterior", "attribute")),
-    "bands": _mapping(_record({"edges": _list(_edge, 1), "labels": _list(_text, 2)})),
-    "link": _one_of(*LINKS),
-    "least_predictor": _optional(_spread),
-}
+        text = json.dumps(value, ensure_ascii=True)
+        text = text if len(text) <= 60 else text[:59] + "…"
+        raise ValueError(f"`{where}` must {expected}, got {text}")
 
 
 def _distinct(values: tuple[Any, ...], where: str) -> None:
-    if len(set(values)) < len(values):
-        raise ValueError(f"`{where}` must be distinct, got {_got(list(values))}")
+    _must(len(set(values)) == len(values), where, "be distinct", list(values))
 
 
 def _length(values: tuple[Any, ...], expected: int, where: str, of_what: str) -> None:
-    if len(values) != expected:
-        raise ValueError(f"`{where}` must have {expected} entries ({of_what}), got {len(values)}")
+    _must(len(values) == expected, where, f"have {expected} entries ({of_what})", len(values))
 
 
 def _check_whole(model: Mapping[str, Any]) -> None:
     """What fields must have to do with each other."""
-    from ..data.encoding import Column
-
     if LINKS[model["link"]].positive != (model["least_predictor"] is not None):
         raise ValueError(
             "`least_predictor` must be there for a link of positive predictors, and only for it"

@@ -1,0 +1,203 @@
+"""One number for each group, with what every row adds to it: the errors of all tables.
+
+    m_k = Σ_i ω_i a_ik x_i / W_k
+    Var m_k = n_k/(n_k − 1) · Σ_u (Σ_{i∈u} ω_i a_ik (x_i − m_k) / W_k)²
+
+a_ik is 1 for the row's group, or its probability; u is a cluster, or a row by itself; n_k is the
+effective number of them. A smooth function of means has the influences of the means times its
+slopes, so that every entry of a table is a mean or made of means, with or without weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import mul
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri, stdtr, stdtrit
+
+from .._core.arrays import Array, Matrix, Vector
+from ..data.groups import Groups
+from ..data.weights import cluster_groups
+from ..measures.effective import group_sizes
+
+# Draws behind a simultaneous quantile, as a power of two; its error is about 0.01.
+_DRAWS = 14
+
+
+class GroupRows:
+    """Rows of groups that are known or inferred, weighted or not, in clusters or not.
+
+    Attributes
+    ----------
+    size : (K,) array
+        Effective rows, or clusters, of each group.
+    total : (K,) array
+        W_k.
+    """
+
+    def __init__(self, groups: Groups):
+        self.groups, self.size = groups, group_sizes(groups)
+        weight = groups.row_weight
+        self.total = groups.shares * weight.sum()
+        self._mass = weight
+        if groups.codes is None:
+            assert groups.probabilities is not None
+            self._mass = weight[:, None] * groups.probabilities
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inflate = np.where(self.size > 1.0 + 1e-9, self.size / (self.size - 1.0), np.nan)
+            self._scale = np.sqrt(inflate) / self.total
+
+    def own(self, numbers: Vector) -> Array:
+        """Numbers of the groups as each row sees them: that of its group, or all."""
+        return numbers if self.groups.codes is None else numbers[self.groups.codes]
+
+    def add(self, x: Array) -> Vector:
+        """Σ ω a_k x, (K,), of a column, or of one column a group where groups are inferred."""
+        if self.groups.codes is None:
+            x = x[:, None] if x.ndim == 1 else x
+            return (self._mass * x).sum(axis=0)
+        return np.bincount(self.groups.codes, self._mass * x, self.groups.n_groups).astype(float)
+
+    def mean(self, x: Array) -> Entry:
+        """Means of a column; of numbers far from zero as exact as of their differences."""
+        if self.groups.codes is None and x.ndim == 1:
+            x = x[:, None]
+        mean = self.add(x) / self.total
+        mean = mean + self.add(x - self.own(mean)) / self.total
+        return Entry(self, mean, x - self.own(mean))
+
+    def by_unit(self, psi: Array) -> Any:
+        """Influences of units: one number a row for known groups of single rows, else units × K."""
+        groups = self.groups
+        values = self._mass * psi * self.own(self._scale)
+        if groups.cluster is None:
+            return values
+        if groups.codes is None:
+            return cluster_groups(groups.cluster, values)
+        from scipy.sparse import coo_array
+
+        shape = (groups.n_units, groups.n_groups)
+        return coo_array((values, (groups.cluster, groups.codes)), shape=shape).tocsr()
+
+    def moment(self, *units: Any) -> Vector:
+        """Σ_u of products of influences on each group, (K,)."""
+        product = reduce(mul, units)
+        if product.ndim == 1:
+            return np.bincount(self.groups.codes, product, self.groups.n_groups).astype(float)
+        return np.asarray(product.sum(axis=0))
+
+    def cross(self, units: Any, common: Vector) -> Vector:
+        """Covariance of each group's number with one of all rows, by their influences, (K,)."""
+        return self.moment(units, common) if units.ndim == 1 else np.asarray(units.T @ common)
+
+    def covariance(self, units: Sequence[Any]) -> Array:
+        """Of d numbers of all groups, (d, K, d, K), from their influences by unit."""
+        d, K = len(units), self.groups.n_groups
+        out = np.zeros((d, K, d, K))
+        for j in range(d):
+            for m in range(j, d):
+                u, v = units[j], units[m]
+                if u.ndim == 1:
+                    block: Matrix = np.diag(self.moment(u, v))
+                else:
+                    product = u.T @ v
+                    block = product if isinstance(product, np.ndarray) else product.toarray()
+                out[j, :, m, :] = block
+                out[m, :, j, :] = block.T
+        return out
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of each group.
+
+    Attributes
+    ----------
+    rows : GroupRows
+    value : (K,) array
+    psi : (n,) or (n, K) array
+        What each row adds, before its weight: x − m_k for a mean.
+    """
+
+    rows: GroupRows
+    value: Vector
+    psi: Array
+
+    def through(self, value: Vector, slope: Vector) -> Entry:
+        """A function of the number, with its slope there."""
+        return Entry(self.rows, value, self.rows.own(slope) * self.psi)
+
+    def __truediv__(self, other: Entry) -> Entry:
+        value, own = self.value / other.value, self.rows.own
+        return Entry(self.rows, value, (self.psi - own(value) * other.psi) / own(other.value))
+
+    @property
+    def stderr(self) -> Vector:
+        """(K,); NaN for a group of one row or cluster."""
+        units = self.rows.by_unit(self.psi)
+        return np.sqrt(self.rows.moment(units, units))
+
+    def interval(self, confidence_level: float) -> tuple[Vector, Vector]:
+        """Ends by Student's t, with as many degrees of freedom as effective units less one."""
+        freedom = np.maximum(self.rows.size - 1.0, 1e-300)
+        margin = stdtrit(freedom, 0.5 + confidence_level / 2) * self.stderr
+        return self.value - margin, self.value + margin
+
+
+def find_reference(reference: Any, names: Sequence[str], shares: Vector, others: str = "") -> int:
+    """Number of the group that others are compared with: the largest, or one by its name.
+
+    `others` are further words that the user may say, for the message.
+    """
+    name = " × ".join(map(str, reference)) if isinstance(reference, tuple) else str(reference)
+    if name in names:
+        return list(names).index(name)
+    if reference == "largest":
+        return int(np.argmax(shares))
+    there = ", ".join(map(repr, names[:10]))
+    raise ValueError(f"`reference` must be 'largest'{others} or one of {there}, got {reference!r}.")
+
+
+def two_sided(estimate: float, error: float, freedom: float) -> float:
+    """p-value that the true value is 0, by Student's t."""
+    if not (math.isfinite(estimate) and math.isfinite(error)):
+        return math.nan
+    if error == 0.0:
+        return 1.0 if estimate == 0.0 else 0.0
+    return float(2.0 * stdtr(freedom, -abs(estimate) / error))
+
+
+def simultaneous_quantile(correlation: Matrix, level: float) -> float:
+    """z with P(max_k |Z_k| ≤ z) = level for Z normal with this correlation, by quasi-random draws.
+
+    Never more than Šidák's quantile, which is right for independent ones and safe for all others.
+    """
+    K = len(correlation)
+    alone = float(ndtri(0.5 + level / 2))
+    if K == 1:
+        return alone
+    from scipy.stats.qmc import Sobol
+
+    values, vectors = np.linalg.eigh(correlation)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    uniform = Sobol(K, rng=0).random_base2(_DRAWS)
+    draws = ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12)) @ root.T
+    z = float(np.quantile(np.abs(draws).max(axis=1), level))
+    sidak = float(ndtri(0.5 + 0.5 * level ** (1.0 / K)))
+    return min(max(z, alone), sidak)
+
+
+def holm(p: Any) -> Vector:
+    """Holm's p-values, (m − j)·p_(j) made increasing; NaN stays NaN and does not count."""
+    p = np.asarray(p, dtype=np.float64)
+    out = np.full(len(p), np.nan)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    factors = np.arange(len(order), 0, -1)
+    out[order] = np.minimum(np.maximum.accumulate(p[order] * factors), 1.0)
+    return out
