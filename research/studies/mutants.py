@@ -178,7 +178,7 @@ class Suite:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p",
-             "no:randomly", "-m", "not slow", *self.files(tests)],
+             "no:randomly", "-o", "markers=slow", "-m", "not slow", *self.files(tests)],
             cwd=self.folder, check=False, capture_output=True, text=True, env=self._environment(),
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
         )  # fmt: skip
@@ -232,13 +232,11 @@ def run(setting: Setting) -> Iterator[dict[str, Any]]:
             by_new = new.notices(tests, module, mutant)
             by_old = "" if by_new else old.notices(tests, module, mutant)
             before, after = (ast.unparse(n).splitlines()[0] for n in (mutant.node, mutant.new))
-            row = {
+            yield {
                 "module": mutant.module, "line": mutant.node.lineno, "operator": mutant.operator,
                 "before": before, "after": after, "new_tests": by_new, "old_tests": by_old,
                 "outcome": "noticed" if by_new else "old alone" if by_old else "survives",
             }  # fmt: skip
-            print(*row.values(), sep=" | ", flush=True)
-            yield row
         setting.facts.update(
             base=base, head=head,
             left_out=[str(Path(name).relative_to(source)) for name in old.left_out],
