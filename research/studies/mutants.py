@@ -3,7 +3,7 @@
 A mutant is the package with one operator, constant, comparison or result changed. The tests of
 today, as `make test` runs them, go first; those of the revision named by the variable BASE, by
 default the commit before the last, are asked only about mutants that survive. A mutant that only
-the old tests notice is protection that was lost. Both suites run on today's package: old test files
+the old tests notice is protection that was lost. Both suites run on today's package: old tests
 that do not pass on it without a mutant are left out, and named in the facts of the table.
 
 MUTANTS is how many are drawn, 300 by default. A run may take ten times the CPU time of the same
@@ -168,26 +168,30 @@ class Suite:
         self.seconds: dict[tuple[str, ...], int] = {}
         self.left_out: list[str] = []
 
-    def files(self, tests: tuple[str, ...]) -> list[str]:
-        """Test files that this revision has and that pass without a mutant."""
-        paths = [self.folder / "tests" / f"{name}.py" for name in tests]
-        return [str(path) for path in paths if path.exists() and str(path) not in self.left_out]
+    def name_tests(self, tests: tuple[str, ...]) -> list[str]:
+        """Arguments that name the test files this revision has, less what is left out."""
+        names = [f"tests/{name}.py" for name in tests]
+        names = [n for n in names if (self.folder / n).exists() and n not in self.left_out]
+        return [*names, *(f"--deselect={name}" for name in self.left_out)]
 
-    def run(self, tests: tuple[str, ...], limit: int = 3600) -> tuple[str, float]:
-        """What was noticed, empty if nothing, and seconds of CPU time."""
+    def run(
+        self, tests: tuple[str, ...], limit: int = 3600, *more: str
+    ) -> tuple[list[str], float]:  # fmt: skip
+        """Names of what failed, and seconds of CPU time."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p",
-             "no:randomly", "-o", "markers=slow", "-m", "not slow", *self.files(tests)],
+            [sys.executable, "-m", "pytest", "-q", *more, "-p", "no:cacheprovider", "-p",
+             "no:randomly", "-o", "markers=slow", "-m", "not slow", *self.name_tests(tests)],
             cwd=self.folder, check=False, capture_output=True, text=True, env=self._environment(),
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
         )  # fmt: skip
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         if done.returncode == 0:
-            return "", seconds
-        failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return failed[0].split(" - ")[0] if failed else f"exit code {done.returncode}", seconds
+            return [], seconds
+        lines = [line.split(" ", 1) for line in done.stdout.splitlines()]
+        failed = [rest[0].split(" - ")[0] for word, *rest in lines if word in ("FAILED", "ERROR")]
+        return failed or [f"exit code {done.returncode}"], seconds
 
     def _environment(self) -> dict[str, str]:
         paths = (self.package, self.folder / "research")
@@ -196,13 +200,12 @@ class Suite:
 
     def prepare(self, tests: tuple[str, ...]) -> None:
         """Leave out what fails without a mutant, and learn how long the rest takes."""
-        noticed, seconds = self.run(tests)
-        while noticed:
-            name = self.folder / noticed.split(" ", 1)[-1].split("::")[0]
-            if not name.is_file():
-                raise RuntimeError(f"The tests of {self.folder} do not run: {noticed}")
-            self.left_out.append(str(name))
-            noticed, seconds = self.run(tests)
+        failed, seconds = self.run(tests)
+        while failed:
+            if not (self.folder / failed[0].split("::")[0]).is_file():
+                raise RuntimeError(f"The tests of {self.folder} do not run: {failed[0]}")
+            self.left_out += failed
+            failed, seconds = self.run(tests)
         self.seconds[tests] = 10 * int(seconds + 10)
 
     def notices(self, tests: tuple[str, ...], module: Path, mutant: Mutant) -> str:
@@ -212,7 +215,8 @@ class Suite:
         source, times = module.read_text(), module.stat()
         module.write_text(mutant.write(source))
         try:
-            return self.run(tests, self.seconds[tests])[0]
+            failed, _ = self.run(tests, self.seconds[tests], "-x")
+            return failed[0] if failed else ""
         finally:
             module.write_text(source)
             os.utime(module, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -227,6 +231,8 @@ def run(setting: Setting) -> Iterator[dict[str, Any]]:
         new, old = Suite(ROOT, package), Suite(source, package)
         count = int(os.environ.get("MUTANTS", setting.choose(300, 4)))
         for mutant in draw_mutants(count):
+            if not setting.wants(mutant.module):
+                continue
             tests = TARGETS[mutant.module]
             module = package / "evenhand" / mutant.module
             by_new = new.notices(tests, module, mutant)
@@ -239,5 +245,5 @@ def run(setting: Setting) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
         setting.facts.update(
             base=base, head=head,
-            left_out=[str(Path(name).relative_to(source)) for name in old.left_out],
+            left_out=old.left_out, left_out_of_new=new.left_out,
         )  # fmt: skip
