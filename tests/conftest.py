@@ -19,6 +19,14 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 STARTED_ONCE = ("spark", "dask", "browser")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave clusters to `make test-all`: their processes take a minute of CPU time to warm up."""
+    for item in items:
+        if any(name in item.nodeid.lower() for name in ("spark", "dask")):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Keep the tests of a file together, so that its fixtures are made once."""

@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 import sklearn
 
 README = Path(__file__).parents[1] / "README.md"
@@ -40,6 +41,7 @@ def test_readme_is_short():
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 120
 
 
+@pytest.mark.slow
 def test_readme(tmp_path, monkeypatch, capsys):
     found = steps(README.read_text(encoding="utf-8"))
     assert {kind for kind, _ in found} == {"evenhand", "python", "text"}

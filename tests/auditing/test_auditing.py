@@ -272,7 +272,7 @@ def test_hard_inputs(estimator):
 @pytest.mark.filterwarnings("ignore:.*single row:UserWarning")
 def test_many_groups_and_a_tiny_one():
     rng = np.random.default_rng(0)
-    n = 8000
+    n = 4000
     a = rng.integers(0, 40, n)
     y = rng.normal(size=n)
     s = y + rng.normal(size=n)

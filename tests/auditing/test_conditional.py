@@ -316,7 +316,7 @@ def zips(n, count, seed=0, noise=0.5):
     return np.array([f"{60000 + k}" for k in at]), a, 10 + price[at] + noise * rng.normal(size=n)
 
 
-def covered(draw, replications=12):
+def covered(draw, replications=8):
     """How often intervals hold a gap of 0, and how often the test rejects."""
     hits = []
     for seed in range(replications):

@@ -106,7 +106,7 @@ def test_chance_does_not_make_a_small_group_the_worst():
 
 def test_a_pattern_without_shift_or_spread_is_found():
     rng = np.random.default_rng(0)
-    n = 6000
+    n = 3000
     a, b = rng.integers(0, 3, n), rng.integers(0, 3, n)
     s, y = rng.normal(size=(2, n))
     hit = (a == 1) & (b == 2)

@@ -7,7 +7,8 @@ import pytest
 from sklearn.metrics import d2_tweedie_score, mean_tweedie_deviance
 
 import evenhand as eh
-from evenhand.auditing.pricing import _band_of
+from evenhand.auditing.pricing import _band_of, price
+from evenhand.data.sample import Sample
 
 
 def policies(n=800, seed=0):
@@ -204,7 +205,7 @@ def test_text_picture_and_pickle(priced):
     assert max(map(len, text.splitlines())) <= 80
     assert text in str(found)
     figure = found.pricing.plot()
-    assert len(figure.axes[0].get_legend().get_texts()) == 2
+    assert len(figure.legends[0].get_texts()) == 2
     again = pickle.loads(pickle.dumps(found))
     assert again.pricing._bands == found.pricing._bands
 
@@ -229,7 +230,7 @@ def test_what_cannot_be_priced(options, message):
 @pytest.mark.parametrize("options", [{"loss": "poisson"}, {"exposure": np.ones(300)}])
 def test_without_a_target_there_is_no_price(options):
     _, s, a, _ = policies(300)
-    with pytest.raises(ValueError, match="must be None without `y_true`"):
+    with pytest.raises(ValueError, match=r"must be None without (a target|`y_true`)"):
         audit(None, s, a, **options)
 
 
@@ -238,3 +239,47 @@ def test_cells_have_no_exposure():
     cells = eh.Cells.from_rows(y, s, sensitive_features=a)
     with pytest.raises(ValueError, match="`exposure` must be left out for cells: which needs rows"):
         eh.audit(cells, exposure=e)
+
+
+def test_homogeneity_is_the_robust_score_test(priced):
+    """Of the groups in a Poisson model with the expected amount as exposure."""
+    from scipy import stats
+
+    found, (y, s, a, e) = priced
+    c = y.sum() / (e * s).sum()
+    apart, f = y - c * e * s, a == "f"
+    q = (e * s)[f].sum() / (e * s).sum()
+    move = apart * (f - q)
+    statistic = move.sum() ** 2 / np.square(move).sum()
+    n = len(y)
+    smaller = statistic * (1 - 1 / f.sum())  # about: each group has a factor n/(n − 1)
+    assert found.pricing.homogeneity["groups"] == pytest.approx(
+        stats.f.sf(smaller, 1, n - 1), rel=0.02
+    )
+
+
+def test_homogeneity_keeps_its_level():
+    rng = np.random.default_rng(0)
+    p = []
+    for _ in range(200):
+        a = rng.choice(list("pqr"), 400, p=[0.7, 0.2, 0.1])
+        s = rng.gamma(2.0, 0.5, 400)
+        rows = Sample.read(rng.poisson(s).astype(float), s, sensitive_features=a).known()
+        p.append(list(price(rows, None, 0.95).homogeneity.values()))
+    assert np.all(np.mean(np.array(p) < 0.05, axis=0) <= 0.09)
+
+
+def test_sufficiency_of_a_price_is_worded_by_actual_over_expected():
+    rng = np.random.default_rng(0)
+    a = rng.choice(["f", "m"], 4000)
+    s = rng.gamma(2.0, 0.1, 4000)
+    y = rng.poisson(s * np.where(a == "f", 1.24, 0.86)).astype(float)
+    text = " ".join(str(audit(y, s, a, loss="poisson")).split())
+    assert "Sufficiency is strongly violated: actual over expected is 0." in text
+    assert "in group 'm' and 1." in text
+    assert "It differs between groups (p < 0.001)" in text
+    even = rng.poisson(s).astype(float)
+    found = audit(even, s, a, loss="poisson")
+    assert found.pricing.homogeneity["groups"] > 0.05
+    assert "may be the same in all groups" in " ".join(str(found).split())
+    assert found.to_dict()["pricing"]["homogeneity"]["bands"] > 0.001

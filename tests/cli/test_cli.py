@@ -398,7 +398,7 @@ def test_warnings_become_notes(tmp_path):
     path.write_text("y,s,race\n" + "1,1.5,a\n3,1,a\n2,3,b\n1,2,b\n" * 10 + "1,1,lonely\n")
     result = run("audit", path, *BASIC)
     assert result.exit_code == 0
-    assert result.stderr.startswith("Note: --sensitive: 'lonely' has a single row")
+    assert result.stderr.startswith("Note: Group 'lonely' has a single row")
 
 
 def test_messages_speak_of_options_not_of_arguments(tmp_path, scores):

@@ -40,7 +40,7 @@ def test_money_comes_first(file, tmp_path):
     assert result.exit_code == 0
     assert "Among people with the same controls (age, zone)" in result.stdout
     text = " ".join(result.stdout.split())
-    assert "scores of black are" in text
+    assert "scores of group 'black' are" in text
     assert text.index("go with the controls") < text.index("Independence")
     page = html.read_text()
     assert "go with the controls" in page

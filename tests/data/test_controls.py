@@ -84,7 +84,7 @@ def test_a_column_that_becomes_constant_is_left_out():
             r"`controls` \(column 'a'\) must be 1-D.* got 2 columns",
         ),
         ({1: np.zeros(20), "1": np.zeros(20)}, "`controls` must have names that differ as text"),
-        (np.r_[np.inf, np.arange(19.0)], "`controls`: Column .* must be finite"),
+        (np.r_[np.inf, np.arange(19.0)], "`controls` must be usable: Column .* must be finite"),
         ([f"name {k}" for k in range(60)], "`controls` must .*like a name"),
     ],
 )

@@ -182,7 +182,6 @@ def test_an_error_in_the_middle_of_the_fit_ends_it(client):
         )
 
 
-@pytest.mark.slow
 def test_killed_worker_ends_the_fit(client):
     """By its loss, not by the time that others wait for an answer."""
     with pytest.raises(WorkerLostError, match="lost"):
@@ -253,7 +252,6 @@ def test_bad_calls_of_boosting(client):
         boost({}, spread(frame, client), client, **BOOST, num_boost_round=2)
 
 
-@pytest.mark.slow
 def test_killed_worker_ends_boosting(client, monkeypatch):
     client.wait_for_workers(2)
     rows = spread(few_values(), client).persist()
@@ -274,7 +272,6 @@ def test_killed_worker_ends_boosting(client, monkeypatch):
         boost(TREES, rows, client, **BOOST, num_boost_round=20_000, timeout=3600)
 
 
-@pytest.mark.slow
 def test_worker_that_does_not_answer_ends_the_fit(client):
     client.wait_for_workers(2)
     with pytest.raises(WorkerLostError, match="did not answer in time"):

@@ -88,7 +88,6 @@ def test_workers_without_our_packages_are_told_apart_from_lost_ones(
         fit(eh.FairRidge(), table, spark, y="target", sensitive_features="group", features=["u"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "asleep"])
 def test_lost_worker_ends_the_fit(spark, table, how):
     frame = people()

@@ -244,9 +244,9 @@ def test_measures_of_more_people_than_rows_may_be_repeated(monkeypatch):
         ({"edges": 1}, "`edges` must be Edges of other cells, or a number of bins a side"),
         ({"edges": "fine"}, "`edges` must be Edges of other cells, or a number of bins a side"),
         ({"y_true": None, "edges": Edges.from_values(np.arange(9.0), np.arange(9.0) ** 2)},
-         "`edges` must fit `y_true`: they are of a grid with a target"),
+         "`edges` must fit the target: they are of a grid with a target"),
         ({"edges": Edges.from_values(np.arange(9.0), None)},
-         "`edges` must fit `y_true`: they are of a grid with no target"),
+         "`edges` must fit the target: they are of a grid with no target"),
         ({"y_pred": np.full(5000, np.nan)}, "`y_pred` must be finite"),
     ],
 )  # fmt: skip

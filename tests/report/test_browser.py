@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from grids import pairwise
 from playwright import sync_api
 
 import evenhand as eh
@@ -29,6 +30,7 @@ def visit(browser):
 
     def open_page(path, width=1100, **options):
         context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        context.set_default_timeout(600_000)  # of a busy machine
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: trouble.append(f"console: {m.text}"))
@@ -238,18 +240,18 @@ def test_points_are_large_enough_to_touch(visit, pages, width):
     assert min(sizes) >= 24
 
 
-@pytest.mark.parametrize("name", ["signed audit", "signed path", "signed set"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(visit, pages, name, scheme):
+@pairwise(
+    name=["signed audit", "signed path", "signed set"], scheme=["light", "dark"], width=[1280, 375]
+)
+def test_axe_finds_nothing(visit, pages, name, scheme, width):
     axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with it")
     source = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
-    for width in (1280, 375):
-        # The page's own policy lets no script in but its own.
-        page = visit(pages[name], width=width, color_scheme=scheme, bypass_csp=True)
-        page.evaluate(source)
-        found = page.evaluate("axe.run()")
-        assert len(found["passes"]) > 20
-        assert [(v["id"], v["nodes"][0]["html"]) for v in found["violations"]] == []
+    # The page's own policy lets no script in but its own.
+    page = visit(pages[name], width=width, color_scheme=scheme, bypass_csp=True)
+    page.evaluate(source)
+    found = page.evaluate("axe.run()")
+    assert len(found["passes"]) > 20
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found["violations"]] == []
 
 
 def test_a_printed_heading_stays_with_what_follows(visit, pages):

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from report_helpers import Reader
 
@@ -21,7 +21,11 @@ from evenhand.report.markup import (
     page,
 )
 
+# The same texts in each run, and no limit on the time of one.
+plain = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
+
+@plain
 @given(st.text(), st.text())
 def test_whatever_the_text_it_stays_text(child, attribute):
     found = Reader(element("p", child, title=attribute))
@@ -78,6 +82,7 @@ def test_csv_link_is_data():
     assert unquote(found["href"]) == "data:text/csv;charset=utf-8,\ufeffa\r\n<x>\r\né\r\n"
 
 
+@plain
 @given(st.dictionaries(st.text(), st.text()))
 def test_json_cannot_leave_its_block(data):
     block = json_block(data, "x")

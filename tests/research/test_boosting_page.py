@@ -20,6 +20,7 @@ def page():
     return namespace
 
 
+@pytest.mark.slow
 def test_code_runs(page):
     assert 0 < page["booster"].best_iteration < 199
     valid = page["watched"].value(page["model"].predict(page["X"][page["valid"]]))

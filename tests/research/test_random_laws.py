@@ -26,6 +26,7 @@ def histogram(v, a, k):
     return (entr(counts / len(v)).sum() - entr(counts.sum(axis=1) / len(v)).sum()).item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["dyadic", "voronoi", "half_planes", "discs", "waves", "mixture", "table"]
 )

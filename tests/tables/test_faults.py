@@ -62,8 +62,8 @@ def test_gaps_in_groups_are_counted(engine):
 @pytest.mark.parametrize(
     ("changed", "roles", "message"),
     [
-        ({}, {"y_pred": "S core"}, r"`y_pred` must be a column of `table`: there is no 'S core'"),
-        ({}, {"y_true": "a"}, r"`y_true` must be numbers: column 'a' of `table` holds text"),
+        ({}, {"y_pred": "S core"}, r"`y_pred` must be a column of the table: there is no 'S core'"),
+        ({}, {"y_true": "a"}, r"`y_true` must be numbers: column 'a' of the table holds text"),
         ({"w": -1.0}, {"sample_weight": "w"}, r"`sample_weight` must be nonnegative, got -1.0"),
         ({"w": 0.0}, {"sample_weight": "w"}, r"`sample_weight` must not be zero in every row"),
         ({"w": 0}, {"frequency": "w"}, r"`frequency` must not be zero in every row"),

@@ -144,7 +144,7 @@ def test_files_that_differ_in_what_matters(engine, tmp_path, changed, message):
 
 def test_numbers_that_are_text_in_every_file(engine, tmp_path):
     write(tmp_path / "one.parquet", rows().astype({"s": str}))
-    with pytest.raises(ValueError, match="`y_pred` must be numbers: column 's' of `table` holds t"):
+    with pytest.raises(ValueError, match="must be numbers: column 's' of the table holds t"):
         cells_of(tmp_path, **ROLES, engine=engine)
 
 

@@ -63,7 +63,6 @@ def counted(folder, times):
         return cells_of(table, **ROLES)
 
 
-@pytest.mark.slow
 def test_dask_counts_again_what_a_killed_worker_had(tmp_path):
     found = counted(tmp_path, 1)
     assert len(list(tmp_path.iterdir())) == 1
@@ -73,7 +72,6 @@ def test_dask_counts_again_what_a_killed_worker_had(tmp_path):
     np.testing.assert_allclose(found.sums, own.sums, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.slow
 def test_dask_gives_up_on_a_partition_that_kills_every_worker(tmp_path):
     import dask
 
@@ -159,7 +157,6 @@ session.stop()
 """
 
 
-@pytest.mark.slow
 def test_spark_counts_again_what_a_killed_executor_had(tmp_path):
     import pyspark
 

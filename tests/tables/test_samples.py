@@ -11,12 +11,18 @@ import pytest
 
 import evenhand as eh
 from evenhand.measures import edges
-from evenhand.measures.edges import SAMPLE
 from evenhand.tables.audit_table import cells_of, columns_of
 from evenhand.tables.engines import open_table
 
-N = 450_000
+# As many rows as are drawn, here fewer than elsewhere, and a table that is large beside them.
+SAMPLE, N = 50_000, 120_000
 ROLES = {"y_true": "y", "y_pred": "s", "sensitive_features": "a"}
+
+
+@pytest.fixture(autouse=True)
+def small_samples(monkeypatch):
+    assert edges.SAMPLE == 200_000
+    monkeypatch.setattr(edges, "SAMPLE", SAMPLE)
 
 
 def continuous(rng):

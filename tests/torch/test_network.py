@@ -41,7 +41,7 @@ class Grouped(FairMLPRegressor):
             return super().fit(X, y, sensitive_features=groups, sample_weight=sample_weight)
 
 
-CHECKED = {"epochs": 80, "batch_size": 4096, "hidden": (16,), "learning_rate": 0.03}
+CHECKED = {"epochs": 40, "batch_size": 4096, "hidden": (16,), "learning_rate": 0.06}
 
 
 FAIL = {

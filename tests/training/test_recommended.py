@@ -122,10 +122,15 @@ def test_units_of_the_features_and_of_the_target_do_not_matter():
     np.testing.assert_allclose(other.predict(X * [1e-6, 1.0, 1e6] + 3.0), expected, rtol=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "sparse", "float32", "list"])
-def test_all_forms_of_input_give_one_model(kind):
+@pytest.fixture(scope="module")
+def predicted():
     X, y, a = make(400)
-    expected = model(max_unfairness=0.05).fit(X, y, sensitive_features=a).predict(X)
+    return model(max_unfairness=0.05).fit(X, y, sensitive_features=a).predict(X)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "sparse", "float32", "list"])
+def test_all_forms_of_input_give_one_model(kind, predicted):
+    X, y, a = make(400)
     rows, labels = X, a
     if kind == "pandas":
         rows = pd.DataFrame(X, columns=list("abc"))
@@ -140,7 +145,7 @@ def test_all_forms_of_input_give_one_model(kind):
         rows, labels = X.tolist(), a.tolist()
     found = model(max_unfairness=0.05).fit(rows, y, sensitive_features=labels)
     # Sparse columns are not centered, so posteriors differ in their intercepts' rounding.
-    np.testing.assert_allclose(found.predict(rows), expected, atol=2e-2 if kind != "pandas" else 0)
+    np.testing.assert_allclose(found.predict(rows), predicted, atol=2e-2 if kind != "pandas" else 0)
 
 
 def test_weights_count_and_rows_of_weight_zero_do_not():
@@ -216,6 +221,8 @@ def test_predict_with_the_attribute_known_needs_it():
         ({"max_unfairness": 0.0}, "`max_unfairness` must lie between 0 and 1, and above 0"),
         ({"max_unfairness": "a lot"}, "`max_unfairness` must lie between 0 and 1"),
         ({"fairness_weight": -1.0}, "`fairness_weight` must be a nonnegative number"),
+        ({"certify": True}, "`certify` must be False without `max_unfairness`, got True. Hint"),
+        ({"loss": "huber"}, "`family` must be one of"),
         ({"attribute": "guess"}, "`attribute` must be 'blind' or 'known', got 'guess'"),
         ({"on_unreachable": "skip"}, "`on_unreachable` must be 'raise' or 'best'"),
         ({"measure_with": "eye"}, "`measure_with` must be one of"),
@@ -235,6 +242,45 @@ def test_groups_are_required_unless_nobody_asks_for_fairness():
     plain = model(fairness_weight=0).fit(X, y)
     assert "no fairness" in plain.explanation_
     assert plain.score(X, y) > 0.5
+
+
+def test_a_certified_bound_is_met_by_the_end_of_the_interval():
+    X, y, a = make(1500)
+    usual, sure = (
+        model(max_unfairness=0.03, certify=certify).fit(X, y, sensitive_features=a)
+        for certify in (False, True)
+    )
+    assert usual.unfairness_bound_ == usual.unfairness_ <= 0.03
+    assert sure.unfairness_bound_ <= 0.03
+    # 95% for two or three candidates at once: beyond two standard errors.
+    apart = sure.unfairness_bound_ - sure.unfairness_
+    assert apart > 1.9 * sure.measure_.stderr
+    assert sure.unfairness_ < usual.unfairness_
+    assert sure.r2_ <= usual.r2_
+    assert "at most 0.0" in sure.explanation_
+    assert "with 95% confidence" in sure.explanation_
+    assert "confidence" not in usual.explanation_
+    with pytest.raises(ValueError, match=r"for certain\. The closest is"):
+        model(max_unfairness=1e-4, certify=True).fit(X, y, sensitive_features=a)
+
+
+def test_losses_of_generalized_linear_models():
+    X, _, a = make(1200)
+    claims = np.random.default_rng(3).poisson(np.exp(0.4 * X[:, 0] - 0.5))
+    fair = model(max_unfairness=0.02, loss="poisson").fit(X, claims, sensitive_features=a)
+    assert isinstance(fair.estimator_, eh.FairGLM)
+    assert fair.unfairness_ <= 0.02
+    assert {t.name for t in fair.tried_} == {"linear", "posterior"}
+    assert "D²" in fair.explanation_
+    mean = fair.predict(X)
+    assert (mean > 0).all()
+    deviance = eh.FairGLM("poisson").accuracy.value(claims.astype(float), mean)
+    assert fair.score(X, claims) == pytest.approx(deviance)
+    with pytest.raises(ValueError, match="`y` must not be negative for the poisson loss"):
+        model(loss="poisson").fit(X, claims - 1.0, sensitive_features=a)
+    plain = model(fairness_weight=0, loss="poisson").fit(X, claims)
+    alone = eh.FairGLM("poisson", fairness_weight=0).fit(plain.scaler_.transform(X), claims)
+    np.testing.assert_allclose(plain.predict(X), alone.predict(plain.scaler_.transform(X)))
 
 
 def test_a_curve_finds_the_bound_between_its_weights(monkeypatch):

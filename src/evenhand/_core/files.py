@@ -32,12 +32,13 @@ def check_regular(path: Any) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(f"`path` must be a file to write, got the folder {str(target)!r}.")
+        raise IsADirectoryError(f"The file to write must be no folder, and {str(target)!r} is one.")
     if not stat.S_ISREG(mode):
         what = next((name for test, name in _SPECIAL.items() if test(mode)), "no regular file")
         raise OSError(
-            f"`path` must be a regular file or a new name, and {str(target)!r} is {what}, which is "
-            "never overwritten. Hint: choose another name, or name the file that a link leads to."
+            f"The file to write must be a regular file or a new name, and {str(target)!r} is "
+            f"{what}, which is never overwritten. Hint: choose another name, or name the file that "
+            "a link leads to."
         )
     return True
 
@@ -48,11 +49,12 @@ def check_free(path: Any, force: bool) -> Path:
     if check_regular(target) and not force:
         raise FileExistsError(
             f"{str(target)!r} exists already and is left as it is. Hint: choose another name, or "
-            "overwrite it with force=True (--force on the command line)."
+            "overwrite it with --force (force=True in Python)."
         )
     if not target.parent.is_dir():
         raise FileNotFoundError(
-            f"`path` must be in a folder that exists: there is no {str(target.parent)!r}."
+            f"The file to write must be in a folder that exists: there is no "
+            f"{str(target.parent)!r}."
         )
     return target
 

@@ -41,13 +41,16 @@ class InputError(ValueError):
         Left out of the message where empty.
     where : str
         Which one of that name, such as "of a Continuous".
+    verb : str
+        In place of "must", such as "cannot".
     """
 
     def __init__(
-        self, argument: str, expected: str, got: Any = "", hint: str = "", where: str = ""
-    ) -> None:
-        super().__init__(argument, expected, got, hint, where)
-        self.argument, self.expected, self.got, self.hint, self.where = self.args
+        self, argument: str, expected: str, got: Any = "", hint: str = "", where: str = "",
+        verb: str = "must",
+    ) -> None:  # fmt: skip
+        super().__init__(argument, expected, got, hint, where, verb)
+        self.argument, self.expected, self.got, self.hint, self.where, self.verb = self.args
 
     def __str__(self) -> str:
         return self.worded(f"`{self.argument}` {self.where}".rstrip(), self.hint)
@@ -55,7 +58,8 @@ class InputError(ValueError):
     def worded(self, name: str, hint: str = "") -> str:
         """The message with another name for the argument, and another hint or none."""
         got = f", got {self.got}" if str(self.got) else ""
-        return f"{name} must {self.expected}{got}." + (f" Hint: {hint}" if hint else "")
+        text = f"{name} {self.verb} {self.expected}{got}".rstrip(".")
+        return f"{text}." + (f" Hint: {hint}" if hint else "")
 
 
 def read_native(values: Any, name: str) -> Any:
@@ -70,10 +74,10 @@ def read_native(values: Any, name: str) -> Any:
     try:
         return nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
     except DuplicateError as error:
-        raise ValueError(
-            f"`{name}` must have distinct column names. {' '.join(str(error).split())}. Hint: "
-            "rename or drop the repeated ones."
-        ) from None
+        raise InputError(
+            name, f"have distinct column names. {' '.join(str(error).split())}",
+            hint="rename or drop the repeated ones.",
+        ) from None  # fmt: skip
 
 
 def frame_columns(frame: nw.DataFrame[Any]) -> list[tuple[str, Any]]:
@@ -98,19 +102,19 @@ def check_nonnegative(name: str, value: Any, hint: str = "", auto: bool = False)
     """Refuse anything but a finite number of at least 0, or "auto" where it is allowed."""
     if not (is_number(value, 0.0) or (auto and isinstance(value, str) and value == "auto")):
         kind = "'auto' or a nonnegative number" if auto else "a nonnegative number"
-        raise ValueError(f"`{name}` must be {kind}, got {value!r}.{hint and f' Hint: {hint}'}")
+        raise InputError(name, f"be {kind}", repr(value), hint)
 
 
 def check_positive_integer(name: str, value: Any) -> None:
     """Refuse anything but a whole number of at least 1."""
     if not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
+        raise InputError(name, f"be a positive integer, got {value!r}")
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     """Refuse what is not one of the names that an argument may be."""
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"`{name}` must be one of {', '.join(choices)}, got {value!r}.")
+        raise InputError(name, f"be one of {', '.join(choices)}, got {value!r}")
 
 
 def check_confidence_level(confidence_level: Any) -> float:
@@ -157,10 +161,10 @@ def check_names(names: list[Any], argument: str) -> None:
     seen: dict[str, Any] = {}
     for name in names:
         if str(name) in seen:
-            raise ValueError(
-                f"`{argument}` must have names that differ as text, got {seen[str(name)]!r} and "
-                f"{name!r}. Hint: rename one of them."
-            )
+            raise InputError(
+                argument, f"have names that differ as text, got {seen[str(name)]!r} and {name!r}",
+                hint="rename one of them.",
+            )  # fmt: skip
         seen[str(name)] = name
 
 
@@ -174,10 +178,10 @@ def as_floats(array: NDArray[Any]) -> NDArray[np.float64]:
 def refuse_masked(values: Any, name: str) -> None:
     """NumPy forgets the mask in most of what it does, and the hidden values come back."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(
-            f"`{name}` must not hold masked values, got {int(np.ma.getmaskarray(values).sum())}. "
-            "Hint: drop or impute these rows first."
-        )
+        raise InputError(
+            name, f"not hold masked values, got {int(np.ma.getmaskarray(values).sum())}",
+            hint="drop or impute these rows first.",
+        )  # fmt: skip
 
 
 def refuse_dates(values: Any, name: str) -> None:
@@ -193,10 +197,10 @@ def refuse_dates(values: Any, name: str) -> None:
     if found:
         # scikit-learn's common checks expect the second sentence.
         what = " Complex data not supported." if found[0].startswith("complex") else ""
-        raise ValueError(
-            f"`{name}` must be real numbers, got values of type {found[0]}.{what} Hint: make "
-            "numbers of them first, such as days since a fixed day or absolute values."
-        )
+        raise InputError(
+            name, f"be real numbers, got values of type {found[0]}.{what}",
+            hint="make numbers of them first, such as days since a fixed day or absolute values.",
+        )  # fmt: skip
 
 
 def refuse_unreal(**arguments: Any) -> None:
@@ -222,20 +226,21 @@ def check_index(**columns: Any) -> None:
     seen: list[tuple[str, Any]] = []
     for name, values in columns.items():
         if isinstance(values, str | PathLike):
-            raise ValueError(
-                f"`{name}` must hold one value or line a row, got the name {str(values)!r}. Hint: "
-                "pass the columns themselves. Files and names of columns are taken by "
-                "`audit_table`, `monitor`, and `fit` and `predict` of FairRidge and FairGLM."
-            )
+            raise InputError(
+                name, f"hold one value or line a row, got the name {str(values)!r}",
+                hint="pass the columns themselves. Files and names of columns are taken by "
+                "`audit_table`, `monitor`, and `fit` and `predict` of FairRidge and FairGLM.",
+            )  # fmt: skip
         for index in _indices(values):
             for other, before in seen:
                 if not _agree(before, index):
-                    raise ValueError(
-                        f"`{name}` must have its rows in the order of `{other}`: their pandas "
-                        "indices hold the same labels in different places. Hint: bring them into "
-                        f"one order with {name}.loc[{other}.index]; if the rows do belong together "
-                        f"as they stand, drop the index with {name}.to_numpy()."
-                    )
+                    raise InputError(
+                        name, f"have its rows in the order of `{other}`: their pandas indices "
+                        "hold the same labels in different places",
+                        hint=f"bring them into one order with {name}.loc[{other}.index]; if the "
+                        "rows do belong together as they stand, drop the index with "
+                        f"{name}.to_numpy().",
+                    )  # fmt: skip
             if all(index is not before for _, before in seen):
                 seen.append((name, index))
 
@@ -282,7 +287,7 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
         The length it must have.
     """
     if values is None:
-        raise ValueError(f"`{name}` must be given, got None.")
+        raise InputError(name, "be given, got None")
     native = read_native(values, name)
     if isinstance(native, nw.DataFrame | nw.Series):
         values = native.to_numpy()
@@ -291,37 +296,35 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise ValueError(
-            f"`{name}` must be 1-D, got shape {array.shape}. Hint: pass one column at a time."
+        raise InputError(
+            name, f"be 1-D, got shape {array.shape}", hint="pass one column at a time."
         )
     if array.dtype.kind not in "iufb":
         try:
             array = as_floats(array)
         except (TypeError, ValueError):
             sample = f" such as {array[:1].tolist()[0]!r}" if len(array) else ""
-            raise ValueError(
-                f"`{name}` must be numbers, got values of type {array.dtype}{sample}. Hint: check "
-                "that it is the right column; numbers kept as text can be converted with "
-                "pandas.to_numeric."
-            ) from None
+            raise InputError(
+                name, f"be numbers, got values of type {array.dtype}{sample}",
+                hint="check that it is the right column; numbers kept as text can be converted "
+                "with pandas.to_numeric.",
+            ) from None  # fmt: skip
     array = np.ascontiguousarray(array, dtype=np.float64)
     if not array.flags.writeable:
         # Frames hand out read-only columns, for which Numba would compile every kernel again.
         array = array.copy()
     if n_rows is not None and len(array) != n_rows:
-        raise ValueError(
-            f"`{name}` must have one entry per row: got {len(array)} for {n_rows} rows."
-        )
+        raise InputError(name, f"have one entry per row: got {len(array)} for {n_rows} rows")
     if not len(array) and not here().is_shard:
-        raise ValueError(f"`{name}` must hold at least one row, got none.")
+        raise InputError(name, "hold at least one row, got none")
     # A sum is finite unless an entry is not (or overflows): one pass, nothing allocated.
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(array.sum())
     if not finite and not np.isfinite(array).all():
         bad = np.flatnonzero(~np.isfinite(array))
         what = "NaN" if np.isnan(array[bad]).any() else "infinity"
-        raise ValueError(
-            f"`{name}` must be finite: {len(bad)} of {len(array)} rows are {what}, the first at "
-            f"row {bad[0]}. Hint: drop or impute these rows first."
-        )
+        raise InputError(
+            name, f"be finite: {len(bad)} of {len(array)} rows are {what}, the first at row "
+            f"{bad[0]}", hint="drop or impute these rows first.",
+        )  # fmt: skip
     return array

@@ -8,10 +8,9 @@ from typing import Any
 
 # A function of `report` -> the module that holds it.
 VIEWS = {
-    "write_result_page": "after_views",
+    "result_page": "after_views",
     "audit_page": "audit_views",
     "audit_set_page": "audit_views",
-    "write_page": "page",
     "path_page": "path_views",
     "plot_audit": "plots",
     "plot_drivers": "plots",

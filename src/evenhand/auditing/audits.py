@@ -15,6 +15,7 @@ import numpy as np
 
 from .._core.arrays import Rows, Vector
 from .._core.validation import (
+    InputError,
     check_column,
     check_confidence_level,
     check_index,
@@ -53,7 +54,7 @@ def models_of(y_pred: Any) -> dict[str, Any]:
     """Prediction columns by name; a single column has the name ""."""
     if isinstance(y_pred, dict):
         if not y_pred:
-            raise ValueError("`y_pred` must hold at least one model, got an empty dict.")
+            raise InputError("y_pred", "hold at least one model, got an empty dict")
         check_names(list(y_pred), "y_pred")
         return {str(name): column for name, column in y_pred.items()}
     native = read_native(y_pred, "y_pred")
@@ -156,10 +157,10 @@ def _read_attributes(sensitive_features: Any, per_attribute: bool, n_models: int
 def _read_models(y_true: Any, y_pred: Any, columns: dict[str, Any]) -> dict[str, Sample]:
     """The rows with the scores of each model, by its name."""
     if isinstance(columns["sensitive_features"], Continuous) and columns["controls"] is not None:
-        raise ValueError(
-            "`controls` must be None with a Continuous attribute: comparisons given controls are "
-            "of groups. Hint: cut the attribute with evenhand.bands."
-        )
+        raise InputError(
+            "controls", "be None with a Continuous attribute: comparisons given controls are of "
+            "groups", hint="cut the attribute with evenhand.bands.",
+        )  # fmt: skip
     check_index(y_true=y_true, y_pred=y_pred, **columns)
     models = {
         f"y_pred[{name!r}]" if name else "y_pred": (name, column)

@@ -17,6 +17,7 @@ from scipy.special import fdtrc, gammaln
 
 from .._core.arrays import Matrix, Vector
 from .._core.frames import to_frame
+from .._core.validation import InputError
 from .._core.views import Shown
 from ..data.controls import FEW_VALUES, Control, Controls, refuse_none
 from ..data.criteria import CONDITIONAL
@@ -366,12 +367,12 @@ def audit_given(
         basis = build_basis(controls, groups.n_effective)
         gaps = adjusted_gaps(s, units, basis, at, how["confidence_level"], seed)
         if not any(gap.n_compared for gap in gaps):
-            raise ValueError(
-                f"`controls` must leave the group open, but {_list(controls.names)} determine"
-                f"{'s' if len(controls.names) == 1 else ''} it: no member of another group has a "
-                f"counterpart with the same controls in {groups.label_names[at]!r}. Hint: drop the "
-                "control that stands for the group, or leave `controls` out."
-            )
+            raise InputError(
+                "controls", f"leave the group open, but {_list(controls.names)} "
+                f"determine{'s' if len(controls.names) == 1 else ''} it: no member of another "
+                f"group has a counterpart with the same controls in {groups.label_names[at]!r}",
+                hint="drop the control that stands for the group, or leave the controls out.",
+            )  # fmt: skip
         information, test, summary, left = information_given(
             s, Regression(basis, groups, s), entropies, seed, **how
         )
@@ -389,17 +390,17 @@ def _check(controls: Controls, s: Vector, groups: Groups) -> None:
     refuse_none(controls)
     for column in controls.columns:
         if _made_of_score(column, s):
-            raise ValueError(
-                f"`controls` must not hold the score itself: column {column.name!r} is a function "
-                "of `y_pred`, and among people with the same score nothing can differ. Hint: drop "
-                "it, or name the factors that it is made of."
-            )
+            raise InputError(
+                "controls", f"not hold the score itself: column {column.name!r} is a function of "
+                "the score, and among people with the same score nothing can differ",
+                hint="drop it, or name the factors that it is made of.",
+            )  # fmt: skip
         if _determines(column, groups):
-            raise ValueError(
-                f"`controls` must leave the group open, but {column.name!r} determines it: each of "
-                "its values is found in one group only. Hint: drop it; a factor that stands for "
-                "the group is no legitimate one."
-            )
+            raise InputError(
+                "controls", f"leave the group open, but {column.name!r} determines it: each of "
+                "its values is found in one group only",
+                hint="drop it; a factor that stands for the group is no legitimate one.",
+            )  # fmt: skip
 
 
 def _made_of_score(column: Control, s: Vector) -> bool:

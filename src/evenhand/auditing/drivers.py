@@ -25,9 +25,11 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.utils import _safe_indexing
 
 from .._core.arrays import Rows, Vector
+from .._core.files import write_text
 from .._core.frames import json_safe, to_frame
 from .._core.progress import progress
 from .._core.validation import (
+    InputError,
     check_column,
     check_confidence_level,
     check_seed,
@@ -63,10 +65,10 @@ class FeatureTable:
             return
         self.X = X.tocsc() if sparse.issparse(X) else np.asarray(X)
         if self.X.ndim != 2:
-            raise ValueError(
-                f"`X` must be a table with one column per feature, got {self.X.ndim} dimension(s)."
-                " Hint: pass a frame, or an array of shape (n, d)."
-            )
+            raise InputError(
+                "X", f"be a table with one column per feature, got {self.X.ndim} dimension(s)",
+                hint="pass a frame, or an array of shape (n, d).",
+            )  # fmt: skip
         self.n = self.X.shape[0]
         self.names = [f"x{j}" for j in range(self.X.shape[1])]
 
@@ -323,7 +325,7 @@ def _surrogate(
 def _refitted(model: Any, table: FeatureTable, sample: Sample, cv: int, seed: int) -> Closing:
     y, weight, labels = sample.target, sample.weight, sample.others["labels"]
     if y is None:
-        raise ValueError("`y_true` must be given with close='refit', which fits the model again.")
+        raise InputError("y_true", "be given with close='refit', which fits the model again")
     folds = make_folds(cv, table.X, y, sample.groups, seed, sample.cluster)
     accepted = signature(model.fit).parameters
 
@@ -489,7 +491,7 @@ class Drivers(Shown):
         force : bool
             Overwrite an existing file.
         """
-        return view("write_result_page")(self, path, force)
+        return write_text(path, view("result_page")(self), force)
 
 
 def drivers(
@@ -578,10 +580,10 @@ def drivers(
     )  # fmt: skip
     sample = replace(sample, others={"labels": sensitive_features})
     if sample.groups.measured is not None:
-        raise ValueError(
-            "`sensitive_features` must be groups for drivers, got a Continuous. Hint: cut it with "
-            "evenhand.bands."
-        )
+        raise InputError(
+            "sensitive_features", "be groups for drivers, got a Continuous",
+            hint="cut it with evenhand.bands.",
+        )  # fmt: skip
     closing = close_paths(model_or_scores, table, sample, close, int(n_values), cv, seed)
     whole = _Whole(
         closing.score, sample,
@@ -684,7 +686,7 @@ def _criteria(criteria: Sequence[str] | None, y: Vector | None) -> list[Criterio
     wanted = [get_criterion(name) for name in names]
     for criterion in wanted:
         if y is None and criterion.needs:
-            raise ValueError(f"`y_true` must be given for {criterion.name}, got None.")
+            raise InputError("y_true", f"be given for {criterion.name}, got None")
     return wanted
 
 

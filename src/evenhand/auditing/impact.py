@@ -21,6 +21,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from .._core.arrays import Array, Matrix, Vector
 from .._core.frames import json_safe, tabulate, to_frame
+from .._core.validation import InputError
 from .._core.views import Shown
 from .group_tables import SIDES, AuditedRows, Cutoff, GroupMoments
 from .influence import find_reference, holm, simultaneous_quantile, two_sided
@@ -464,10 +465,10 @@ def read_cutoffs(at: Any) -> list[Cutoff]:
             value = 0.5
         number = as_number(value)
         if not 0.0 < number < 1.0:
-            raise ValueError(
-                f'`at` must hold "median" or quantiles between 0 and 1, got {value!r}. Hint: a '
-                "cutoff in units of the score goes into `cutoffs`."
-            )
+            raise InputError(
+                "at", 'hold "median" or quantiles between 0 and 1', repr(value),
+                "a cutoff in units of the score is one of the cutoffs.",
+            )  # fmt: skip
         cutoffs.append(Cutoff(quantile=number))
     return list(dict.fromkeys(cutoffs))
 
@@ -475,10 +476,8 @@ def read_cutoffs(at: Any) -> list[Cutoff]:
 def check_favorable(favorable: Any) -> str:
     """One of "high" and "low"."""
     if favorable not in SIDES:
-        raise ValueError(
-            f'`favorable` must be "high" (a grade, a credit score) or "low" (a premium, a risk), '
-            f"got {favorable!r}."
-        )
+        sides = '"high" (a grade, a credit score) or "low" (a premium, a risk)'
+        raise InputError("favorable", f"be {sides}", repr(favorable))
     return str(favorable)
 
 
@@ -486,7 +485,7 @@ def check_smallest(smallest: Any) -> float:
     """A share from 0 to less than 1."""
     number = as_number(smallest)
     if not 0.0 <= number < 1.0:
-        raise ValueError(f"`smallest` must be a share from 0 to less than 1, got {smallest!r}.")
+        raise InputError("smallest", f"be a share from 0 to less than 1, got {smallest!r}")
     return number
 
 
@@ -503,7 +502,7 @@ def _listed(value: Any, name: str) -> list[Any]:
     try:
         return list(value)
     except TypeError:
-        raise ValueError(f"`{name}` must be a list, got {value!r}.") from None
+        raise InputError(name, f"be a list, got {value!r}") from None
 
 
 def as_number(value: Any) -> float:

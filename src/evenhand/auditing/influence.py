@@ -21,6 +21,7 @@ import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
 from .._core.arrays import Array, Matrix, Vector
+from .._core.validation import InputError
 from ..data.groups import Groups
 from ..data.weights import cluster_groups
 from ..measures.effective import group_sizes
@@ -55,6 +56,11 @@ class GroupRows:
     def own(self, numbers: Vector) -> Array:
         """Numbers of the groups as each row sees them: that of its group, or all."""
         return numbers if self.groups.codes is None else numbers[self.groups.codes]
+
+    @property
+    def row_share(self) -> Array:
+        """Each row's share ω a_k / W_k of its group, or of all."""
+        return self._mass / self.own(self.total)
 
     def add(self, x: Array) -> Vector:
         """Σ ω a_k x, (K,), of a column, or of one column a group where groups are inferred."""
@@ -160,7 +166,7 @@ def find_reference(reference: Any, names: Sequence[str], shares: Vector, others:
     if reference == "largest":
         return int(np.argmax(shares))
     there = ", ".join(map(repr, names[:10]))
-    raise ValueError(f"`reference` must be 'largest'{others} or one of {there}, got {reference!r}.")
+    raise InputError("reference", f"be 'largest'{others} or one of {there}, got {reference!r}")
 
 
 def two_sided(estimate: float, error: float, freedom: float) -> float:

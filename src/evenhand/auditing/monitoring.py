@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from .._core.files import write_text
 from .._core.frames import json_safe, tabulate, to_frame
-from .._core.validation import check_column, frame_columns, quote
+from .._core.validation import InputError, check_column, frame_columns, quote
 from .._core.views import Shown, view
 from ..data.criteria import Criterion, get_criterion
 from ..measures.cell_rows import expand_cells, refuse_beside_cells
@@ -225,7 +226,7 @@ class Monitor(Shown):
         force : bool
             Overwrite an existing file.
         """
-        return view("write_result_page")(self, path, force)
+        return write_text(path, view("result_page")(self), force)
 
 
 def judge(
@@ -254,7 +255,7 @@ def judge(
     cells = list(series.values())
     for criterion in watched:
         if criterion.needs and not cells[0].has_target:
-            raise ValueError(f"`y_true` must be given for {criterion.name}, got None.")
+            raise InputError("y_true", f"be given for {criterion.name}, got None")
     how = get_estimator(estimator)
     measures = [_measures(part, watched, how, estimator) for part in cells]
     share = level / len(watched)
@@ -283,9 +284,9 @@ def judge(
 def check_watch(criteria: Sequence[str], level: float, estimator: Any) -> None:
     """Refuse what cannot be watched before anything is counted."""
     if not isinstance(level, float) or not 0 < level < 1:
-        raise ValueError(f"`level` must lie between 0 and 1, got {level!r}. Hint: such as 0.05.")
+        raise InputError("level", f"lie between 0 and 1, got {level!r}", hint="such as 0.05.")
     if not [get_criterion(name) for name in criteria]:
-        raise ValueError("`criteria` must name at least one criterion.")
+        raise InputError("criteria", "name at least one criterion")
     refuse_beside_cells(estimator)
 
 
@@ -300,12 +301,12 @@ def _checked_limits(
     names = [criterion.name for criterion in watched]
     for name, value in (limits or {}).items():
         if name not in names:
-            raise ValueError(
-                f"`limits` must be on what is watched ({', '.join(names)}), got {name!r}. Hint: "
-                "name it in `criteria`."
-            )
+            raise InputError(
+                "limits", f"be on what is watched ({', '.join(names)}), got {name!r}",
+                hint="name it in `criteria`.",
+            )  # fmt: skip
         if not isinstance(value, int | float) or not 0 < value < 1:
-            raise ValueError(f"`limits` must lie between 0 and 1, got {value!r} for {name}.")
+            raise InputError("limits", f"lie between 0 and 1, got {value!r} for {name}")
     return {name: float(value) for name, value in (limits or {}).items()}
 
 
@@ -446,12 +447,12 @@ def cells_by_period(frame: nw.DataFrame[Any], period: str | None, **names: Any) 
     def take(name: Any, argument: str) -> Any:
         if name is None:
             if argument in ("time", "y_pred", "sensitive_features"):
-                raise ValueError(f"`{argument}` must name a column of the table, got None.")
+                raise InputError(argument, "name a column of the table, got None")
             return None
         if name not in columns:
             there = ", ".join(map(quote, list(columns)[:30]))
-            raise ValueError(
-                f"`{argument}` must name a column of the table, got {name!r}; there are {there}."
+            raise InputError(
+                argument, f"name a column of the table, got {name!r}; there are {there}"
             )
         return columns[name]
 
@@ -486,26 +487,26 @@ def checked_series(table: Mapping[Any, Any]) -> dict[str, Cells]:
     first: tuple[str, Cells] | None = None
     for number, (name, part) in enumerate(table.items(), 1):
         if not isinstance(part, Cells):
-            raise ValueError(
-                f"`table` must hold Cells for every period, got {type(part).__name__} for {name!r}."
+            raise InputError(
+                "table", f"hold Cells for every period, got {type(part).__name__} for {name!r}"
             )
         first = first or (str(name), part)
         where = f"those of {str(name)!r} (number {number} of {len(table)})"
         if part.edges != first[1].edges:
-            raise ValueError(
-                f"`table` must hold cells of the same edges: {where} have other ones than those of "
-                f"{first[0]!r}. Hint: count them again with edges=first.edges, on the command line "
-                "with --edges; cells of other edges cannot be brought onto these."
-            )
+            raise InputError(
+                "table", f"hold cells of the same edges: {where} have other ones than those of "
+                f"{first[0]!r}",
+                hint="count them again with edges=first.edges, on the command line with --edges; "
+                "cells of other edges cannot be brought onto these.",
+            )  # fmt: skip
         if part.names != first[1].names:
-            raise ValueError(
-                f"`table` must hold cells of one attribute: {where} are of "
-                f"{part.sensitive_name!r}, and those of {first[0]!r} of "
-                f"{first[1].sensitive_name!r}."
-            )
+            raise InputError(
+                "table", f"hold cells of one attribute: {where} are of {part.sensitive_name!r}, "
+                f"and those of {first[0]!r} of {first[1].sensitive_name!r}",
+            )  # fmt: skip
         out[str(name)] = part
     if not out:
-        raise ValueError("`table` must hold at least one period, got none.")
+        raise InputError("table", "hold at least one period, got none")
     return out
 
 
@@ -518,14 +519,14 @@ def gathered(series: Mapping[str, Cells], period: str) -> dict[str, Cells]:
         match = _DATE.search(name)
         if match is None or (needs_day and match[3] is None):
             form = "2024-03-07" if needs_day else "2024-03"
-            raise ValueError(
-                f"`period` must be left out for cells whose names are no dates such as {form}, got "
-                f"{period!r} with {name!r}."
-            )
+            raise InputError(
+                "period", f"be left out for cells whose names are no dates such as {form}, got "
+                f"{period!r} with {name!r}",
+            )  # fmt: skip
         try:
             day = date(int(match[1]), int(match[2]), int(match[3] or 1))
         except ValueError:
-            raise ValueError(f"`period` needs names with dates, got {name!r}.") from None
+            raise InputError("period", "names with dates", repr(name), verb="needs") from None
         parts.setdefault(label_of(day, period), []).append(cells)
     return {name: Cells.merge(parts[name]) for name in sorted(parts)}
 
@@ -533,7 +534,7 @@ def gathered(series: Mapping[str, Cells], period: str) -> dict[str, Cells]:
 def check_period(period: str | None) -> None:
     """One of `PERIODS`, or None."""
     if period is not None and period not in PERIODS:
-        raise ValueError(f"`period` must be None or one of {', '.join(PERIODS)}, got {period!r}.")
+        raise InputError("period", f"be None or one of {', '.join(PERIODS)}, got {period!r}")
 
 
 def label_of(day: date, period: str) -> str:
@@ -586,10 +587,10 @@ def in_order(values: Iterable[Any]) -> dict[Any, str]:
 def check_dates(dtype: Any) -> None:
     """Dates, times, or text that may hold them."""
     if dtype not in (nw.Date, nw.Datetime, nw.String):
-        raise ValueError(
-            f"`time` must hold dates, got values of type {dtype}. Hint: pass period=None to take "
-            "the values as they are."
-        )
+        raise InputError(
+            "time", f"hold dates, got values of type {dtype}",
+            hint="pass period=None to take the values as they are.",
+        )  # fmt: skip
 
 
 def no_dates() -> ValueError:

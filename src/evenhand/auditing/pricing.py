@@ -16,13 +16,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import fdtrc, stdtrit
 
 from .._core.arrays import Rows, Vector
 from .._core.frames import json_safe, to_frame
+from .._core.validation import InputError
 from .._core.views import Shown, view
 from ..data.groups import Groups
 from ..data.sample import Sample
+from ..measures.covariances import root_inverse
+from ..measures.exact_tests import SINGULAR
 from ..measures.losses import Loss, get_loss
 from ..measures.measures import critical_value, standard_error
 from .group_tables import AuditedRows, GroupMoments
@@ -54,6 +57,9 @@ class Pricing(Shown):
         The group that log-ratio gaps are against.
     actual_expected : (float, float, float)
         Of all rows, with its interval.
+    homogeneity : dict of {"groups", "bands"} → float
+        p-value of the hypothesis that actual over expected is the same in all groups, and in all
+        bands of the score.
     confidence_level : float
     """
 
@@ -68,6 +74,7 @@ class Pricing(Shown):
     has_exposure: bool
     reference: str
     actual_expected: tuple[float, float, float]
+    homogeneity: dict[str, float]
     confidence_level: float
     _groups: dict[str, list[Any]]
     _bands: dict[str, list[Any]]
@@ -95,16 +102,12 @@ class Pricing(Shown):
 def read_loss(loss: Any, power: Any, y: Any) -> Loss:
     """The loss by its name."""
     if loss not in LOSSES:
-        raise ValueError(f"`loss` must be None or one of {', '.join(LOSSES)}, got {loss!r}.")
+        raise InputError("loss", f"be None or one of {', '.join(LOSSES)}, got {loss!r}")
     if y is None:
-        raise ValueError("`loss` must be None without `y_true`: there is nothing to compare with.")
+        raise InputError("loss", "be None without a target: there is nothing to compare with")
     # Only means are compared, so that the link does not matter; exposures ask for this one.
     named = get_loss(loss, "log", power)
-    try:
-        named.check_target(y)
-    except ValueError as error:
-        text = str(error).replace("`y` must", "`y_true` must").replace("family=", "loss=")
-        raise ValueError(text) from None
+    named.check_target(y, "y_true", "loss")
     return named
 
 
@@ -127,6 +130,8 @@ def price(
     ledger = _Ledger(rows, confidence_level, exact)
     one_band = np.zeros(rows.n_rows, dtype=np.intp)
     everyone = _split(groups, one_band, 1, together=True)
+    band, edges = _band_of(rows.scores, groups.row_weight * ledger.size)
+    bands = _split(groups, band, len(edges) - 1, together=True)
     overall = ledger.columns(everyone)
     explained = _explained(ledger, loss, everyone)
     reference, columns = _group_table(ledger, reference, explained.pop("_rows"))
@@ -136,10 +141,11 @@ def price(
         **explained,
         has_exposure=rows.exposure is not None,
         actual_expected=tuple(overall[f"actual_expected{end}"][0] for end in ("", "_low", "_high")),
+        homogeneity={"groups": ledger.homogeneity(groups), "bands": ledger.homogeneity(bands)},
         confidence_level=confidence_level,
         reference=reference,
         _groups=columns,
-        _bands=_band_table(ledger),
+        _bands=_band_table(ledger, band, edges),
     )
 
 
@@ -183,6 +189,29 @@ class _Ledger:
             "actual_expected": value, "actual_expected_low": low, "actual_expected_high": high,
         }  # fmt: skip
         return {name: values.tolist() for name, values in table.items()}
+
+    def homogeneity(self, groups: Groups) -> float:
+        """p-value of A_k = c·E_k for all groups, c = ΣA/ΣE, from what each row or cluster adds.
+
+        U_k = Σ ω(y − c·e·s) of group k sums to 0 over groups; a unit adds its own part of it less
+        the share E_k/ΣE of all it has. U'Cov⁺U follows Hotelling's law. No logarithm is taken, so
+        that a group without claims counts like any other.
+        """
+        members, (actual, expected) = GroupRows(groups), self.amounts
+        a, e = members.add(actual), members.add(expected)
+        if not e.sum() > 0:
+            return math.nan
+        apart = actual - a.sum() / e.sum() * expected
+        units = members.by_unit(apart if groups.codes is not None else apart[:, None])
+        covariance = np.nan_to_num(members.covariance([units])[0, :, 0, :])
+        covariance *= np.outer(members.total, members.total)
+        project = np.eye(len(e)) - e / e.sum()
+        root = root_inverse(project.T @ covariance @ project, SINGULAR)
+        n, dof = groups.n_effective, root.shape[1]
+        if not 0 < dof < n - 1:
+            return math.nan
+        statistic = float(np.square((a - a.sum() / e.sum() * e) @ root).sum())
+        return float(fdtrc(dof, n - dof, statistic * (n - dof) / (dof * (n - 1))))
 
 
 def _split(groups: Groups, band: Rows, n_bands: int, together: bool = False) -> Groups:
@@ -265,10 +294,9 @@ def _group_table(
     return reference, columns
 
 
-def _band_table(ledger: _Ledger) -> dict[str, list[Any]]:
+def _band_table(ledger: _Ledger, band: Rows, edges: Vector) -> dict[str, list[Any]]:
     """One row per group and band."""
     s, groups = ledger.rows.scores, ledger.rows.groups
-    band, edges = _band_of(s, groups.row_weight * ledger.size)
     n_bands, K = len(edges) - 1, groups.n_groups
     return {
         "group": [g for g in groups.label_names for _ in range(n_bands)],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .._core.files import write_text
 from .._core.frames import json_safe, to_frame
 from .._core.views import Shown, view
 from ..data.criteria import get_criterion
@@ -313,7 +314,7 @@ class Audit(Shown):
         page = view("audit_page")(
             self, about=about, verdict=verdict, impact=impact, drivers=drivers
         )
-        return view("write_page")(page, path, force)
+        return write_text(path, page, force)
 
 
 @dataclass(frozen=True)
@@ -397,4 +398,4 @@ class AuditSet(Mapping[str, Audit], Shown):
         page = view("audit_set_page")(
             self, about=about, verdicts=verdicts, impacts=impacts, favorable=favorable
         )
-        return view("write_page")(page, path, force)
+        return write_text(path, page, force)

@@ -23,6 +23,7 @@ from scipy.special import ndtri, stdtr
 
 from .._core.arrays import Array
 from .._core.frames import json_safe, tabulate, to_frame
+from .._core.validation import InputError
 from .._core.views import Shown
 from ..data.criteria import CRITERIA, WITH_CONTROLS, get_criterion
 from ..measures.exact_tests import SMOOTH_SHARE
@@ -184,10 +185,10 @@ class Verdict(Shown):
 def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verdict:
     """The verdict of :meth:`evenhand.Audit.verdict`."""
     if not isinstance(tolerance, Tolerance):
-        raise ValueError(
-            f"`tolerance` must be a Tolerance, got {type(tolerance).__name__}. Hint: "
-            "eh.Tolerance(independence=0.01), or eh.Tolerance.from_file(path)."
-        )
+        raise InputError(
+            "tolerance", f"be a Tolerance, got {type(tolerance).__name__}",
+            hint="eh.Tolerance(independence=0.01), or eh.Tolerance.from_file(path).",
+        )  # fmt: skip
     level = tolerance.level if level is None else check_level(level)
     _refuse_unmeasured(audit, tolerance)
     tests = list(_tests(audit, tolerance, level))
@@ -237,11 +238,12 @@ def _refuse_unmeasured(audit: Audit, tolerance: Tolerance) -> None:
     ]
     if lacking:
         controlled = [name for name in lacking if name in NEED_CONTROLS]
-        raise ValueError(
-            f"`tolerance` must not ask for {', '.join(lacking)}, which this audit has not measured."
-            + (" Hint: pass `controls` to the audit." if controlled else "")
-            + (" Hint: pass `y_true` to the audit." if len(controlled) < len(lacking) else "")
-        )
+        wanted = ["`controls`"] if controlled else []
+        wanted += ["`y_true`"] if len(controlled) < len(lacking) else []
+        raise InputError(
+            "tolerance", f"not ask for {', '.join(lacking)}, which this audit has not measured",
+            hint=f"pass {' and '.join(wanted)} to the audit.",
+        )  # fmt: skip
 
 
 # Beyond this share of rows that nobody judged, or whose group is not known, nothing passes.
@@ -253,18 +255,21 @@ def _withhold(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> Claus
     if clause.judged != HOLDS:
         return clause
     reason = (
-        _inferred(audit, clause) or _hidden(audit, clause) or _left_out(audit, clause, tolerance)
+        _inferred(audit, clause, tolerance)
+        or _hidden(audit, clause)
+        or _left_out(audit, clause, tolerance)
     )
     return replace(clause, judged=OPEN, needed=math.inf, note=reason) if reason else clause
 
 
-def _inferred(audit: Audit, clause: ClauseResult) -> str:
+def _inferred(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
     """Why inferred groups do not carry a pass, or ""."""
     result = audit.imputation
     if result is None or result.assume == "guess":
         return ""
-    if clause.clause == "mean_difference":
-        gap = result[clause.group]
+    gap = next((gap for gap in result.gaps if gap.group == clause.group), None)
+    same = gap is not None and tolerance.reference in ("largest", gap.reference)
+    if clause.clause == "mean_difference" and gap is not None and same:
         ranges = [gap.regressed_interval]
         if result.assume is None:
             ranges.append(gap.bounds)
@@ -326,7 +331,7 @@ def _tests(
         for one in parts:
             table = _impact(one, tolerance, groups)
             for name, ends in wanted.items():
-                yield from _numbers(table, name, ends, level)
+                yield from _numbers(table, name, ends, level, tolerance.reference == "best")
     yield from _adjusted(audit, tolerance, level)
 
 
@@ -345,10 +350,10 @@ def _adjusted(
     if not wanted:
         return
     if tolerance.reference not in ("largest", conditional.reference):
-        raise ValueError(
-            f"`reference` must be that of the adjusted gaps, {conditional.reference!r}, got "
-            f"{tolerance.reference!r}. Hint: pass `reference` to the audit."
-        )
+        raise InputError(
+            "reference", f"be that of the adjusted gaps, {conditional.reference!r}, got "
+            f"{tolerance.reference!r}", hint="name the same reference for the audit.",
+        )  # fmt: skip
     small = _small(audit, tolerance)
     gaps = [gap for gap in conditional.gaps if gap.group not in small]
     for name, ends in wanted.items():
@@ -438,11 +443,14 @@ def _impact(audit: Audit, tolerance: Tolerance, groups: set[str]) -> Impact:
 
 
 def _numbers(
-    table: Impact, name: str, ends: tuple[float, float], level: float
+    table: Impact, name: str, ends: tuple[float, float], level: float, is_chosen: bool
 ) -> Iterator[tuple[ClauseResult, float]]:
     judged = [n for n in table.numbers if n.statistic == name and n.group not in table.apart]
+    # A reference that was chosen for being the best makes all pairs of groups count.
+    more = (len(table.groups) - len(table.apart)) / 2 if is_chosen else 1.0
     for number in judged:
-        yield _number(number, table.sensitive_name, ends, level)
+        clause, z = _number(number, table.sensitive_name, ends, level)
+        yield replace(clause, p_within=min(clause.p_within * max(more, 1.0), 1.0)), z
     if not judged:
         yield _nobody(name, table.sensitive_name, table.reference, table.smallest, ends)
 
@@ -576,15 +584,15 @@ class Tolerance:
             favorable = check_favorable(favorable)
         rates = [name for name in AT_CUTOFF if name in ranges]
         if rates and favorable is None:
-            raise ValueError(
-                f'`favorable` must be given for {" and ".join(rates)}: "high" if a person is '
-                'better off with a high score, "low" if with a low one (a premium, a risk).'
-            )
+            raise InputError(
+                "favorable", f'be given for {" and ".join(rates)}: "high" if a person is better '
+                'off with a high score, "low" if with a low one (a premium, a risk)',
+            )  # fmt: skip
         if not isinstance(reference, str) or not reference:
-            raise ValueError(f'`reference` must be "largest" or a group, got {reference!r}.')
+            raise InputError("reference", 'be "largest" or a group', repr(reference))
         cutoffs = tuple(float(c.quantile or 0.0) for c in read_cutoffs(at))
         if rates and not cutoffs:
-            raise ValueError(f"`at` must hold a cutoff for {rates[0]}, got none.")
+            raise InputError("at", f"hold a cutoff for {rates[0]}, got none")
         values = {
             "clauses": tuple(ranges.items()), "level": check_level(level), "reference": reference,
             "favorable": favorable, "at": cutoffs, "smallest": check_smallest(smallest),
@@ -721,7 +729,7 @@ def range_text(clause: str, low: float, high: float) -> str:
 def check_level(level: Any) -> float:
     """A level of a test, above 0 and below a half."""
     if not 0.0 < as_number(level) < 0.5:
-        raise ValueError(f"`level` must be between 0 and 0.5, got {level!r}.")
+        raise InputError("level", f"be between 0 and 0.5, got {level!r}")
     return float(level)
 
 
@@ -739,28 +747,27 @@ def _range(name: str, value: Any) -> tuple[float, float]:
     if of_information(name):
         limit = as_number(value)
         if not 0.0 < limit < 1.0:
-            raise ValueError(
-                f"`{name}` must be one number above 0 and below 1, got {value!r}. Hint: no data "
-                "can show that a criterion holds exactly; 0.01 is a small violation."
-            )
+            raise InputError(
+                name, f"be one number above 0 and below 1, got {value!r}",
+                hint="no data can show that a criterion holds exactly; 0.01 is a small violation.",
+            )  # fmt: skip
         return 0.0, limit
     listed = isinstance(value, list | tuple | np.ndarray)
     if not listed or len(value) != 2:
-        raise ValueError(f"`{name}` must be two numbers, (low, high), got {value!r}.")
+        raise InputError(name, f"be two numbers, (low, high), got {value!r}")
     least = 0.0 if name in ON_LOG else -math.inf
     low, high = (
         end if item is None else as_number(item)
         for item, end in zip(value, (-math.inf, math.inf), strict=True)
     )
     if math.isnan(low) or math.isnan(high):
-        raise ValueError(f"`{name}` must be two numbers, (low, high), got {value!r}.")
+        raise InputError(name, f"be two numbers, (low, high), got {value!r}")
     if not low < high or (low == -math.inf and high == math.inf):
-        raise ValueError(
-            f"`{name}` must run from a lower to a higher number, at most one of them open, got "
-            f"{value!r}."
+        raise InputError(
+            name, f"run from a lower to a higher number, at most one of them open, got {value!r}"
         )
     if high <= least or (math.isfinite(low) and low < least):
-        raise ValueError(f"`{name}` is a ratio and must lie above 0, got {value!r}.")
+        raise InputError(name, "lie above 0", repr(value), verb="is a ratio and must")
     return (-math.inf if name in ON_LOG and low <= 0.0 else low), high
 
 
@@ -847,7 +854,7 @@ def rows_needed(
     effect = _check_information(effect, "effect")
     level = check_level(level)
     if not isinstance(power, int | float) or not level < power < 1.0:
-        raise ValueError(f"`power` must lie between the level, {level:g}, and 1, got {power!r}.")
+        raise InputError("power", f"lie between the level, {level:g}, and 1, got {power!r}")
     conditional = bool(get_criterion(criterion).given)
     freedom = _FUNCTIONS[conditional] * (len(p) - 1)
     if tolerance is None:
@@ -913,7 +920,5 @@ def _shares(shares: Any) -> Array:
 
 def _check_information(value: Any, name: str) -> float:
     if not 0.0 < as_number(value) < 1.0:
-        raise ValueError(
-            f"`{name}` must be a normalized information above 0 and below 1, got {value!r}."
-        )
+        raise InputError(name, f"be a normalized information above 0 and below 1, got {value!r}")
     return float(value)

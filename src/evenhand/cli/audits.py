@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._core.files import TableError
+from .._core.files import TableError, write_text
 from .._core.progress import waiting
-from ..data.criteria import CRITERIA
 from ..report.view import Table, View, view_of
-from ..tables.readers import Source, open_table, read_table
+from ..tables.model_files import load_model
+from ..tables.readers import open_table, read_table
 from . import options as group
 from .options import option
 from .rows import TableRows, load_models, load_scores
-from .tables import Asked, CellSource, audit_cells, with_controls
+from .tables import Asked, as_number, parse_limits
 from .terminal import (
     LIMIT_MISSED,
     NOT_ENOUGH_DATA,
     command,
     deliver,
     leave,
+    note,
     say,
     say_json,
     show_result,
@@ -36,55 +38,27 @@ if TYPE_CHECKING:
     from ..auditing.verdict import Tolerance, Verdict
 
 
-def parse_limits(options: Sequence[str], has_target: bool) -> dict[str, float]:
-    """``separation=0.05`` → {"separation": 0.05}."""
-    limits: dict[str, float] = {}
-    for text in options:
-        name, sign, value = text.partition("=")
-        name = name.strip()
-        if not sign or name not in CRITERIA:
-            raise TableError(
-                f"--fail-above must be CRITERION=LIMIT with one of {', '.join(CRITERIA)}, got "
-                f"{text!r}. Hint: --fail-above separation=0.05"
-            )
-        limits[name] = _number(value, float("nan"))
-        if not 0 <= limits[name] <= 1:
-            raise TableError(
-                f"--fail-above must have a limit between 0 and 1, got {value!r} for {name}."
-            )
-        if "y" in CRITERIA[name].needs and not has_target:
-            raise TableError(f"--fail-above {name} needs --target: it compares true outcomes.")
-    return limits
-
-
-def _number(text: str, otherwise: Any) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        return otherwise
-
-
 def check_limits(
-    found: Audit | AuditSet, limits: Mapping[str, float], judge_by: str
+    result: Audit | AuditSet, limits: Mapping[str, float], judge_by: str
 ) -> list[dict[str, Any]]:
     """One entry per limit, audit and part of it: a crossing must not hide what it is made of."""
     from ..auditing.verdict import information_parts
 
     checks = []
-    for (name, criterion), part, m, _ in information_parts(audits_of(found), limits):
+    for (name, criterion), part, m, _ in information_parts(audits_of(result), limits):
         limit = limits[criterion]
-        judged = {"value": m.value, "lower": m.interval[0], "upper": m.interval[1]}[judge_by]
+        value = {"value": m.value, "lower": m.interval[0], "upper": m.interval[1]}[judge_by]
         checks.append({
             "audit": name, "part": part, "criterion": criterion, "limit": limit,
-            "judged_by": judge_by, "judged": judged, "passed": bool(judged <= limit),
+            "judged_by": judge_by, "judged": value, "passed": bool(value <= limit),
         })  # fmt: skip
     return checks
 
 
-def audits_of(found: Audit | AuditSet) -> dict[str, Audit]:
+def audits_of(result: Audit | AuditSet) -> dict[str, Audit]:
     from ..auditing.result import AuditSet
 
-    return dict(found) if isinstance(found, AuditSet) else {"": found}
+    return dict(result) if isinstance(result, AuditSet) else {"": result}
 
 
 @command
@@ -116,33 +90,25 @@ def audit(
         raise typer.BadParameter("--probability is in place of --sensitive: give one of them.")
     table = Asked(files, counting.engine, columns, {"loss": pricing.loss})
     has_target = table.has_target()
-    limits = parse_limits(judging.fail_above, has_target)
+    limits = parse_limits("--fail-above", judging.fail_above, has_target)
     asked = read_asked(judging, has_target)
-    data: TableRows | CellSource
-    if table.counted:
-        cells, data = table.cells()
-        found = with_controls(
-            audit_cells(cells, judging.each, measuring), table, cells.edges, measuring,
-            judging.reference or "largest",
-        )  # fmt: skip
-    else:
-        data = load_scores(Path(files[0]), columns)
-        found = run_audit(data, measuring, pricing, judging)
-    checks = check_limits(found, limits, judging.judge_by)
-    verdicts = judged(audits_of(found), asked)
-    compared = impacts(audits_of(found), asked)
+    data = table if table.counted else load_scores(Path(files[0]), columns)
+    result = run_audit(data, measuring, pricing, judging)
+    checks = check_limits(result, limits, judging.judge_by)
+    verdicts = judged(audits_of(result), asked)
+    compared = impacts(audits_of(result), asked)
     if output.html is not None:
         write_audit(
-            found, output, data.source_facts(), about, verdicts=verdicts, impacts=compared,
+            result, output, data.source_facts(), about, verdicts=verdicts, impacts=compared,
             favorable=asked.favorable,
         )  # fmt: skip
     if output.json_:
-        whole = {**found.to_dict(), "checks": checks, "provenance": data.provenance()}
+        whole = {**result.to_dict(), "checks": checks, "provenance": data.provenance()}
         say_json(whole | to_dict(verdict=verdicts, impact=compared))
     else:
         for name, verdict in verdicts.items():
             show_verdict(verdict, name)
-        show_found(found, ", ".join(files))
+        show_audits(result, ", ".join(files))
         for groups in compared.values():
             show_result(groups)
         for check in checks:
@@ -153,38 +119,42 @@ def audit(
 
 
 def run_audit(
-    rows: TableRows, measuring: group.Measuring, pricing: group.Pricing, judging: group.Judging
-) -> Any:
+    data: TableRows | Asked, measuring: group.Measuring, pricing: group.Pricing,
+    judging: group.Judging,
+) -> Any:  # fmt: skip
     """An Audit, or an AuditSet with `--each`."""
-    (scores,) = rows.scores.values()
-    return rows.audit(
+    if isinstance(data, Asked):
+        for file, text in data.left_out.items() if data.are_cells else ():
+            note(f"{file}: {text}")
+        return data.audit(measuring, judging)
+    (scores,) = data.scores.values()
+    return data.audit(
         scores, measuring, pricing, reference=judging.reference or "largest",
-        per_attribute=judging.each and len(rows.sensitive) > 1,
+        per_attribute=judging.each and len(data.sensitive) > 1,
     )  # fmt: skip
 
 
 def write_audit(
-    found: Any, output: group.Output, facts: dict[str, Any], about: group.About, *,
+    result: Any, output: group.Output, facts: dict[str, Any], about: group.About, *,
     verdicts: Mapping[str, Any] | None = None, impacts: Mapping[str, Any] | None = None,
     favorable: str | None = None,
 ) -> None:  # fmt: skip
     """The HTML report of an audit or of several."""
     from ..auditing.result import AuditSet
     from ..report.audit_views import audit_page, audit_set_page
-    from ..report.page import write_page
 
     shared: dict[str, Any] = {"about": asdict(about), "source": facts, "favorable": favorable}
-    if isinstance(found, AuditSet):
-        text = audit_set_page(found, verdicts=verdicts, impacts=impacts, **shared)
+    if isinstance(result, AuditSet):
+        text = audit_set_page(result, verdicts=verdicts, impacts=impacts, **shared)
     else:
         one = {"verdict": (verdicts or {}).get(""), "impact": (impacts or {}).get("")}
-        text = audit_page(found, **one, **shared)
-    write_page(text, output.html, output.force)
+        text = audit_page(result, **one, **shared)
+    write_text(output.html, text, output.force)
 
 
-def show_found(found: Any, title: str) -> None:
+def show_audits(result: Any, title: str) -> None:
     """Print an audit, or several."""
-    for name, audit in audits_of(found).items():
+    for name, audit in audits_of(result).items():
         show_result(audit, title=f"{title}, {name}" if name else title)
         say("")
 
@@ -218,30 +188,30 @@ def compare(
     Or, with both scores in one file: evenhand compare scores.csv -y y -s old -s new -a race
     """
     data = load_models(files, columns)
-    found = data.audit(dict(data.scores), measuring, pricing)
+    result = data.audit(dict(data.scores), measuring, pricing)
     if output.html is not None:
-        write_audit(found, output, data.source_facts(), about, favorable=favoring.favorable)
+        write_audit(result, output, data.source_facts(), about, favorable=favoring.favorable)
     if output.json_:
-        say_json({**found.to_dict(), "provenance": data.provenance()})
+        say_json({**result.to_dict(), "provenance": data.provenance()})
         return
-    show_compare(found, favoring.favorable)
+    show_compare(result, favoring.favorable)
     if output.html is not None:
         say(f"\nReport: {output.html}")
 
 
-def show_compare(found: AuditSet, favorable: str | None = None) -> None:
+def show_compare(result: AuditSet, favorable: str | None = None) -> None:
     """Measures side by side, prices and controls by model, then who gains and who loses."""
     from ..report.audit_views import gains_view, part_tables
 
-    show_result(found)
-    for name, audit in found.items():
+    show_result(result)
+    for name, audit in result.items():
         parts = [part for part in (audit.pricing, audit.conditional) if part is not None]
         crossed = part_tables(audit) if audit.attributes else []
         if parts or crossed:
             say("")
             show_view(View(name, [*map(view_of, parts), *crossed]))
     say("")
-    show_view(gains_view(found, favorable))
+    show_view(gains_view(result, favorable))
 
 
 # ------------------------------------------------------------------------------------------------
@@ -295,7 +265,7 @@ def read_asked(judging: group.Judging, has_target: bool) -> Rules:
             "--impact needs --favorable: high if a person is better off with a high score (a "
             "grade), low if with a low one (a premium, a risk)."
         )
-    given = read_cutoffs([_number(text, text) for text in judging.at])
+    given = read_cutoffs([as_number(text, text) for text in judging.at])
     cutoffs = tuple(float(cutoff.quantile or 0.0) for cutoff in given)
     if not cutoffs:
         cutoffs = (0.5,) if tolerance is None else tolerance.at or (0.5,)
@@ -347,7 +317,7 @@ def to_dict(**results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def exit_code(verdicts: Mapping[str, Verdict], limits_met: bool) -> int:
-    """A fail outranks what is left open, and that a pass."""
+    """A fail outranks not enough data, and that a pass."""
     codes = {EXIT_CODES[verdict.outcome] for verdict in verdicts.values()}
     if not limits_met or LIMIT_MISSED in codes:
         return LIMIT_MISSED
@@ -390,7 +360,7 @@ def tolerance(
             raise TableError("--clause names one clause twice.")
         made = Tolerance(
             level=wanted.level, reference=wanted.reference, favorable=wanted.favorable,
-            at=[_number(text, text) for text in wanted.at or ["median"]],
+            at=[as_number(text, text) for text in wanted.at or ["median"]],
             smallest=wanted.smallest, **clauses,
         )  # fmt: skip
         made.to_file(file, force=writing.force)
@@ -448,42 +418,24 @@ def drivers(file: group.OneFile, columns: DriverOptions, output: group.Output) -
     for role, name in names.items():
         source.resolve(name, f"--{role}")
     groups = [source.resolve(name, "--sensitive") for name in columns.sensitive]
-    scorer = None if columns.model is None else _Scorer(columns.model)
-    features = _driver_features(source, scorer, [*names.values(), *groups], columns.drop)
-    text = [] if scorer is None else scorer.model.text
+    model = None if columns.model is None else load_model(columns.model)
+    scorer: Any = None
+    if model is None:
+        taken = [*names.values(), *groups, *(source.resolve(n, "--drop") for n in columns.drop)]
+        features = [name for name in source.names if name not in taken]
+    else:
+        features = [source.resolve(name, "The model") for name in model.needs]
+        scorer = SimpleNamespace(predict=lambda table: model.predict(table)[0])
+    if not features:
+        raise TableError(f"{str(source.path)!r} has no column left to use as a feature.")
+    text = [] if model is None else model.text
     table = read_table(source, [*names.values(), *groups, *features], text=text)
     given = {r: table.column(n).to_numpy(zero_copy_only=False) for r, n in names.items()}
     with waiting("Closing paths"):
         result = find(
-            given.get("prediction") if scorer is None else scorer, table.select(features),
+            given.get("prediction", scorer), table.select(features),
             sensitive_features=table.select(groups), y_true=given.get("target"),
             sample_weight=given.get("weight"), cluster=given.get("cluster"),
             random_state=columns.seed,
         )  # fmt: skip
     deliver(result, output)
-
-
-def _driver_features(
-    source: Source, scorer: _Scorer | None, taken: list[str], drop: list[str]
-) -> list[str]:
-    """Those of a model, or all columns that have no other role."""
-    if scorer is not None:
-        features = [source.resolve(name, "The model") for name in scorer.model.needs]
-    else:
-        left = {*taken, *(source.resolve(name, "--drop") for name in drop)}
-        features = [name for name in source.names if name not in left]
-    if not features:
-        raise TableError(f"{str(source.path)!r} has no column left to use as a feature.")
-    return features
-
-
-class _Scorer:
-    """A model of a file, as a regressor of tables."""
-
-    def __init__(self, path: Path) -> None:
-        from ..tables.model_files import load_model
-
-        self.model = load_model(path)
-
-    def predict(self, table: Any) -> Any:
-        return self.model.predict(table)[0]

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core.files import arrow_kind
 from .._core.validation import InputError, quote
 from ..data.bands import Bands, Continuous, measurement
 from ..data.labels import MAX_FRACTIONS, MAX_NUMBERS, suggest_edges
-from ..tables.readers import TableError, called, is_text_type, value_type
+from ..tables.readers import TableError, called, value_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,18 +45,15 @@ def numbers(table: pa.Table, name: str, path: Path, what: str) -> NDArray[np.flo
     import pyarrow.compute as pc
 
     column = table.column(name)
-    kind = value_type(column.type)
     where = f"column {quote(name)} of {called(path)}"
-    if column.null_count == len(column) or pa.types.is_null(kind):
+    kind = arrow_kind(column.type)
+    if column.null_count == len(column):
         raise TableError(f"The {what}, {where}, has no values at all.")
-    if is_text_type(kind):
+    if kind == "text":
         raise TableError(_not_numbers(column.to_pylist(), what, where))
-    if not (
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
-    ):  # fmt: skip
+    if kind not in ("numbers", "bool"):
         raise TableError(f"The {what}, {where}, must hold numbers, not values of type {kind}.")
-    if pa.types.is_boolean(kind):
+    if kind == "bool":
         column = column.cast(pa.int8())
     values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     values = np.ascontiguousarray(values, dtype=np.float64)
@@ -69,22 +67,21 @@ def numbers(table: pa.Table, name: str, path: Path, what: str) -> NDArray[np.flo
 
 
 def _not_numbers(values: list[str | None], what: str, where: str) -> str:
-    bad, first = 0, None
-    for row, value in enumerate(values, 1):
-        if value is None:
-            continue
-        try:
-            float(value)
-        except ValueError:
-            bad += 1
-            first = first or (row, value)
-    if first is None:
+    bad = [(row, value) for row, value in enumerate(values, 1) if not _is_number(value)]
+    if not bad:
         return f"The {what}, {where}, holds numbers stored as text. Hint: convert it to numbers."
     return (
-        f"The {what}, {where}, must hold numbers: {bad} of {len(values)} values do not, the first "
-        f"in row {first[0]}: {quote(first[1])}. Hint: name another column, or mend or empty these "
-        "cells; rows with empty ones can be left out with --drop-missing."
+        f"The {what}, {where}, must hold numbers: {len(bad)} of {len(values)} values do not, the "
+        f"first in row {bad[0][0]}: {quote(bad[0][1])}. Hint: name another column, or mend or "
+        "empty these cells; rows with empty ones can be left out with --drop-missing."
     )
+
+
+def _is_number(value: str | None) -> bool:
+    try:
+        return value is None or float(value) is not None
+    except ValueError:
+        return False
 
 
 def plain_text(table: pa.Table, keep: Container[str] = ()) -> pa.Table:
@@ -243,19 +240,14 @@ def check_levels(table: pa.Table, as_written: bool) -> None:
 
     for name in table.column_names:
         column = table.column(name)
-        kind = value_type(column.type)
         levels = [v for v in column.unique().to_pylist() if v is not None and v == v]
-        if is_text_type(kind):
-            found = _read_levels(levels) if as_written else None
-        elif pa.types.is_temporal(kind):
-            found = "dates", levels
-        elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-            found = "numbers", levels
-        else:
-            found = None
-        if found is None:
+        what = arrow_kind(column.type)
+        if what == "text" and as_written:
+            what, levels = _read_levels(levels)
+        elif pa.types.is_temporal(value_type(column.type)):
+            what = "dates"
+        if what not in ("numbers", "dates"):
             continue
-        what, levels = found
         whole = what == "dates" or all(v == int(v) for v in levels)
         limit = MAX_NUMBERS if whole else MAX_FRACTIONS
         if len(levels) <= limit:
@@ -271,10 +263,10 @@ def check_levels(table: pa.Table, as_written: bool) -> None:
         )
 
 
-def _read_levels(levels: list[str]) -> tuple[str, list[Any]] | None:
+def _read_levels(levels: list[str]) -> tuple[str, list[Any]]:
     """The numbers or dates among texts, where all but a few ("unknown", "other") are such."""
     for what, pattern in (("numbers", _NUMBER), ("dates", _DATE)):
-        found = [v for v in levels if pattern.fullmatch(v)]
-        if found and len(levels) - len(found) <= _OTHERS:
-            return what, [float(v.replace(",", ".")) for v in found] if what == "numbers" else found
-    return None
+        read = [v for v in levels if pattern.fullmatch(v)]
+        if read and len(levels) - len(read) <= _OTHERS:
+            return what, [float(v.replace(",", ".")) for v in read] if what == "numbers" else read
+    return "text", levels

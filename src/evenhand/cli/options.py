@@ -80,7 +80,7 @@ _CLUSTER = (
     "so are not independent."
 )
 _FREQUENCY = "Column with the number of people that each row of an aggregated table stands for."
-SEPARATOR = "Of a CSV file, where it is not found out by itself."
+SEPARATOR = "Separator of a CSV file, if it is not recognized."
 _SCORE = "Column with the score."
 
 
@@ -126,7 +126,8 @@ class Columns(Roles):
         default=False,
     )
     drop_missing: bool = option(
-        "Leave out rows without a target, prediction, weight, frequency or cluster, and say so.",
+        "Leave out rows without a target, prediction, weight, frequency or cluster; a note counts "
+        "them.",
         default=False,
     )
     separator: str | None = option(SEPARATOR)
@@ -230,10 +231,10 @@ class About:
     """What a report is about."""
 
     title: str | None = option("Heading of the report.")
-    owner: str | None = option("Who answers for the score or asks; for the report.")
+    owner: str | None = option("Who is responsible for the score; for the report.")
     purpose: str | None = option("What the score decides; for the report.")
     model_name: str | None = option("The model and its version; for the report.")
-    period: str | None = option("The time that the data are from; for the report.")
+    period: str | None = option("When the data were collected; for the report.")
     note: str | None = option("Anything else a reader should know; for the report.")
 
 
@@ -251,7 +252,7 @@ class Measuring(Seeded):
     estimator: str = option(
         "How to estimate: auto, logistic, lspc, fourier or knn.", default="auto"
     )
-    confidence: float = option("Of all intervals.", default=0.95)
+    confidence: float = option("Confidence level of all intervals.", default=0.95)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,7 +356,7 @@ class Writing:
 class Output(Writing):
     """A page, JSON, or words on the terminal."""
 
-    html: Path | None = option("Write a report to hand on: one file, no network.")
+    html: Path | None = option("Write a report: one HTML file that loads nothing.")
     json_: bool = option("Print JSON, and nothing else, to the output.", default=False)
 
     def __post_init__(self) -> None:

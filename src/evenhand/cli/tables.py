@@ -13,6 +13,7 @@ import typer
 from .._core.files import TableError, list_files
 from .._core.progress import waiting
 from .._core.provenance import file_facts, stamp
+from ..data.criteria import CRITERIA
 from ..tables.readers import open_table, read_table
 from . import options as group
 from .options import option
@@ -20,38 +21,6 @@ from .terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, deliver, leave, no
 
 if TYPE_CHECKING:
     from ..measures.cells import Cells
-    from ..measures.edges import Edges
-
-
-@dataclass(frozen=True)
-class CellSource:
-    """What an audit without rows was made from.
-
-    Attributes
-    ----------
-    files : list of str
-        Paths, patterns or addresses.
-    facts : dict
-        For the report, by name.
-    database : str or None
-        Address of the one that `files` are tables of.
-    """
-
-    files: list[str]
-    facts: dict[str, Any]
-    database: str | None = None
-
-    def provenance(self) -> dict[str, Any]:
-        """For JSON: version, time and files, or a database and tables."""
-        if self.database is not None:
-            return {**stamp(), "database": self.database, "tables": self.files}
-        return {**stamp(), "files": [file_facts(Path(file)) for file in self.files]}
-
-    def source_facts(self) -> dict[str, Any]:
-        """For the report."""
-        if self.database is not None:
-            return {"Table": ", ".join(self.files), "Database": self.database, **self.facts}
-        return {"File": ", ".join(Path(file).name for file in self.files), **self.facts}
 
 
 _ARGUMENTS = {
@@ -86,20 +55,15 @@ class Asked:
         """The column or columns of a role, None where there is no such option."""
         return getattr(self.columns, role, None)
 
-    @property
-    def controls(self) -> list[str]:
-        """Columns with legitimate factors."""
-        return self.named("control") or []
-
     @cached_property
     def are_cells(self) -> bool:
         """Whether all files are cells; some among others are refused."""
         from ..measures.cells import is_cells
 
-        found = [is_cells(file) for file in self.files]
-        if any(found) and not all(found):
+        kinds = [is_cells(file) for file in self.files]
+        if any(kinds) and not all(kinds):
             raise TableError("Files of cells and tables of rows must not be mixed.")
-        return all(found)
+        return all(kinds)
 
     @property
     def counted(self) -> bool:
@@ -119,10 +83,6 @@ class Asked:
         """As `audit_table` takes it."""
         return self.files[0] if len(self.files) == 1 else list(self.files)
 
-    @cached_property
-    def stored(self) -> tuple[Cells, CellSource]:
-        return read_cells(self.files)
-
     def check(self) -> None:
         """Refuse options that do not go together."""
         if self.are_cells:
@@ -133,7 +93,7 @@ class Asked:
                     raise TableError(
                         f"--{name} must be left out for files of cells, which hold it."
                     )
-            if self.controls:
+            if self.named("control"):
                 raise TableError(
                     "--control must be left out for files of cells, which hold no controls. Hint: "
                     "audit the table that they were counted from."
@@ -154,18 +114,74 @@ class Asked:
     def has_target(self) -> bool:
         """Whether there is a target; options are checked first."""
         self.check()
-        return self.stored[0].has_target if self.are_cells else self.columns.target is not None
+        return self.cells.has_target if self.are_cells else self.columns.target is not None
 
-    def cells(self) -> tuple[Cells, CellSource]:
-        """The counts."""
-        if self.are_cells:
-            return self.stored
-        return count_table(self.files, self.engine, None, **self.names)
+    @cached_property
+    def cells(self) -> Cells:
+        """The counts, of files or by an engine."""
+        from ..measures import cells as cell_files
+
+        if not self.are_cells:
+            return count(self.table, self.engine, self.columns)
+        return cell_files.merge(cell_files.read_parts(list_files(self.files)))
+
+    def audit(self, measuring: group.Measuring, judging: group.Judging) -> Any:
+        """An Audit of the counts, or an AuditSet with `--each`."""
+        from ..auditing.audits import audit
+        from ..tables.audit_table import conditional_of
+
+        how = {"estimator": measuring.estimator, "confidence_level": measuring.confidence,
+               "random_state": measuring.seed}  # fmt: skip
+        each = judging.each and len(self.cells.names) > 1
+        with waiting("Measuring"):
+            result: Any = audit(self.cells, **how, per_attribute=each)
+        controls = self.named("control")
+        if not controls:
+            return result
+        if each:
+            raise TableError(
+                "--control and --each must not both be given for tables that are counted."
+            )
+        names = {**column_names(self.columns), "engine": self.engine}
+        del names["y_true"]
+        how["reference"] = judging.reference or "largest"
+        given = conditional_of(self.table, controls, self.cells.edges, how, **names)
+        return replace(result, conditional=given)
 
     @property
-    def names(self) -> dict[str, Any]:
-        """Columns by the arguments of `audit_table`."""
-        return column_names(self.columns)
+    def database(self) -> str | None:
+        """The address of the one that `files` are tables of."""
+        from ..tables.engines import ADDRESS, without_password
+
+        is_address = self.engine is not None and self.engine.startswith(ADDRESS)
+        return without_password(self.engine.removeprefix(ADDRESS)) if is_address else None
+
+    def provenance(self) -> dict[str, Any]:
+        """For JSON: version, time and files, or a database and tables."""
+        if self.database is not None:
+            return {**stamp(), "database": self.database, "tables": self.files}
+        files = list_files(self.files) if self.are_cells else self.files
+        return {**stamp(), "files": [file_facts(Path(file)) for file in files]}
+
+    def source_facts(self) -> dict[str, Any]:
+        """For the report."""
+        facts: dict[str, Any] = {"File": ", ".join(Path(file).name for file in self.files)}
+        if self.database is not None:
+            facts = {"Table": ", ".join(self.files), "Database": self.database}
+        facts["Grid"] = self.cells.edges.kind
+        if self.are_cells:
+            lost = {f"Left out of {Path(file).name}": text for file, text in self.left_out.items()}
+            return {**facts, **lost}
+        return {**facts, "Target": self.columns.target or "none",
+                "Prediction": self.named("prediction")}  # fmt: skip
+
+    @cached_property
+    def left_out(self) -> dict[str, str]:
+        """What was left out of files of cells, by file."""
+        from ..measures.cells import suppressed_in
+
+        lost = {file: suppressed_in(file) for file in list_files(self.files)}
+        return {file: one.text for file, one in lost.items() if one is not None}
 
 
 def column_names(columns: group.Roles) -> dict[str, Any]:
@@ -173,68 +189,11 @@ def column_names(columns: group.Roles) -> dict[str, Any]:
     return {argument: getattr(columns, role) for argument, role in _ARGUMENTS.items()}
 
 
-def read_cells(files: Sequence[str]) -> tuple[Cells, CellSource]:
-    """Files of cells, added up; what was left out of them is told."""
-    from ..measures import cells as cell_files
-
-    facts: dict[str, Any] = {}
-    files = list_files(files)
-    cells = cell_files.merge(cell_files.read_parts(files))
-    for file in files:
-        lost = cell_files.suppressed_in(file)
-        if lost is not None:
-            note(f"{file}: {lost.text}")
-            facts[f"Left out of {Path(file).name}"] = lost.text
-    return cells, CellSource(list(files), {"Grid": cells.edges.kind, **facts})
-
-
-def count_table(
-    files: Sequence[str], engine: str | None, edges: Edges | int | None, **columns: Any
-) -> tuple[Cells, CellSource]:
-    """Tables, counted by an engine."""
+def count(table: Any, engine: str | None, columns: group.Roles, edges: Any = None) -> Cells:
+    """Tables, counted by an engine; `edges` are a grid or a number of bins."""
     from ..tables.audit_table import cells_of
-    from ..tables.engines import ADDRESS, without_password
 
-    table = files[0] if len(files) == 1 else list(files)
-    cells = cells_of(table, **columns, edges=edges, engine=engine)
-    database = None
-    if engine is not None and engine.startswith(ADDRESS):
-        database = without_password(engine.removeprefix(ADDRESS))
-    facts = {"Grid": cells.edges.kind, "Target": columns["y_true"] or "none",
-             "Prediction": columns["y_pred"]}  # fmt: skip
-    return cells, CellSource(list(files), facts, database)
-
-
-def with_controls(
-    found: Any, asked: Asked, edges: Edges, measuring: group.Measuring, reference: str
-) -> Any:
-    """An audit with what controls leave of its differences."""
-    if not asked.controls:
-        return found
-    from ..auditing.result import Audit
-    from ..tables.audit_table import conditional_of
-
-    if not isinstance(found, Audit):
-        raise TableError("--control and --each must not both be given for tables that are counted.")
-    how = {**_how(measuring), "reference": reference}
-    names = {name: column for name, column in asked.names.items() if name != "y_true"}
-    given = conditional_of(asked.table, asked.controls, edges, how, engine=asked.engine, **names)
-    return replace(found, conditional=given)
-
-
-def _how(measuring: group.Measuring) -> dict[str, Any]:
-    return {
-        "estimator": measuring.estimator, "confidence_level": measuring.confidence,
-        "random_state": measuring.seed,
-    }  # fmt: skip
-
-
-def audit_cells(cells: Cells, each: bool, measuring: group.Measuring) -> Any:
-    """An Audit, or an AuditSet with `each`."""
-    from ..auditing.audits import audit
-
-    with waiting("Measuring"):
-        return audit(cells, **_how(measuring), per_attribute=each and len(cells.names) > 1)
+    return cells_of(table, **column_names(columns), edges=edges, engine=engine)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,9 +202,9 @@ class Grid(group.Counting):
 
     out: Path = option("File to write, such as part.cells.", "-o", default=group.REQUIRED)
     edges: Path | None = option("File of cells whose grid to use, to be merged with it.")
-    bins: int | None = option("Bins a side, in place of those that suit.")
+    bins: int | None = option("Bins per side; chosen from the data if left out.")
     min_count: int | None = option(
-        "Leave out cells with fewer people of a group than this, and say what that does."
+        "Leave out cells with fewer people of a group than this, and print how estimates change."
     )
 
 
@@ -276,19 +235,19 @@ def cells(
         raise TableError(f"--out must end in .cells, got {str(out)!r}.")
     writing.check_free(out)
     edges = grid.bins if grid.edges is None else Cells.from_file(grid.edges).edges
-    found, _ = count_table(files, grid.engine, edges, **column_names(columns))
-    whole, lost = found, None
+    kept = count(files[0] if len(files) == 1 else files, grid.engine, columns, edges)
+    whole, lost = kept, None
     if grid.min_count is not None:
-        found, lost = cell_files.suppress(found, grid.min_count)
-    cell_files.write_cells(found, out, writing.force, lost)
-    unknown = f", {found.n_unknown:,} more of unknown group" if found.n_unknown else ""
+        kept, lost = cell_files.suppress(kept, grid.min_count)
+    cell_files.write_cells(kept, out, writing.force, lost)
+    unknown = f", {kept.n_unknown:,} more of unknown group" if kept.n_unknown else ""
     say(
-        f"{found.n:,} people{unknown} in {found.n_cells:,} cells of {found.edges.kind}, "
+        f"{kept.n:,} people{unknown} in {kept.n_cells:,} cells of {kept.edges.kind}, "
         f"{out.stat().st_size:,} bytes: {out}"
     )
     if lost is not None:
         say(lost.text)
-        _show_change(whole, found)
+        _show_change(whole, kept)
 
 
 def _show_change(whole: Cells, few: Cells) -> None:
@@ -300,7 +259,7 @@ def _show_change(whole: Cells, few: Cells) -> None:
         try:
             before, after = (audit(part) for part in (whole, few))
         except ValueError as error:
-            note(f"What that does to the estimates cannot be told: {error}")
+            note(f"Not enough data to say what that does to the estimates: {error}")
             return
     assert isinstance(before, Audit)
     assert isinstance(after, Audit)
@@ -351,7 +310,7 @@ def monitor(files: group.AuditedFiles, watching: Watching, output: group.Output)
 
     asked = Asked(files, watching.engine, watching, {})
     asked.check()
-    limits = _limits(watching.limit)
+    limits = parse_limits("--limit", watching.limit)
     wanted: dict[str, Any] = {
         "criteria": list(dict.fromkeys([*watching.criterion, *limits])) or ["independence"],
         "limits": limits,
@@ -383,7 +342,7 @@ def _table(asked: Asked) -> tuple[Any, dict[str, Any]]:
     """Rows of one file, or what an engine is to count; and the names of columns."""
     if asked.named("time") is None:
         raise typer.BadParameter("Missing option '--time'.")
-    names = {**asked.names, "time": asked.named("time")}
+    names = {**column_names(asked.columns), "time": asked.named("time")}
     if asked.counted:
         return asked.table, {**names, "engine": asked.engine}
     source = open_table(Path(asked.files[0]), asked.named("separator"))
@@ -400,14 +359,30 @@ def _unit(periods: list[str]) -> str | None:
     return None if periods[0] == "as-is" else periods[0]
 
 
-def _limits(texts: list[str]) -> dict[str, float]:
-    out = {}
+def parse_limits(option: str, texts: Sequence[str], has_target: bool = True) -> dict[str, float]:
+    """``separation=0.05`` → {"separation": 0.05}."""
+    limits: dict[str, float] = {}
     for text in texts:
         name, sign, value = text.partition("=")
-        try:
-            out[name.strip()] = float(value)
-        except ValueError:
-            sign = ""
-        if not sign:
-            raise ValueError(f"--limit must be written as independence=0.05, got {text!r}.")
-    return out
+        name = name.strip()
+        if not sign or name not in CRITERIA:
+            raise TableError(
+                f"{option} must be CRITERION=LIMIT with one of {', '.join(CRITERIA)}, got "
+                f"{text!r}. Hint: {option} separation=0.05"
+            )
+        limits[name] = as_number(value, float("nan"))
+        if not 0 <= limits[name] <= 1:
+            raise TableError(
+                f"{option} must have a limit between 0 and 1, got {value!r} for {name}."
+            )
+        if "y" in CRITERIA[name].needs and not has_target:
+            raise TableError(f"{option} {name} needs --target: it compares true outcomes.")
+    return limits
+
+
+def as_number(text: str, otherwise: Any) -> Any:
+    """Return the number that a text is, or something else."""
+    try:
+        return float(text)
+    except ValueError:
+        return otherwise

@@ -6,7 +6,6 @@ import functools
 import inspect
 import json
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -186,46 +185,37 @@ def _in_words(debug: bool) -> Iterator[None]:
         finally:
             seen = {str(w.message) for w in caught if issubclass(w.category, UserWarning)}
             for text in sorted(seen):
-                note(_in_options(text))
+                note(text)
 
 
-# Arguments of the library as the command line names them; of others the name with two dashes.
+# Arguments of the library as the command line names them.
 _NAMES = {
-    "y_true": "The target", "y_pred": "The prediction", "table": "The table",
-    "path": "The file to write", "sensitive_features": "--sensitive", "sample_weight": "--weight",
-    "controls": "--control", "confidence_level": "--confidence", "n_points": "--points",
-    "cv": "--folds",
+    "y_true": "The target", "y": "The target", "y_pred": "The prediction", "table": "The table",
+    "probabilities": "--probability", "edges": "--edges or --bins",
+    "sensitive_features": "--sensitive", "sample_weight": "--weight", "controls": "--control",
+    "confidence_level": "--confidence", "n_points": "--points", "cv": "--folds",
 }  # fmt: skip
 _SAME = (
     "frequency", "cluster", "max_unfairness", "min_r2", "min_accuracy", "alpha", "exposure",
     "given", "power", "quantile", "loss", "estimator", "engine", "criterion", "group_features",
-    "min_count", "favorable", "reference", "at", "level", "smallest", "tolerance",
+    "min_count", "favorable", "reference", "at", "level", "smallest", "tolerance", "period",
 )  # fmt: skip
 _NAMES |= {name: f"--{name.replace('_', '-')}" for name in _SAME}
-# Hints that say how to do it in Python, and of no use to someone who has not made the folds.
-_HINTS = {
-    " Hint: pass `y_true` to the audit.": " Hint: give --target.",
-    "force=True (--force on the command line)": "--force",
-    " Hint: in cross-validation, stratify the folds by group so that every fold holds each of "
-    "them.": "",
-}
+# A hint of no use to someone who has not made the folds.
+_LEFT_OUT = (
+    "in cross-validation, stratify the folds by group so that every fold holds each of them."
+)
 
 
 def _plain(error: Exception) -> str:
+    """An error of the library in the words of the command line."""
     if isinstance(error, InputError) and error.argument in _NAMES:
-        name = f"{_NAMES[error.argument]} {error.where}".rstrip()
-        return error.worded(name, _in_options(error.hint))
-    text = str(error) or type(error).__name__
+        where = error.where.removeprefix("of a Proxy")
+        name = f"{_NAMES[error.argument]} {where}".rstrip()
+        return error.worded(name, "" if error.hint == _LEFT_OUT else error.hint)
     if isinstance(error, OSError) and error.strerror:
-        text = f"{error.strerror}: {str(error.filename)!r}."
-    return _in_options(text)
-
-
-def _in_options(text: str) -> str:
-    """A message of the library in the words of the command line."""
-    for python, option in _HINTS.items():
-        text = text.replace(python, option)
-    return re.sub(r"`(\w+)`", lambda name: _NAMES.get(name[1], name[0]), text)
+        return f"{error.strerror}: {str(error.filename)!r}."
+    return str(error) or type(error).__name__
 
 
 def show_result(result: Any, style: str = "", title: str = "") -> None:

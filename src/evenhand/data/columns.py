@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Mask
-from .._core.validation import frame_columns, read_native
+from .._core.validation import InputError, frame_columns, read_native
 
 MOMENT = "datetime64[us]"
 
@@ -53,10 +53,10 @@ def split_columns(
     if array.ndim == 1:
         return [(None, array)]
     if array.ndim != 2:
-        raise ValueError(
-            f"`{argument}` must be 1-D (one entry per row) or 2-D (one column per {noun}), got "
-            f"shape {array.shape}."
-        )
+        raise InputError(
+            argument, f"be 1-D (one entry per row) or 2-D (one column per {noun}), got shape "
+            f"{array.shape}",
+        )  # fmt: skip
     count = array.shape[1]
     return [(None if count == 1 else f"{noun} {j}", array[:, j]) for j in range(count)]
 
@@ -74,10 +74,11 @@ def _chunked(values: Any) -> Any:
 def _single(values: Any, argument: str, name: str, noun: str, check: Any) -> Any:
     columns = split_columns(values, argument, noun, check)
     if len(columns) != 1:
-        raise ValueError(
-            f"`{argument}` (column {name!r}) must be 1-D, one entry per row, got {len(columns)} "
-            f"columns. Hint: give each {noun} a name of its own; a Proxy must stand alone."
-        )
+        raise InputError(
+            argument, f"be 1-D, one entry per row, got {len(columns)} columns",
+            hint=f"give each {noun} a name of its own; a Proxy must stand alone.",
+            where=f"(column {name!r})",
+        )  # fmt: skip
     return columns[0][1]
 
 

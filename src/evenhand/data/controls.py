@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
-from .._core.validation import check_names
+from .._core.validation import InputError, check_names
 from .columns import missing_rows, split_columns
 from .encoding import (
     MAX_LEVELS,
@@ -118,8 +118,8 @@ def read_controls(controls: Any, n_rows: int) -> Controls:
     check_names([name for name, _ in split], "controls")
     for name, column in ((name or "control", column) for name, column in split):
         if len(column) != n_rows:
-            raise ValueError(
-                f"`controls` must have one entry per row: got {len(column)} for {n_rows} rows."
+            raise InputError(
+                "controls", f"have one entry per row: got {len(column)} for {n_rows} rows"
             )
         found = _read(name, column)
         if isinstance(found, str):
@@ -136,15 +136,15 @@ def refuse_none(controls: Controls) -> None:
     if controls.columns:
         return
     if not controls.left_out:
-        raise ValueError(
-            "`controls` must have at least one column, got none. Hint: leave `controls` out to "
-            "judge the score as it is."
-        )
+        raise InputError(
+            "controls", "have at least one column, got none",
+            hint="leave controls out to judge the score as it is.",
+        )  # fmt: skip
     reasons = "; ".join(f"{name!r}: {reason}" for name, reason in controls.left_out.items())
-    raise ValueError(
-        f"`controls` must hold a column that can be used, got none ({reasons}). Hint: leave "
-        "`controls` out to judge the score as it is."
-    )
+    raise InputError(
+        "controls", f"hold a column that can be used, got none ({reasons})",
+        hint="leave controls out to judge the score as it is.",
+    )  # fmt: skip
 
 
 def _read(name: str, column: Any) -> Control | str:
@@ -153,7 +153,7 @@ def _read(name: str, column: Any) -> Control | str:
     try:
         spec = fit_column(column, name, False, MIN_LEVEL_ROWS, MAX_LEVELS)
     except ColumnError as error:
-        raise ValueError(f"`controls`: {error}") from None
+        raise InputError("controls", f"be usable: {error}") from None
     if spec.kind == "left out":
         return spec.reason
     if spec.kind == "number":

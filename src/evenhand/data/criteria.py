@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._core.arrays import Array
+from .._core.validation import InputError
 
 # What a conditional entropy of the group conditions on: () is H(A), ("s", "y") is H(A|S,Y).
 Condition = tuple[str, ...]
@@ -296,14 +297,14 @@ def register_criterion(criterion: Criterion) -> Criterion:
     if not isinstance(criterion, Criterion):
         raise TypeError(f"`criterion` must be a Criterion, got {criterion!r}.")
     if (CRITERIA | WITH_CONTROLS).get(criterion.name, criterion) != criterion:
-        raise ValueError(
-            f"`criterion` must have a name of its own: there is another {criterion.name!r}. Hint: "
-            "unregister_criterion(name) removes that."
-        )
+        raise InputError(
+            "criterion", f"have a name of its own: there is another {criterion.name!r}",
+            hint="unregister_criterion(name) removes that.",
+        )  # fmt: skip
     for variable in criterion.variables:
         if VARIABLES.get(variable.name, variable) != variable:
-            raise ValueError(
-                f"`criterion` must have variables of its own: another {variable.name!r} is known."
+            raise InputError(
+                "criterion", f"have variables of its own: another {variable.name!r} is known"
             )
     VARIABLES.update({v.name: v for v in criterion.variables})
     CRITERIA[criterion.name] = criterion
@@ -330,7 +331,7 @@ def get_criterion(name: str | Criterion) -> Criterion:
         return name
     known = CRITERIA | WITH_CONTROLS
     if not isinstance(name, str) or name not in known:
-        raise ValueError(f"`criterion` must be one of {', '.join(known)}, got {name!r}.")
+        raise InputError("criterion", f"be one of {', '.join(known)}, got {name!r}")
     return known[name]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from .._core.arrays import Rows, Vector
+from .._core.validation import InputError
 from .groups import Groups
 from .weights import cluster_folds
 
@@ -22,31 +23,31 @@ def make_folds(
     """
     if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
         if cv < 2:
-            raise ValueError(f"`cv` must be at least 2 folds or a splitter, got {cv!r}.")
+            raise InputError("cv", f"be at least 2 folds or a splitter, got {cv!r}")
         return _stratified(int(cv), len(y), groups, random_state, cluster)
     splitter = hasattr(cv, "split") and not isinstance(cv, str)
     splits = _split(cv, X, y, cluster) if splitter else cv
     try:
         folds = [(np.asarray(train), np.asarray(test)) for train, test in splits]
     except (TypeError, ValueError):
-        raise ValueError(
-            "`cv` must be a number of folds, a scikit-learn splitter or a list of (train, test) "
-            f"row numbers, got {cv!r}."
-        ) from None
+        raise InputError(
+            "cv", "be a number of folds, a scikit-learn splitter or a list of (train, test) row "
+            f"numbers, got {cv!r}",
+        ) from None  # fmt: skip
     tested = np.sort(np.concatenate([test for _, test in folds])) if folds else np.empty(0)
     if not np.array_equal(tested, np.arange(len(y))):
-        raise ValueError(
-            f"`cv` must test every row exactly once: its {len(folds)} folds test {len(tested)} "
-            f"rows of {len(y)}. Hint: use KFold or StratifiedKFold rather than ShuffleSplit or "
-            "repeats."
-        )
+        raise InputError(
+            "cv", f"test every row exactly once: its {len(folds)} folds test {len(tested)} rows "
+            f"of {len(y)}",
+            hint="use KFold or StratifiedKFold rather than ShuffleSplit or repeats.",
+        )  # fmt: skip
     for train, test in folds:
         torn = () if cluster is None else np.intersect1d(cluster[train], cluster[test])
         if len(torn):
-            raise ValueError(
-                f"`cv` must keep clusters whole: {len(torn)} have rows on both sides of a "
-                "fold. Hint: give a number of folds, or scikit-learn's GroupKFold."
-            )
+            raise InputError(
+                "cv", f"keep clusters whole: {len(torn)} have rows on both sides of a fold",
+                hint="give a number of folds, or scikit-learn's GroupKFold.",
+            )  # fmt: skip
     return folds
 
 
@@ -62,11 +63,11 @@ def _stratified(
     counts = np.unique(strata[strata >= 0], return_counts=True)[1]
     if counts.min() < cv and groups.codes is not None:
         small = groups.label_names[int(groups.counts.argmin())]
-        raise ValueError(
-            f"`cv` must be at most the number of rows of the smallest group: got {cv} for "
-            f"{small!r} with {int(counts.min())} rows. Hint: merge small groups, or set their "
-            "rows to missing."
-        )
+        raise InputError(
+            "cv", f"be at most the number of rows of the smallest group: got {cv} for {small!r} "
+            f"with {int(counts.min())} rows",
+            hint="merge small groups, or set their rows to missing.",
+        )  # fmt: skip
     if 0 < (strata == -1).sum() < cv:  # too few to stratify; they go with the first group
         strata[strata == -1] = 0
     stratified = StratifiedKFold(cv, shuffle=True, random_state=random_state)
@@ -87,19 +88,19 @@ def _cluster_folds(
 ) -> list[tuple[Rows, Rows]]:
     total = int(cluster.max()) + 1
     if total < cv:
-        raise ValueError(
-            f"`cv` must be at most the number of clusters: got {cv} for {total}. Hint: fewer folds."
+        raise InputError(
+            "cv", f"be at most the number of clusters: got {cv} for {total}", hint="fewer folds."
         )
     if groups.codes is not None:
         pairs = np.unique(np.column_stack([strata, cluster])[strata >= 0], axis=0)
         counts = np.bincount(pairs[:, 0], minlength=groups.n_groups)
         if counts.min() < cv:
             small = groups.label_names[int(counts.argmin())]
-            raise ValueError(
-                "`cv` must be at most the number of clusters of the group that is in fewest: got "
-                f"{cv} for {small!r} in {counts.min()}. Hint: fewer folds, merge small groups, or "
-                "set their rows to missing."
-            )
+            raise InputError(
+                "cv", "be at most the number of clusters of the group that is in fewest: got "
+                f"{cv} for {small!r} in {counts.min()}",
+                hint="fewer folds, merge small groups, or set their rows to missing.",
+            )  # fmt: skip
     fold = cluster_folds(cluster, strata, cv, random_state)
     return [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(cv)]
 

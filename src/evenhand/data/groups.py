@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._core.arrays import Array, Mask, Rows
 from .._core.shards import here, once
-from .._core.validation import as_floats, read_native, warn_user
+from .._core.validation import InputError, as_floats, read_native, warn_user
 from .bands import Continuous
 from .columns import split_columns
-from .labels import Coded, cross, encode, refuse_equal_types, share_labels
+from .labels import cross, encode, refuse_equal_types, share_labels
 from .weights import check_cluster, check_weight, mean_one, renumber
 
 # ------------------------------------------------------------------------------------------------
@@ -71,19 +71,19 @@ class Proxy:
         try:
             table = as_floats(table)
         except (TypeError, ValueError):
-            raise ValueError(
-                "`probabilities` of a Proxy must be numbers, got an array of dtype "
-                f"{table.dtype}. Hint: for known groups pass the labels themselves."
-            ) from None
+            raise InputError(
+                "probabilities", f"be numbers, got an array of dtype {table.dtype}",
+                hint="for known groups pass the labels themselves.", where="of a Proxy",
+            ) from None  # fmt: skip
         if isinstance(self.probabilities, np.ma.MaskedArray):
             table[np.ma.getmaskarray(self.probabilities)] = np.nan
         if table.ndim == 1 and labels is not None and len(labels) == 2:
             table = np.column_stack([1.0 - table, table])
         if table.ndim != 2:
-            raise ValueError(
-                "`probabilities` of a Proxy must be 2-D, one column per class, got shape "
-                f"{table.shape}."
-            )
+            raise InputError(
+                "probabilities", f"be 2-D, one column per class, got shape {table.shape}",
+                where="of a Proxy",
+            )  # fmt: skip
         if labels is None:
             labels = range(table.shape[1])
         if len(labels) != table.shape[1]:
@@ -99,10 +99,11 @@ class Proxy:
         negative = (rows < -1e-9).any(axis=1) | ~np.isfinite(rows).all(axis=1)
         if negative.any() or off.any():
             bad = int(np.flatnonzero(known)[np.flatnonzero(negative | off)[0]])
-            raise ValueError(
-                "`probabilities` of a Proxy must be nonnegative and sum to 1 in each row; row "
-                f"{bad} is {table[bad].tolist()}. Hint: use NaN in a row whose group is unknown."
-            )
+            raise InputError(
+                "probabilities", f"be nonnegative and sum to 1 in each row; row {bad} is "
+                f"{table[bad].tolist()}", hint="use NaN in a row whose group is unknown.",
+                where="of a Proxy",
+            )  # fmt: skip
         rows = np.clip(rows, 0.0, None)
         table[known] = rows / rows.sum(axis=1, keepdims=True)
         object.__setattr__(self, "_table", table)
@@ -281,7 +282,9 @@ class Groups:
     def numbers(self) -> NDArray[np.intp]:
         """A number for each of the n rows that rows of the same membership share; −1 if unknown."""
         codes = self.codes
-        if codes is None:
+        if self.measured is not None:
+            codes = np.unique(self.measured, return_inverse=True)[1]
+        elif codes is None:
             assert self.probabilities is not None
             codes = np.unique(self.probabilities, axis=0, return_inverse=True)[1].ravel()
         if self.known is None:
@@ -334,14 +337,13 @@ def resolve_groups(
         Warn of empty groups and of groups of one row; no use where rows are only looked up.
     """
     weight = check_weight(sample_weight, n_rows)
-    if isinstance(sensitive_features, Proxy):
+    if isinstance(sensitive_features, Groups):  # read before
+        _check_length(sensitive_features.n_rows, n_rows)
+        groups = sensitive_features if weight is None else sensitive_features.reweigh(weight)
+    elif isinstance(sensitive_features, Proxy):
         groups = _from_proxy(sensitive_features, n_rows, weight, warn)
     elif isinstance(sensitive_features, Continuous):
         groups = _from_measurement(sensitive_features, n_rows, weight)
-    elif isinstance(sensitive_features, Coded):
-        coded = sensitive_features
-        _check_length(len(coded), n_rows)
-        groups = _from_codes(coded.codes, coded.labels, n_rows, weight, coded.name)
     else:
         groups = _from_labels(sensitive_features, n_rows, weight, warn)
     clusters = check_cluster(cluster, n_rows)
@@ -357,26 +359,27 @@ def _check_number(groups: Groups, least: int) -> None:
     """Refuse too few groups to compare, and too many."""
     if groups.n_groups < least:
         there = f"only {groups.label_names[0]!r}" if groups.n_groups else "no known group"
-        raise ValueError(
-            f"`sensitive_features` must hold at least two groups to compare, found {there} in "
-            f"{groups.n_total} rows with a known group. Hint: in cross-validation, stratify the "
-            "folds by group so that every fold holds each of them."
-        )
+        raise InputError(
+            "sensitive_features", f"hold at least two groups to compare, found {there} in "
+            f"{groups.n_total} rows with a known group",
+            hint="in cross-validation, stratify the folds by group so that every fold holds each "
+            "of them.",
+        )  # fmt: skip
     if groups.n_groups > MAX_GROUPS:
         sizes = np.sort(groups.counts)
-        raise ValueError(
-            f"`sensitive_features` must hold at most {MAX_GROUPS} groups, found {groups.n_groups} "
-            f"in {groups.n_total} rows; half of them have {sizes[len(sizes) // 2]:.0f} rows or "
-            f"fewer, the five smallest {', '.join(f'{size:.0f}' for size in sizes[:5])}. Hint: "
-            "merge rare groups into larger ones, or judge one attribute at a time instead of the "
-            "crossing of several."
-        )
+        raise InputError(
+            "sensitive_features", f"hold at most {MAX_GROUPS} groups, found {groups.n_groups} in "
+            f"{groups.n_total} rows; half of them have {sizes[len(sizes) // 2]:.0f} rows or "
+            f"fewer, the five smallest {', '.join(f'{size:.0f}' for size in sizes[:5])}",
+            hint="merge rare groups into larger ones, or judge one attribute at a time instead of "
+            "the crossing of several.",
+        )  # fmt: skip
 
 
 def _check_length(length: int, n_rows: int) -> None:
     if length != n_rows:
-        raise ValueError(
-            f"`sensitive_features` must have one entry per row: got {length} for {n_rows} rows."
+        raise InputError(
+            "sensitive_features", f"have one entry per row: got {length} for {n_rows} rows"
         )
 
 
@@ -409,19 +412,20 @@ def _from_measurement(attribute: Continuous, n_rows: int, weight: Array | None) 
 
 def _from_labels(values: Any, n_rows: int, weight: Array | None, warn: bool) -> Groups:
     if values is None:
-        raise ValueError(
-            "`sensitive_features` must be given: got None. Hint: pass one group label per row."
+        raise InputError(
+            "sensitive_features", "be given: got None", hint="pass one group label per row."
         )
     for name, column in values.items() if isinstance(values, dict) else ():
         if isinstance(column, Continuous):
-            raise ValueError(
-                f"`sensitive_features` (column {name!r}) must be categories to be crossed or "
-                "named in a dict: a Continuous must stand alone. Hint: pass it by itself, as "
-                f"Continuous(values, {str(name)!r}), or cut it with evenhand.bands."
-            )
+            raise InputError(
+                "sensitive_features", "be categories to be crossed or named in a dict: a "
+                "Continuous must stand alone",
+                hint=f"pass it by itself, as Continuous(values, {str(name)!r}), or cut it with "
+                "evenhand.bands.", where=f"(column {name!r})",
+            )  # fmt: skip
     columns = split_columns(values, "sensitive_features", "attribute", refuse_equal_types)
     if not columns:
-        raise ValueError("`sensitive_features` must have at least one column, got none.")
+        raise InputError("sensitive_features", "have at least one column, got none")
     for _, column in columns:
         _check_length(len(column), n_rows)
     names = [name or "group" for name, _ in columns]
@@ -462,12 +466,9 @@ def _from_codes(
             w = None if w is None else w[present]
         codes = (np.cumsum(keep) - 1).astype(codes.dtype)[codes]
         labels = [label for label, k in zip(labels, keep, strict=True) if k]
-    # One byte a row where the numbers came short: rows may be all that memory holds.
-    short = codes.dtype == np.int16 and len(labels) <= 256
-    kind: Any = np.uint8 if short else np.intp
     return Groups(
         tuple(labels),
-        np.ascontiguousarray(codes, dtype=kind),
+        np.ascontiguousarray(codes, dtype=np.intp),
         None,
         mean_one(w),
         None if known.all() else known,
@@ -478,8 +479,7 @@ def _from_codes(
 
 def _warn_empty(labels: list[Any]) -> None:
     warn_user(
-        f"`sensitive_features`: {', '.join(map(repr, labels))} has no rows with positive weight "
-        "and is left out.",
+        f"Group {', '.join(map(repr, labels))} has no rows with positive weight and is left out.",
         GroupWarning,
     )
 
@@ -490,7 +490,7 @@ def _warn_small(groups: Groups) -> None:
     single = [groups.label_names[k] for k in np.flatnonzero(groups.counts == 1)]
     if single:
         warn_user(
-            f"`sensitive_features`: {', '.join(map(repr, single))} has a single row, from which "
-            "no distribution can be told. Hint: merge it with another group, or set it to missing.",
+            f"Group {', '.join(map(repr, single))} has a single row, too few to measure anything. "
+            "Hint: merge it with another group, or set it to missing.",
             GroupWarning,
         )

@@ -20,7 +20,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from .._core.arrays import Rows, Vector
-from .._core.validation import check_column, check_index
+from .._core.validation import InputError, check_column, check_index
 from .bands import Continuous
 from .controls import Controls, read_controls
 from .copies import find_copies
@@ -124,10 +124,10 @@ class Sample:
             n = next((count_rows(v) for v in handed.values() if v is not None), 0)
         controls, exposure = handed["controls"], handed["exposure"]
         if exposure is not None and "y_true" not in columns:
-            raise ValueError(
-                f"`exposure` must be None without `{called['y_true']}`: it is what the amounts are "
-                "totals over."
-            )
+            raise InputError(
+                "exposure", f"be None without `{called['y_true']}`: it is what the amounts are "
+                "totals over",
+            )  # fmt: skip
         read = None if controls is None else read_controls(controls, n)
         size = None if exposure is None else check_exposure(exposure, n)
         weight = check_weight(handed["sample_weight"], n)
@@ -206,7 +206,7 @@ class Sample:
         """
         columns = [column for column in (self.scores, self.target) if column is not None]
         groups = self.groups
-        if self.cluster is not None or groups is None or groups.measured is not None or not columns:
+        if self.cluster is not None or groups is None or not columns:
             return self, 0  # rows of one cluster are left out together, copies among them
         if frequent and getattr(estimator, "is_smooth", False):
             return self, 0
@@ -301,20 +301,19 @@ def check_frequency(frequency: Any, n_rows: int) -> NDArray[np.int64]:
     """
     counts = check_column(frequency, "frequency", n_rows)
     if (counts < 0).any():
-        raise ValueError(f"`frequency` must be nonnegative, got {counts.min()}.")
+        raise InputError("frequency", f"be nonnegative, got {counts.min()}")
     whole = np.rint(counts)
     if (whole != counts).any():
         bad = counts[np.flatnonzero(whole != counts)[0]]
-        raise ValueError(
-            f"`frequency` must be whole numbers, got {bad}. Hint: numbers of people go here; what "
-            "a person counts for, such as a sampling weight, is `sample_weight`."
-        )
+        raise InputError(
+            "frequency", f"be whole numbers, got {bad}",
+            hint="numbers of people go here; what a person counts for, such as a sampling weight, "
+            "is a weight.",
+        )  # fmt: skip
     if not whole.any():
-        raise ValueError("`frequency` must not be zero in every row.")
+        raise InputError("frequency", "not be zero in every row")
     if whole.sum(dtype=np.float64) >= 2.0**53:
-        raise ValueError(
-            f"`frequency` must add up to fewer than 2^53 people, got {whole.sum():.3g}."
-        )
+        raise InputError("frequency", f"add up to fewer than 2^53 people, got {whole.sum():.3g}")
     return whole.astype(np.int64)
 
 
@@ -322,12 +321,13 @@ def people_of(counts: NDArray[np.int64]) -> Rows:
     """The row of each person, row by row; refused beyond `MAX_PEOPLE`."""
     total = int(counts.sum())
     if total > MAX_PEOPLE:
-        raise ValueError(
-            f"`frequency` must add up to at most {MAX_PEOPLE:,} people here, where each becomes a "
-            f"row of its own, got {total:,}. Hint: evenhand.audit(evenhand.Cells.from_rows(...)) "
-            "measures any number of people; a fit can be made on a sample, with frequencies drawn "
-            "by numpy.random.Generator.binomial."
-        )
+        raise InputError(
+            "frequency", f"add up to at most {MAX_PEOPLE:,} people here, where each becomes a row "
+            f"of its own, got {total:,}",
+            hint="evenhand.audit(evenhand.Cells.from_rows(...)) measures any number of people; a "
+            "fit can be made on a sample, with frequencies drawn by "
+            "numpy.random.Generator.binomial.",
+        )  # fmt: skip
     return np.repeat(np.arange(len(counts), dtype=np.intp), counts)
 
 
@@ -355,9 +355,7 @@ def repeat_rows(frequency: Any, **columns: Any) -> tuple[Any, ...]:
     counts = check_frequency(frequency, next(iter(lengths.values())))
     for name, length in lengths.items():
         if length != len(counts):
-            raise ValueError(
-                f"`{name}` must have one entry per row: got {length} for {len(counts)}."
-            )
+            raise InputError(name, f"have one entry per row: got {length} for {len(counts)}")
     rows = people_of(counts)
     return tuple(
         take_rows(v, rows, keep_index=False) if name in used else v for name, v in columns.items()

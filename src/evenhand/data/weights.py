@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._core.arrays import Array, Rows
 from .._core.shards import here
-from .._core.validation import check_column
+from .._core.validation import InputError, check_column
 from .columns import missing_rows, split_columns
 
 # From fewer effective rows nothing can be said.
@@ -25,19 +25,18 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> Array | None:
     """
     if sample_weight is None:
         return None
-    if np.ndim(sample_weight) > 1:
+    shape = np.asarray(sample_weight).shape
+    if len(shape) > 1:
         # scikit-learn's common checks expect this wording.
-        raise ValueError(
-            f"Sample weights must be 1D array or scalar, got shape {np.shape(sample_weight)}."
-        )
-    if np.ndim(sample_weight) == 0:
+        raise ValueError(f"Sample weights must be 1D array or scalar, got shape {shape}.")
+    if not shape:
         sample_weight = np.full(n_rows, sample_weight)
     weight = check_column(sample_weight, "sample_weight", n_rows)
     if (weight < 0).any():
-        raise ValueError(f"`sample_weight` must be nonnegative, got {weight.min()}.")
+        raise InputError("sample_weight", f"be nonnegative, got {weight.min()}")
     largest = here().largest(float(weight.max(initial=0.0)))
     if not largest:
-        raise ValueError("`sample_weight` must not be zero in every row.")
+        raise InputError("sample_weight", "not be zero in every row")
     return weight if 1e-100 < largest < 1e100 else weight / largest
 
 
@@ -72,11 +71,12 @@ def scale_to_count(weight: Array) -> Array:
 def refuse_few_weighted(kept: int, n_rows: int) -> None:
     """Refuse fewer than 5 rows of positive weight: what a weight of 0 leaves out nobody sees."""
     if kept < LEAST:
-        raise ValueError(
-            f"`sample_weight` must be positive in at least {LEAST:g} rows with a known group, got "
-            f"{kept} of {n_rows:,}: from so few nothing can be said. Hint: a row of weight 0 "
-            "counts as absent; look for weights that are zero and should not be."
-        )
+        raise InputError(
+            "sample_weight", f"be positive in at least {LEAST:g} rows with a known group, got "
+            f"{kept} of {n_rows:,}: from so few nothing can be said",
+            hint="a row of weight 0 counts as absent; look for weights that are zero and should "
+            "not be.",
+        )  # fmt: skip
 
 
 def check_exposure(exposure: Any, n_rows: int) -> Array:
@@ -84,10 +84,10 @@ def check_exposure(exposure: Any, n_rows: int) -> Array:
     exposure = check_column(exposure, "exposure", n_rows)
     if not (exposure > 0).all():
         row = int((exposure <= 0).argmax())
-        raise ValueError(
-            f"`exposure` must be positive, got {exposure[row]:g} in row {row}. Hint: leave out "
-            "rows that were never at risk."
-        )
+        raise InputError(
+            "exposure", f"be positive, got {exposure[row]:g} in row {row}",
+            hint="leave out rows that were never at risk.",
+        )  # fmt: skip
     return exposure
 
 
@@ -111,28 +111,26 @@ def check_cluster(cluster: Any, n_rows: int) -> Rows | None:
         return None
     columns = split_columns(cluster, "cluster", "column")
     if len(columns) != 1:
-        raise ValueError(
-            f"`cluster` must be one column, got {len(columns)}. Hint: join them into one label per "
-            "row first."
-        )
+        raise InputError(
+            "cluster", f"be one column, got {len(columns)}",
+            hint="join them into one label per row first.",
+        )  # fmt: skip
     ((_, column),) = columns
     if len(column) != n_rows:
-        raise ValueError(
-            f"`cluster` must have one entry per row: got {len(column)} for {n_rows} rows."
-        )
+        raise InputError("cluster", f"have one entry per row: got {len(column)} for {n_rows} rows")
     missing = missing_rows(column)
     if missing.any():
-        raise ValueError(
-            f"`cluster` must be known in every row: {int(missing.sum())} of {n_rows} are missing. "
-            "Hint: give a row that belongs to no other a label of its own."
-        )
+        raise InputError(
+            "cluster", f"be known in every row: {int(missing.sum())} of {n_rows} are missing",
+            hint="give a row that belongs to no other a label of its own.",
+        )  # fmt: skip
     codes = _number(column)
     count = int(codes.max()) + 1 if n_rows else 0
     if count == 1 and n_rows > 1:
-        raise ValueError(
-            "`cluster` must hold at least two clusters, got one: from a single cluster nothing "
-            "can be said about others. Hint: leave `cluster` out only if its rows are independent."
-        )
+        raise InputError(
+            "cluster", "hold at least two clusters, got one: from a single cluster nothing can be "
+            "said about others", hint="leave it out only if its rows are independent.",
+        )  # fmt: skip
     return None if count == n_rows else codes
 
 
@@ -148,10 +146,10 @@ def _number(column: Any) -> Rows:
         numbers = (seen.setdefault(v, len(seen)) for v in column.tolist())
         return np.fromiter(numbers, dtype=np.intp, count=len(column))
     except TypeError:
-        raise ValueError(
-            "`cluster` must hold labels (text, numbers, dates), got an element of type "
-            f"{type(column[0]).__name__}."
-        ) from None
+        raise InputError(
+            "cluster", "hold labels (text, numbers, dates), got an element of type "
+            f"{type(column[0]).__name__}",
+        ) from None  # fmt: skip
 
 
 def renumber(cluster: Rows | None) -> Rows | None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
-from .._core import shards
-from .._core.shards import Workers
-from .._core.validation import check_column, check_nonnegative
+from .._core.shards import Workers, joined, run
+from .._core.validation import check_column, check_nonnegative, check_positive_integer
 from ..boosting import PLAIN_ROUNDS, get_loss, objective
 from ..data.groups import resolve_groups
 from ..training.penalty import FairnessRegularizer
@@ -80,9 +78,7 @@ def boost(
             f"`params` must not hold an objective, got {params['objective']!r}. Hint: the loss "
             "is part of the fair one, as loss='poisson'."
         )
-    good = isinstance(num_boost_round, Integral) and not isinstance(num_boost_round, bool)
-    if not good or num_boost_round < 1:
-        raise ValueError(f"`num_boost_round` must be a positive integer, got {num_boost_round!r}.")
+    check_positive_integer("num_boost_round", num_boost_round)
     get_loss(loss)
     check_nonnegative("fairness_weight", fairness_weight)
     if sensitive_features is None:
@@ -91,7 +87,8 @@ def boost(
         params, int(num_boost_round), FairnessRegularizer(criterion, classifier),
         {
             "loss": loss, "fairness_weight": float(fairness_weight),
-            "plain_rounds": plain_rounds, "learning_rate": _learning_rate(params),
+            "plain_rounds": plain_rounds,
+            "learning_rate": params.get("eta", params.get("learning_rate")),
         },
     )  # fmt: skip
     numbers = dict.fromkeys(NUMBERS) | {"y": y, "sample_weight": sample_weight, "given": given}
@@ -100,10 +97,6 @@ def boost(
     if found.roles is not None:
         booster.feature_names = list(found.roles.features)
     return booster
-
-
-def _learning_rate(params: Mapping[str, Any]) -> Any:
-    return next((params[name] for name in ("eta", "learning_rate") if name in params), None)
 
 
 @dataclass(frozen=True)
@@ -130,8 +123,8 @@ class Boost:
             )
             return rows, objective(bound, library="xgboost", **self.options)
 
-        rows, fair = shards.run(workers, prepare)
-        with shards.joined(workers):
+        rows, fair = run(workers, prepare)
+        with joined(workers):
             table = xgboost.DMatrix(
                 rows["X"], label=rows["y"], weight=rows.get("sample_weight"), nthread=threads
             )

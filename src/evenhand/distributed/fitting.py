@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from .._core import shards
+from .._core.shards import refusal
+from .._core.validation import is_number
 from ..data.criteria import CONDITIONAL, get_criterion
 from ..measures.losses import Loss
 from ..training.linear_base import FairLinear
@@ -34,7 +34,7 @@ def run_on(
     groups : Any
         Its `sensitive_features`.
     """
-    if not isinstance(timeout, Real) or isinstance(timeout, bool) or not 0 < timeout < np.inf:
+    if not is_number(timeout, 0.0) or timeout == 0:
         raise ValueError(f"`timeout` must be a positive number of seconds, got {timeout!r}.")
     if numbers["y"] is None:
         raise ValueError("`y` must be given, got None.")
@@ -132,17 +132,19 @@ def fit(
 
 def refuse_more_than_sums(model: FairLinear) -> None:
     """Refuse a model that needs more of its rows than sums over them."""
-    if model.group_features is not None:
-        hint = "group_features=None, or fit on a sample of the rows in one process."
-        raise shards.refusal(f"group_features={model.group_features!r}", hint)
-    if get_criterion(model.criterion) == CONDITIONAL:
-        hint = "criterion='separation' with given=..., one column that stands for the controls."
-        raise shards.refusal("criterion='conditional'", hint)
     loss = getattr(model, "loss_", None)
+    if model.group_features is not None:
+        what = f"group_features={model.group_features!r}"
+        hint = "group_features=None, or fit on a sample of the rows in one process."
+    elif get_criterion(model.criterion) == CONDITIONAL:
+        what = "criterion='conditional'"
+        hint = "criterion='separation' with given=..., one column that stands for the controls."
     # A loss of one's own may take more from the rows than a mean.
-    if loss is not None and (type(loss).null_mean, type(loss).fixed) != (
-        Loss.null_mean,
-        Loss.fixed,
+    elif loss is not None and (
+        type(loss).null_mean is not Loss.null_mean or type(loss).fixed is not Loss.fixed
     ):
         what = f"The {loss.name} loss, whose best constant is no mean,"
-        raise shards.refusal(what, "fit it in one process.")
+        hint = "fit it in one process."
+    else:
+        return
+    raise refusal(what, hint)

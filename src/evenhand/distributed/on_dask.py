@@ -22,8 +22,9 @@ from .workers import (
     WorkerLostError,
     find_roles,
     first_outcome,
+    lost,
     rows_of_arrays,
-    rows_of_frames,
+    rows_of_tables,
     run_program,
 )
 
@@ -139,10 +140,7 @@ def _places(client: Any, futures: list[Any]) -> dict[str, list[Any]]:
     for future in futures:
         found = sorted(holders.get(future.key, ()))
         if not found:
-            raise WorkerLostError(
-                "A worker was lost while the rows were read. Hint: see the log of the workers, "
-                "and fit again."
-            )
+            raise WorkerLostError(lost("while the rows were read"))
         already = next((address for address in found if address in places), found[0])
         places.setdefault(already, []).append(future)
     return places
@@ -190,12 +188,7 @@ def _outcome(rank: int, task: Any) -> Outcome:
     if task.status == "finished":
         found: Outcome = task.result()
         return found
-    if task.cancelled() or task.status == "lost":
-        text = (
-            "A worker was lost during the fit, which has ended. Hint: see the log of the workers."
-        )
-        return Outcome(rank, error=(WorkerLostError.__name__, text), lost=True)
-    error = task.exception()
+    error = task.exception() if task.status == "error" else WorkerLostError(lost("during the fit"))
     return Outcome(rank, error=(type(error).__name__, str(error)), lost=True)
 
 
@@ -205,7 +198,7 @@ def _task(
     from distributed import get_worker
 
     def read() -> dict[str, Any]:
-        return rows_of_arrays(parts) if roles is None else rows_of_frames(roles, parts)
+        return rows_of_arrays(parts) if roles is None else rows_of_tables(roles, parts)
 
     return run_program(program, read, arguments, rank, get_worker().state.nthreads)
 

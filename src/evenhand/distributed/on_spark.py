@@ -15,7 +15,8 @@ from .workers import (
     WorkerLostError,
     find_roles,
     first_outcome,
-    rows_of_batches,
+    lost,
+    rows_of_tables,
     run_program,
 )
 
@@ -27,6 +28,7 @@ def run_spark(
     timeout: float,
 ) -> Ran:  # fmt: skip
     """A program on every partition at once; see :func:`evenhand.distributed.fit`."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     context = getattr(spark, "sparkContext", None)
@@ -37,14 +39,15 @@ def run_spark(
         )
     kinds = {name: _kind(dtype) for name, dtype in data.dtypes}
     roles = find_roles(kinds, features, groups, numbers)
-    rows = data.select(*(_quoted(name) for name in roles.names))
+    rows = data.select(*(f"`{name.replace('`', '``')}`" for name in roles.names))
     # All tasks of the stage must find a place at once.
     slots = max(1, context.defaultParallelism // int(context.getConf().get("spark.task.cpus", "1")))
     size = rows.rdd.getNumPartitions()
     if size > slots:
         size = slots
         rows = rows.repartition(size)
-    tracker = Tracker(size, _host(context), timeout)
+    host = str(context.getConf().get("spark.driver.host", "127.0.0.1"))
+    tracker = Tracker(size, host, timeout)
     arguments = tracker.arguments
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
@@ -58,7 +61,7 @@ def run_spark(
 
     try:
         found = rows.mapInArrow(work, "outcome binary", barrier=True).collect()
-    except (PySparkException, _java_error()) as error:
+    except (PySparkException, Py4JError) as error:
         missing = re.search(r"ModuleNotFoundError: (No module named '[\w.]+')", str(error))
         if missing:
             raise ImportError(
@@ -66,10 +69,7 @@ def run_spark(
                 "evenhand[spark] there, and set the environment variable PYSPARK_PYTHON to that "
                 "Python before the session begins."
             ) from error
-        raise WorkerLostError(
-            "A worker of Spark was lost during the fit, which has ended. Hint: see the log of its "
-            f"executors (memory is the usual reason), and fit again. Spark says: {_short(error)}"
-        ) from error
+        raise WorkerLostError(f"{lost('during the fit')} Spark says: {_short(error)}") from error
     finally:
         tracker.close()
     first = first_outcome([pickle.loads(row["outcome"]) for row in found])
@@ -92,7 +92,10 @@ def _task(
     threads = context.cpus() if hasattr(context, "cpus") else 1
 
     def read() -> dict[str, Any]:
-        return rows_of_batches(roles, [batch for batch in batches if batch.num_rows])
+        import pyarrow as pa
+
+        tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
+        return rows_of_tables(roles, tables)
 
     return run_program(program, read, arguments, context.partitionId(), threads)
 
@@ -101,20 +104,6 @@ def _kind(dtype: str) -> str:
     if dtype == "float":
         return "float32"
     return "number" if dtype in _NUMBERS or dtype.startswith("decimal") else "other"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _host(context: Any) -> str:
-    return str(context.getConf().get("spark.driver.host", "127.0.0.1"))
-
-
-def _java_error() -> type[Exception]:
-    from py4j.protocol import Py4JError
-
-    return Py4JError
 
 
 def _short(error: Exception) -> str:

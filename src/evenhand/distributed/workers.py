@@ -12,12 +12,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
-from .._core import shards
 from .._core.arrays import Vector
-from .._core.shards import Workers
+from .._core.shards import PeerError, Workers, run
 from .._core.validation import quote
 from ..kernels.threads import at_most
 
@@ -194,11 +193,6 @@ def find_roles(
     """
     used = {argument: name for argument, name in numbers.items() if name is not None}
     labels = () if groups is None else _names(groups, "sensitive_features")
-    for argument, name in [*used.items(), *(("sensitive_features", name) for name in labels)]:
-        _check_name(name, argument, kinds)
-    for argument, name in used.items():
-        if kinds[name] == "other":
-            raise ValueError(f"`{argument}` must be a column of numbers, got {quote(name)}.")
     if features is None:
         taken = {*labels, *used.values()}
         chosen = tuple(
@@ -210,13 +204,12 @@ def find_roles(
         chosen = _names(features, "features")
         if used.get("y") in chosen:
             raise ValueError(f"`features` must not hold the target, got {quote(used['y'])}.")
-        for name in chosen:
-            _check_name(name, "features", kinds)
-            if kinds[name] == "other":
-                raise ValueError(
-                    f"`features` must be columns of numbers, got {quote(name)}. Hint: make numbers "
-                    "of text and categories first, by evenhand.TableEncoder fitted on a sample."
-                )
+    for argument, name in used.items():
+        _check_name(name, argument, kinds, "a column of numbers")
+    for name in labels:
+        _check_name(name, "sensitive_features", kinds)
+    for name in chosen:
+        _check_name(name, "features", kinds, "columns of numbers")
     single = all(kinds[name] == "float32" for name in chosen)
     return Roles(chosen, labels, used, single)
 
@@ -232,71 +225,59 @@ def _names(value: Any, argument: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _check_name(name: Any, argument: str, kinds: Mapping[str, str]) -> None:
+def _check_name(name: Any, argument: str, kinds: Mapping[str, str], numbers: str = "") -> None:
+    """Refuse what is no column or, with the word for `numbers`, holds none."""
     if not isinstance(name, str) or name not in kinds:
         there = ", ".join(list(kinds)[:20])
         raise ValueError(
             f"`{argument}` must be a column of the table, got {quote(name)}. There are: {there}."
         )
+    if numbers and kinds[name] == "other":
+        raise ValueError(
+            f"`{argument}` must be {numbers}, got {quote(name)}. Hint: make numbers of text and "
+            "categories first, by evenhand.TableEncoder fitted on a sample."
+        )
 
 
-def rows_of_frames(roles: Roles, parts: Sequence[Any]) -> dict[str, Any]:
-    """A worker's partitions, pandas frames, as the arguments of a fit."""
-    import pandas as pd
+def rows_of_tables(roles: Roles, parts: Sequence[Any]) -> dict[str, Any]:
+    """A worker's partitions, pandas frames or Arrow tables, as the arguments of a fit."""
 
     def column(frame: Any, name: str) -> Any:
         values = frame[name]
-        if values.dtype in (np.float32, np.float64):
-            return values.to_numpy()
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+        floats = values.dtype in (nw.Float32, nw.Float64)
+        return (values if floats else values.cast(nw.Float64)).to_numpy()
 
-    def labels(name: str) -> Any:
-        # Categories may differ between partitions: their values are what they have in common.
-        found = [
-            part[name].astype(object) if part[name].dtype == "category" else part[name]
-            for part in parts
-        ]
-        return pd.concat(found).reset_index(drop=True) if found else np.empty(0, dtype=object)
-
-    return _rows(roles, [len(part) for part in parts], parts, column, labels)
-
-
-def rows_of_batches(roles: Roles, parts: Sequence[Any]) -> dict[str, Any]:
-    """The same for Arrow record batches."""
-    import pyarrow as pa
-
-    def column(batch: Any, name: str) -> Any:
-        values = batch.column(name)
-        if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
-            values = values.cast(pa.float64())
-        return values.to_numpy(zero_copy_only=False)
-
-    def labels(name: str) -> Any:
-        found = [part.column(name) for part in parts]
-        return pa.chunked_array(found) if found else np.empty(0, dtype=object)
-
-    return _rows(roles, [part.num_rows for part in parts], parts, column, labels)
-
-
-def _rows(
-    roles: Roles, sizes: list[int], parts: Sequence[Any], column: Any, labels: Any
-) -> dict[str, Any]:
-    n = sum(sizes)
-    ends = np.cumsum([0, *sizes])
-    X = np.empty((n, len(roles.features)), dtype=np.float32 if roles.single else np.float64)
-    out: dict[str, Any] = {name: np.empty(n) for name in roles.numbers}
-    for part, start, stop in zip(parts, ends[:-1], ends[1:], strict=True):
-        columns = [column(part, name) for name in roles.features]
-        for begin in range(0, stop - start, TURNED):
-            rows = slice(begin, min(begin + TURNED, stop - start))
+    frames = [nw.from_native(part, eager_only=True) for part in parts]
+    ends = np.cumsum([0, *map(len, frames)])
+    X = np.empty((ends[-1], len(roles.features)), dtype=np.float32 if roles.single else np.float64)
+    out: dict[str, Any] = {argument: np.empty(ends[-1]) for argument in roles.numbers}
+    for frame, start, stop in zip(frames, ends[:-1], ends[1:], strict=True):
+        columns = [column(frame, name) for name in roles.features]
+        for begin in range(0, len(frame), TURNED):
+            rows = slice(begin, begin + TURNED)
             for j, values in enumerate(columns):
-                X[start + rows.start : start + rows.stop, j] = values[rows]
+                X[start:stop][rows, j] = values[rows]
         for argument, name in roles.numbers.items():
-            out[argument][start:stop] = column(part, name)
+            out[argument][start:stop] = column(frame, name)
     if roles.groups:
-        found = {name: labels(name) for name in roles.groups}
-        out["sensitive_features"] = found if len(found) > 1 else found[roles.groups[0]]
+        labels = {name: _labels([part[name] for part in parts]) for name in roles.groups}
+        out["sensitive_features"] = labels if len(labels) > 1 else labels[roles.groups[0]]
     return {"X": X, **out}
+
+
+def _labels(columns: list[Any]) -> Any:
+    """Labels of all partitions of a worker, which may have none."""
+    if not columns:
+        return np.empty(0, dtype=object)
+    if type(columns[0]).__module__.startswith("pyarrow"):
+        import pyarrow as pa
+
+        return pa.chunked_array([chunk for column in columns for chunk in column.chunks])
+    import pandas as pd
+
+    # Categories may differ between partitions: their values are what they have in common.
+    plain = [c.astype(object) if c.dtype == "category" else c for c in columns]
+    return pd.concat(plain, ignore_index=True)
 
 
 def rows_of_arrays(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -315,12 +296,8 @@ def rows_of_arrays(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if sparse.issparse(blocks[0]):
             out[argument] = sparse.vstack(blocks, format="csr")
         else:
-            out[argument] = _joined(blocks)
+            out[argument] = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
     return out
-
-
-def _joined(blocks: list[NDArray[Any]]) -> NDArray[Any]:
-    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
 @dataclass
@@ -338,7 +315,7 @@ class Outcome:
         Whether that was the loss of a worker.
     notes : list
         Warnings of worker 0: (class, text).
-    rows, rounds : int
+    rounds : int
     """
 
     rank: int
@@ -346,7 +323,6 @@ class Outcome:
     error: tuple[str, str] | None = None
     lost: bool = False
     notes: list[tuple[type[Warning], str]] = field(default_factory=list)
-    rows: int = 0
     rounds: int = 0
 
 
@@ -377,7 +353,7 @@ class FitEstimator:
     estimator: Any
 
     def __call__(self, read: Read, workers: Workers, threads: int) -> Any:
-        return shards.run(workers, lambda: self.estimator.fit(**read()))
+        return run(workers, lambda: self.estimator.fit(**read()))
 
 
 def run_program(
@@ -397,12 +373,6 @@ def run_program(
         That this worker may use.
     """
     out = Outcome(rank)
-
-    def rows() -> dict[str, Any]:
-        found = read()
-        out.rows = int(found["X"].shape[0])
-        return found
-
     try:
         with (
             at_most(threads),
@@ -410,11 +380,11 @@ def run_program(
             warnings.catch_warnings(record=True) as notes,
         ):
             warnings.simplefilter("default")
-            result = program(rows, others, threads)
+            result = program(read, others, threads)
             out.rounds = others.rounds
     except WorkerLostError as error:
         out.error, out.lost = (type(error).__name__, str(error)), True
-    except shards.PeerError as error:
+    except PeerError as error:
         out.error = error.kind, error.text
     except Exception as error:
         out.error = type(error).__name__, str(error)
@@ -425,7 +395,11 @@ def run_program(
     return out
 
 
-_KINDS = {kind.__name__: kind for kind in (ValueError, TypeError, NotImplementedError, MemoryError)}
+_KINDS: dict[str, type[Exception]] = {
+    kind.__name__: kind for kind in (ValueError, TypeError, NotImplementedError, MemoryError)
+}
+# Our own errors of values, which are made of more than a text.
+_KINDS |= dict.fromkeys(("InputError", "TableError"), ValueError)
 
 
 def first_outcome(outcomes: list[Outcome]) -> Outcome:

@@ -31,14 +31,13 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from .._core.arrays import Array
+from ..data.copies import find_copies
 from ..data.criteria import Condition, word_for
 from ..data.groups import Groups
 from ..kernels.threads import one_blas_thread
-from .dyadic import LEAST_ROWS, WORTHWHILE, Plane, deepest, grow, screen
+from .dyadic import LEAST_ROWS, Plane, deepest, grow, screen
 from .estimation import RowLosses, refuse_many_variables
 from .ranks import (
     Cells,
@@ -48,7 +47,6 @@ from .ranks import (
     gather_one,
     gather_two,
     is_heaped,
-    merge_copies,
     sums,
 )
 from .rungs import (
@@ -77,6 +75,10 @@ _LEAST_GAIN, _MOST_PLANES = 4.0, 2
 _MOST_VALUES = 512
 # By how much a first look may fall short of a share that counts: a closer one finds more.
 _LEEWAY = 12.0
+# Nats over all rows that the steps of a monotone map must save before they are looked at closely.
+_STEPS_GAIN = 24.0
+# Correlation of normal scores below which a variable is turned round.
+_FALLING = -0.99
 # Numbers of stretches of the given variable in each of which a curve is fitted to the other, and
 # the least rows of one.
 _PIECES, _STRETCH_ROWS = (1, 32, 256, 1024), 60
@@ -139,52 +141,44 @@ class Adaptive:
     ) -> dict[Condition, RowLosses]:
         names = sorted({name for condition in conditions for name in condition})
         data = prepare(groups)
-        levels = {name: cut(variables[name], data.weight) for name in names}
-        whole = merge_copies({name: variables[name] for name in names}, levels, groups)
-        if whole is not None:
-            variables, groups, place = whole
-            fewer = self._row_losses(variables, conditions, groups)
-            return {
-                condition: replace(
-                    found, value=found.value[place], influence=found.influence[place],
-                    merged=found.merged + len(place) - groups.n_known,
-                )
-                for condition, found in fewer.items()
-            }  # fmt: skip
-        # No row is a copy of another, but people can share their score or their target. Rows that
-        # share one and are all of one group are taken for the rows of one person.
-        single, person = {}, None
-        alike: dict[Condition, int] = {}
-        for name in names:
-            merged = merge_copies({name: variables[name]}, levels, groups)
-            if merged is None:
-                single[name] = self._one(name, levels[name], data)
-                continue
-            reduced, merged_groups, place = merged
-            own = prepare(merged_groups)
-            rung = self._one(name, cut(reduced[name], own.weight), own)
-            single[name] = replace(rung, row_entry=rung.row_entry[place])
-            alike[(name,)] = len(place) - merged_groups.n_known
-            person = place if person is None or place.max() < person.max() else person
-        if len(names) == 2 and falls(*([v[name] for name in names] for v in (variables, levels))):
-            # Each says what the other does. Cut from the other end, estimates would differ.
-            single[names[1]] = single[names[0]]
-        if person is not None:
-            data = prepare(replace(groups, cluster=person))
+        columns = {name: variables[name] for name in names}
+        levels = {name: cut(column, data.weight) for name, column in columns.items()}
+        if len(names) == 2 and _correlation([*levels.values()], data.weight) < _FALLING:
+            # A falling map tells what a rising one does, which is easier to see.
+            columns[names[1]] = -columns[names[1]]
+            levels[names[1]] = cut(columns[names[1]], data.weight)
+        # Rows that share their score, or their target, as copies do are rows of one person.
+        people = {
+            name: place
+            for name in names
+            if (place := _find_people(columns[name], levels[name], groups)) is not None
+        }
+        single = {name: self._one(name, levels[name], data) for name in names if name not in people}
+        for name, place in people.items():
+            single[name] = self._one_each(name, columns[name], groups, place)
+        together = min(people.values(), key=np.max, default=None)
+        if together is not None:
+            data = prepare(replace(groups, cluster=together))
         out = {}
         for condition in conditions:
-            rung = single[condition[0]]
+            rung, place = single[condition[0]], people.get(condition[0])
             if len(condition) == 2:
-                rung = self._two(condition, variables, levels, single, data)
-            rows = rung.rows()
-            merged_rows = alike.get(condition, 0)
-            if len(condition) == 2 and person is not None:
-                merged_rows = len(person) - int(person.max()) - 1
+                rung, place = self._two(condition, columns, levels, single, data), together
+            rows, merged = rung.rows(), 0 if place is None else len(place) - int(place.max()) - 1
             out[condition] = RowLosses(
-                rows, rows, rung.words, rung.terms, rung.between + rung.doubt**2, merged_rows,
+                rows, rows, rung.words, rung.terms, rung.between + rung.doubt**2, merged,
                 rung.lean * rung.squares,
             )  # fmt: skip
         return out
+
+    def _one_each(self, name: str, values: Array, groups: Groups, place: NDArray[np.intp]) -> Rung:
+        """The pool of one variable that all rows of a person share: a row each, of their weight."""
+        first = np.unique(place, return_index=True)[1]
+        weight = np.bincount(place, groups.weight).astype(np.float64)
+        known = replace(groups, known=None, n_rows=groups.n_known).take(first)
+        data = prepare(known.reweigh(weight if np.ptp(weight) else None))
+        rung = self._one(name, cut(values[first], data.weight), data)
+        return replace(rung, row_entry=rung.row_entry[place])
 
     def _one(self, name: str, level: Levels, data: Data) -> Rung:
         """The pool of one variable."""
@@ -204,7 +198,7 @@ class Adaptive:
         one alone is a rung too."""
         pair = levels[names[0]], levels[names[1]]
         alone = [single[name] for name in names]
-        if np.array_equal(pair[0].codes, pair[1].codes) or alone[0] is alone[1]:
+        if np.array_equal(pair[0].codes, pair[1].codes):
             return self._monotone(names, variables, pair, alone[0], data)
         grids = [partial(_gather, pair, data, bins) for bins in _grid_sizes(data.groups)]
         cells = grids[0]()
@@ -235,7 +229,7 @@ class Adaptive:
         Then either says as much as both, save where the map has steps that give the group away: a
         cent more for one group changes no rank.
         """
-        best = either.mean_outside - (WORTHWHILE + _LEEWAY - HANDICAP) / data.effective
+        best = either.mean_outside - (_STEPS_GAIN - HANDICAP) / data.effective
         if data.effective < LEAST_ROWS or best <= 0:
             return either
         partitions = self._partitions(_planes(names, variables, pair, data), best, data)
@@ -261,11 +255,26 @@ class Adaptive:
                    # Nor does a partition count that has seen nothing worth the name.
                    data.groups.entropy - _LEAST_GAIN / data.effective)  # fmt: skip
         order = np.argsort(looks, kind="stable")[:_MOST_PLANES]
-        return [
-            grow(planes[j][1], data, search=place == 0)
-            for place, j in enumerate(order)
-            if looks[j] <= most
-        ]
+        return [grow(planes[j][1], data) for j in order if looks[j] <= most]
+
+
+def _correlation(levels: Sequence[Levels], weight: Array) -> float:
+    """Correlation of the normal scores of two variables."""
+    a, b = (level.score[level.codes] for level in levels)
+    size = float(weight @ a**2) * float(weight @ b**2)
+    return float(weight @ (a * b)) / max(size, 1e-300) ** 0.5
+
+
+def _find_people(values: Array, level: Levels, groups: Groups) -> NDArray[np.intp] | None:
+    """Number of the person that each row is about, where people have several rows; else None.
+
+    None of them can be left out while the others stay in; :mod:`evenhand.data.copies` has the rule.
+    """
+    n = groups.n_known
+    distinct = level.distinct or len(np.unique(values))
+    if groups.cluster is not None or not max(10, n // 10) <= distinct <= 0.98 * n:
+        return None
+    return find_copies([values], replace(groups, known=None, n_rows=n).numbers())
 
 
 def _prior_bias(constant: Rung) -> float:
@@ -345,23 +354,20 @@ def _planes(
         add(both, s, y, (most + 1, 4), (most + 2, most - 2))
         add(both, s, y, (4, most + 1), (most - 2, most + 2))
     if any(is_heaped(v) for v in (s, y)):
-        common = [by_frequency(v) if is_heaped(v) else v for v in (s, y)]
-        add(f"{both} by how common values are", *common)
-    # The line s = y, in normal scores, in standard deviations (ranks blur a narrow band), and for
-    # discrete data in the numbers of the values.
-    a, b = (v.score[v.codes] for v in (s, y))
-    name = f"partitions along {words[0]} = {words[1]}"
-    add(name, cut(a + b, weight), cut(a - b, weight))
+        first, second = (by_frequency(v) if is_heaped(v) else v for v in (s, y))
+        add(f"{both} by how common values are", first, second)
+    # The line s = y in standard deviations (ranks blur a narrow band), and for discrete data in the
+    # numbers of the values.
     few = min(_MOST_VALUES, data.groups.n_known // 4)
     if all(v.distinct == len(v.rank) <= few for v in (s, y)):
         apart: Array = (s.codes - y.codes).astype(np.float64)
     else:
         apart = standardized(values[0], weight) - standardized(values[1], weight)
-    add(name, y, cut(apart, weight))
+    add(f"partitions along {words[0]} = {words[1]}", y, cut(apart, weight))
     for given, other in ((1, 0), (0, 1)):
         name = f"partitions of {words[given]} and residual {words[other]}"
-        for rest in residuals(values[other], pair[other], values[given], pair[given], weight):
-            add(name, pair[given], cut(rest, weight))
+        rest = residual(values[other], pair[other], values[given], pair[given], weight)
+        add(name, pair[given], cut(rest, weight))
     return planes
 
 
@@ -372,54 +378,34 @@ def _depths(first: Levels, second: Levels, one: int, other: int) -> tuple[int, i
     return max(one, 1), max(other, 1)
 
 
-def residuals(
+def residual(
     values: Array, level: Levels, given: Array, given_level: Levels, weight: Array
-) -> list[Array]:
-    """Functions of (t, z) that increase in t at every z, and of which z tells little.
+) -> Array:
+    """A function of (t, z) that increases in t at every z, and of which z tells little.
 
     The normal score of t less its smooth regression on that of z. Where t follows z so closely that
     this blurs what is left (a score that is the target but for a cent), the residual of t from a
     parabola, or from parabolas in narrow stretches of z, in multiples of its spread there: in the
-    units of the two, which see what is finer than the rows are dense, or in the normal scores of
-    their exact ranks, which are the same for any margins.
+    units of the two, which see what is finer than the rows are dense.
     """
     score = level.score[level.codes]
     mass, mean = _level_means(score, given_level, weight)
-    plain = score - smooth(given_level.score, mean, mass)[given_level.codes]
-    left = float(weight @ np.square(plain)) / max(float(weight @ np.square(score)), 1e-300)
-    if left > _NEAR:
-        return [plain]
+    best = score - smooth(given_level.score, mean, mass)[given_level.codes]
+    if float(weight @ np.square(best)) > _NEAR * max(float(weight @ np.square(score)), 1e-300):
+        return best
     # The tails decide a variance and hold few rows.
     middle = np.abs(given_level.rank - 0.5)[given_level.codes] < 0.49
-    raw = [v / max(float(np.abs(v).max()), 1e-300) for v in (values, given)]
-    ranked = [ndtri((rankdata(v) - 0.5) / len(v)) for v in (values, given)]
-    out = []
-    for t, z in (ranked, raw):
-        best, left = plain, np.inf
-        for pieces in _PIECES:
-            if pieces > 1 and pieces * _STRETCH_ROWS > len(t):
-                break
-            rest, unexplained = _curves(t, z, given_level, weight, middle, pieces)
-            # What is fitted by chance, three coefficients a stretch, is no explanation.
-            unexplained *= 1.0 + 6.0 * pieces / len(t)
-            if unexplained < _CLOSE * left:
-                best, left = rest, unexplained
-        out.append(best)
-    return out
-
-
-def falls(pair: Sequence[Array], levels: Sequence[Levels]) -> bool:
-    """Whether one variable is a falling map of the other in all rows, ties included."""
-    (values, others), (level, other) = pair, levels
-    # Levels are cut from below: of a falling map they need not be the mirror image, but nearly.
-    apart = np.abs(level.rank[level.codes] + other.rank[other.codes] - 1.0)
-    if float(apart.max()) > 3.0 * float(
-        max(np.diff(v.rank, prepend=0.0).max() for v in (level, other))
-    ):
-        return False
-    order = np.argsort(values)
-    steps, drops = np.diff(values[order]), -np.diff(others[order])
-    return bool((drops[steps > 0] > 0).all() and (drops[steps == 0] == 0).all())
+    t, z = (v / max(float(np.abs(v).max()), 1e-300) for v in (values, given))
+    left = np.inf
+    for pieces in _PIECES:
+        if pieces > 1 and pieces * _STRETCH_ROWS > len(t):
+            break
+        rest, unexplained = _curves(t, z, given_level, weight, middle, pieces)
+        # What is fitted by chance, three coefficients a stretch, is no explanation.
+        unexplained *= 1.0 + 6.0 * pieces / len(t)
+        if unexplained < _CLOSE * left:
+            best, left = rest, unexplained
+    return best
 
 
 def standardized(values: Array, weight: Array) -> Array:

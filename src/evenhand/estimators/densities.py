@@ -17,7 +17,7 @@ with those above; whole years are classes of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, ndtri
 
 from .._core.arrays import Array
+from .._core.validation import InputError
 from ..data.criteria import NOTHING, Condition, word_for
 from ..data.groups import Groups
 from ..data.weights import cluster_groups, cluster_sums
 from ..kernels.threads import one_blas_thread
 from .estimation import EntropyEstimator, RowLosses, refuse_many_variables
-from .ranks import cut, merge_copies
 from .rungs import lean_of, weigh
 from .splines import cubic, splines
 
@@ -325,24 +325,13 @@ def measured_ratios(
     from .adaptive import Adaptive
 
     if not isinstance(estimator, Adaptive):
-        raise ValueError(
-            f"`estimator` must be 'auto' with a Continuous attribute, got {estimator!r}. Hint: the "
-            "others estimate groups; cut the attribute with evenhand.bands for them."
-        )
+        raise InputError(
+            "estimator", f"be 'auto' with a Continuous attribute, got {estimator!r}",
+            hint="the others estimate groups; cut the attribute with evenhand.bands for them.",
+        )  # fmt: skip
     conditions = [c for c in dict.fromkeys(sum(pairs, ())) if c != NOTHING]
     refuse_many_variables(conditions, "auto")
     assert groups.measured is not None
-    once = _without_copies(variables, list(dict.fromkeys(sum(conditions, ()))), groups)
-    if once is not None:
-        variables, fewer, place = once
-        found = measured_ratios(variables, pairs, fewer, estimator)
-        return {
-            pair: replace(
-                ratios, value=ratios.value[place], influence=ratios.influence[place],
-                merged=ratios.merged + len(place) - fewer.n_known,
-            )
-            for pair, ratios in found.items()
-        }  # fmt: skip
     weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
     u = make_grid(groups.measured, weight)
     with one_blas_thread():
@@ -366,26 +355,6 @@ def measured_ratios(
         else _smooth_ratio(smooth.get(pair[0]), smooth.get(pair[1]), groups)
         for pair in pairs
     }
-
-
-def _without_copies(
-    variables: Mapping[str, Array], names: list[str], groups: Groups
-) -> tuple[dict[str, Array], Groups, Index] | None:
-    """Rows alike in all variables and in the attribute as one of their weight (`merge_copies`)."""
-    if not names:
-        return None
-    assert groups.measured is not None
-    weight = np.ones(groups.n_known) if groups.weight is None else groups.weight
-    columns = {name: variables[name] for name in names}
-    levels = {name: cut(column, weight) for name, column in columns.items()}
-    _, codes = np.unique(groups.measured, return_inverse=True)
-    merged = merge_copies(columns, levels, replace(groups, codes=codes.astype(np.intp)))
-    if merged is None:
-        return None
-    reduced, fewer, place = merged
-    measured = np.empty(fewer.n_known)
-    measured[place] = groups.measured
-    return reduced, replace(fewer, measured=measured), place
 
 
 def _smooth_ratio(given: _Ladder | None, joint: _Ladder | None, groups: Groups) -> RowLosses:

@@ -5,7 +5,7 @@
 for a rectangle R of the grid, DM being the Dirichlet-multinomial probability of its groups (an
 optional Pólya tree; Wong and Ma 2010). Every cell's probabilities are averaged over three grids
 whose first cut lies at ½, ⅓ and ⅔, so that an edge that one of them cuts badly is cut well by
-another; where straight edges can be met by moving the cuts of the first one, they are.
+another.
 
 No partition of n rows follows an edge more closely than some n^(−½), and none is finer than the
 grid. Both errors double with a quarter of the rows on a grid half as fine, and what they do to an
@@ -27,24 +27,10 @@ from .ranks import Levels, renumber, sums
 from .rungs import HANDICAP, Data, Rung
 
 Index = NDArray[np.intp]
-# Where the grids of one mixture cut their sides.
-Cuts = tuple[Array, Array]
-
-
-def _eighths(root: float) -> Array:
-    """Ranks at which a side is cut into eight, the first cut at `root` and the others halfway."""
-    steps = np.arange(1, 4) / 4
-    return np.concatenate([root * steps, [root], root + (1.0 - root) * steps])
-
-
-ROOTS: tuple[Cuts, ...] = tuple((_eighths(r), _eighths(r)) for r in (1 / 2, 1 / 3, 2 / 3))
-# Halvings of a side, and sizes of the steps in rank, with which the best cuts are searched.
-SEARCH_DEPTH, _STEPS = 5, (0.02, 0.007, 0.0025, 0.001, 0.0005, 0.00025)
-SEARCH_ROWS = 5000
-# Places on a side, so that cuts can be moved to where they belong.
-PLACES = 3 * 1024
-# Nats over all rows that moved cuts must save.
-WORTHWHILE = 12.0
+# Ranks at which the grids of one mixture are first halved.
+ROOTS = (1 / 2, 1 / 3, 2 / 3)
+# Places on a side up to which single values keep their own.
+_PLACES = 3 * 1024
 # Numbers that all rectangles of a tree may hold, groups included.
 _ROOM = 4.4e6
 # What is doubtful about a correction: exponents of n between ⅓ and 1 in place of ½ change it by
@@ -112,8 +98,8 @@ def screen(plane: Plane, data: Data) -> float:
         return _loss(counts.mass, _mixture(counts, plane.depth, data, ROOTS[:1]).outside)
     from ..kernels import dyadic as kernels
 
-    cuts = zip(plane.levels, plane.depth, ROOTS[0], strict=False)
-    sides = [(v.codes, bins_of(v.rank, d, c)) for v, d, c in cuts]
+    depths = zip(plane.levels, plane.depth, strict=False)
+    sides = [(v.codes, bins_of(v.rank, d, ROOTS[0])) for v, d in depths]
     if len(sides) == 1:
         sides.append((sides[0][0], np.zeros_like(sides[0][1])))
     shape = (1 << plane.depth[0], 1 << plane.depth[1], groups.n_groups)
@@ -124,52 +110,29 @@ def screen(plane: Plane, data: Data) -> float:
     return _loss(mass, kernels.cell_probabilities(rectangles, share, live, data.alpha, single)[1])
 
 
-def grow(plane: Plane, data: Data, search: bool = False) -> Rung:
-    """Fit the mixture over partitions, with what its resolution costs.
-
-    `search`: whether cuts may be moved, which takes as long as everything else.
-    """
+def grow(plane: Plane, data: Data) -> Rung:
+    """Fit the mixture over partitions, with what its resolution costs."""
     groups = data.groups
     counts = _count(plane, data)
-    fitted = _averaged(counts, plane.depth, data, data.effective, ROOTS[0])
+    fitted = _averaged(counts, plane.depth, data, data.effective)
     inside, outside = fitted.losses(counts.mass)
     # A quarter of the clusters is too few to leave some of them out.
     shift, doubt = 0.0, _DOUBT * max(outside - inside, 0.0)
     if counts.fold is None and data.effective >= LEAST_ROWS:
-        shift = _resolution(counts, plane, data, fitted, None)
+        shift = _resolution(counts, plane, data, fitted)
         doubt = _DOUBT * shift
-        if search and data.effective >= SEARCH_ROWS and len(plane.levels) == 2:
-            fitted, shift, doubt = _with_moved_cuts(counts, plane, data, fitted, shift)
-            inside, outside = fitted.losses(counts.mass)
-    losses = [-np.log(fitted.inside), -np.log(fitted.outside)]
+    near, far = -np.log(fitted.inside), -np.log(fitted.outside)
     row_entry, k = counts.row_cell, groups.n_groups
     if groups.codes is not None:
-        losses = [v.ravel() for v in losses]
-        row_entry = row_entry * k + groups.codes
+        near, far, row_entry = near.ravel(), far.ravel(), row_entry * k + groups.codes
     else:
-        assert groups.probabilities is not None
-        losses = [(groups.probabilities * v[row_entry]).sum(axis=1) for v in losses]
+        near, far = ((groups.membership() * v[row_entry]).sum(axis=1) for v in (near, far))
         row_entry = np.arange(len(row_entry))
     terms = (k - 1) * fitted.leaves
     return Rung(
-        f"{plane.name}, {fitted.leaves:.0f} parts", *losses, row_entry, inside, outside, terms,
+        f"{plane.name}, {fitted.leaves:.0f} parts", near, far, row_entry, inside, outside, terms,
         terms, shift, doubt, HANDICAP,
     )  # fmt: skip
-
-
-def _with_moved_cuts(
-    counts: Counts, plane: Plane, data: Data, plain: Fitted, shift: float
-) -> tuple[Fitted, float, float]:
-    """The better of the fits with cuts as they are and moved; its shift and doubt."""
-    cuts = move_cuts(counts, plane.depth, data)
-    moved = _averaged(counts, plane.depth, data, data.effective, cuts)
-    before, after = plain.losses(counts.mass), moved.losses(counts.mass)
-    # Straight edges can be met, and then little is left; round ones cannot.
-    if before[1] - after[1] <= max(WORTHWHILE / data.effective, 0.5 * shift):
-        return plain, shift, _DOUBT * shift
-    less = _resolution(counts, plane, data, moved, cuts)
-    apart = 0.5 * sum(after) - less - (0.5 * sum(before) - shift)
-    return moved, less, max(_DOUBT * less, 0.5 * abs(apart))
 
 
 def _count(plane: Plane, data: Data) -> Counts:
@@ -205,20 +168,20 @@ def _count(plane: Plane, data: Data) -> Counts:
 
 def _places(level: Levels, depth: int) -> tuple[Index, Array]:
     """Place of each row on a grid that every root's grid is coarser than; ranks of the places."""
-    size = max(3 << depth, PLACES)
+    size = max(3 << depth, _PLACES)
     if len(level.rank) <= size:
         return level.codes, level.rank
     place = np.minimum((level.rank * size).astype(np.intp), size - 1)
     return place[level.codes], (np.arange(size) + 0.5) / size
 
 
-def bins_of(rank: Array, depth: int, cuts: Array) -> Index:
-    """Bin of each place among 2^depth, an eighth of which lie between any two of the cuts.
+def bins_of(rank: Array, depth: int, root: float) -> Index:
+    """Bin of each place among 2^depth, half of which lie below the root.
 
     Where there are bins enough every place has its own, so that single values can be told apart.
     """
     size = 1 << depth
-    warped = np.interp(rank, np.concatenate([[0.0], cuts, [1.0]]), np.arange(9) / 8)
+    warped = np.interp(rank, [0.0, root, 1.0], [0.0, 0.5, 1.0])
     # Rounded, and the ends of bins always to the outer one: reversing a side reverses its bins.
     place = np.round(warped * size, 9)
     out = np.where(warped < 0.5, np.ceil(place) - 1, np.floor(place)).astype(np.intp)
@@ -231,7 +194,7 @@ def bins_of(rank: Array, depth: int, cuts: Array) -> Index:
     return out
 
 
-def _mixture(counts: Counts, depth: tuple[int, int], data: Data, roots: Sequence[Cuts]) -> Fitted:
+def _mixture(counts: Counts, depth: tuple[int, int], data: Data, roots: Sequence[float]) -> Fitted:
     """In-sample and leave-one-out probabilities by cell and group, averaged over the roots."""
     from ..kernels import dyadic as kernels
 
@@ -239,8 +202,8 @@ def _mixture(counts: Counts, depth: tuple[int, int], data: Data, roots: Sequence
     inside, outside, leaves = np.zeros_like(mass), np.zeros_like(mass), 0.0
     shape = (1 << depth[0], 1 << depth[1], mass.shape[1])
     for root in roots:
-        row, column = (bins_of(r, d, c)[a] for r, d, c, a in
-                       zip(counts.rank, depth, root, counts.at, strict=True))  # fmt: skip
+        sides = zip(counts.rank, depth, counts.at, strict=True)
+        row, column = (bins_of(rank, d, root)[at] for rank, d, at in sides)
         flat = row * shape[1] + column
         cube = _add_cells(flat, mass, shape)
         single = _NO_CUBE
@@ -266,11 +229,9 @@ def _mixture(counts: Counts, depth: tuple[int, int], data: Data, roots: Sequence
     return Fitted(inside, outside, leaves)
 
 
-def _averaged(
-    counts: Counts, depth: tuple[int, int], data: Data, effective: float, cuts: Cuts
-) -> Fitted:
+def _averaged(counts: Counts, depth: tuple[int, int], data: Data, effective: float) -> Fitted:
     """The first grid alone or the mean of all, whichever predicts better; both, where level."""
-    first = _mixture(counts, depth, data, [cuts])
+    first = _mixture(counts, depth, data, ROOTS[:1])
     others = _mixture(counts, depth, data, ROOTS[1:])
     share = 1.0 / len(ROOTS)
     behind = _loss(counts.mass, first.outside)
@@ -287,9 +248,7 @@ def _averaged(
     return first._replace(leaves=weight * first.leaves + (1.0 - weight) * every)
 
 
-def _resolution(
-    counts: Counts, plane: Plane, data: Data, fitted: Fitted, cuts: Cuts | None
-) -> float:
+def _resolution(counts: Counts, plane: Plane, data: Data, fitted: Fitted) -> float:
     """What the size of sample and grid adds to the entropy: quarters on a coarser grid, less all.
 
     Where the quarters lose much of what is found by all the rows, the law that an error halves
@@ -309,8 +268,7 @@ def _resolution(
     depth = one, other
 
     def loss(part: Counts, rows: float) -> float:
-        own = ROOTS[0] if cuts is None else move_cuts(part, depth, data)
-        return 0.5 * sum(_averaged(part, depth, data, rows, own).losses(part.mass))
+        return 0.5 * sum(_averaged(part, depth, data, rows).losses(part.mass))
 
     lost = total = 0.0
     for mass in _quarters(counts):
@@ -327,8 +285,7 @@ def _resolution(
     excess = min(excess, outside - inside + max(coarser, 0.0))
     shares = counts.mass.sum(axis=0) / counts.mass.sum()
     gain = max(float(-(shares * np.log(shares)).sum()) - value, 0.0)
-    excess = excess * gain / (gain + _CAUTION * excess) if excess > 0 else 0.0
-    return excess if cuts is None else max(excess, _cost_of_places(counts, plane.depth, data, cuts))
+    return excess * gain / (gain + _CAUTION * excess) if excess > 0 else 0.0
 
 
 def _ranks(at: Index, mass: Array, places: int) -> Array:
@@ -361,72 +318,6 @@ def _loss(mass: Array, probability: Array) -> float:
     logs = np.log(probability)
     logs *= mass
     return float(-logs.sum() / mass.sum())
-
-
-def move_cuts(counts: Counts, depth: tuple[int, int], data: Data) -> Cuts:
-    """Cuts of a grid, moved one by one to where the mixture makes the groups likeliest.
-
-    The search begins at the best of some even grids. The cells are first added up over the bins of
-    the other side, after which trying a cut costs no more than a small mixture.
-    """
-    from ..kernels import dyadic as kernels
-
-    coarse = tuple(min(d, SEARCH_DEPTH) for d in depth)
-
-    def add_up(side: int, cuts: Array) -> Array:
-        """Σ mass up to each place of a side, by bin of the other, (places + 1, bins, K)."""
-        other = 1 - side
-        bins = bins_of(counts.rank[other], coarse[other], cuts)[counts.at[other]]
-        shape = (len(counts.rank[side]), 1 << coarse[other], counts.mass.shape[1])
-        table = _add_cells(counts.at[side] * shape[1] + bins, counts.mass, shape)
-        return np.concatenate([np.zeros((1, *shape[1:])), np.cumsum(table, axis=0)])
-
-    def fitness(table: Array, side: int, cuts: Array) -> float:
-        bins = bins_of(counts.rank[side], coarse[side], cuts)
-        ends = np.searchsorted(bins, np.arange((1 << coarse[side]) + 1))
-        sums = np.diff(table[ends], axis=0)
-        if side:
-            sums = sums.transpose(1, 0, 2)
-        return kernels.evidence(sums, data.alpha, data.rising)[1][1, 1]
-
-    starts = [ROOTS[0], *((_even(m), _even(m)) for m in (5, 6, 7))]
-    found = [fitness(add_up(0, c[1]), 0, c[0]) for c in starts]
-    best = max(found)
-    cuts = [c.copy() for c in starts[int(np.argmax(found))]]
-    for step in _STEPS:
-        for side in (0, 1):
-            table = add_up(side, cuts[1 - side])
-            for j in range(7):
-                for move in (-step, step):
-                    while True:
-                        trial = cuts[side].copy()
-                        trial[j] += move
-                        if (np.diff(trial, prepend=0.0, append=1.0) < 1e-3).any():
-                            break
-                        value = fitness(table, side, trial)
-                        if value <= best + 0.5:
-                            break
-                        best, cuts[side] = value, trial
-    return cuts[0], cuts[1]
-
-
-def _even(parts: int) -> Array:
-    """Cuts into so many equal parts, and into halves of some of them."""
-    cuts = np.arange(1, parts) / parts
-    return np.sort(np.concatenate([cuts, (np.arange(8 - parts) + 0.5) / parts]))
-
-
-def _cost_of_places(counts: Counts, depth: tuple[int, int], data: Data, cuts: Cuts) -> float:
-    """Loss a row that cuts between places cost: a quarter of what moving them by one place does."""
-    coarse = (min(depth[0], SEARCH_DEPTH), min(depth[1], SEARCH_DEPTH))
-    cost, value = 0.0, _loss(counts.mass, _mixture(counts, coarse, data, [cuts]).outside)
-    for side in (0, 1):
-        width = 1.0 / len(counts.rank[side])
-        for move in (-width, width):
-            moved = [c + move if k == side else c for k, c in enumerate(cuts)]
-            trial = _mixture(counts, coarse, data, [(moved[0], moved[1])]).outside
-            cost += max(_loss(counts.mass, trial) - value, 0.0) / 2
-    return cost / 4
 
 
 def _add_cells(flat: Index, mass: Array, shape: tuple[int, int, int]) -> Array:

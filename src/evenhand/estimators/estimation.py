@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core.validation import InputError
 from ..data.criteria import Condition
 from ..data.groups import Groups
 
@@ -66,10 +67,10 @@ def refuse_many_variables(conditions: Iterable[Condition], estimator: str) -> No
     """Refuse more than two variables at once, where an estimator has no way with them."""
     for condition in conditions:
         if len(condition) > 2:
-            raise ValueError(
-                "`estimator` must be 'fourier' or one of your own for a criterion of more than two "
-                f"variables ({', '.join(condition)}), got {estimator!r}."
-            )
+            raise InputError(
+                "estimator", "be 'fourier' or one of your own for a criterion of more than two "
+                f"variables ({', '.join(condition)}), got {estimator!r}",
+            )  # fmt: skip
 
 
 @runtime_checkable

@@ -159,6 +159,11 @@ class Rung:
     recipe: Recipe | None = None
 
     @property
+    def theta(self) -> Array | None:
+        """Coefficients to start others from."""
+        return None if self.recipe is None else self.recipe.theta
+
+    @property
     def lean(self) -> float:
         return lean_of(self.terms, self.squares)
 
@@ -217,9 +222,8 @@ def _average(rungs: Sequence[Rung], share: Array, data: Data, averaged: bool) ->
     losses = []
     for mine in parts.values():
         within = share[mine] / share[mine].sum()
-        inside, outside = (
-            _pool([getattr(rungs[j], name) for j in mine], within) for name in ("inside", "outside")
-        )
+        inside = _pool([rungs[j].inside for j in mine], within)
+        outside = _pool([rungs[j].outside for j in mine], within)
         losses.append((inside, outside, rungs[mine[0]].row_entry))
     inside, outside, row_entry = losses[0]
     if len(parts) > 1:
@@ -227,7 +231,8 @@ def _average(rungs: Sequence[Rung], share: Array, data: Data, averaged: bool) ->
         # over them, only their mean losses can be compared, not those of one row.
         weight = np.array([share[mine].sum() for mine in parts.values()])
         merge = _mean if averaged else _pool
-        inside, outside = (merge([part[k][part[2]] for part in losses], weight) for k in (0, 1))
+        inside = merge([near[entry] for near, _, entry in losses], weight)
+        outside = merge([far[entry] for _, far, entry in losses], weight)
         row_entry = np.arange(len(row_entry))
     amount = sums(row_entry, data.weight, len(inside))
     values = np.array([r.value for r in rungs])
@@ -271,13 +276,13 @@ class Ladder:
     def climb(self, slack: float) -> list[Rung]:
         """Fit rungs, up each basis while the leave-one-out loss rises by no more than `slack`."""
         rungs = [self.fit(Recipe(0, top, 0.0, _RIDGE, None)) for top in (0, 1, 2)]
-        theta = rungs[2].recipe.theta
+        theta = rungs[2].theta
         for ridge in _SHRINKAGES:
-            rungs.append(self.fit(Recipe(0, 2, 0.0, ridge, rungs[-1].recipe.theta)))
+            rungs.append(self.fit(Recipe(0, 2, 0.0, ridge, rungs[-1].theta)))
         if min(rung.mean_outside for rung in rungs) < _SEPARATED:
             for ridge in (1e-2 * _RIDGE, 1e-4 * _RIDGE):
                 rungs.append(self.fit(Recipe(0, 2, 0.0, ridge, theta)))
-                theta = rungs[-1].recipe.theta
+                theta = rungs[-1].theta
         start = 0
         for number in range(len(self._makers)):
             start = self._climb_one(number, start, None if number else theta, rungs, slack)
@@ -299,7 +304,7 @@ class Ladder:
         while 0 <= step < len(penalties):
             rung = self.fit(Recipe(number, 99, penalties[step], _RIDGE, theta))
             rungs.append(rung)
-            theta, tried[step] = rung.recipe.theta, rung.mean_outside
+            theta, tried[step] = rung.theta, rung.mean_outside
             own = min(tried.values())
             low, high = min(tried), max(tried)
             if len(tried) > 1 and own > best + slack:

@@ -17,6 +17,8 @@ from ..data.criteria import Condition, word_for
 from .ranks import Cells, rescore
 
 Index = NDArray[np.intp]
+# Point masses of cells, or values, with the variable along which each has a slope of its own.
+Atoms = Sequence[tuple[Index, Array | None]]
 
 N_SPLINES = 20
 # Most parameters of one fit, over all groups.
@@ -116,12 +118,13 @@ def designs(cells: Cells, names: Condition) -> list[Callable[[], SplineDesign]]:
     if len(names) == 1:
         degree, name = np.arange(N_SPLINES), f"splines of {words[0]}"
         columns = (name, splines(cells.coordinates[0]), cubic(degree), degree)
-        return [lambda: _assemble(*columns, [(cells.atoms[0], None)])]
+        atom = cells.atoms[0] if cells.values[0] is None else cells.values[0]
+        return [lambda: _assemble(*columns, [(atom, None)])]
     s, y = cells.coordinates
     weight = cells.totals
 
     def build(
-        name: str, first: Array, second: Array, along: tuple[Array, Array], additive: bool = False
+        name: str, first: Array, second: Array, atoms: Atoms, additive: bool = False
     ) -> SplineDesign:
         from ..kernels.splines import products
 
@@ -131,31 +134,35 @@ def designs(cells: Cells, names: Condition) -> list[Callable[[], SplineDesign]]:
             terms = tuple(v[alone] for v in terms)
         left, right, degree, roughness = terms
         columns = products(splines(first), splines(second), left, right)
-        return _assemble(
-            name, columns, roughness, degree, list(zip(cells.atoms, along, strict=True))
-        )
+        return _assemble(name, columns, roughness, degree, atoms)
 
     def build_residual(of: int, given: int) -> SplineDesign:
         t, z = cells.coordinates[of], cells.coordinates[given]
         e = rescore(t - smooth(z, t, weight), weight)
-        along = (y, e) if of == 0 else (e, s)
-        return build(f"splines of {words[given]} and residual {words[of]}", z, e, along)
+        atoms = list(zip(cells.atoms, (y, e) if of == 0 else (e, s), strict=True))
+        return build(f"splines of {words[given]} and residual {words[of]}", z, e, atoms)
 
     both = f"splines of {words[0]} and {words[1]}"
     either = f"splines of {words[0]} plus those of {words[1]}"
+    atoms: Atoms = list(zip(cells.atoms, (y, s), strict=True))
     makers = [
-        lambda: build(both, s, y, (y, s)),
-        lambda: build(either, s, y, (y, s), additive=True),
+        lambda: build(both, s, y, atoms),
+        lambda: build(either, s, y, atoms, additive=True),
         lambda: build_residual(0, 1),
         lambda: build_residual(1, 0),
     ]
-    return makers if cells.counts.shape[1] <= 6 else makers[::2]
+    if cells.counts.shape[1] > 6:
+        makers = makers[::2]
+    # Values of a discrete variable have levels of their own, shrunk towards its splines.
+    listed: Atoms = [(v, None) for v in cells.values if v is not None]
+    if listed:
+        makers.append(lambda: build(f"{either}, value by value", s, y, listed, additive=True))
+    return makers
 
 
 def _assemble(
-    name: str, columns: Array, roughness: Array, degree: Index,
-    atoms: Sequence[tuple[Index, Array | None]],
-) -> SplineDesign:  # fmt: skip
+    name: str, columns: Array, roughness: Array, degree: Index, atoms: Atoms
+) -> SplineDesign:
     """Add the terms of point masses: each its own level, and its own slope along the other."""
     extra, rough = [columns], [roughness]
     for atom, along in atoms:

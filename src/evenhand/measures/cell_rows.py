@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Rows, Vector
+from .._core.validation import InputError
 from ..data.groups import Groups
 from ..data.sample import Sample
 from ..data.weights import mean_one
@@ -52,8 +53,8 @@ def refuse_beside_cells(estimator: Any, **given: Any) -> None:
     """
     name = estimator if isinstance(estimator, str) else type(estimator).__name__
     if name.lower() in NEED_ROWS:
-        raise ValueError(
-            f"`estimator` must be auto, logistic or lspc for cells, got {name!r}, which needs rows."
+        raise InputError(
+            "estimator", f"be auto, logistic or lspc for cells, got {name!r}, which needs rows"
         )
     for argument, value in given.items():
         if value is not None:
@@ -62,7 +63,7 @@ def refuse_beside_cells(estimator: Any, **given: Any) -> None:
                 if argument in ("cluster", "n_boot", "controls", "exposure", "loss")
                 else "which they hold"
             )
-            raise ValueError(f"`{argument}` must be left out for cells: {why}.")
+            raise InputError(argument, f"be left out for cells: {why}")
 
 
 def expand_cells(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -> Sample:

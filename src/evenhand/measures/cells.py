@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Mask, Rows, Vector
 from .._core.files import TableError, write_file
-from .._core.validation import check_column, check_index
+from .._core.validation import InputError, check_column, check_index
 from ..data.bands import Continuous
 from ..data.copies import are_copies
 from ..data.groups import Proxy, resolve_groups
@@ -129,16 +129,16 @@ class Cells:
             that suits the rows at hand.
         """
         if isinstance(sensitive_features, Proxy):
-            raise ValueError(
-                "`sensitive_features` must be labels, got a Proxy: probabilities cannot be counted "
-                "into cells. Hint: audit the rows themselves."
-            )
+            raise InputError(
+                "sensitive_features", "be labels, got a Proxy: probabilities cannot be counted "
+                "into cells", hint="audit the rows themselves.",
+            )  # fmt: skip
         if isinstance(sensitive_features, Continuous):
-            raise ValueError(
-                "`sensitive_features` must be labels, got a Continuous: a measurement cannot be "
-                "counted into cells. Hint: audit the rows themselves, or cut it with "
-                "evenhand.bands."
-            )
+            raise InputError(
+                "sensitive_features", "be labels, got a Continuous: a measurement cannot be "
+                "counted into cells",
+                hint="audit the rows themselves, or cut it with evenhand.bands.",
+            )  # fmt: skip
         check_index(
             y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features,
             sample_weight=sample_weight, frequency=frequency,
@@ -159,7 +159,7 @@ class Cells:
             edges = Edges.from_values(seen, target, edges)
         elif (edges.target is None) != (y is None):
             what = "no target" if edges.target is None else "a target"
-            raise ValueError(f"`edges` must fit `y_true`: they are of a grid with {what}.")
+            raise InputError("edges", f"fit the target: they are of a grid with {what}")
         known = used if groups.known is None else used & groups.known
         absent = used & ~known
         n_unknown = int(absent.sum() if people is None else people[absent].sum())
@@ -470,33 +470,33 @@ def from_arrow(table: Any) -> dict[str, Any]:
     """The fields of Cells from what :func:`to_arrow` writes, every one checked."""
     metadata = getattr(getattr(table, "schema", None), "metadata", None)
     if not hasattr(table, "column_names"):
-        raise ValueError(f"`table` must be a pyarrow Table, got {type(table).__name__}.")
+        raise InputError("table", f"be a pyarrow Table, got {type(table).__name__}")
     try:
         head = json.loads((metadata or {})[KEY])
     except KeyError:
-        raise ValueError(
-            f"`table` must have the metadata {FORMAT!r}, which Cells.to_arrow writes, got "
-            f"{sorted(k.decode() for k in metadata or {})}."
-        ) from None
+        raise InputError(
+            "table", f"have the metadata {FORMAT!r}, which Cells.to_arrow writes, got "
+            f"{sorted(k.decode() for k in metadata or {})}",
+        ) from None  # fmt: skip
     except ValueError as error:
-        raise ValueError(f"`table` must have metadata in JSON: {error}.") from None
+        raise InputError("table", f"have metadata in JSON: {error}") from None
     if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise ValueError(f"`table` must say that its format is {FORMAT!r} in its metadata.")
+        raise InputError("table", f"say that its format is {FORMAT!r} in its metadata")
     if head.get("version") != VERSION:
-        raise ValueError(
-            f"`table` must be of version {VERSION}, got {head.get('version')!r}. Hint: it was "
-            "written by another version of evenhand."
-        )
+        raise InputError(
+            "table", f"be of version {VERSION}, got {head.get('version')!r}",
+            hint="it was written by another version of evenhand.",
+        )  # fmt: skip
     edges = Edges.from_dict(head.get("edges"))
     labels, names = _labels(head)
     unknown = head.get("n_unknown")
     if not isinstance(unknown, int) or isinstance(unknown, bool) or unknown < 0:
-        raise ValueError(f"`table` must have n_unknown as a nonnegative integer, got {unknown!r}.")
+        raise InputError("table", f"have n_unknown as a nonnegative integer, got {unknown!r}")
     wanted = [*INTEGERS, *SUMS, *(EXTREMES if edges.target is not None else EXTREMES[:2])]
     missing = [name for name in wanted if name not in table.column_names]
     if missing:
-        raise ValueError(
-            f"`table` must have the columns {', '.join(wanted)}; it lacks {', '.join(missing)}."
+        raise InputError(
+            "table", f"have the columns {', '.join(wanted)}; it lacks {', '.join(missing)}"
         )
     columns = {name: _numbers(table, name) for name in wanted}
     return checked(columns, edges, labels, names, unknown)
@@ -513,22 +513,22 @@ def checked(
     for name, size in sizes.items():
         values = columns[name]
         if len(values) and not (values.min() >= 0 and values.max() < size):
-            raise ValueError(
-                f"`table` must have {name} between 0 and {size - 1}, got "
-                f"{values.min()} to {values.max()}."
-            )
+            raise InputError(
+                "table", f"have {name} between 0 and {size - 1}, got {values.min()} to "
+                f"{values.max()}",
+            )  # fmt: skip
     if (columns["n"] < 1).any():
-        raise ValueError(f"`table` must have n of at least 1, got {columns['n'].min()}.")
+        raise InputError("table", f"have n of at least 1, got {columns['n'].min()}")
     for name in ("w", "ww"):
         if (columns[name] <= 0).any():
-            raise ValueError(f"`table` must have positive {name}, got {columns[name].min()}.")
+            raise InputError("table", f"have positive {name}, got {columns[name].min()}")
     # (Σw)² ≤ n·Σw², which a mix-up of columns breaks.
     if (columns["w"] ** 2 > columns["n"] * columns["ww"] * (1 + _ROUNDING)).any():
-        raise ValueError("`table` must have w² ≤ n·ww in every row: these are not sums of weights.")
+        raise InputError("table", "have w² ≤ n·ww in every row: these are not sums of weights")
     has_target = edges.target is not None
     for axis in "sy" if has_target else "s":
         if (columns[f"least_{axis}"] > columns[f"largest_{axis}"]).any():
-            raise ValueError(f"`table` must have least_{axis} ≤ largest_{axis} in every row.")
+            raise InputError("table", f"have least_{axis} ≤ largest_{axis} in every row")
     n = len(columns["n"])
     sums = np.empty((n, len(SUMS)))
     for j, name in enumerate(SUMS):
@@ -540,8 +540,8 @@ def checked(
     key = place * max(len(labels), 1) + columns["group"]
     order = np.argsort(key, kind="stable")
     if (np.diff(key[order]) == 0).any():
-        raise ValueError(
-            "`table` must have one row for each score_bin, target_bin and group; some are repeated."
+        raise InputError(
+            "table", "have one row for each score_bin, target_bin and group; some are repeated"
         )
     where = {name: columns[name][order].astype(np.int32) for name in INTEGERS[:3]}
     return {
@@ -560,9 +560,9 @@ def checked(
 def _labels(head: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
     labels, names = head.get("labels"), head.get("names")
     if not isinstance(names, list) or not names or not all(isinstance(v, str) for v in names):
-        raise ValueError(f"`table` must have names of its attributes, got {names!r}.")
+        raise InputError("table", f"have names of its attributes, got {names!r}")
     if not isinstance(labels, list):
-        raise ValueError(f"`table` must have a list of labels, got {labels!r}.")
+        raise InputError("table", f"have a list of labels, got {labels!r}")
     crossed = len(names) > 1
     good = [
         isinstance(v, list) and len(v) == len(names) if crossed
@@ -571,10 +571,10 @@ def _labels(head: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
     ]  # fmt: skip
     plain = tuple(tuple(v) if isinstance(v, list) else v for v in labels)
     if not all(good) or len(set(plain)) < len(plain):
-        raise ValueError(
-            f"`table` must have distinct labels, one value for each of {', '.join(names)}, got "
-            f"{labels!r}."
-        )
+        raise InputError(
+            "table", f"have distinct labels, one value for each of {', '.join(names)}, got "
+            f"{labels!r}",
+        )  # fmt: skip
     return plain, tuple(names)
 
 
@@ -584,17 +584,15 @@ def _numbers(table: Any, name: str) -> NDArray[Any]:
     column = table.column(name)
     kind = column.type
     if column.null_count:
-        raise ValueError(
-            f"`table` must not have missing values in {name}, got {column.null_count}."
-        )
+        raise InputError("table", f"not have missing values in {name}, got {column.null_count}")
     whole = name in INTEGERS
     good = pa.types.is_integer(kind) or (not whole and pa.types.is_floating(kind))
     if not good:
         what = "integers" if whole else "numbers"
-        raise ValueError(f"`table` must have {what} in {name}, got {kind}.")
+        raise InputError("table", f"have {what} in {name}, got {kind}")
     values = column.to_numpy().astype(np.int64 if whole else np.float64)
     if not whole and not np.isfinite(values).all():
-        raise ValueError(f"`table` must have finite numbers in {name}: some are NaN or infinite.")
+        raise InputError("table", f"have finite numbers in {name}: some are NaN or infinite")
     return values
 
 
@@ -643,13 +641,13 @@ def suppress(cells: Cells, min_count: int) -> tuple[Cells, Suppressed]:
         At least 1.
     """
     if isinstance(min_count, bool) or not isinstance(min_count, int) or min_count < 1:
-        raise ValueError(f"`min_count` must be an integer of at least 1, got {min_count!r}.")
+        raise InputError("min_count", f"be an integer of at least 1, got {min_count!r}")
     keep = cells.count >= min_count
     if not keep.any():
-        raise ValueError(
-            f"`min_count` must leave some cells: none of {len(keep):,} entries has {min_count} "
-            "people. Hint: a coarser grid has more people in a cell, such as edges=32 (--bins 32)."
-        )
+        raise InputError(
+            "min_count", f"leave some cells: none of {len(keep):,} entries has {min_count} people",
+            hint="a coarser grid has more people in a cell, such as edges=32 (--bins 32).",
+        )  # fmt: skip
     size = len(cells.labels)
     whole, gone = (
         np.bincount(cells.group[rows], cells.count[rows], size) for rows in (keep | True, ~keep)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from .._core.arrays import Vector
+from .._core.validation import InputError
 from ..kernels.threads import run_chunks
 
 VERSION = 2
@@ -122,10 +123,10 @@ class Edges:
             512, or 32,768 where the two go together closely but not along a line.
         """
         if bins is not None and not (isinstance(bins, Integral) and 2 <= bins <= MOST_BINS):
-            raise ValueError(
-                f"`edges` must be Edges of other cells, or a number of bins a side between 2 and "
-                f"{MOST_BINS}, got {bins!r}."
-            )
+            raise InputError(
+                "edges", "be Edges of other cells, or a number of bins a side between 2 and "
+                f"{MOST_BINS}, got {bins!r}",
+            )  # fmt: skip
         some, other = draw_rows(s, y)
         edges = cls._from_sample(some, other, bins)
         if len(some) == len(s):
@@ -206,19 +207,19 @@ class Edges:
     def from_dict(cls, values: Any) -> Edges:
         """From :meth:`to_dict`, every field checked."""
         if not isinstance(values, Mapping):
-            raise ValueError(f"`edges` must be a mapping, got {type(values).__name__}.")
+            raise InputError("edges", f"be a mapping, got {type(values).__name__}")
         if values.get("version") != VERSION:
-            raise ValueError(
-                f"`edges` must be of version {VERSION}, got {values.get('version')!r}. Hint: this "
-                "file was written by another version of evenhand."
-            )
+            raise InputError(
+                "edges", f"be of version {VERSION}, got {values.get('version')!r}",
+                hint="this file was written by another version of evenhand.",
+            )  # fmt: skip
         bins = values.get("bins")
         if not isinstance(bins, int) or isinstance(bins, bool) or not 1 < bins <= MOST_BINS:
-            raise ValueError(f"`edges` must have between 2 and {MOST_BINS} bins, got {bins!r}.")
+            raise InputError("edges", f"have between 2 and {MOST_BINS} bins, got {bins!r}")
         target = values.get("target")
         slope = values.get("slope")
         if not (isinstance(slope, Real) and _is_number(slope)) or (slope and target is None):
-            raise ValueError(f"`edges` must have a finite slope, 0 without target, got {slope!r}.")
+            raise InputError("edges", f"have a finite slope, 0 without target, got {slope!r}")
         score = _axis(values.get("score"), "score")
         other = None if target is None else _axis(target, "target")
         return cls(bins, score, other, float(slope))
@@ -232,12 +233,12 @@ def _squeezed(x: float, scale: float) -> float:
 def _axis(values: Any, name: str) -> Axis:
     names = [f.name for f in fields(Axis)]
     if not isinstance(values, Mapping) or set(values) != set(names):
-        raise ValueError(f"`edges` must give {', '.join(names)} of the {name}, got {values!r}.")
+        raise InputError("edges", f"give {', '.join(names)} of the {name}, got {values!r}")
     if not all(_is_number(values[k]) for k in names):
-        raise ValueError(f"`edges` must give finite numbers for the {name}, got {dict(values)!r}.")
+        raise InputError("edges", f"give finite numbers for the {name}, got {dict(values)!r}")
     if not (values["scale"] > 0 and values["rate"] > 0):
-        raise ValueError(
-            f"`edges` must have a positive scale and rate of the {name}, got {dict(values)!r}."
+        raise InputError(
+            "edges", f"have a positive scale and rate of the {name}, got {dict(values)!r}"
         )
     return Axis(*(float(values[k]) for k in names))
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from .._core.arrays import Array
-from .._core.validation import warn_user
+from .._core.validation import InputError, warn_user
 from ..data.criteria import Condition, Criterion, word_for
 from ..data.groups import Groups, GroupWarning
 from ..data.weights import LEAST, cluster_groups
@@ -59,7 +59,7 @@ def check_effective_size(groups: Groups) -> None:
     n, size = groups.n_known, groups.n_effective
     fewer = groups.cluster is not None or size < 0.5 * n
     if fewer and size < LEAST:
-        raise ValueError(_refusal(groups, size))
+        raise _refusal(groups, size)
     if fewer and size < FEW:
         warn_user(
             f"{n:,} rows count for {size:.3g} {unit}{_why(groups)}: values are rough and intervals "
@@ -74,9 +74,8 @@ def check_effective_size(groups: Groups) -> None:
         names = ", ".join(f"{groups.label_names[k]!r} ({sizes[k]:.2g})" for k in few[:5])
         more = f" and {len(few) - 5} more" if len(few) > 5 else ""
         warn_user(
-            f"`sensitive_features`: fewer than {least:g} effective {unit} in {names}{more}: "
-            "nothing can be said about such a group by itself. Hint: merge it with another, or "
-            "set it to missing.",
+            f"There are fewer than {least:g} effective {unit} in {names}{more}: not enough data to "
+            "say anything about such a group. Hint: merge it with another, or set it to missing.",
             EffectiveSizeWarning,
         )
 
@@ -116,7 +115,7 @@ def warn_shared_values(
                 f"The {word_for(name)} has {len(distinct):,} values in {len(values):,} rows, and "
                 "nearly all rows of a value are of one group, so the value gives the group away. "
                 "Hint: if rows of a value belong together (a person, a ZIP code), pass what they "
-                "have in common as `cluster`.",
+                "have in common as the cluster.",
                 SharedValuesWarning,
             )
 
@@ -134,20 +133,19 @@ def _advice(groups: Groups) -> str:
     return "use smaller clusters if their rows are independent, or gather more of them"
 
 
-def _refusal(groups: Groups, size: float) -> str:
+def _refusal(groups: Groups, size: float) -> InputError:
+    advice = f"{_advice(groups)}."
     if groups.cluster is not None:
-        return (
-            f"`cluster` must hold at least {LEAST:g} clusters of similar size, got {groups.n_units}"
-            f" that count for {size:.2g}: from so few nothing can be said about others. Hint: "
-            f"{_advice(groups)}."
-        )
+        return InputError(
+            "cluster", f"hold at least {LEAST:g} clusters of similar size, got {groups.n_units} "
+            f"that count for {size:.2g}: from so few nothing can be said about others", hint=advice,
+        )  # fmt: skip
     assert groups.weight is not None
     share = 100.0 * groups.weight.max() / groups.weight.sum()
-    return (
-        f"`sample_weight` must leave at least {LEAST:g} effective rows, (Σw)²/Σw², got {size:.2g} "
-        f"from {groups.n_known:,} rows: one row alone has {share:.3g}% of the weight. Hint: "
-        f"{_advice(groups)}."
-    )
+    return InputError(
+        "sample_weight", f"leave at least {LEAST:g} effective rows, (Σw)²/Σw², got {size:.2g} from "
+        f"{groups.n_known:,} rows: one row alone has {share:.3g}% of the weight", hint=advice,
+    )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------

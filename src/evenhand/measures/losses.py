@@ -15,12 +15,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit, xlogy
 
 from .._core.arrays import Vector
+from .._core.validation import InputError
 from ..data.weights import weighted_mean
 
 # ------------------------------------------------------------------------------------------------
@@ -104,18 +105,6 @@ def _find_link(name: str) -> Link:
 # rows, so each row's influence gives its standard error.
 
 
-class Explains(Protocol):
-    """What an accuracy asks of a loss; see :class:`evenhand.measures.losses.Loss`."""
-
-    def deviance(self, y: Vector, mean: Vector) -> Vector: ...
-
-    def null_mean(self, y: Vector, weight: Vector | None) -> float: ...
-
-    def per_unit(
-        self, y: Vector, weight: Vector | None, exposure: Vector
-    ) -> tuple[Vector, Vector]: ...
-
-
 @dataclass(frozen=True)
 class Accuracy:
     """The share of the (weighted) deviance that scores explain.
@@ -135,7 +124,7 @@ class Accuracy:
     key: str
     symbol: str
     unit: str
-    loss: Explains
+    loss: Loss
 
     def influence(self, y: Vector, score: Vector, weight: Vector | None) -> tuple[float, Vector]:
         """The value, and each row's influence on it.
@@ -220,11 +209,11 @@ class Loss(ABC):
 
     def per_unit(self, y: Vector, weight: Vector | None, exposure: Vector) -> tuple[Vector, Vector]:
         """Rates and weights whose loss at a rate r is that of totals y at the mean r·exposure."""
-        raise ValueError(
-            f"`exposure` must be None for {self.name} with link={self.link.name!r}, got exposures. "
-            "Hint: it multiplies the mean, which takes a power family and link='log'; a number of "
-            "trials or of rows is a `sample_weight`."
-        )
+        raise InputError(
+            "exposure", f"be None for {self.name} with link={self.link.name!r}, got exposures",
+            hint="it multiplies the mean, which takes a power family and link='log'; a number of "
+            "trials or of rows is a weight.",
+        )  # fmt: skip
 
     @property
     def positive(self) -> bool:
@@ -235,8 +224,15 @@ class Loss(ABC):
         """The share of the null deviance that is explained."""
         return Accuracy("d2", "D²", "deviance", self)
 
-    def check_target(self, y: Vector) -> None:
-        """Refuse targets that the loss is not defined for."""
+    def check_target(self, y: Vector, name: str = "y", option: str = "family") -> None:
+        """Refuse targets that the loss is not defined for.
+
+        Parameters
+        ----------
+        y : (n,) array
+        name, option : str
+            What the target and the choice of a loss are called, for messages.
+        """
         bad = (y < self.lower) | (y > self.upper)
         if self.open_lower:
             bad |= y == self.lower
@@ -248,12 +244,11 @@ class Loss(ABC):
             hint += "trials take y = k/m and sample_weight = m"
         elif self.open_lower:
             wanted = "be positive"
-            hint = "leave out rows without a claim, or use family='tweedie', which allows zeros"
+            hint = f"leave out rows without a claim, or use {option}='tweedie', which allows zeros"
         else:
-            wanted, hint = "not be negative", "use family='normal', which allows any target"
-        raise ValueError(
-            f"`y` must {wanted} for the {self.name} loss, got {y[row]:g} in row {row}. "
-            f"Hint: {hint}."
+            wanted, hint = "not be negative", f"use {option}='normal', which allows any target"
+        raise InputError(
+            name, f"{wanted} for the {self.name} loss, got {y[row]:g} in row {row}", hint=f"{hint}."
         )
 
     def __repr__(self) -> str:
@@ -478,15 +473,16 @@ def get_loss(
     if name == "quantile":
         _check_link(name, link, ("canonical", "identity"))
         if isinstance(quantile, bool) or not _is_real(quantile) or not 0 < float(quantile) < 1:
-            raise ValueError(f"`quantile` must lie between 0 and 1, got {quantile!r}.")
+            raise InputError("quantile", f"lie between 0 and 1, got {quantile!r}")
         return QuantileLoss(quantile)
     p, canonical, default = _POWERS[name]
     if p is None:
         if isinstance(power, bool) or not _is_real(power) or not 1 <= float(power) < np.inf:
-            raise ValueError(
-                f"`power` must be a number of at least 1, got {power!r}. Hint: between 1 (Poisson) "
-                "and 2 (gamma) the target may be zero or positive, as a pure premium is."
-            )
+            raise InputError(
+                "power", f"be a number of at least 1, got {power!r}",
+                hint="between 1 (Poisson) and 2 (gamma) the target may be zero or positive, as a "
+                "pure premium is.",
+            )  # fmt: skip
         p = float(power)
     allowed = ("log",) if canonical is None else ("canonical", canonical, "log")
     _check_link(name, link, tuple(dict.fromkeys(allowed)))

@@ -13,6 +13,7 @@ from scipy.special import ndtri, stdtr, stdtrit
 
 from .._core.arrays import Array, Rows, Vector
 from .._core.frames import tabulate
+from .._core.validation import InputError
 from .._core.views import Shown
 from ..data.criteria import (
     INDEPENDENCE,
@@ -513,8 +514,8 @@ ESTIMATORS: dict[str, Callable[[Any], EntropyEstimator]] = {
     "auto": _named("adaptive", "Adaptive"),
     "lspc": _named("lspc", "LSPC"),
     "logistic": _named("logistic", "Logistic"),
-    "fourier": _named("fourier", "Fourier"),
-    "knn": _named("neighbors", "KNN"),
+    "fourier": _named("references", "Fourier"),
+    "knn": _named("references", "KNN"),
 }
 
 
@@ -536,10 +537,10 @@ def get_estimator(
             return ESTIMATORS[estimator](random_state)
     elif isinstance(estimator, EntropyEstimator) and not isinstance(estimator, type):
         return estimator
-    raise ValueError(
-        f"`{argument}` must be one of {', '.join(ESTIMATORS)} or an instance such as "
-        f"evenhand.LSPC(), got {estimator!r}."
-    )
+    raise InputError(
+        argument, f"be one of {', '.join(ESTIMATORS)} or an instance such as evenhand.LSPC(), got "
+        f"{estimator!r}",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -759,14 +760,14 @@ def _measure(
     if "y" not in criterion.needs:
         y_true = None
     elif y_true is None:
-        raise ValueError("`y_true` must be given, got None.")
+        raise InputError("y_true", "be given, got None")
     engine = get_estimator(estimator)
     if too_many(columns["frequency"]):
         refuse_beside_cells(estimator, cluster=columns.pop("cluster"))
         sample = expand_cells(Cells.from_rows(y_true, y_pred, **columns))
     else:
         if y_pred is None:
-            raise ValueError("`y_pred` must be given, got None.")
+            raise InputError("y_pred", "be given, got None")
         sample = Sample.read(y_true, y_pred, **columns).weighted()
         check_effective_size(sample.groups)
         sample, _ = sample.distinct(columns["frequency"] is not None, engine)

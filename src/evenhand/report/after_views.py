@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core.files import write_text
 from .._core.frames import tabulate
 from .._core.provenance import stamp
 from ..measures.measures import HOLDS, VIOLATED
@@ -54,10 +53,8 @@ def drivers_view(result: Drivers) -> View:
             *_whole_words(result),
             "A part is what goes away when one feature's path is closed "
             f"({CLOSINGS[result.close]}).",
-            Figure(
-                lambda: drivers_chart(result, 0, MOST_FEATURES).svg(),
-                "Parts of the gap, with intervals",
-            ),
+            Figure(lambda: next(iter(drivers_charts(result, MOST_FEATURES).values())).svg(),
+                   "Parts of the gap, with intervals"),
             Table(
                 heads, rows, f"By feature, with {percent(result.confidence_level)} intervals; * "
                 "the interval excludes 0", result._columns(), "drivers.csv",
@@ -68,14 +65,22 @@ def drivers_view(result: Drivers) -> View:
     )  # fmt: skip
 
 
-def drivers_chart(result: Drivers, part: int, n: int) -> Chart:
-    """Return the part of the gap (0) or of a criterion of the first `n` features, or what they
-    tell of the group (-1)."""
-    bars = []
-    for d in result.drivers[:n]:
-        p = (d.gaps[result.widest], *d.criteria.values(), d.stands_in)[part]
-        bars.append(Bar(d.feature, p.value, *p.interval))
-    return bar_chart(bars, "part of the gap" if not part else "", "Parts of the gap by feature")
+def drivers_charts(result: Drivers, n: int) -> dict[str, Chart]:
+    """Return bars of the first `n` features: parts of the gap and of each criterion, and what
+    features tell about the group."""
+    shown = result.drivers[:n]
+    parts = {f"gap, {result.widest} minus {result.reference}":
+             [d.gaps[result.widest] for d in shown]}  # fmt: skip
+    parts |= {name: [d.criteria[name] for d in shown] for name in result.criteria}
+    parts["tells the group"] = [d.stands_in for d in shown]
+    names = [d.feature for d in shown]
+    return {
+        title: bar_chart(
+            [Bar(name, p.value, *p.interval) for name, p in zip(names, values, strict=True)],
+            title, f"{title}, by feature",
+        )
+        for title, values in parts.items()
+    }  # fmt: skip
 
 
 def _whole_words(result: Drivers) -> list[str]:
@@ -101,8 +106,9 @@ def _driver_notes(result: Drivers) -> list[str]:
         for feature in result.leaks
     ]
     return [
-        f"The parts of the gap leave {number(result.remainder, 3)} of it: what several features do "
-        "together is counted with each of them or with none. Parts of a criterion do not add up.",
+        f"The parts add up to all but {number(result.remainder, 3)} of the gap: what several "
+        "features do together is counted for each of them or for none. Parts of a criterion do not "
+        "add up.",
         *leaks,
         *result.notes,
     ]
@@ -225,12 +231,10 @@ def known_runs(looks: Sequence[Look]) -> list[list[int]]:
     return runs
 
 
-def write_result_page(result: Drivers | Monitor, path: Any, force: bool = False) -> Any:
-    """Write the page of a result that is not to be signed, whole or not at all."""
-    view = view_of(result)
+def result_page(result: Drivers | Monitor) -> str:
+    """Return the page of a result that is not to be signed."""
     title = {"Drivers": "Drivers of a disparity", "Monitor": "Monitoring report"}
     named = result.sensitive_name != "group"
     under = join(["By ", label(result.sensitive_name, 80)]) if named else None
     data = {**result.to_dict(), **stamp()}
-    text = document(title[type(result).__name__], under, [section(view)], data)
-    return write_text(path, text, force)
+    return document(title[type(result).__name__], under, [section(view_of(result))], data)

@@ -14,7 +14,7 @@ from .after_views import drivers_view
 from .charts import Chart, legend, ticks
 from .gap_views import conditional_view, imputation_view, money_view, pricing_view
 from .markup import Html, element, join, label
-from .page import About, Report, subtitle
+from .page import About, Heading, signed_page
 from .verdict_views import impact_view, verdict_view
 from .view import Figure, Judged, Lead, Name, Note, Table, View, section
 from .words import (
@@ -22,6 +22,8 @@ from .words import (
     accuracy,
     fixed,
     grade,
+    grade_criterion,
+    half_width,
     headline,
     is_measured,
     judge_criterion,
@@ -32,11 +34,11 @@ from .words import (
     p_text,
     part_word,
     percent,
+    plus_minus,
     row_count,
     short_names,
     unknown_words,
     with_margin,
-    worst_part,
 )
 
 if TYPE_CHECKING:
@@ -71,13 +73,12 @@ _GROUP_HEADS = {
 def audit_view(audit: Audit) -> View:
     """Return everything an audit says: gaps in units of the score, criteria, groups."""
     title = "Fairness audit" + (f" of {short_names([audit.name], 60)[0]}" if audit.name else "")
-    known = row_count(audit.n_rows - audit.n_unknown, audit.n_clusters)
-    parts: list[Any] = [f"{known}, {_group_words(audit)}."]
-    parts += audit.remarks
+    parts: list[Any] = [f"{row_words(audit)}.", *audit.remarks]
     if audit.n_unknown:
+        share = 100 * audit.n_unknown / audit.n_rows
         parts.append(
-            f"{audit.n_unknown:,} rows ({100 * audit.n_unknown / audit.n_rows:.1f}%) have no "
-            f"{unknown_words(audit)} and are left out."
+            f"{audit.n_unknown:,} rows ({share:.1f}%) have no {unknown_words(audit)} and are left "
+            "out."
         )
     if audit.n_negative:
         parts.append(negative_scores(audit))
@@ -93,7 +94,7 @@ def sections(
     """
     r2 = f" {accuracy(audit.r2)}" if audit.r2 == audit.r2 else ""
     judged = [
-        Judged(judge_criterion(audit, name), grade(worst_part(audit, name)[1]))
+        Judged(judge_criterion(audit, name), grade_criterion(audit, name))
         for name in audit.measures
     ]
     measures = measure_table(audit.measures, audit.confidence_level)
@@ -130,18 +131,22 @@ def measure_view(measure: Measure) -> View:
     )
 
 
-def _group_words(audit: Audit) -> str:
+def row_words(audit: Audit, unknown: str = "") -> str:
+    """Return how many rows and groups were measured, such as "400 rows, 2 groups (a, b)"."""
+    rows = row_count(audit.n_rows - audit.n_unknown, audit.n_clusters) + unknown
     n_groups = len(audit.labels)
     name = short_names([audit.sensitive_name], 60)[0]
     if is_measured(audit):
         return (
-            f"'{name}' as a measurement. Values are 1 − exp(−2·nats), the share of its variance "
-            f"explained if all is normal; tables are by {n_groups} bands of about equal size"
+            f"{rows}, '{name}' as a measurement. Values are 1 − exp(−2·nats), the share of its "
+            f"variance explained if all is normal; tables are by {n_groups} bands of about equal "
+            "size"
         )
     shown = ", ".join(short_names(audit.labels[:6], 40))
     more = f" and {n_groups - 6} more" if n_groups > 6 else ""
+    # The name an attribute has when it came as a plain array says nothing.
     of = "" if name == "group" else f" of '{name}'"
-    return f"{n_groups} groups{of} ({shown}{more})"
+    return f"{rows}, {n_groups} groups{of} ({shown}{more})"
 
 
 # ------------------------------------------------------------------------------------------------
@@ -179,16 +184,13 @@ def part_tables(audit: Audit) -> list[Any]:
         parts = audit.parts(name)
         for part, m in parts.items():
             row = cells.setdefault(part, [""] * len(audit.measures))
-            row[j] = f"{m.shown:.4f} ± {(m.interval[1] - m.interval[0]) / 2:.4f}"
+            row[j] = plus_minus(m)
         columns["part"] += list(parts)
         for key, values in measure_columns(tuple(parts.values())).items():
             columns.setdefault(key, []).extend(values)
     rows = [[Name(part), *row] for part, row in cells.items()]
     what = "Each attribute on its own, and the" if audit.attributes else "All groups, and the"
-    caption = (
-        f"{what} worst group against the rest (± is half the width of the "
-        f"{percent(audit.confidence_level)} interval)"
-    )
+    caption = f"{what} worst group against the rest ({half_width(audit)})"
     heads = ["groups", *audit.measures]
     note = Note(PARTS if audit.attributes else ONE_GROUP)
     return [note, Table(heads, rows, caption, columns, "parts.csv", limit=29)]
@@ -205,9 +207,7 @@ def group_table(
         for k, group in enumerate(columns["group"])
     ]
     part = part_word(audit)
-    caption = (
-        f"{part.title()}s; ± is half the width of the {percent(audit.confidence_level)} interval"
-    )
+    caption = f"{part.title()}s ({half_width(audit)})"
     shown = [part, *(_GROUP_HEADS[n] for n in names)]
     return Table(shown, rows, caption, columns if file else None, file, limit=40)
 
@@ -219,8 +219,9 @@ def group_cell(columns: Mapping[str, Sequence[Any]], name: str, k: int) -> str:
         return f"{100 * value:.1f}%"
     if name in ("n", "n_clusters"):
         return f"{value:,.0f}"
-    low = columns[f"{name}_low"][k] if f"{name}_low" in columns else float("nan")
-    return with_margin(value, value - low)
+    if f"{name}_low" not in columns:
+        return number(value)
+    return with_margin(value, (columns[f"{name}_high"][k] - columns[f"{name}_low"][k]) / 2)
 
 
 def gaps(audit: Audit) -> str:
@@ -303,7 +304,7 @@ def cards(audit: Audit, before: Audit | None = None) -> Html:
 
 
 def _card(measure: Measure, top: float, audit: Audit, before: Measure | None) -> Html:
-    level = grade(worst_part(audit, measure.criterion)[1])
+    level = grade_criterion(audit, measure.criterion)
     ends = f"{measure.interval[0]:.3f} to {measure.interval[1]:.3f}"
     return element(
         "article",
@@ -462,24 +463,17 @@ def audit_page(
         favorable = impact.favorable
     results = {"verdict": verdict, "impact": impact, "drivers": drivers}
     views = sections(audit, verdict, impact, [money_view(audit, favorable)])
-    return _report(
-        audit,
-        audit,
-        about,
-        source,
-        title="Fairness audit" + (f": {audit.name}" if audit.name else ""),
-        question=_question(audit, verdict),
-        body=[*views, *_made(drivers_view, drivers)],
-        data={key: value.to_dict() for key, value in results.items() if value is not None},
-    )
+    title = "Fairness audit" + (f": {audit.name}" if audit.name else "")
+    extra = {key: value.to_dict() for key, value in results.items() if value is not None}
+    return signed_page(
+        {**audit.to_dict(), **extra}, audit, about, source,
+        Heading(title, _counts(audit), _question(audit, verdict)),
+        [*views, *_made(drivers_view, drivers)], facts=_facts(audit),
+    )  # fmt: skip
 
 
-def _report(result: Audit | AuditSet, audit: Audit, about: Any, source: Any, **more: Any) -> str:
-    facts = {"Estimator": next(iter(audit.measures.values())).estimator}
-    report = Report(
-        result, audit, About.of(about), source or {}, under=_counts(audit), facts=facts, **more
-    )
-    return report.render()
+def _facts(audit: Audit) -> dict[str, str]:
+    return {"Estimator": next(iter(audit.measures.values())).estimator}
 
 
 def audit_set_page(
@@ -517,8 +511,8 @@ def audit_set_page(
         views = sections(audit, verdicts.get(name), impacts.get(name), money)
         parts += [section(view, "h3", f"{audits.kind}-{k}-") for view in views]
     question = _question(first, next(iter(verdicts.values()), None))
-    title = f"Fairness by {audits.kind}"
-    return _report(audits, first, about, source, title=title, question=question, body=parts)
+    heading = Heading(f"Fairness by {audits.kind}", _counts(first), question)
+    return signed_page(audits.to_dict(), first, about, source, heading, parts, facts=_facts(first))
 
 
 def _question(audit: Audit, verdict: Verdict | None) -> str:
@@ -535,13 +529,9 @@ def _question(audit: Audit, verdict: Verdict | None) -> str:
     return f"Is this score fair to {whom}? {judged}"
 
 
-def _counts(audit: Audit) -> Html:
-    known = row_count(audit.n_rows - audit.n_unknown, audit.n_clusters)
+def _counts(audit: Audit) -> str:
     lacking = f" ({audit.n_unknown:,} more without a {unknown_words(audit)})"
-    counts = known + (lacking if audit.n_unknown else "")
-    if is_measured(audit):
-        return join([f"{counts}, {_group_words(audit)}"])
-    return subtitle(f"{counts}, {len(audit.labels)} groups", audit.sensitive_name)
+    return row_words(audit, lacking if audit.n_unknown else "")
 
 
 def density_view(audits: Mapping[str, Audit]) -> View:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..auditing.figures import DRAWN_GROUPS
+from ..measures.measures import SIGNIFICANT_P
 from .charts import Bar, Chart, bar_chart, legend
 from .markup import Html, join, label
 from .view import Figure, Lead, Name, Note, Table, View
@@ -28,7 +29,7 @@ from .words import (
 )
 
 if TYPE_CHECKING:
-    from ..auditing.adjusted_gap import AdjustedGap, Estimate, Imbalance
+    from ..auditing.adjusted_gap import AdjustedGap, Imbalance
     from ..auditing.conditional import Conditional
     from ..auditing.impact import Impact
     from ..auditing.imputed import Imputation
@@ -52,8 +53,8 @@ def _first(sentences: Sequence[str], more: int) -> list[str]:
 
 FUNCTION = (
     "The score is (nearly) a function of the controls and the group: they leave {left} of its "
-    "variance. A difference of one cent then gives the group away, so the information says that "
-    "there is a difference and not how large it is: go by the gaps."
+    "variance. A difference of one cent then gives the group away. The information shows that "
+    "there is a difference, not how large it is; for the size, go by the gaps."
 )
 
 
@@ -78,60 +79,53 @@ def conditional_view(result: Conditional) -> View:
 
 def gap_sentence(gap: AdjustedGap) -> str:
     """Return one group against the reference: like for like, then on average."""
-    group, reference = clean(gap.group), clean(gap.reference)
+    group, reference = group_name(gap.group), group_name(gap.reference)
     if not gap.is_estimated:
-        return f"{group} is not compared with {reference}: {gap.note}."
-    if gap.ratio_percent.value == gap.ratio_percent.value:
-        raw, explained, left, alike = (
-            gap.raw_percent, gap.explained_percent, gap.adjusted_percent, gap.ratio_percent,
-        )  # fmt: skip
-        sign, unit = "%", " points"
-    else:
+        return f"Scores of {group} are not compared with those of {reference}: {gap.note}."
+    sign, unit = "%", " points"
+    raw, explained, left, alike = (
+        gap.raw_percent, gap.explained_percent, gap.adjusted_percent, gap.ratio_percent,
+    )  # fmt: skip
+    if alike.value != alike.value:
         raw, explained, left, alike, sign, unit = (
             gap.raw, gap.explained, gap.adjusted, gap.adjusted, "", "",
         )  # fmt: skip
-    first = (
-        f"Among people with the same controls, scores of {group} are {_size(alike.value)}{sign} "
-        f"{_way(alike.value)} than those of {reference} ({_turned(alike.interval, alike.value)}"
-        f"{sign}, {p_words(gap.p_adjusted)})"
+    words = (
+        f"Among people with the same controls, scores of {group} are "
+        f"{_higher(alike.value, sign)} than those of {reference} "
+        f"({_span_of(alike.value, alike.interval, sign)}, {p_words(gap.p_adjusted)}). On average "
+        f"they are {_higher(raw.value, sign)}"
     )
-    rest = f"On average they are {_size(raw.value)}{sign} {_way(raw.value)}"
     if explained.value * raw.value >= 0 and abs(explained.value) <= abs(raw.value):
-        rest += (
-            f": {_size(explained.value)}{unit} of that go with the controls and "
-            f"{_size(left.value)}{unit} do not"
+        words += (
+            f": {abs(explained.value):.3g}{unit} of that go with the controls and "
+            f"{abs(left.value):.3g}{unit} do not"
         )
-    words = [f"{first}.", f"{rest}."]
     if gap.no_counterpart > 0:
-        words.append(
-            f"{100 * gap.no_counterpart:.2g}% of {group} have hardly any counterpart and are left "
-            "out of the comparison."
+        words += (
+            f". {100 * gap.no_counterpart:.2g}% of {group} have hardly any counterpart and are "
+            "left out of the comparison"
         )
     if not gap.balance.is_balanced:
-        words.append(f"There is not enough data for a verdict: {_imbalance(gap.balance)}.")
-    return " ".join(words)
+        words += f". Not enough data for a verdict: {_imbalance(gap.balance)}"
+    return f"{words}."
 
 
 def _imbalance(balance: Imbalance) -> str:
-    if balance.difference >= balance.left_over:
-        what = f"{clean(balance.control)} still differs"
-    else:
-        what = "what boosted trees find in the controls still differs"
-    return f"after weighting {what} by {balance.largest:.2g} standard deviations"
+    of_trees = balance.difference < balance.left_over
+    what = "what boosted trees find in the controls" if of_trees else clean(balance.control)
+    return f"after weighting {what} still differs by {balance.largest:.2g} standard deviations"
 
 
-def _size(value: float) -> str:
-    return f"{abs(value):.3g}"
+def _higher(value: float, sign: str = "") -> str:
+    """ "3.1% higher"."""
+    return f"{abs(value):.3g}{sign} {'higher' if value >= 0 else 'lower'}"
 
 
-def _way(value: float) -> str:
-    return "higher" if value >= 0 else "lower"
-
-
-def _turned(interval: tuple[float, float], sign: float) -> str:
-    """The ends of an interval in the direction of the sentence."""
-    low, high = interval if sign >= 0 else (-interval[1], -interval[0])
-    return f"{low:.3g} to {high:.3g}"
+def _span_of(value: float, ends: Sequence[float], sign: str = "") -> str:
+    """ "1.2% to 5%": the ends of an interval in the direction of the sentence."""
+    low, high = ends if value >= 0 else (-ends[1], -ends[0])
+    return f"{number(low, 3)}{sign} to {number(high, 3)}{sign}"
 
 
 def _gap_table(result: Conditional) -> Table:
@@ -141,22 +135,18 @@ def _gap_table(result: Conditional) -> Table:
     ]  # fmt: skip
     if not any(gap.no_counterpart > 0 for gap in result.gaps):
         heads.pop()
-    rows = []
-    for gap in result.gaps:
-        low, high = gap.adjusted.interval
-        cells = [
-            Name(gap.group), f"{gap.n:,.0f}", _number(gap.raw), _number(gap.explained),
-            _number(gap.adjusted), f"{low:.4g} to {high:.4g}" if gap.is_estimated else "n/a",
-            _number(gap.adjusted_percent, 3), p_text(gap.p_adjusted),
+    rows = [
+        [
+            Name(gap.group), f"{gap.n:,.0f}",
+            *(number(part.value) for part in (gap.raw, gap.explained, gap.adjusted)),
+            span(gap.adjusted.interval, 4) if gap.is_estimated else "n/a",
+            number(gap.adjusted_percent.value, 3), p_text(gap.p_adjusted),
             f"{100 * gap.no_counterpart:.2g}%",
-        ]  # fmt: skip
-        rows.append(cells[: len(heads)])
+        ][: len(heads)]
+        for gap in result.gaps
+    ]  # fmt: skip
     caption = f"Gaps of mean scores, in units of the score, against {clean(result.reference)}"
     return Table(heads, rows, caption, result.columns(), "controls.csv", limit=30)
-
-
-def _number(estimate: Estimate, digits: int = 4) -> str:
-    return "n/a" if estimate.value != estimate.value else f"{estimate.value:.{digits}g}"
 
 
 def _conditional_note(result: Conditional) -> str:
@@ -271,9 +261,23 @@ def pricing_sentences(result: Pricing) -> list[str]:
     value, *ends = result.actual_expected
     return [
         *out,
-        f"Actual over expected is {with_interval(value, ends)} over all rows.",
+        f"Actual over expected is {with_interval(value, ends)} over all rows.{_evenness(result)}",
         *_price_gaps(result),
     ]
+
+
+def _evenness(result: Pricing) -> str:
+    """Whether actual over expected is the same in all groups, and in all bands of the score."""
+    parts = {"groups": "groups", "bands": "bands of the score"}
+    known = {name: p for name, p in result.homogeneity.items() if p == p}
+    if not known:
+        return ""
+    words = [
+        f"{'differs between' if p < SIGNIFICANT_P else 'may be the same in all'} {parts[name]} "
+        f"({p_words(p)})"
+        for name, p in known.items()
+    ]
+    return f" It {' and '.join(words)}."
 
 
 def _price_gaps(result: Pricing) -> list[str]:
@@ -285,10 +289,7 @@ def _price_gaps(result: Pricing) -> list[str]:
     for k, group in enumerate(columns["group"]):
         if group == result.reference or len(out) == MOST_SENTENCES:
             continue
-        score, actual = (
-            [columns[f"log_ratio_{of}{end}"][k] for end in ("", "_low", "_high")]
-            for of in ("score", "target")
-        )
+        score, actual = (_with_ends(columns, f"log_ratio_{of}", k) for of in ("score", "target"))
         if not all(map(math.isfinite, score)):
             continue
         also = f"; actual outcomes were {_change(actual)}" if math.isfinite(actual[0]) else ""
@@ -306,11 +307,9 @@ def _loss(result: Pricing) -> str:
 def _change(ends: Sequence[float]) -> str:
     """A log ratio as "3.1% higher (1.2% to 5.0%)", the interval in the same direction."""
     value, low, high = (100 * math.expm1(v) for v in ends)
-    text = f"{abs(value):.3g}% {_way(value)}"
     if not (math.isfinite(low) and math.isfinite(high)):
-        return text
-    low, high = (low, high) if value >= 0 else (-high, -low)
-    return f"{text} ({low:.3g}% to {high:.3g}%)"
+        return _higher(value, "%")
+    return f"{_higher(value, '%')} ({_span_of(value, (low, high), '%')})"
 
 
 def _price_table(result: Pricing) -> Table:
@@ -329,16 +328,20 @@ def _price_table(result: Pricing) -> Table:
     return Table(heads, rows, caption, columns, "pricing.csv")
 
 
+def _with_ends(columns: dict[str, list[Any]], name: str, k: Any) -> list[Any]:
+    """A number of a table and the ends of its interval; a slice gives several of each."""
+    return [columns[f"{name}{end}"][k] for end in ("", "_low", "_high")]
+
+
 def _ratio(columns: dict[str, list[Any]], k: int) -> str:
-    value = columns["actual_expected"][k]
-    ends = [columns[f"actual_expected_{end}"][k] for end in ("low", "high")]
+    value, *ends = _with_ends(columns, "actual_expected", k)
     if value != value or all(end != end for end in ends):
         return number(value, 3)
     return with_interval(value, ends)
 
 
 def _percent(columns: dict[str, list[Any]], name: str, k: int) -> str:
-    value, low, high = (100 * math.expm1(columns[f"{name}{e}"][k]) for e in ("", "_low", "_high"))
+    value, low, high = (100 * math.expm1(v) for v in _with_ends(columns, name, k))
     return f"{value:+.1f}% ({low:+.1f} to {high:+.1f})" if math.isfinite(value) else "n/a"
 
 
@@ -381,10 +384,7 @@ def band_curves(result: Pricing) -> list[tuple[Any, ...]]:
     out = []
     for place, k in enumerate(order):
         at = slice(k * n_bands, (k + 1) * n_bands)
-        ratio, low, high = (
-            np.asarray(result._bands[f"actual_expected{end}"][at], dtype=float)
-            for end in ("", "_low", "_high")
-        )
+        ratio, low, high = np.array(_with_ends(result._bands, "actual_expected", at), dtype=float)
         x = np.arange(1, n_bands + 1) + 0.12 * (place - (len(order) - 1) / 2)
         low, high = (np.where(np.isfinite(end), end, ratio) for end in (low, high))
         known = np.isfinite(ratio)
@@ -461,14 +461,15 @@ def gap_words(impact: Impact, group: str, favorable: str | None) -> str:
     """Return one group against the reference: the gap in units, in percent, and for whose good."""
     gap, ratio = (impact.get(name, group) for name in ("mean_difference", "mean_ratio"))
     share = f" ({abs(100 * (ratio.value - 1)):.3g}%)" if has_percent(impact, group) else ""
+    way = "higher" if gap.value >= 0 else "lower"
     text = (
-        f"Scores of {group_name(group)} are {number(abs(gap.value), 3)}{share} {_way(gap.value)} "
-        f"than those of {group_name(impact.reference)} on average"
+        f"Scores of {group_name(group)} are {number(abs(gap.value), 3)}{share} {way} than those of "
+        f"{group_name(impact.reference)} on average"
     )
     if not gap.defined:
-        return f"{text}; there are too few rows for an interval."
-    ends = (gap.low, gap.high) if gap.value >= 0 else (-gap.high, -gap.low)
-    text += f" ({percent(impact.confidence_level)} interval {span(ends)})"
+        return f"{text}. Not enough data for an interval."
+    ends = _span_of(gap.value, (gap.low, gap.high))
+    text += f" ({percent(impact.confidence_level)} interval {ends})"
     if not gap.differs:
         return f"{text}. Chance alone could produce this."
     if favorable is None:

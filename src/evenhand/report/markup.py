@@ -7,8 +7,10 @@ through. So a label that a user typed cannot become markup by an oversight elsew
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import html
+import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -91,23 +93,21 @@ def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
     A text that begins like a formula gets a leading apostrophe; numbers are left alone.
     """
 
-    def cell(value: Any) -> str:
-        if value is None or value != value:
-            return ""
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            text = str(value)
-            if text[:1] in tuple("=+-@\t\r"):
-                text = "'" + text
-        else:
-            # Of a NumPy number the built-in repr, which does not name its type.
-            text = float.__repr__(value) if isinstance(value, float) else str(value)
-        if any(c in text for c in ',"\r\n') or text != text.strip():
-            text = '"' + text.replace('"', '""') + '"'
-        return text
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow([_cell(name) for name in columns])
+    writer.writerows(map(_cell, row) for row in zip(*columns.values(), strict=True))
+    return out.getvalue()
 
-    lines = [",".join(cell(name) for name in columns)]
-    lines += [",".join(map(cell, row)) for row in zip(*columns.values(), strict=True)]
-    return "\r\n".join(lines) + "\r\n"
+
+def _cell(value: Any) -> Any:
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        text = str(value)
+        return f"'{text}" if text[:1] in tuple("=+-@\t\r") else text
+    # Of a NumPy number the built-in repr, which does not name its type.
+    return float.__repr__(value) if isinstance(value, float) else int(value)
 
 
 def csv_link(columns: Mapping[str, Sequence[Any]], filename: str) -> Html:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._core.files import write_text
 from .._core.provenance import now, stamp
 from ..data.criteria import CRITERIA, Criterion, get_criterion, listing
 from ..measures.measures import RULE, asked
 from .gap_views import imputation_words
-from .markup import Html, element, escape, join, json_block, label, page
+from .markup import Html, element, escape, json_block, label, page
 from .view import Table, View, bullets, facts, section
 from .words import (
     group_name,
@@ -61,77 +59,54 @@ def document(
     return page(title, parts, script)
 
 
-@dataclass(frozen=True)
-class Report:
-    """A page to sign: what is asked, the results, and what stands behind them.
+class Heading(NamedTuple):
+    """The title of a page, the line below it, and the question that it answers."""
 
-    Attributes
+    title: str
+    under: Any
+    question: str
+
+
+def signed_page(
+    data: Mapping[str, Any], audit: Audit, about: About | Mapping[str, Any] | None,
+    source: Mapping[str, Any] | None, heading: Heading, body: Sequence[Any], *,
+    facts: Mapping[str, Any], how: Sequence[View] = (), caveats: Sequence[str] = (),
+    script: str | None = None,
+) -> str:  # fmt: skip
+    """Return a page to sign: what is asked, the results, and what stands behind them.
+
+    Parameters
     ----------
-    result : Audit, AuditSet or FairnessPath
-        For programs, with `data` added.
+    data : mapping
+        The results, for programs.
     audit : Audit
         Whose rows, method and limits are described.
-    about : About
-    source : mapping
+    about : About, mapping or None
+        Who asks and what for.
+    source : mapping or None
         Facts about the data to print.
-    title, under, question : str
-        The heading, the line below it, and what the page answers.
+    heading : Heading
     body : sequence of View or Html
         The results.
     facts : mapping
         Further facts, such as the estimator.
-    method, caveats : sequences
+    how, caveats : sequences
         What to add to the method and the limits.
     script : str, optional
     """
-
-    result: Any
-    audit: Audit
-    about: About
-    source: Mapping[str, Any]
-    title: str
-    under: Any
-    question: str
-    body: Sequence[Any]
-    facts: Mapping[str, Any]
-    method: Sequence[View] = ()
-    caveats: Sequence[str] = ()
-    script: str | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
-
-    def render(self) -> str:
-        """Return the page."""
-        period = {"Period": self.about.period or NOT_STATED}
-        parts = [
-            about_section(self.about, self.question),
-            *self.body,
-            method(self.audit, self.method),
-            provenance(self.audit, {**self.source, **period, **self.facts}),
-            limits(self.audit, self.caveats),
-        ]
-        shown = [section(part) if isinstance(part, View) else part for part in parts]
-        data = {
-            **self.result.to_dict(),
-            **stamp(),
-            "about": self.about.to_dict(),
-            "source": {str(k): str(v) for k, v in self.source.items()},
-            **self.data,
-        }
-        title = self.about.title or self.title
-        return document(title, self.under, [*shown, signature_block()], data, self.script)
-
-
-def subtitle(counts: str, sensitive_name: str) -> Html:
-    """Return counts and the name of the attribute."""
-    # The name an attribute has when it came as a plain array says nothing.
-    if sensitive_name == "group":
-        return escape(counts)
-    return join([counts, " of ", label(sensitive_name, 80)])
-
-
-def write_page(text: str, path: Any, force: bool = False) -> Path:
-    """Write a page, whole or not at all."""
-    return write_text(path, text, force)
+    asked, source = About.of(about), source or {}
+    parts = [
+        about_section(asked, heading.question),
+        *body,
+        method(audit, how),
+        provenance(audit, {**source, "Period": asked.period or NOT_STATED, **facts}),
+        limits(audit, caveats),
+    ]
+    shown = [section(part) if isinstance(part, View) else part for part in parts]
+    sources = {str(k): str(v) for k, v in source.items()}
+    whole = {**data, **stamp(), "about": asked.to_dict(), "source": sources}
+    title = asked.title or heading.title
+    return document(title, heading.under, [*shown, signature_block()], whole, script)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -219,12 +194,9 @@ class About:
 
 def about_section(about: About, question: str) -> View:
     """Return what is asked and by whom, one line each."""
-    rows = []
-    for name, head in _HEADS.items():
-        value = getattr(about, name)
-        rows.append(
-            (head, label(value, 2000) if value else element("span", NOT_STATED, class_="soft"))
-        )
+    unsaid = element("span", NOT_STATED, class_="soft")
+    said = {head: getattr(about, name) for name, head in _HEADS.items()}
+    rows = [(head, label(text, 2000) if text else unsaid) for head, text in said.items()]
     return View("What is asked, and by whom", [question, facts(rows)])
 
 
@@ -284,11 +256,16 @@ def formula(criterion: Criterion, measured: bool = False) -> str:
     return f"1 − exp(−2·{information})" if measured else f"{information} / H(A{given})"
 
 
+_ESTIMATES = " Values are estimates; one that comes out slightly below zero is shown as 0."
+# What A is, what the measures mean, and how they are estimated.
 _GROUP = (
     "A the group.",
     " Each measure is the share of the uncertainty about a person's group that is removed by "
     "learning what should tell nothing: 0 is exactly fair, 1 gives the group away. It sees "
     "differences of every kind, not only of averages.",
+    "I is the difference of two entropies, I(S;A) = H(A) − H(A|S). Each entropy H is the mean "
+    "log loss of a probabilistic classifier of the group. The table of measures names the "
+    f"classifier.{_ESTIMATES}",
 )
 _MEASUREMENT = (
     "A the attribute, a measurement.",
@@ -296,18 +273,19 @@ _MEASUREMENT = (
     "is 1 − exp(−2·I): 0 is exactly fair, 1 gives the attribute away. If all is normal, it is the "
     "share of the variance of the attribute that is explained. It sees dependence of every kind, "
     "not only a straight line. It is not on the scale of measures of groups or bands; nats are.",
+    "I is the mean log ratio of two estimated densities of the attribute, with and without "
+    "what should tell nothing. The table of measures names the kind of density. Only the "
+    f"order of the values counts, so outliers and units do not.{_ESTIMATES}",
 )
-_ESTIMATES = " Values are estimates; one that comes out slightly below zero is shown as 0."
 
 
 def method(audit: Audit, more: Sequence[View] = ()) -> View:
     """Return what was computed, with the formulas."""
     measured = is_measured(audit)
     shown = CRITERIA.values()
-    rows = [
-        [c.title, c.statement, formula(c, measured), asked(c, measured), c.suits] for c in shown
-    ]
-    symbol, meaning = _MEASUREMENT if measured else _GROUP
+    rows = [[c.title, c.statement, formula(c, measured), asked(c, measured), c.suits]
+            for c in shown]  # fmt: skip
+    symbol, meaning, estimated = _MEASUREMENT if measured else _GROUP
     further = {v.symbol: v.word for c in shown for v in c.variables}
     words = "".join(f" {symbol} is the {word}." for symbol, word in further.items())
     heads = ["Criterion", "Statement", "Measure", "Question", "Suits decisions where"]
@@ -317,7 +295,7 @@ def method(audit: Audit, more: Sequence[View] = ()) -> View:
         [
             f"S is the score, Y the true outcome (the target), {symbol}{words}{meaning}",
             Table(heads, rows, "The criteria", wrapped=True),
-            _estimated(measured),
+            estimated,
             f"Intervals cover the true value in about {percent(audit.confidence_level)} of "
             f"samples. {RULE} The measure says how much: slightly (under 0.01), clearly (under "
             "0.10) or strongly. These words are a convention of this report, not limits set by "
@@ -327,20 +305,6 @@ def method(audit: Audit, more: Sequence[View] = ()) -> View:
             "looking at the numbers.",
             *more,
         ],
-    )
-
-
-def _estimated(measured: bool) -> str:
-    if measured:
-        return (
-            "I is the mean log ratio of two estimated densities of the attribute, with and without "
-            "what should tell nothing. The table of measures names the kind of density. Only the "
-            f"order of the values counts, so outliers and units do not.{_ESTIMATES}"
-        )
-    return (
-        "I is the difference of two entropies, I(S;A) = H(A) − H(A|S). Each entropy H is the mean "
-        "log loss of a probabilistic classifier of the group. The table of measures names the "
-        f"classifier.{_ESTIMATES}"
     )
 
 
@@ -394,8 +358,8 @@ def _row_limits(audit: Audit) -> list[str]:
     out = [*audit.remarks]
     if audit.n_clusters is not None:
         out.append(
-            "Rows of one cluster are not independent of each other. Sampling errors therefore "
-            "count clusters, and no cluster is judged by a classifier that has seen it."
+            "Rows of one cluster are not independent. Sampling errors therefore count clusters, "
+            "and no cluster is judged by a classifier that was fitted to it."
         )
     if audit.n_unknown:
         out.append(

@@ -31,17 +31,19 @@ from .audit_views import (
 from .charts import Chart
 from .gap_views import gap_changes_view
 from .markup import Html, asset, csv_link, element
-from .page import About, Report
+from .page import About, Heading, signed_page
 from .verdict_views import verdict_view
 from .view import Lead, Name, Note, Table, View, bullets, facts, section
 from .words import (
     fixed,
     group_name,
+    half_width,
     is_measured,
     measured,
     number,
     part_word,
     percent,
+    plus_minus,
     row_count,
     short_names,
     with_margin,
@@ -50,7 +52,7 @@ from .words import (
 if TYPE_CHECKING:
     from ..auditing.result import Audit
     from ..auditing.verdict import Tolerance
-    from ..training.path import FairnessPath
+    from ..training.path import FairnessPath, Request
 
 
 # Marks beside a weight, where words would not fit.
@@ -58,7 +60,7 @@ MARKS = {"selected": "→", "dominated": "·", "mixed": "~", "": " "}
 _MEANINGS = {
     "selected": "selected",
     "dominated": "another model is better in both",
-    "mixed": "mixed: some folds give everybody one score",
+    "mixed": "mixed: some folds give all people the same score",
 }
 
 
@@ -97,18 +99,11 @@ def points_table(path: FairnessPath) -> Table:
         rows.append([
             f"{point.fairness_weight:.4g}",
             f"{point.accuracy:.4f} ± {point.accuracy_interval[1] - point.accuracy:.4f}",
-            *(
-                f"{m.shown:.4f} ± {(m.interval[1] - m.interval[0]) / 2:.4f}"
-                if m.defined
-                else "not defined"
-                for m in point.measures.values()
-            ),
+            *map(plus_minus, point.measures.values()),
             "selected" if point is path.selected else note,
         ])  # fmt: skip
     heads = ["fairness weight", path.accuracy.symbol, *path.criteria, "remark"]
-    level = percent(path.confidence_level)
-    caption = f"Models, held out (± is half the width of the {level} interval)"
-    return Table(heads, rows, caption, path._columns(), "path.csv")
+    return Table(heads, rows, f"Models, held out ({half_width(path)})", path._columns(), "path.csv")
 
 
 # ------------------------------------------------------------------------------------------------
@@ -143,7 +138,7 @@ def changes_view(path: FairnessPath, before: Audit, after: Audit, chosen: int) -
             Table(
                 ["group", *heads], groups,
                 "Outcome minus score, by group. Below 0 the scores are higher than the outcomes "
-                f"(± is half the width of the {level} interval)", residuals, "residuals.csv",
+                f"({half_width(path)})", residuals, "residuals.csv",
             ),
         ],
     )  # fmt: skip
@@ -164,7 +159,7 @@ def worse_words(criteria: dict[str, list[Any]], residuals: dict[str, list[Any]])
                 f"{number(residuals['before'][k], 3)} → {number(residuals['after'][k], 3)})"
             )
     if not worse:
-        return "No criterion gets worse, and no group's mean residual by more than chance."
+        return "No criterion gets worse, and no group's mean residual does by more than chance."
     return f"What gets worse: {'; '.join(worse)}."
 
 
@@ -223,11 +218,14 @@ def path_page(
         body.append(View("How the columns were used", [used]))
     model = "" if path._handle is None else path._handle.estimator
     facts = {"Criterion": path.criterion, "Model": model, "Measured with": path.measured_with}
-    return Report(
-        path, before, About.of(about), source or {}, f"The price of fairness: {path.criterion}",
-        _path_heading(path, part_word(after)), _question(path, is_measured(after)), body, facts,
-        [_path_method(path)], _limits(path), asset("script.js"),
-    ).render()  # fmt: skip
+    heading = Heading(
+        f"The price of fairness: {path.criterion}", _path_heading(path, part_word(after)),
+        _question(path, is_measured(after)),
+    )  # fmt: skip
+    return signed_page(
+        path.to_dict(), before, about, source, heading, body, facts=facts,
+        how=[_path_method(path)], caveats=_limits(path), script=asset("script.js"),
+    )  # fmt: skip
 
 
 def _path_heading(path: FairnessPath, part: str) -> str:
@@ -240,10 +238,8 @@ def _path_heading(path: FairnessPath, part: str) -> str:
 
 def chosen_index(path: FairnessPath) -> int:
     """Return the selected point, or the most accurate one."""
-    for k, point in enumerate(path.points):
-        if point is path.selected:
-            return k
-    return int(np.argmax([p.accuracy for p in path.points]))
+    best = int(np.argmax([p.accuracy for p in path.points]))
+    return next((k for k, point in enumerate(path.points) if point is path.selected), best)
 
 
 def _question(path: FairnessPath, is_value: bool) -> str:
@@ -251,8 +247,8 @@ def _question(path: FairnessPath, is_value: bool) -> str:
     name = short_names([path.sensitive_name], 60)[0]
     whom = f"people whatever their {name}" if is_value else f"the groups of {name}"
     return (
-        f"What does it cost to make the score fairer to {whom} ({path.criterion}), and what does "
-        f"that do to everybody?{limit}"
+        f"What does it cost to make the score fairer to {whom} ({path.criterion}), and how does "
+        f"that change everyone's score?{limit}"
     )
 
 
@@ -312,16 +308,19 @@ def _selection(path: FairnessPath, chosen: int) -> View:
     request = path.request
     if request is None:
         rows.append(("Asked for", "nothing; no model was chosen"))
-        return View("How the model was chosen", [facts(rows)])
-    best = "most accurate" if request.max_unfairness is not None else "fairest"
-    rows += [
-        ("Asked for", request.limits()),
-        ("Judged", request.judge()),
-        ("Chosen", f"the {best} model that meets it"),
-    ]
-    if path.selected is None:
-        rows.append(("Result", "no model meets it"))
-        return View("How the model was chosen", [facts(rows)])
+    else:
+        best = "most accurate" if request.max_unfairness is not None else "fairest"
+        rows += [
+            ("Asked for", request.limits()),
+            ("Judged", request.judge()),
+            ("Chosen", f"the {best} model that meets it"),
+        ]
+        no_model = [("Result", "no model meets it")]
+        rows += no_model if path.selected is None else _judged_rows(path, request, chosen)
+    return View("How the model was chosen", [facts(rows)])
+
+
+def _judged_rows(path: FairnessPath, request: Request, chosen: int) -> list[tuple[str, Any]]:
     u, accuracy = path._judged(request.criterion, request.certify)
     ends = ("upper bound of ", "lower bound of ") if request.certify else ("", "")
     met = request.choose(u[chosen : chosen + 1], accuracy[chosen : chosen + 1])[1]
@@ -331,12 +330,11 @@ def _selection(path: FairnessPath, chosen: int) -> View:
         f"with {percent(path.confidence_level)} confidence the bounds hold for all {len(path)} "
         "models at once, and so for the one picked"
     )
-    rows += [
+    return [
         ("Judged value", value),
         ("Meets it", "yes" if met else "no: it is the closest model"),
         ("Certificate", certificate if request.certify and met else "none"),
     ]
-    return View("How the model was chosen", [facts(rows)])
 
 
 def _models_view(path: FairnessPath, audits: Sequence[Audit]) -> View:
@@ -487,20 +485,15 @@ def _frontier_view(path: FairnessPath, chosen: int) -> View:
                 f"are {percent(path.confidence_level)} intervals, cut off where they leave the "
                 "picture. For faded models another one is better in both respects."
             ),
-            _frontier_figure(path, first, chosen, 720, 380, "chart wide"),
+            draw_frontier(path, first, chosen, 720, 380, "chart wide"),
             element(
                 "div",
-                *(_frontier_figure(path, n, chosen) for n in others),
+                *(draw_frontier(path, n, chosen) for n in others),
                 class_="figures",
             ),
             steps,
         ],
     )
-
-
-def _frontier_figure(path: FairnessPath, name: str, *how: Any) -> Html:
-    caption = element("figcaption", f"{path.accuracy.symbol} against {name}")
-    return element("figure", caption, draw_frontier(path, name, *how))
 
 
 class Points(NamedTuple):
@@ -557,7 +550,8 @@ def draw_frontier(path: FairnessPath, name: str, chosen: int, *how: Any) -> Html
             )
         )  # fmt: skip
     label = f"Models by {path.accuracy.symbol} and {name}"
-    return chart.svg(element("g", *marks, role="radiogroup", aria_label=label), role="group")
+    drawn = chart.svg(element("g", *marks, role="radiogroup", aria_label=label), role="group")
+    return element("figure", element("figcaption", chart.title), drawn)
 
 
 def _mark(chart: Chart, points: Points, k: int) -> list[Html]:

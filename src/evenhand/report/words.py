@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def with_margin(value: float, margin: float) -> str:
     return f"{value:,.{places}f} ± {margin:,.{places}f}"
 
 
-def short_names(names: Sequence[str], limit: int = 24) -> tuple[str, ...]:
+def short_names(names: Iterable[str], limit: int = 24) -> tuple[str, ...]:
     """Labels fit for a legend: one line, at most `limit` characters, still distinct."""
     out: list[str] = []
     for name in names:
@@ -100,6 +100,17 @@ def measured(measure: Measure) -> str:
     return f"{fixed(measure.shown)} ({measure.interval[0]:.3f} to {measure.interval[1]:.3f})"
 
 
+def plus_minus(measure: Measure) -> str:
+    """ "0.0551 ± 0.0290": the value of a measure and half the width of its interval."""
+    low, high = measure.interval
+    return f"{measure.shown:.4f} ± {(high - low) / 2:.4f}" if measure.defined else "not defined"
+
+
+def half_width(result: Any) -> str:
+    """What ± is in a table of an audit or a path."""
+    return f"± is half the width of the {percent(result.confidence_level)} interval"
+
+
 def percent(share: float) -> str:
     """A confidence level or a limit: "95%"."""
     return f"{100 * share:g}%"
@@ -128,6 +139,8 @@ def upper_first(text: str) -> str:
 
 # Where words change; shares of the uncertainty about the group. Not thresholds of any law.
 SMALL, LARGE = 0.01, 0.10
+# Where they change for the largest actual over expected of a group against the least.
+SMALL_RATIO, LARGE_RATIO = 1.05, 1.2
 # From the least to the worst.
 GRADES = {
     "undefined": "– Nothing to measure",
@@ -188,22 +201,55 @@ def worst_part(audit: Audit, criterion: str) -> tuple[str, Measure]:
     )
 
 
+def grade_criterion(audit: Audit, criterion: str) -> str:
+    """Return how bad a criterion is; of a price actual over expected counts if it is worse."""
+    level = grade(worst_part(audit, criterion)[1])
+    ends = _uneven_prices(audit, criterion)
+    if not ends:
+        return level
+    ratio = ends[-1][1] / ends[0][1] if ends[0][1] > 0 else math.inf
+    own = "slight" if ratio < SMALL_RATIO else "clear" if ratio < LARGE_RATIO else "strong"
+    return max(level, own, key=list(GRADES).index)
+
+
+def _uneven_prices(audit: Audit, criterion: str) -> list[tuple[str, float]]:
+    """Groups of least and largest actual over expected, where a test finds that it differs."""
+    pricing = audit.pricing
+    if criterion != "sufficiency" or pricing is None or not pricing.homogeneity["groups"] < 0.05:
+        return []
+    columns = pricing._groups
+    ratios = zip(columns["group"], columns["actual_expected"], strict=True)
+    known = sorted((r for r in ratios if r[1] == r[1]), key=lambda r: r[1])
+    return [known[0], known[-1]] if len(known) > 1 else []
+
+
 def judge_criterion(audit: Audit, criterion: str) -> str:
     """Return what an audit says on one criterion: the worst of a crossing and its parts."""
     own = audit.measures[criterion]
     name, worst = worst_part(audit, criterion)
+    text = judge_measure(worst)
+    ends, how = _uneven_prices(audit, criterion), grade_criterion(audit, criterion)
+    if ends:
+        (low, least), (high, most) = ends
+        assert audit.pricing is not None
+        title = get_criterion(criterion).title
+        text = (
+            f"{title} is {GRADES[how][2:].lower()}: actual over expected is {number(least, 3)} in "
+            f"{group_name(low)} and {number(most, 3)} in {group_name(high)} "
+            f"({p_words(audit.pricing.homogeneity['groups'])}). In information: {worst.meaning}."
+        )
     if worst is own:
-        return judge_measure(own)
+        return text
     kind = "crossed groups" if audit.attributes else "groups"
     return (
-        f"{judge_measure(worst)} This is {clean(name)}; for all {len(audit.labels)} {kind} "
+        f"{text} This is {clean(name)}; for all {len(audit.labels)} {kind} "
         f"together the value is {fixed(own.shown)}."
     )
 
 
 def headline(audit: Audit) -> str:
     """Return all criteria in one line, the worst first."""
-    levels = {name: grade(worst_part(audit, name)[1]) for name in audit.measures}
+    levels = {name: grade_criterion(audit, name) for name in audit.measures}
     if set(levels.values()) == {"holds"}:
         return "The audit found no difference by any criterion measured."
     return " ".join(

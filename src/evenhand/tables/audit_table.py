@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._core.progress import waiting
+from .._core.validation import InputError
 from ..auditing.audits import audit, given_controls
 from ..auditing.conditional import Conditional
 from ..auditing.result import Audit
@@ -92,10 +93,10 @@ def audit_table(
     """
     refuse_beside_cells(estimator)
     if cluster is not None:
-        raise ValueError(
-            "`cluster` must be left out: errors by cluster need rows, and counts have none. Hint: "
-            "audit all rows of some clusters with evenhand.audit."
-        )
+        raise InputError(
+            "cluster", "be left out: errors by cluster need rows, and counts have none",
+            hint="audit all rows of some clusters with evenhand.audit.",
+        )  # fmt: skip
     arguments = {
         "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
         "sample_weight": sample_weight, "frequency": frequency, "engine": engine,
@@ -216,33 +217,31 @@ def columns_of(
     several = sensitive_features
     groups = [several] if isinstance(several, str) else several
     if not isinstance(groups, list | tuple) or not groups:
-        raise ValueError(
-            "`sensitive_features` must be the name of a column or a list of names, got "
-            f"{type(several).__name__}. Hint: columns themselves go to evenhand.audit."
-        )
+        raise InputError(
+            "sensitive_features", "be the name of a column or a list of names, got "
+            f"{type(several).__name__}", hint="columns themselves go to evenhand.audit.",
+        )  # fmt: skip
     given = {
         "y_pred": y_pred, "y_true": y_true, "sample_weight": sample_weight, "frequency": frequency,
         **{f"sensitive_features[{j}]": name for j, name in enumerate(groups)},
     }  # fmt: skip
     for argument, name in given.items():
         if not isinstance(name, str) and (name is not None or argument == "y_pred"):
-            raise ValueError(
-                f"`{argument}` must be the name of a column, got {type(name).__name__}. Hint: "
-                "columns themselves go to evenhand.audit."
-            )
+            raise InputError(
+                argument, f"be the name of a column, got {type(name).__name__}",
+                hint="columns themselves go to evenhand.audit.",
+            )  # fmt: skip
     if len(set(groups)) < len(groups):
-        raise ValueError(f"`sensitive_features` must be distinct columns, got {list(groups)}.")
+        raise InputError("sensitive_features", f"be distinct columns, got {list(groups)}")
     beside = [controls] if isinstance(controls, str) else controls
     if not isinstance(beside, list | tuple) or not all(isinstance(v, str) for v in beside):
-        raise ValueError(
-            "`controls` must be the name of a column or a list of names, got "
-            f"{type(controls).__name__}. Hint: columns themselves go to evenhand.audit."
-        )
+        raise InputError(
+            "controls", "be the name of a column or a list of names, got "
+            f"{type(controls).__name__}", hint="columns themselves go to evenhand.audit.",
+        )  # fmt: skip
     crossed = (*groups, *beside)
     if len(set(crossed)) < len(crossed) or y_pred in beside:
-        raise ValueError(
-            f"`controls` must be columns other than groups and score, got {list(beside)}."
-        )
+        raise InputError("controls", f"be columns other than groups and score, got {list(beside)}")
     return Columns(y_pred, y_true, crossed, sample_weight, frequency, tuple(beside))
 
 
@@ -258,47 +257,48 @@ def _check_columns(kinds: dict[str, str], columns: Columns) -> None:
             close = nearest(name, kinds)
             hint = f" Did you mean {close!r}?" if close is not None else ""
             shown = ", ".join(repr(n) for n in list(kinds)[:30])
-            raise ValueError(
-                f"`{argument}` must be a column of `table`: there is no {name!r}.{hint} Its "
-                f"columns are {shown}."
-            )
+            raise InputError(
+                argument, f"be a column of the table: there is no {name!r}.{hint} Its columns are "
+                f"{shown}",
+            )  # fmt: skip
         kind = kinds[name]
         if argument in columns.numbers and kind not in ("number", "boolean"):
-            raise ValueError(
-                f"`{argument}` must be numbers: column {name!r} of `table` holds {kind}. Hint: "
-                "check that it is the right column; numbers kept as text must be cast in the table."
-            )
+            raise InputError(
+                argument, f"be numbers: column {name!r} of the table holds {kind}",
+                hint="check that it is the right column; numbers kept as text must be cast in the "
+                "table.",
+            )  # fmt: skip
         if kind not in ("number", "boolean", "text", "date"):
-            raise ValueError(
-                f"`{argument}` must be text, numbers, booleans or dates: column {name!r} of "
-                f"`table` holds {kind}."
-            )
+            raise InputError(
+                argument, f"be text, numbers, booleans or dates: column {name!r} of the table "
+                f"holds {kind}",
+            )  # fmt: skip
 
 
 def _check_facts(facts: dict[str, float], columns: Columns) -> None:
     """Refuse what `evenhand.audit` refuses, with the number of rows."""
     n = facts["n"]
     if not n > 0:
-        raise ValueError("`table` must hold at least one row, got none.")
+        raise InputError("table", "hold at least one row, got none")
     for argument, name in columns.numbers.items():
         bad = facts[f"bad_{argument}"]
         if bad:
-            raise ValueError(
-                f"`{argument}` must be finite: {bad:,.0f} of {n:,.0f} rows of column {name!r} are "
-                "NULL, NaN or infinity. Hint: filter or impute these rows first."
-            )
+            raise InputError(
+                argument, f"be finite: {bad:,.0f} of {n:,.0f} rows of column {name!r} are NULL, "
+                "NaN or infinity", hint="filter or impute these rows first.",
+            )  # fmt: skip
     for argument in ("sample_weight", "frequency"):
         least = facts.get(f"least_{argument}", 0.0)
         if least < 0:
-            raise ValueError(f"`{argument}` must be nonnegative, got {least}.")
+            raise InputError(argument, f"be nonnegative, got {least}")
     if facts.get("fractions"):
-        raise ValueError(
-            f"`frequency` must be whole numbers: {facts['fractions']:,.0f} rows have others. Hint: "
-            "what a person counts for, such as a sampling weight, is `sample_weight`."
-        )
+        raise InputError(
+            "frequency", f"be whole numbers: {facts['fractions']:,.0f} rows have others",
+            hint="what a person counts for, such as a sampling weight, is a weight.",
+        )  # fmt: skip
     if facts.get("people", 0.0) >= 2.0**53:
-        raise ValueError(
-            f"`frequency` must add up to fewer than 2^53 people, got {facts['people']:.3g}."
+        raise InputError(
+            "frequency", f"add up to fewer than 2^53 people, got {facts['people']:.3g}"
         )
     if not facts.get("n_used", n) > 0:
         what = "`frequency`" if columns.weight is None else "`sample_weight`"
@@ -321,10 +321,11 @@ def _check_whole(cells: Cells, facts: dict[str, float], columns: Columns) -> Non
         before = facts["people"]
     counted = cells.n + cells.n_unknown
     if counted < before:
-        raise ValueError(
-            f"`table` changed while it was read: of {before:,.0f} people {before - counted:,.0f} "
-            "were gone when they were counted. Hint: audit a copy that nobody writes to."
-        )
+        raise InputError(
+            "table", f"while it was read: of {before:,.0f} people {before - counted:,.0f} were "
+            "gone when they were counted", hint="audit a copy that nobody writes to.",
+            verb="changed",
+        )  # fmt: skip
 
 
 def _edges(
@@ -333,11 +334,11 @@ def _edges(
     if isinstance(edges, Edges):
         if (edges.target is None) != (columns.target is None):
             what = "no target" if edges.target is None else "a target"
-            raise ValueError(f"`edges` must fit `y_true`: they are of a grid with {what}.")
+            raise InputError("edges", f"fit the target: they are of a grid with {what}")
         return edges
     s, y = opened.sample(columns, facts)
     if not len(s):
-        raise ValueError("`table` changed while it was read: no row is left.")
+        raise InputError("table", "while it was read: no row is left", verb="changed")
     target = None if y is None else np.array(y, dtype=np.float64)
     # Squares that overflow are refused with the sums.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -350,5 +351,5 @@ def _edges(
     if found.slope:
         spans[0] = opened.ends(columns, found)
     if not all(math.isfinite(end) for span in spans for end in span):
-        raise ValueError("`table` changed while it was read: an extreme is not finite.")
+        raise InputError("table", "while it was read: an extreme is not finite", verb="changed")
     return found.spanning(*spans)

@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from .._core.files import PARQUET, TableError, arrow_kind, is_text_type, list_files, value_type
+from .._core.validation import InputError
 from .plan import Columns
 from .readers import open_table as open_file
 
@@ -84,7 +85,7 @@ def look_at(paths: Sequence[Any], columns: Columns) -> Files:
     files = list_files(paths)
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
-        raise TableError("`table` must be files of one kind, got both Parquet and CSV.")
+        raise InputError("table", "be files of one kind", "both Parquet and CSV")
     kind = kinds.pop()
     if any("://" in file for file in files):
         # Not to be looked at from here.
@@ -102,7 +103,7 @@ def _kind(file: str) -> str:
         with Path(file).open("rb") as stream:
             if stream.read(4) == b"PAR1":
                 return "parquet"
-    raise TableError(f"`table` must be Parquet or CSV files, and {file!r} has neither ending.")
+    raise InputError("table", f"be Parquet or CSV files, and {file!r} has neither ending")
 
 
 def _parquet(files: list[str], columns: Columns) -> Files:

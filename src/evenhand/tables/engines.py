@@ -15,6 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.stable.v2 import Implementation
 
+from .._core.validation import InputError
 from ..auditing.audits import audit
 from ..auditing.result import Audit
 from ..measures.cells import Cells
@@ -99,10 +100,10 @@ def open_table(table: Any, columns: Columns, engine: str | None = None) -> Any:
     if isinstance(engine, str) and engine.startswith(ADDRESS):
         return open_address(engine.removeprefix(ADDRESS), table)
     if engine is not None and engine not in ENGINES:
-        raise ValueError(
-            f"`engine` must be one of {', '.join(ENGINES)}, or ibis: with the address of a "
-            f"database, got {engine!r}."
-        )
+        raise InputError(
+            "engine", f"be one of {', '.join(ENGINES)}, or ibis: with the address of a database, "
+            f"got {engine!r}",
+        )  # fmt: skip
     if isinstance(table, str) and table.startswith("duckdb:"):
         _must_be(engine, "duckdb", table)
         return _open_database(table)
@@ -122,10 +123,10 @@ def _open_frame(table: Any, engine: str | None) -> Any:
         return Engine(frame)
     scanned = _is_dataset(table)
     if not (scanned or isinstance(frame, nw.DataFrame | nw.LazyFrame | Mapping)):
-        raise ValueError(
-            "`table` must be a path, an address, a frame, a relation or an expression, got "
-            f"{type(table).__name__}. Hint: arrays go to evenhand.audit."
-        )
+        raise InputError(
+            "table", "be a path, an address, a frame, a relation or an expression, got "
+            f"{type(table).__name__}", hint="arrays go to evenhand.audit.",
+        )  # fmt: skip
     lazy = scanned or isinstance(frame, nw.LazyFrame)
     engine = engine or ("numpy" if not lazy else "duckdb" if scanned else "polars")
     if engine == "numpy" and not lazy:
@@ -134,7 +135,7 @@ def _open_frame(table: Any, engine: str | None) -> Any:
         return _open_in_duckdb(table, frame)
     if engine == "polars" and not scanned and frame.implementation.is_polars():
         return Engine(frame.lazy())
-    raise ValueError(f"`engine` must be one that reads {type(table).__name__}, got {engine!r}.")
+    raise InputError("engine", f"be one that reads {type(table).__name__}, got {engine!r}")
 
 
 def _is_dataset(table: Any) -> bool:
@@ -145,7 +146,7 @@ def _is_dataset(table: Any) -> bool:
 
 def _must_be(engine: str | None, wanted: str, what: str) -> None:
     if engine not in (None, wanted):
-        raise ValueError(f"`engine` must be {wanted!r} for {what}, got {engine!r}.")
+        raise InputError("engine", f"be {wanted!r} for {what}, got {engine!r}")
 
 
 def _is_paths(table: Any) -> bool:
@@ -161,7 +162,7 @@ def _open_paths(paths: list[Any], columns: Columns, engine: str | None) -> Engin
     if engine is None:
         engine = "duckdb" if find_spec("duckdb") or not find_spec("polars") else "polars"
     if engine not in readers:
-        raise ValueError(f"`engine` must be duckdb, polars or spark for files, got {engine!r}.")
+        raise InputError("engine", f"be duckdb, polars or spark for files, got {engine!r}")
     return readers[engine](look_at(paths, columns), columns)
 
 
@@ -212,7 +213,7 @@ def _open_database(address: str) -> Engine:
     """`duckdb:file.db/table`."""
     path, slash, name = address.removeprefix("duckdb:").rpartition("/")
     if not slash or not path or not name:
-        raise TableError(f"`table` must be duckdb:FILE/TABLE, got {address!r}.")
+        raise InputError("table", "be duckdb:FILE/TABLE", repr(address))
     parts = [_quoted(part) for part in name.split(".")]
     return _asked(_connect(path), f"SELECT * FROM {'.'.join(parts)}")
 
@@ -257,7 +258,8 @@ def _asked(connection: Any, query: str) -> Engine:
     try:
         return Engine(nw.from_native(connection.sql(query)))
     except duckdb.Error as error:
-        raise EngineError(f"`table` cannot be read by DuckDB: {in_short(error)}") from error
+        said = f"be read by DuckDB: {in_short(error)}"
+        raise EngineError("table", said, verb="cannot") from error
 
 
 def _quoted(name: str, mark: str = '"') -> str:
@@ -326,7 +328,8 @@ def _spark_files(files: Files, columns: Columns) -> Engine:
         parts = [read(session, batch, files, columns) for batch in files.batches]
         return _joined(parts, files, columns)
     except Exception as error:  # many kinds
-        raise EngineError(f"`table` cannot be read by Spark: {in_short(error)}") from error
+        said = f"be read by Spark: {in_short(error)}"
+        raise EngineError("table", said, verb="cannot") from error
 
 
 def _spark_parquet(session: Any, batch: Batch, files: Files, columns: Columns) -> Any:
@@ -407,7 +410,7 @@ def open_address(address: str, name: Any) -> Engine:
     shown = without_password(address)
     if not isinstance(name, str):
         what = "several" if isinstance(name, list | tuple) else type(name).__name__
-        raise ValueError(f"`table` must be the name of one table of {shown}, got {what}.")
+        raise InputError("table", f"be the name of one table of {shown}, got {what}")
     try:
         import ibis
     except ModuleNotFoundError:
@@ -426,10 +429,10 @@ def open_address(address: str, name: Any) -> Engine:
         text = next(iter(str(error).splitlines()), type(error).__name__)[:300]
         if parts.password:
             text = text.replace(parts.password, "***")
-        raise TableError(
-            f"`engine` must be ibis: and the address of a database that can be opened, got "
-            f"{shown}: {text}"
-        ) from None
+        raise InputError(
+            "engine", "be ibis: and the address of a database that can be opened",
+            f"{shown}: {text}",
+        ) from None  # fmt: skip
     if parts.scheme == "duckdb":
         connection.raw_sql("SET enable_progress_bar = false")
     return _open_ibis(_named_table(connection, name, shown))
@@ -459,6 +462,6 @@ def _named_table(connection: Any, name: str, shown: str) -> Any:
     close = nearest(name, names)
     hint = f" Did you mean {close!r}?" if close is not None else ""
     listed = f" Its tables are {', '.join(map(repr, names[:30]))}." if names else ""
-    raise TableError(
-        f"`table` must be the name of a table: {shown} has no {name!r}.{hint}{listed}"
+    raise InputError(
+        "table", f"be the name of a table: {shown} has no {name!r}.{hint}{listed}"
     ) from seen

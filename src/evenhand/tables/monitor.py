@@ -108,9 +108,7 @@ def count_periods(
     schema = rows.collect_schema()
     if time not in schema:
         shown = ", ".join(repr(n) for n in list(schema)[:30])
-        raise ValueError(
-            f"`time` must name a column of the table, got {time!r}; there are {shown}."
-        )
+        raise InputError("time", f"name a column of the table, got {time!r}; there are {shown}")
     made = _keys(time, schema[time], period)
     rows = rows.with_columns(**made)
     names = {**names, "sensitive_features": [*made, *wanted]}
@@ -120,7 +118,7 @@ def count_periods(
         if period is not None or error.where != f"(column {next(iter(made))!r})":
             raise
         raise InputError(
-            "time", "have at most 200 values where `period` is None",
+            "time", "have at most 200 values where no period is named",
             hint="name a period, such as month, if they are dates.",
         ) from error  # fmt: skip
     except EngineError as error:
@@ -273,11 +271,12 @@ def monitor(
     """
     check_watch(criteria, level, estimator)
     if cluster is not None:
-        raise ValueError(
-            "`cluster` must be left out: periods are counted into cells, which do not know which "
-            "rows belong together. Hint: keep one row of each unit in a period, or audit each "
-            "period by itself with evenhand.audit(..., cluster=...)."
-        )
+        raise InputError(
+            "cluster", "be left out: periods are counted into cells, which do not know which rows "
+            "belong together",
+            hint="keep one row of each unit in a period, or audit each period by itself with "
+            "evenhand.audit(..., cluster=...).",
+        )  # fmt: skip
     columns = {
         "time": time, "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
         "sample_weight": sample_weight, "frequency": frequency,
@@ -287,7 +286,7 @@ def monitor(
     if counted is not None:
         for argument, value in {**columns, "engine": engine}.items():
             if value is not None:
-                raise ValueError(f"`{argument}` must be left out for cells, which hold it.")
+                raise InputError(argument, "be left out for cells, which hold it")
         series = checked_series(counted)
         if period not in ("auto", None):
             series = gathered(series, str(period))
@@ -321,15 +320,15 @@ def _counted_now(
 ) -> dict[str, Cells]:
     if not isinstance(table, str | PathLike | list | tuple):
         if isinstance(table, Mapping):
-            raise ValueError(
-                "`table` must be a frame with a column of dates, a path, an address, a relation or "
-                "a mapping of period to Cells, got a mapping of other things. Hint: columns in a "
-                "dict become a frame with pandas.DataFrame(columns)."
-            )
+            raise InputError(
+                "table", "be a frame with a column of dates, a path, an address, a relation or a "
+                "mapping of period to Cells, got a mapping of other things",
+                hint="columns in a dict become a frame with pandas.DataFrame(columns).",
+            )  # fmt: skip
         frame = read_native(table, "table")
         if isinstance(frame, nw.DataFrame) and engine in (None, "numpy"):
             return cells_by_period(frame, period, **columns)
     for argument in ("time", "y_pred", "sensitive_features"):
         if columns[argument] is None:
-            raise ValueError(f"`{argument}` must name a column of the table, got None.")
+            raise InputError(argument, "name a column of the table, got None")
     return count_periods(table, period, engine=engine, **columns)

@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from datetime import date
-from decimal import Decimal
 from io import StringIO
 from typing import Any
 
@@ -26,10 +24,10 @@ from narwhals.stable.v2 import Implementation
 from numpy.typing import NDArray
 
 from .._core.arrays import Vector
-from .._core.files import TableError
 from .._core.validation import InputError
+from ..data.columns import is_missing
 from ..data.encoding import MISSING
-from ..data.labels import check_count, cross, sorted_labels
+from ..data.labels import check_count, cross, kind_of, sorted_labels, whole
 from ..measures.cells import EXTREMES, SUMS, Cells, checked
 from ..measures.edges import Axis, Edges, looks_drawn, scramble, share_drawn
 
@@ -220,7 +218,7 @@ def weight_factor(facts: dict[str, float]) -> float:
 # The engine that runs the queries.
 
 
-class EngineError(TableError):
+class EngineError(InputError):
     """An engine could not read the table; the message has its words."""
 
 
@@ -284,7 +282,7 @@ class Engine:
 
     def kinds(self) -> dict[str, str]:
         """Column → "number", "boolean", "text", "date", or the type's own name for any other."""
-        return {name: kind_of(dtype) for name, dtype in self._guarded(self._schema).items()}
+        return {name: column_kind(dtype) for name, dtype in self._guarded(self._schema).items()}
 
     def facts(self, columns: Columns) -> dict[str, float]:
         """What :func:`facts` asks for; NaN where there is no row."""
@@ -346,7 +344,8 @@ class Engine:
         except Exception as error:  # every engine has its own kinds
             spark = self.rows.implementation is Implementation.PYSPARK
             reason = _spark_cause(error) if spark else in_short(error)
-            raise EngineError(f"`table` cannot be read by {self.name}: {reason}") from error
+            said = f"be read by {self.name}: {reason}"
+            raise EngineError("table", said, verb="cannot") from error
 
     def _schema(self) -> Any:
         return self.rows.collect_schema()
@@ -428,7 +427,7 @@ def _gathered(client: Any, tasks: list[Any]) -> list[Any]:
                 ) from None
 
 
-def kind_of(dtype: nw.dtypes.DType) -> str:
+def column_kind(dtype: nw.dtypes.DType) -> str:
     """What a column holds: "number", "boolean", "text", "date", or the name of its type."""
     if dtype.is_numeric():
         return "number"
@@ -465,7 +464,7 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
             codes, values = _as_text(codes, values)
         check_levels(len(values), name, columns.role(name))
         if name not in columns.controls:
-            check_count(values, int(facts["n"]), _kind(values), name)
+            check_count(values, int(facts["n"]), kind_of(values), name)
         coded.append((codes, values))
     codes, labels = coded[0] if len(coded) == 1 else cross(coded)
     n = _whole(table, "n")
@@ -486,10 +485,10 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
         found.setdefault(name, np.zeros(len(place)))
     for name, column in found.items():
         if not np.isfinite(column).all():
-            raise ValueError(
-                f"`table` must have numbers whose squares can be added up: {name} of some cells is "
-                "not finite. Hint: measure scores, targets and weights in larger units."
-            )
+            raise InputError(
+                "table", f"have numbers whose squares can be added up: {name} of some cells is "
+                "not finite", hint="measure scores, targets and weights in larger units.",
+            )  # fmt: skip
     _check_inside(found, edges, facts)
     fields = checked(found, edges, tuple(labels), columns.groups, unknown)
     return _without_empty(Cells(**fields))
@@ -504,10 +503,10 @@ def _check_inside(found: dict[str, NDArray[Any]], edges: Edges, facts: dict[str,
             continue
         low, high = found[f"least_{name}"].min(), found[f"largest_{name}"].max()
         if not axis.spans(low - axis.shift, high - axis.shift, edges.bins):
-            raise ValueError(
-                "`table` changed while it was read: it has values that it had not when its least "
-                "and largest were asked for. Hint: run it again."
-            )
+            raise InputError(
+                "table", "while it was read: it has values that it had not when its least and "
+                "largest were asked for", hint="run it again.", verb="changed",
+            )  # fmt: skip
 
 
 class TooManyLevels(InputError):
@@ -561,7 +560,7 @@ def _encode(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
     array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     coded = array.dictionary_encode()
     index = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
-    values = [label_of(v) for v in coded.dictionary.to_pylist()]
+    values = [_label(v) for v in coded.dictionary.to_pylist()]
     labels = sorted_labels([v for v in values if v is not None])
     place = {label: k for k, label in enumerate(labels)}
     lookup = np.array([-1 if v is None else place[v] for v in values] + [-1], dtype=np.intp)
@@ -577,25 +576,16 @@ def _as_text(codes: NDArray[np.intp], labels: list[Any]) -> tuple[NDArray[np.int
     return np.array([names.index(text) for text in texts], dtype=np.intp)[codes], names
 
 
-def label_of(value: Any) -> Any:
+def _label(value: Any) -> Any:
     """As `eh.audit` names groups: whole numbers without a fraction; None where missing."""
-    if value is None or value == "" or value != value:
-        return None
-    if isinstance(value, float | Decimal):
-        return int(value) if float(value).is_integer() else float(value)
-    return value
-
-
-def _kind(labels: list[Any]) -> str:
-    if labels and all(isinstance(v, int | float) and not isinstance(v, bool) for v in labels):
-        return "integer" if all(isinstance(v, int) for v in labels) else "float"
-    return "date" if labels and all(isinstance(v, date) for v in labels) else "text"
+    return None if value == "" or is_missing(value) else whole(value)
 
 
 def _floats(table: Any, name: str) -> NDArray[np.float64]:
     column = table.column(name)
     if column.null_count:
-        raise ValueError(f"`table` changed while it was read: {name} of some cells is missing.")
+        said = f"while it was read: {name} of some cells is missing"
+        raise InputError("table", said, verb="changed")
     return column.to_numpy().astype(np.float64, copy=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module as _import_module
 from typing import Any as _Any
 
 try:
@@ -17,16 +18,13 @@ except ModuleNotFoundError as error:
 __all__ = ["FairMLPRegressor", "FairnessLoss"]
 
 
+_HOMES = {"FairMLPRegressor": "network", "FairnessLoss": "loss"}
+
+
 def __getattr__(name: str) -> _Any:
-    if name == "FairnessLoss":
-        from .loss import FairnessLoss
-
-        return FairnessLoss
-    if name == "FairMLPRegressor":
-        from .network import FairMLPRegressor
-
-        return FairMLPRegressor
-    raise AttributeError(f"module 'evenhand.torch' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'evenhand.torch' has no attribute {name!r}")
+    return getattr(_import_module(f".{_HOMES[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .._core.arrays import Array
 from ..estimators._newton import assemble_hessian
-from .passes import Batch, EagerPasses, Passes, alone
+from .passes import Batch, EagerPasses, Passes, alone, thin
 from .template import Shape, round_up, source
 
 try:
@@ -59,13 +59,12 @@ def _moments_kernel(
     plain = tl.zeros((BLOCK,), dtype=tl.float32)
     square = tl.zeros((BLOCK,), dtype=tl.float32)
     for tile in range(tl.program_id(0), n_tiles, tl.num_programs(0)):
-        # Rows may be more than 32 bits number; those of a tile are counted from its first.
-        first = tl.cast(tile, tl.int64) * BLOCK
-        row = tl.arange(0, BLOCK)
-        inside = row < tl.minimum(n - first, BLOCK).to(tl.int32)
-        x = tl.load(s_ptr + first + row, mask=inside, other=0.0).to(tl.float32) - shift
+        # Rows are numbered in 64 bits where n has them, which costs registers.
+        row = (tile + (n - n)) * BLOCK + tl.arange(0, BLOCK)
+        inside = row < n
+        x = tl.load(s_ptr + row, mask=inside, other=0.0).to(tl.float32) - shift
         if WEIGHTED:
-            w = tl.load(w_ptr + first + row, mask=inside, other=0.0)
+            w = tl.load(w_ptr + row, mask=inside, other=0.0)
         else:
             w = inside.to(tl.float32)
         total += w
@@ -96,12 +95,12 @@ def _center_kernel(part_ptr, shift_ptr, out_ptr, programs, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _total_kernel(part_ptr, out_ptr, programs, width, BLOCK: tl.constexpr):
-    """One column of a table of sums, added up in float64."""
+def _total_kernel(part_ptr, out_ptr, programs, width, skip, scale, BLOCK: tl.constexpr):
+    """One column of a table of sums, added up in float64; the first `skip` are passed over."""
     column = tl.program_id(0)
     row = tl.arange(0, BLOCK)
-    part = tl.load(part_ptr + row * width + column, mask=row < programs, other=0.0)
-    tl.store(out_ptr + column, tl.sum(part.to(tl.float64), axis=0))
+    part = tl.load(part_ptr + row * width + skip + column, mask=row < programs, other=0.0)
+    tl.store(out_ptr + column, tl.sum(part.to(tl.float64), axis=0) * scale)
 
 
 @lru_cache(maxsize=256)
@@ -130,9 +129,9 @@ def _tile(shape: Shape) -> tuple[int, int]:
     return _TILES[f"large {shape.mode}" if large else shape.mode]
 
 
-def _count(n: int, rows: int, device: torch.device) -> tuple[int, int]:
-    """Tiles of so many rows, and programs to share them."""
-    tiles = max(1, -(-n // rows))
+def _count(n: int, rows: int, device: torch.device, stride: int = 1) -> tuple[int, int]:
+    """Every `stride`-th tile of so many rows, and programs to share them."""
+    tiles = max(1, -(-n // (rows * stride)))
     return tiles, min(tiles, _PROGRAMS * _processors(device))
 
 
@@ -166,7 +165,7 @@ class FusedPasses(Passes):
         stride = len(self.s) // SAMPLE_ROWS
         if stride < 2:
             return None
-        s = self.s[::stride].contiguous()
+        s = thin(self.s, stride)
         part = FusedPasses(self.basis, s, self.center, self.limit, self.batch.every(stride))
         part.n_known = self.n_known * len(s) / len(self.s)
         # Closer than the rows left out allow would be in vain.
@@ -178,27 +177,29 @@ class FusedPasses(Passes):
         return self._some if self.batch.reduce is alone else None
 
     def sums(self, weights: Array, curved: bool) -> Tensor:
-        if curved and self._by_moments and self._some is None:
-            return self._add_up("second", weights)
-        # The long one first: what follows is made ready while it runs.
-        first = self._add_up("first", weights)
         if not curved:
-            return first
-        some = self._some or self
-        return torch.cat([first, some._bend(weights) * (len(self.s) / len(some.s))])
-
-    def _bend(self, weights: Array) -> Tensor:
-        """Hessian and drift; loss, score and chain that come with them are passed over."""
-        if self._by_moments:
-            return self._add_up("second", weights)[3 + weights.size :]
-        return self._eager.sums(weights, True)[3 + weights.size :]
+            return self._add_up("first", weights)
+        stride, head = max(1, len(self.s) // SAMPLE_ROWS), 3 + weights.size
+        if not self._by_moments:
+            some = self._some or self
+            rest = some._eager.sums(weights, True)[head:] * (len(self.s) / len(some.s))
+            return torch.cat([self._add_up("first", weights), rest])
+        if stride == 1:
+            return self._add_up("second", weights)
+        width = self._shape("second").n_sums
+        out = torch.empty(width, dtype=torch.float64, device=self.s.device)
+        # The long one first: what follows is made ready while it runs. A Hessian from some of the
+        # rows comes with their own loss and score: passed over.
+        self._add_up("first", weights, out)
+        self._add_up("second", weights, out[head:], stride, head)
+        return out
 
     @cached_property
     def _eager(self) -> EagerPasses:
         s = self.s.to(torch.float32)
         return EagerPasses(self.basis, s, self.center, self.limit, self.batch)
 
-    @property
+    @cached_property
     def _by_moments(self) -> bool:
         """Whether the Hessian is a kernel."""
         shape = self._shape("second")
@@ -213,25 +214,30 @@ class FusedPasses(Passes):
         weighted = self.batch.weight is not None
         return Shape(mode, self.batch.n_groups, self.basis, self.limit, weighted, adds)
 
-    def _add_up(self, mode: str, weights: Array) -> Tensor:
-        """Sums over all rows, in float64."""
-        shape, device = self._shape(mode), self.s.device
-        width, (tiles, programs) = shape.n_sums, _count(len(self.s), _tile(shape)[0], device)
+    def _add_up(
+        self, mode: str, weights: Array, out: Tensor | None = None, stride: int = 1, skip: int = 0
+    ) -> Tensor:
+        """Sums of every `stride`-th tile, scaled up to all rows, in float64."""
+        shape, n, device = self._shape(mode), len(self.s), self.s.device
+        width, (rows, _) = shape.n_sums, _tile(shape)
+        tiles, programs = _count(n, rows, device, stride)
         part = torch.empty((programs, width), dtype=torch.float32, device=device)
-        self._launch(shape, programs, tiles, weights, part)
-        out = torch.empty(width, dtype=torch.float64, device=device)
-        _total_kernel[(width,)](part, out, programs, width, round_up(programs))
+        self._launch(shape, programs, tiles, stride, weights, part)
+        if out is None:
+            out = torch.empty(width, dtype=torch.float64, device=device)
+        scale = 1.0 if stride == 1 else n / (tiles * rows)
+        _total_kernel[(width - skip,)](part, out, programs, width, skip, scale, round_up(programs))
         return out
 
     def _launch(
-        self, shape: Shape, programs: int, tiles: int, weights: Array, *outputs: Any
+        self, shape: Shape, programs: int, tiles: int, stride: int, weights: Array, *outputs: Any
     ) -> None:
         b, (rows, warps) = self.batch, _tile(shape)
         # A column that the kernel does not read is any tensor.
         columns = [self.s if c is None else c for c in (b.target, b.codes, b.weight)]
         given = [self._widen(weights, shape)] if shape.is_wide else weights.ravel().tolist()
         _kernel(shape)[(programs,)](
-            self.s, *columns, self.center, *given, *outputs, len(self.s), tiles, rows,
+            self.s, *columns, self.center, *given, *outputs, len(self.s), tiles, stride, rows,
             num_warps=warps,
         )  # fmt: skip
 
@@ -247,5 +253,5 @@ class FusedPasses(Passes):
         shape = self._shape("gradient", out is not None)
         out = torch.empty_like(self.s) if out is None else out
         tiles, _ = _count(len(self.s), _tile(shape)[0], self.s.device)
-        self._launch(shape, tiles, tiles, weights, out, upstream, *finish)
+        self._launch(shape, tiles, tiles, 1, weights, out, upstream, *finish)
         return out

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -40,6 +39,7 @@ from .loss import CLASSIFIERS, FairnessLoss
 _STEPS, _LEAST_EPOCHS = 1500, 50
 # Fewer rows than this set aside say nothing about fairness.
 _LEAST_CHECK = 100
+_ACCEPTS: dict[str, Any] = {"accept_sparse": ["csr", "csc"], "dtype": [np.float64, np.float32]}
 
 
 class FairMLPRegressor(RegressorMixin, BaseEstimator):
@@ -172,10 +172,7 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
         check_index(
             X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight
         )  # fmt: skip
-        X, y = validate_data(
-            self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32],
-            y_numeric=True,
-        )  # fmt: skip
+        X, y = validate_data(self, X, y, y_numeric=True, **_ACCEPTS)
         X = X.toarray() if issparse(X) else X
         n = len(X)
         weight = check_weight(sample_weight, n)
@@ -203,10 +200,9 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
             known = slice(None) if groups.known is None else groups.known
             codes[known] = groups.codes
         z = ((y - self._y_center) / self._y_scale).astype(np.float32)
-        rows = Rows(
-            self._standardized(X).float(), torch.from_numpy(z), torch.from_numpy(codes),
-            None if weight is None else torch.from_numpy(weight.astype(np.float32)),
-        ).to(self.device)  # fmt: skip
+        omega = None if weight is None else weight.astype(np.float32)
+        columns = (self._standardized(X).float().numpy(), z, codes, omega)
+        rows = Rows(*(None if c is None else torch.from_numpy(c).to(self.device) for c in columns))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         aside, kept = self._set_aside(codes, seed)
         generator = torch.Generator().manual_seed(seed)
@@ -279,9 +275,7 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         refuse_unreal(X=X)
-        X = validate_data(
-            self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
-        )
+        X = validate_data(self, X, reset=False, **_ACCEPTS)
         X = X.toarray() if issparse(X) else X
         score = self._score(X).numpy()
         return (self._y_center + self._y_scale * score).astype(X.dtype, copy=False)
@@ -294,10 +288,10 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"`learning_rate` must be a positive number, got {self.learning_rate!r}."
             )
-        for name in ("epochs", "batch_size", "patience"):
-            value = getattr(self, name)
-            if value != "auto" or name == "batch_size":
-                check_positive_integer(name, value)
+        check_positive_integer("batch_size", self.batch_size)
+        for name in ("epochs", "patience"):
+            if getattr(self, name) != "auto":
+                check_positive_integer(name, getattr(self, name))
         for name in ("plain", "ramp", "validation_fraction"):
             value = getattr(self, name)
             if not is_number(value, 0.0) or value >= 1:
@@ -386,8 +380,7 @@ class Schedule:
         return min(1.0, share / _RISE) * 0.5 * (1.0 + math.cos(math.pi * share))
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """Standardized features and targets, group numbers (−1: not known), weights of mean 1."""
 
     X: Tensor
@@ -396,14 +389,8 @@ class Rows:
     weight: Tensor | None
 
     def take(self, rows: NDArray[np.intp]) -> Rows:
-        return self._each(lambda column: column[torch.from_numpy(rows)])
-
-    def to(self, device: Any) -> Rows:
-        return self._each(lambda column: column.to(device))
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Rows:
-        weight = None if self.weight is None else change(self.weight)
-        return Rows(change(self.X), change(self.y), change(self.groups), weight)
+        index = torch.from_numpy(rows)
+        return Rows(*(None if column is None else column[index] for column in self))
 
 
 def make_network(n_features: int, hidden: tuple[int, ...]) -> nn.Sequential:
@@ -437,8 +424,12 @@ def train(
             weight = fairness_weight * schedule.fairness(share)
             for group in optimizer.param_groups:
                 group["lr"] = schedule.learning_rate * schedule.rate(share)
-            objective, loss, value = _objective(network, train_rows.take(rows), fairness, weight)
-            _take_step(network, optimizer, objective)
+            loss, value = _measure(network, train_rows.take(rows), fairness if weight else None)
+            objective = loss if value is None else (loss + weight * value) / (1.0 + weight)
+            optimizer.zero_grad(set_to_none=True)
+            objective.backward()
+            nn.utils.clip_grad_norm_(network.parameters(), _LONGEST)
+            optimizer.step()
             step += 1
             _follow(mean, network, max(_NEWEST, 1.0 / step))
             losses.append(float(loss.detach()))
@@ -459,23 +450,16 @@ def train(
     return curve
 
 
-def _take_step(network: nn.Module, optimizer: torch.optim.Optimizer, objective: Tensor) -> None:
-    optimizer.zero_grad(set_to_none=True)
-    objective.backward()
-    torch.nn.utils.clip_grad_norm_(network.parameters(), _LONGEST)
-    optimizer.step()
-
-
-def _objective(
-    network: nn.Module, rows: Rows, fairness: FairnessLoss | None, weight: float
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """What a step makes smaller, the squared error in it, and the fairness term if it counts."""
+def _measure(
+    network: nn.Module, rows: Rows, fairness: FairnessLoss | None
+) -> tuple[Tensor, Tensor | None]:
+    """Squared error, and Ĩ if it is asked for."""
     score = network(rows.X)[:, 0]
-    loss = _squares(score, rows)
-    if fairness is None or weight == 0:
-        return loss, loss, None
-    value = fairness(score, rows.groups, rows.y, sample_weight=rows.weight)
-    return (loss + weight * value) / (1.0 + weight), loss, value
+    squares = (rows.y - score) ** 2
+    loss = squares.mean() if rows.weight is None else (rows.weight * squares).mean()
+    if fairness is None:
+        return loss, None
+    return loss, fairness(score, rows.groups, rows.y, sample_weight=rows.weight)
 
 
 def _decayed(network: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
@@ -498,11 +482,6 @@ def _mixed(groups: Tensor, generator: torch.Generator) -> np.ndarray:
     return np.argsort(place, kind="stable")
 
 
-def _squares(score: Tensor, rows: Rows) -> Tensor:
-    squares = (rows.y - score) ** 2
-    return squares.mean() if rows.weight is None else (rows.weight * squares).mean()
-
-
 @torch.no_grad()
 def _follow(mean: nn.Module, network: nn.Module, share: float) -> None:
     for slow, fast in zip(mean.parameters(), network.parameters(), strict=True):
@@ -516,9 +495,7 @@ def _judge(
     """Loss, unfairness and objective on rows set aside, at the full weight."""
     if rows is None:
         return (math.nan,) * 3
-    score = network(rows.X)[:, 0]
-    loss, value = float(_squares(score, rows)), math.nan
-    if fairness is None:
-        return loss, value, loss
-    value = float(fairness(score, rows.groups, rows.y, sample_weight=rows.weight))
-    return loss, value, loss + weight * value
+    loss, value = _measure(network, rows, fairness)
+    if value is None:
+        return float(loss), math.nan, float(loss)
+    return float(loss), float(value), float(loss) + weight * float(value)

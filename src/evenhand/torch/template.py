@@ -85,10 +85,8 @@ def source(shape: Shape) -> str:
         ahead.append("scale = scale * tl.load(upstream_ptr).to(tl.float32) * inverse")
         rows.append("g = scale * (h - w * (constant + along * z))")
         if shape.adds:
-            rows.append(
-                "g += tl.load(out_ptr + first + row, mask=inside, other=0.0).to(tl.float32)"
-            )
-        rows.append("tl.store(out_ptr + first + row, g, mask=inside)")
+            rows.append("g += tl.load(out_ptr + row, mask=inside, other=0.0).to(tl.float32)")
+        rows.append("tl.store(out_ptr + row, g, mask=inside)")
     else:
         after.append(f"out = out_ptr + tl.program_id(0) * {shape.n_sums}")
         for i, (length, term, store) in enumerate(sums):
@@ -106,7 +104,7 @@ def source(shape: Shape) -> str:
     ]
     lines = [
         "import triton", "import triton.language as tl", "@triton.jit",
-        f"{head} n, n_tiles, BLOCK: tl.constexpr):", *("    " + line for line in body),
+        f"{head} n, n_tiles, stride, BLOCK: tl.constexpr):", *("    " + line for line in body),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
@@ -115,14 +113,13 @@ def _load(shape: Shape) -> list[str]:
     """A tile of rows: z, t, dt/dz as `steep`, group a, weight w, monomials m1, m2, …"""
     basis, limit = shape.basis, shape.limit
     out = [
-        # Rows may be more than 32 bits number; those of a tile are counted from its first.
-        "first = tl.cast(tile, tl.int64) * BLOCK",
-        "row = tl.arange(0, BLOCK)",
-        "inside = row < tl.minimum(n - first, BLOCK).to(tl.int32)",
-        "s = tl.load(s_ptr + first + row, mask=inside, other=0.0).to(tl.float32)",
-        f"a = tl.load(a_ptr + first + row, mask=inside, other={shape.n_groups}).to(tl.int32)",
+        # Rows are numbered in 64 bits where n has them, which costs registers.
+        "row = (tile + (n - n)) * stride * BLOCK + tl.arange(0, BLOCK)",
+        "inside = row < n",
+        "s = tl.load(s_ptr + row, mask=inside, other=0.0).to(tl.float32)",
+        f"a = tl.load(a_ptr + row, mask=inside, other={shape.n_groups}).to(tl.int32)",
         "z = (s - mean) * inverse",
-        "w = tl.load(w_ptr + first + row, mask=inside, other=0.0)"
+        "w = tl.load(w_ptr + row, mask=inside, other=0.0)"
         if shape.weighted
         else "w = inside.to(tl.float32)",
     ]
@@ -136,7 +133,7 @@ def _load(shape: Shape) -> list[str]:
             "steep = 1.0 - share * share",
         ]
     if basis.n_variables == 2:
-        out.append("m2 = tl.load(y_ptr + first + row, mask=inside, other=0.0).to(tl.float32)")
+        out.append("m2 = tl.load(y_ptr + row, mask=inside, other=0.0).to(tl.float32)")
     count = basis.n_moments if shape.mode == "second" else basis.n_terms
     for j in range(1 + basis.n_variables, count):
         out.append(f"m{j} = m{basis.factors[j, 0]} * m{basis.factors[j, 1]}")

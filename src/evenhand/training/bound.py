@@ -10,12 +10,13 @@ or a function of it and the target, whose derivative the gradient is multiplied 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.validation import check_column, is_number
+from .._core.validation import InputError, check_column, is_number
 from ..data.criteria import Criterion, Variable
 from ..data.groups import Groups
 from ..estimators.logistic import LogisticTerm
@@ -88,18 +89,18 @@ def check_trainable(criterion: Criterion) -> Variable:
     """The one variable of a criterion that moves with the score, or why there is no such term."""
     moving = [criterion.variable(name) for name in criterion.joint if criterion.moves((name,))]
     if len(moving) != 1 or len(criterion.joint) > 2 or len(criterion.needs) > 1:
-        raise ValueError(
-            "`criterion` must be about one variable that moves with the score and at most one "
-            f"other to be trained for, got {criterion.name!r} of "
-            f"{criterion.words(criterion.joint)}. Hint: audits and paths measure it all the same."
-        )
+        raise InputError(
+            "criterion", "be about one variable that moves with the score and at most one other "
+            f"to be trained for, got {criterion.name!r} of {criterion.words(criterion.joint)}",
+            hint="audits and paths measure it all the same.",
+        )  # fmt: skip
     (variable,) = moving
     if variable.of and variable.slope is None:
-        raise ValueError(
-            f"`criterion` must know how its variables follow the score to be trained for, got "
-            f"{criterion.name!r}. Hint: Variable({variable.name!r}, ..., slope=...) with the "
-            "derivative in the score."
-        )
+        raise InputError(
+            "criterion", "know how its variables follow the score to be trained for, got "
+            f"{criterion.name!r}",
+            hint=f"Variable({variable.name!r}, ..., slope=...) with the derivative in the score.",
+        )  # fmt: skip
     return variable
 
 
@@ -182,11 +183,11 @@ class BoundRegularizer:
         if normalizer is not None:
             self.normalizer = normalizer
         elif self.normalizer <= LEAST_UNCERTAINTY * groups.entropy:
-            raise ValueError(
-                f"`{target_name}` determines the group completely, so no score can add to it: "
-                f"{self.criterion.name} is not defined. Hint: drop the leaking target or use "
-                "criterion='independence'."
-            )
+            raise InputError(
+                target_name, "the group completely, so no score can add to it: "
+                f"{self.criterion.name} is not defined", verb="determines",
+                hint="drop the leaking target or use criterion='independence'.",
+            )  # fmt: skip
         self._terms = [
             (sign, condition, self._make_term(len(condition))) for sign, condition in signed
         ]
@@ -227,6 +228,17 @@ class BoundRegularizer:
         return BoundRegularizer(
             self._regularizer, y, groups, kappa,
             normalizer=self._fixed, target_name=self._target_name,
+        )  # fmt: skip
+
+    def simplified(self) -> BoundRegularizer:
+        """The same term, in the same units, with a quadratic in place of splines."""
+        if self._regularizer.chosen_basis != SPLINE:
+            return self
+        regularizer = copy(self._regularizer)
+        regularizer.basis = "quadratic"
+        return BoundRegularizer(
+            regularizer, self._y, self.groups, self.kappa, normalizer=self.normalizer,
+            target_name=self._target_name,
         )  # fmt: skip
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 from sklearn.utils import indexable
 
 from .._core.progress import progress
-from .._core.validation import check_column
+from .._core.validation import InputError, check_column
 from ..data.folds import make_folds
 from ..data.sample import Sample
 from ..measures.balancing import summarize_controls
@@ -279,13 +279,13 @@ def fairness_path(
 def _read_rows(handle: Handle, X: Any, y: Any, **columns: Any) -> Sample:
     """Rows of a path: features, labels and what stands for the controls are among `others`."""
     if is_source(X):
-        raise ValueError(
-            "`X` must be rows in memory for a path of models, got a path or a dataset. Hint: "
-            "choose the weight on a sample of the rows, then fit the model to the files."
-        )
+        raise InputError(
+            "X", "be rows in memory for a path of models, got a path or a dataset",
+            hint="choose the weight on a sample of the rows, then fit the model to the files.",
+        )  # fmt: skip
     handle.check_takes(**{name: columns[name] for name in ("exposure", "offset", "given")})
     if y is None:
-        raise ValueError("`y` must be given, got None.")
+        raise InputError("y", "be given, got None")
     rows = Sample.read(y, names={"y_true": "y"}, keep_labels=True, X=X, **columns)
     others = dict(rows.others)
     for name in ("offset", "given"):

@@ -168,24 +168,16 @@ class FairGLM(FairLinear):
         tol: float = 1e-6,
         start: str = "auto",
     ):
+        super().__init__(
+            criterion, fairness_weight, alpha, classifier=classifier, basis=basis, kappa=kappa,
+            score_map=score_map, group_features=group_features, group_alpha=group_alpha,
+            fit_intercept=fit_intercept, max_iter=max_iter, tol=tol, start=start,
+        )  # fmt: skip
         self.family = family
-        self.criterion = criterion
-        self.fairness_weight = fairness_weight
-        self.alpha = alpha
         self.link = link
         self.power = power
         self.quantile = quantile
         self.score = score
-        self.classifier = classifier
-        self.basis = basis
-        self.kappa = kappa
-        self.score_map = score_map
-        self.group_features = group_features
-        self.group_alpha = group_alpha
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.start = start
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the model by name."""

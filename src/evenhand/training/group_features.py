@@ -20,6 +20,7 @@ from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.validation import has_fit_parameter
 
 from .._core.arrays import Matrix, Vector
+from .._core.validation import InputError
 from ..data.groups import Groups, resolve_groups
 from .design import whiten
 
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 def refuse_measured(kind: str | None, groups: Groups) -> None:
     """Refuse bands of a measurement as the recorded group: those of other rows begin elsewhere."""
     if kind == "attribute" and groups.measured is not None:
-        raise ValueError(
-            "`group_features` must be None or 'posterior' with a Continuous attribute, got "
+        raise InputError(
+            "group_features", "be None or 'posterior' with a Continuous attribute, got "
             "'attribute': a model that knows the group at prediction needs bands that stay where "
-            "they are. Hint: cut the attribute with evenhand.bands, in fit and in predict."
-        )
+            "they are", hint="cut the attribute with evenhand.bands, in fit and in predict.",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,29 +78,24 @@ class Membership:
     def recorded(self, sensitive_features: Any, n_rows: int) -> Matrix:
         """Memberships of rows whose group is given, the shares of all where it is missing."""
         if sensitive_features is None:
-            raise ValueError(
-                "`sensitive_features` must be given to predict when group_features='attribute': "
-                "the score depends on the group. Hint: use group_features='posterior' for a model "
-                "that does not need it."
-            )
-        if isinstance(sensitive_features, Groups):
-            groups = sensitive_features
-        else:
-            groups = resolve_groups(
-                sensitive_features, n_rows=n_rows, require_two=False, warn=False
-            )
+            raise InputError(
+                "sensitive_features", "be given to predict when group_features='attribute': the "
+                "score depends on the group",
+                hint="use group_features='posterior' for a model that does not need it.",
+            )  # fmt: skip
+        groups = resolve_groups(sensitive_features, n_rows=n_rows, require_two=False, warn=False)
         unseen = [label for label in groups.labels if label not in self.labels]
         if unseen:
-            raise ValueError(
-                f"`sensitive_features` holds {unseen[0]!r}, which was not among the groups seen in "
-                f"fit: {', '.join(map(repr, self.labels))}. Hint: set it to missing to use the "
-                "average over groups."
-            )
+            raise InputError(
+                "sensitive_features", f"{unseen[0]!r}, which was not among the groups seen in "
+                f"fit: {', '.join(map(repr, self.labels))}", verb="holds",
+                hint="set it to missing to use the average over groups.",
+            )  # fmt: skip
         out = np.tile(self.shares, (n_rows, 1))
-        known = slice(None) if groups.known is None else groups.known
+        rows_known = slice(None) if groups.known is None else groups.known
         rows = np.zeros((groups.n_known, len(self.labels)))
         rows[:, [self.labels.index(label) for label in groups.labels]] = groups.membership()
-        out[known] = rows
+        out[rows_known] = rows
         return out
 
 
@@ -173,11 +169,11 @@ def classifier_input(classifier: Any, X: Any) -> Any:
     try:
         return check_array(X, accept_sparse="csr", dtype=np.float64)
     except ValueError as error:
-        raise ValueError(
-            f"`X` must be finite numbers for the default group classifier: {error} Hint: pass "
+        raise InputError(
+            "X", f"be finite numbers for the default group classifier: {error} Hint: pass "
             "group_classifier=..., such as a pipeline that encodes categories, or use "
-            "group_features='attribute'."
-        ) from None
+            "group_features='attribute'",
+        ) from None  # fmt: skip
 
 
 def _labeled(groups: Groups) -> tuple[Rows, NDArray[np.intp], Matrix | None]:
@@ -333,8 +329,8 @@ class _Left:
         gram, cross, design = problem.moments.gram, problem.moments.cross, problem.design
         n, k = design.n, design.d - size
         omega = np.ones(n) if weight is None else weight
-        free_part = whiten(gram[:k, :k], problem.penalty[:k, :k], 1.0)
-        theta, whitened = free_part.solve(cross[:k]), free_part.inverse_root()
+        whitened = whiten(gram[:k, :k], problem.penalty[:k, :k])
+        theta = whitened @ (whitened.T @ cross[:k])
         said = whitened @ (whitened.T @ gram[:k, k:])
         # With an intercept all is about the means; it then costs 1/n of every row's weight.
         plain = problem.plain

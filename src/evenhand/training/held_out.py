@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._core.arrays import Vector
-from .._core.validation import check_column
+from .._core.validation import InputError, check_column
 from ..data.criteria import CONDITIONAL, Criterion, get_criterion, measurable
 from ..data.groups import Groups
 from ..data.sample import Sample
@@ -53,31 +53,27 @@ class Handle:
     def find(cls, estimator: Any) -> Handle:
         """Locate the parameter; the outermost one wins."""
         if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
-            raise ValueError(
-                "`estimator` must be a scikit-learn estimator, got "
-                f"{estimator!r}. Hint: pass an instance such as evenhand.FairRidge()."
-            )
+            raise InputError(
+                "estimator", f"be a scikit-learn estimator, got {estimator!r}",
+                hint="pass an instance such as evenhand.FairRidge().",
+            )  # fmt: skip
         names = [n for n in estimator.get_params() if n.split("__")[-1] == "fairness_weight"]
         depth = min((n.count("__") for n in names), default=0)
         names = [n for n in names if n.count("__") == depth]
         if len(names) != 1:
             which = f"several ({', '.join(names)})" if names else "none"
-            raise ValueError(
-                "`estimator` must have one parameter `fairness_weight`, its own or that of a "
-                f"pipeline's step; {type(estimator).__name__} has {which}."
-            )
+            raise InputError(
+                "estimator", "have one parameter `fairness_weight`, its own or that of a "
+                f"pipeline's step; {type(estimator).__name__} has {which}",
+            )  # fmt: skip
         return cls(estimator, names[0])
 
     @property
-    def criterion(self) -> Any:
+    def criterion(self) -> Criterion | None:
         """The estimator's own criterion, or None."""
         name = self.parameter.removesuffix("fairness_weight") + "criterion"
-        return self.estimator.get_params().get(name)
-
-    @property
-    def own_criterion(self) -> Criterion | None:
-        """The same, looked up."""
-        return None if self.criterion is None else get_criterion(self.criterion)
+        criterion = self.estimator.get_params().get(name)
+        return None if criterion is None else get_criterion(criterion)
 
     @property
     def step(self) -> Any:
@@ -95,16 +91,27 @@ class Handle:
         """Refuse columns that `fit` has no place for."""
         for name, values in columns.items():
             if values is not None and name not in inspect.signature(self.step.fit).parameters:
-                raise ValueError(
-                    f"`{name}` must be None for {type(self.step).__name__}, whose fit takes none, "
-                    "got values. Hint: evenhand.FairGLM takes it."
-                )
+                raise InputError(
+                    name, f"be None for {type(self.step).__name__}, whose fit takes none, got "
+                    "values", hint="evenhand.FairGLM takes it.",
+                )  # fmt: skip
+
+    def labels(self, rows: Sample) -> Any:
+        """What tells the estimator the groups: as they were read, or the labels of users.
+
+        Without a row of some group, and for bands of a measurement, it must look again.
+        """
+        groups = rows.groups
+        known = groups.codes is not None and groups.measured is None
+        if known and getattr(self.step, "takes_groups", False) and groups.counts.min() > 0:
+            return groups
+        return rows.others["sensitive_features"]
 
     def arguments(self, rows: Sample, with_cluster: bool) -> dict[str, Any]:
         """What `fit` is handed besides features and target."""
-        conditional = self.own_criterion == CONDITIONAL
+        conditional = self.criterion == CONDITIONAL
         handed = {
-            "sensitive_features": rows.others["sensitive_features"],
+            "sensitive_features": self.labels(rows),
             "sample_weight": rows.weight,
             "cluster": rows.cluster if with_cluster else None,
             "exposure": rows.exposure,
@@ -137,7 +144,7 @@ class Handle:
         Without the exposure: a score is a rate.
         """
         target = model.steps[-1][1] if isinstance(model, Pipeline) else model
-        params = {"sensitive_features": rows.others["sensitive_features"]}
+        params = {"sensitive_features": self.labels(rows)}
         if rows.others.get("offset") is not None:
             params["offset"] = rows.others["offset"]
         places = inspect.signature(target.predict).parameters
@@ -175,21 +182,12 @@ class HeldOut:
     ):
         self.handle, self.folds, self.n_jobs = handle, folds, n_jobs
         self.n_rows = rows.n_rows
-        # Models read their groups from the labels.
-        rows = replace(rows, groups=None)
         self._parts = [(rows.take(train), rows.take(test)) for train, test in folds]
         self._fitters: list[Any] = []
 
     def scores(self, fairness_weights: Sequence[float]) -> list[Vector]:
         """One column of held-out scores for each weight."""
-        if not self.handle.has_path:
-            jobs = (
-                delayed(_fit_predict)(self.handle, weight, train, test)
-                for weight in fairness_weights
-                for train, test in self._parts
-            )
-            parts = Parallel(n_jobs=self.n_jobs)(jobs)
-        else:
+        if self.handle.has_path:
             # Threads: the fitters remember solutions, and their kernels release the lock.
             pool = Parallel(n_jobs=self.n_jobs, prefer="threads")
             if not self._fitters:
@@ -200,9 +198,14 @@ class HeldOut:
                 delayed(_along_path)(self.handle, fitter, fairness_weights, test)
                 for fitter, (_, test) in zip(self._fitters, self._parts, strict=True)
             )
-            parts = [column[j] for j in range(len(fairness_weights)) for column in columns]
+            return [self._assemble(parts) for parts in zip(*columns, strict=True)]
+        parts = Parallel(n_jobs=self.n_jobs)(
+            delayed(_fit_predict)(self.handle, weight, train, test)
+            for weight in fairness_weights
+            for train, test in self._parts
+        )
         k = len(self.folds)
-        return [self._assemble(parts[j * k : (j + 1) * k]) for j in range(len(fairness_weights))]
+        return [self._assemble(parts[j : j + k]) for j in range(0, len(parts), k)]
 
     def n_constant(self, scores: Vector) -> int:
         """Folds in which held-out scores are one and the same for everybody."""
@@ -297,10 +300,10 @@ class PathPoint:
         """The measure of a criterion by name."""
         name = get_criterion(criterion).name
         if name not in self.measures:
-            raise ValueError(
-                f"`criterion` must be one that was measured ({', '.join(self.measures)}), got "
-                f"{name!r}. Hint: register_criterion before fairness_path."
-            )
+            raise InputError(
+                "criterion", f"be one that was measured ({', '.join(self.measures)}), got {name!r}",
+                hint="register_criterion before fairness_path.",
+            )  # fmt: skip
         return self.measures[name]
 
 
@@ -347,24 +350,28 @@ class Gauge:
         self.level = confidence_level
         self.name = measure_with if isinstance(measure_with, str) else type(measure_with).__name__
 
-    def read(self, fairness_weight: float, scores: Vector) -> Reading:
+    def explain(self, scores: Vector) -> tuple[Vector, float, Vector]:
+        """Scores of the rows that count, their accuracy and each row's influence on it."""
         scores = check_column(scores, "scores", self.n_rows)
         measured = scores if self.rows is None else scores[self.rows]
-        value, moves = self.accuracy.influence(self.y, measured, self.loss_weight)
+        return measured, *self.accuracy.influence(self.y, measured, self.loss_weight)
+
+    def read(self, fairness_weight: float, scores: Vector) -> Reading:
+        """All measures of some scores."""
+        measured, value, moves = self.explain(scores)
         stderr = standard_error(moves, self.loss_weight, self.cluster)
         half = critical_value(self.level, moves, self._everyone) * stderr
         columns = {"s": measured, "y": self.y}
         criteria = measurable(columns)
-        by_criterion = dict.fromkeys(criteria, self._entropies(criteria, columns))
+        by_criterion = dict.fromkeys(criteria, self.entropies(criteria, columns))
         if self.given is not None:
             # Given a risk measure, only what conditions on the target alone is another quantity.
             other = [c for c in criteria if c.given == ("y",)]
-            by_criterion.update(
-                dict.fromkeys(other, self._entropies(other, {"s": measured, "y": self.given}))
-            )
+            columns = {"s": measured, "y": self.given}
+            by_criterion.update(dict.fromkeys(other, self.entropies(other, columns)))
         if self.controls is not None:
             columns = {"s": measured, "c": self.controls}
-            by_criterion[CONDITIONAL] = self._entropies([CONDITIONAL], columns)
+            by_criterion[CONDITIONAL] = self.entropies([CONDITIONAL], columns)
         measures = {}
         influence = {self.accuracy.key: _thin(moves, self.loss_weight, self.cluster)}
         for criterion, entropies in by_criterion.items():
@@ -384,7 +391,8 @@ class Gauge:
         )
         return Reading(point, influence)
 
-    def _entropies(self, criteria: list[Criterion], columns: dict[str, Vector]) -> Entropies:
+    def entropies(self, criteria: list[Criterion], columns: dict[str, Vector]) -> Entropies:
+        """Of the groups given columns, as criteria ask for them."""
         return estimate_entropies(criteria, columns, self.groups, self.estimator)
 
 
@@ -392,8 +400,9 @@ def _thin(
     influence: Vector, weight: Vector | None, cluster: NDArray[np.intp] | None = None
 ) -> Vector:
     """Weighted and centered influence of evenly spaced rows or clusters, for correlations."""
-    psi = influence if weight is None else (influence - np.average(influence, weights=weight))
-    psi = psi if weight is None else psi * weight
+    psi = influence
+    if weight is not None:
+        psi = (psi - np.average(psi, weights=weight)) * weight
     if cluster is not None:
         psi = cluster_sums(cluster, psi - psi.mean())
     rows = np.unique(np.linspace(0, len(psi) - 1, min(len(psi), CORRELATION_ROWS)).astype(int))
@@ -453,12 +462,20 @@ class Place:
         Normalized information, no less than 0.
     influence : (n,) array
         Of each row of positive weight on the accuracy, for standard errors of differences.
+    margin : float
+        What is added to the unfairness before it is compared with a bound.
     """
 
     fairness_weight: float
     accuracy: float
     unfairness: float
     influence: Vector
+    margin: float = 0.0
+
+    @property
+    def judged(self) -> float:
+        """What must not exceed a bound."""
+        return self.unfairness + self.margin
 
 
 class Curve:
@@ -473,35 +490,33 @@ class Curve:
     criterion : Criterion
     measure_with : EntropyEstimator
     n_jobs : int or None
+    level : float
+        Confidence with which bounds are met; 0.5 judges by the estimates.
     """
 
     def __init__(
         self, candidate: Any, estimator: Any, rows: Sample, folds: Sequence[tuple[Rows, Rows]],
-        criterion: Criterion, measure_with: Any, n_jobs: int | None,
+        criterion: Criterion, measure_with: Any, n_jobs: int | None, level: float = 0.5,
     ):  # fmt: skip
-        self.candidate = candidate
+        self.candidate, self._criterion, self._level = candidate, criterion, level
         self._held_out = HeldOut(Handle.find(estimator), rows, folds, n_jobs)
-        self.accuracy = self._held_out.handle.accuracy
-        weighted = weighted_rows(rows.weight)
-        self._rows: Any = slice(None) if weighted is None else weighted
-        self._kept = replace(rows, others={}).weighted()
-        self._criterion, self._estimator = criterion, measure_with
+        self._gauge = Gauge(rows, self._held_out.handle.accuracy, measure_with, None, 0.95)
         self._seen: dict[float, Place] = {}
         self._measures: dict[float, Measure] = {}
 
     def at(self, fairness_weight: float) -> Place:
         """The candidate at a weight; fitted and measured once."""
         if fairness_weight not in self._seen:
-            s = check_column(self._held_out.scores([fairness_weight])[0], "scores")[self._rows]
-            kept = replace(self._kept, scores=s)
-            accuracy, influence = self.accuracy.influence(kept.target, s, kept.weight)
-            entropies = estimate_entropies(
-                [self._criterion], kept.variables, kept.groups, self._estimator
-            )
-            value = measure(self._criterion, entropies, 0.95, float("nan"), "")
+            gauge = self._gauge
+            s, accuracy, influence = gauge.explain(self._held_out.scores([fairness_weight])[0])
+            entropies = gauge.entropies([self._criterion], {"s": s, "y": gauge.y})
+            value = measure(self._criterion, entropies, gauge.level, float("nan"), "")
             self._measures[fairness_weight] = value
+            margin = 0.0
+            if self._level > 0.5:
+                margin = critical(np.ones((1, 1)), self._level, value.n_clusters) * value.stderr
             self._seen[fairness_weight] = Place(
-                fairness_weight, accuracy, max(value.value, 0.0), influence
+                fairness_weight, accuracy, max(value.value, 0.0), influence, margin
             )
         return self._seen[fairness_weight]
 
@@ -516,15 +531,15 @@ class Curve:
     def meet(self, bound: float) -> tuple[Place, bool]:
         """Where the curve meets a bound, and whether it does; the fairest place where not."""
         low, high = 0, _FIRST
-        if self.at(WEIGHTS[0]).unfairness <= bound:
+        if self.at(WEIGHTS[0]).judged <= bound:
             return self.at(WEIGHTS[0]), True
-        while self.at(WEIGHTS[high]).unfairness > bound:
+        while self.at(WEIGHTS[high]).judged > bound:
             if high == len(WEIGHTS) - 1:
-                return min(self._seen.values(), key=lambda place: place.unfairness), False
+                return min(self._seen.values(), key=lambda place: place.judged), False
             low, high = high, min(high + 2, len(WEIGHTS) - 1)
         while high - low > 1:
             middle = (low + high) // 2
-            if self.at(WEIGHTS[middle]).unfairness > bound:
+            if self.at(WEIGHTS[middle]).judged > bound:
                 low = middle
             else:
                 high = middle
@@ -533,7 +548,8 @@ class Curve:
     @staticmethod
     def _between(unfair: Place, fair: Place, bound: float) -> Place:
         """The place on the straight line between two that meets the bound."""
-        t = (unfair.unfairness - bound) / (unfair.unfairness - fair.unfairness)
+        t = (unfair.judged - bound) / (unfair.judged - fair.judged)
+        margin = (1 - t) * unfair.margin + t * fair.margin
         if unfair.fairness_weight > 0:
             weight = unfair.fairness_weight ** (1 - t) * fair.fairness_weight**t
         else:
@@ -541,8 +557,9 @@ class Curve:
         return Place(
             float(f"{weight:.6g}"),
             (1 - t) * unfair.accuracy + t * fair.accuracy,
-            bound,
+            bound - margin,
             (1 - t) * unfair.influence + t * fair.influence,
+            margin,
         )
 
     def best_within(self, bound: float) -> Place:
@@ -554,22 +571,22 @@ class Curve:
             tried = sorted(self._seen.values(), key=lambda p: p.fairness_weight)
             j = next(
                 j for j, p in enumerate(tried)
-                if p.unfairness <= bound and p.fairness_weight >= place.fairness_weight
+                if p.judged <= bound and p.fairness_weight >= place.fairness_weight
             )  # fmt: skip
-            if j == 0 or tried[j].unfairness >= (1 - _CLOSE) * bound:
+            if j == 0 or tried[j].judged >= (1 - _CLOSE) * bound:
                 break
-            if tried[j - 1].unfairness <= bound:
+            if tried[j - 1].judged <= bound:
                 break
             # A little beyond the line, so that the next try is more likely to meet the bound.
-            goal = max(bound - 0.3 * _CLOSE * bound, tried[j].unfairness)
+            goal = max(bound - 0.3 * _CLOSE * bound, tried[j].judged)
             place = self._between(tried[j - 1], tried[j], goal)
             if place.fairness_weight in self._seen:
                 break
             self.at(place.fairness_weight)
-        met = [p for p in self._seen.values() if p.unfairness <= bound]
+        met = [p for p in self._seen.values() if p.judged <= bound]
         return max(met, key=lambda p: p.accuracy)
 
     def difference_error(self, one: Place, other: Place) -> float:
         """Standard error of the difference in accuracy of two places, over rows or clusters."""
-        kept = self._kept
-        return standard_error(one.influence - other.influence, kept.weight, kept.cluster)
+        change = one.influence - other.influence
+        return standard_error(change, self._gauge.loss_weight, self._gauge.cluster)

@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._core.arrays import Vector
 from .._core.progress import shown
 from .._core.validation import (
+    InputError,
     check_choice,
     check_index,
     check_nonnegative,
@@ -91,37 +92,56 @@ KINDS = ("posterior", "attribute")
 def check_kind(kind: str | None) -> None:
     """Refuse an unknown kind of group features."""
     if kind is not None and kind not in KINDS:
-        raise ValueError(
-            f"`group_features` must be None, {' or '.join(map(repr, KINDS))}, got {kind!r}."
+        raise InputError(
+            "group_features", f"be None, {' or '.join(map(repr, KINDS))}, got {kind!r}"
         )
 
 
 def refuse_missing_groups(needed: bool) -> None:
     """Say how groups reach `fit`, where they are needed and were not given."""
     if needed:
-        raise ValueError(
-            "`sensitive_features` must be given when `fairness_weight` > 0, got None. Hint: pass "
-            "sensitive_features=... to fit; inside a Pipeline or GridSearchCV first call "
-            "sklearn.set_config(enable_metadata_routing=True)."
-        )
+        raise InputError(
+            "sensitive_features", "be given when `fairness_weight` > 0, got None",
+            hint="pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first "
+            "call sklearn.set_config(enable_metadata_routing=True).",
+        )  # fmt: skip
 
 
 class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, ABC):
     """Base of :class:`FairRidge` and :class:`FairGLM`; not for use by itself."""
 
-    criterion: str
-    fairness_weight: float
-    alpha: float
-    classifier: str
-    basis: str
-    kappa: float | str
-    score_map: str
-    group_features: str | None
-    group_alpha: float | str
-    fit_intercept: bool
-    max_iter: int
-    tol: float
-    start: str
+    takes_groups: ClassVar = True  # that were read before, in place of their labels
+
+    def __init__(
+        self,
+        criterion: str = "independence",
+        fairness_weight: float = 1.0,
+        alpha: float = 1e-3,
+        *,
+        classifier: str = "logistic",
+        basis: str = "auto",
+        kappa: float | str = "auto",
+        score_map: str = "auto",
+        group_features: str | None = None,
+        group_alpha: float | str = "auto",
+        fit_intercept: bool = True,
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        start: str = "auto",
+    ):
+        self.criterion = criterion
+        self.fairness_weight = fairness_weight
+        self.alpha = alpha
+        self.classifier = classifier
+        self.basis = basis
+        self.kappa = kappa
+        self.score_map = score_map
+        self.group_features = group_features
+        self.group_alpha = group_alpha
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.start = start
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -154,24 +174,25 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         if not is_source(X):
             for name, value in {"features": features, "scratch": scratch}.items():
                 if value is not None:
-                    raise ValueError(
-                        f"`{name}` must be None where `X` is in memory, got {value!r}. Hint: it is "
-                        "for an `X` that is a path or an Arrow dataset."
-                    )
+                    raise InputError(
+                        name, f"be None where `X` is in memory, got {value!r}",
+                        hint="it is for an `X` that is a path or an Arrow dataset.",
+                    )  # fmt: skip
             X, y, *values = repeat_rows(frequency, X=X, y=y, **columns)
             columns = dict(zip(columns, values, strict=True))
             return self._finish(self._resumed(self._start(X, y, begin=begin, **columns), saved))
         if frequency is not None:
-            raise ValueError(
-                "`frequency` must be None where `X` is a path or a dataset: rows would have to be "
-                "repeated. Hint: write a row for each person, or use `sample_weight` where only "
-                "proportions matter."
-            )
+            raise InputError(
+                "frequency", "be None where `X` is a path or a dataset: rows would have to be "
+                "repeated",
+                hint="write a row for each person, or use `sample_weight` where only proportions "
+                "matter.",
+            )  # fmt: skip
         if self.group_features == "posterior":
-            raise ValueError(
-                "`group_features` must be None or 'attribute' where `X` is a path or a dataset, "
-                "got 'posterior', whose classifier needs the rows in memory. Hint: fit on a sample."
-            )
+            raise InputError(
+                "group_features", "be None or 'attribute' where `X` is a path or a dataset, got "
+                "'posterior', whose classifier needs the rows in memory", hint="fit on a sample.",
+            )  # fmt: skip
         self._check_parameters()
         with scanned(X, features, scratch, {"y": y, **columns}) as scan:
             table = scan["X"]
@@ -208,10 +229,10 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         """Everything that does not depend on `fairness_weight`; `slopes` are among X already."""
         self._check_parameters()
         if columns.get("controls") is not None and self._regularizer().criterion != CONDITIONAL:
-            raise ValueError(
-                f"`controls` must be None with criterion={self.criterion!r}, which does not use "
-                "them. Hint: criterion='conditional'."
-            )
+            raise InputError(
+                "controls", f"be None with criterion={self.criterion!r}, which does not use them",
+                hint="criterion='conditional'.",
+            )  # fmt: skip
         refuse_unreal(X=X, y=y)
         check_index(
             X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight, **columns
@@ -226,14 +247,19 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
         groups = None
         if sensitive_features is not None:
             groups = resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)
+        elif self.group_features is not None and self.fairness_weight == 0:
+            raise InputError(
+                "sensitive_features", f"be given with group_features={self.group_features!r}, got "
+                "None",
+            )  # fmt: skip
         else:
-            self._check_group_free()
+            refuse_missing_groups(self.fairness_weight > 0)
         design = FeatureMatrix(X)
         with design.blas():
             problem = self._problem(design, rows, slopes)
         if problem.null == 0 and self.fairness_weight > 0:
-            raise ValueError(
-                "`y` must vary: all rows have the same value, so there is nothing to predict."
+            raise InputError(
+                "y", "vary: all rows have the same value, so there is nothing to predict"
             )
         self._group_features: GroupFeatures | None = None
         if groups is None:
@@ -242,40 +268,23 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
             problem = self._add_group_features(problem, rows, groups)
         return PathSolver(problem, self._bind(rows, groups, columns.get("controls")), self.start)
 
-    def _check_group_free(self) -> None:
-        """Refuse to go on without groups where they are needed."""
-        refuse_missing_groups(self.fairness_weight > 0)
-        if self.group_features is not None:
-            raise ValueError(
-                f"`sensitive_features` must be given with group_features={self.group_features!r}, "
-                "got None."
-            )
-
     def _bind(self, rows: TrainingRows, groups: Groups, controls: Any) -> BoundRegularizer | None:
         """The fairness term over the rows; None where nothing can be measured or is asked for."""
         regularizer = self._regularizer()
         given = rows.given if regularizer.criterion.given == ("y",) else None
         if regularizer.criterion == CONDITIONAL:
-            given = self._summarize(controls, groups)
-            # Without controls there is nothing to measure at fairness_weight=0.
-            if given is None:
+            if controls is None and self.fairness_weight == 0:
                 return None
+            if controls is None:
+                raise InputError(
+                    "controls", "be given with criterion='conditional', got None",
+                    hint="pass controls=... to fit, or use criterion='independence'.",
+                )  # fmt: skip
+            from ..measures.balancing import summarize_controls
+
+            columns = read_controls(controls, groups.n_rows)
+            given, self.controls_summary_ = summarize_controls(columns, groups)
         return regularizer.bind(rows.y, sensitive_features=groups, given=given)
-
-    def _summarize(self, controls: Any, groups: Groups) -> Vector | None:
-        """What stands for the controls in the fairness term."""
-        if controls is None:
-            if self.fairness_weight == 0:
-                return None
-            raise ValueError(
-                "`controls` must be given with criterion='conditional', got None. Hint: pass "
-                "controls=... to fit, or use criterion='independence'."
-            )
-        from ..measures.balancing import summarize_controls
-
-        columns = read_controls(controls, groups.n_rows)
-        given, self.controls_summary_ = summarize_controls(columns, groups)
-        return given
 
     def _finish(self, prepared: PathSolver, on_path: bool = False) -> Self:
         """Solve at `fairness_weight`, from the nearest solutions in `prepared`."""
@@ -319,12 +328,12 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
 
     def _add_group_features(self, problem: Problem, rows: TrainingRows, groups: Groups) -> Problem:
         X = problem.features.X
-        base = (problem.coefficients(problem.theta), problem.intercept(problem.theta))
-        score = problem.features.forward(base[0]) + base[1]
+        self._base = (problem.coefficients(problem.theta), problem.intercept(problem.theta))
+        score = problem.features.forward(self._base[0]) + self._base[1]
         assert self.group_features is not None
         features = GroupFeatures.fit(self.group_features, X, score, groups, rows.weight)
+        self._group_features = features
         extra = features.transform(X, score, groups)
-        self._group_features, self._base = features, base
         return self._problem(FeatureMatrix(X, extra), rows, Slopes(groups.n_groups))
 
     def _fit_fair(self, prepared: PathSolver, bound: BoundRegularizer, on_path: bool) -> Vector:
@@ -350,19 +359,18 @@ class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, A
                 stacklevel=5,
             )
         self.unfairness_ = solution.term / self.fairness_weight
+        self.objective_ = problem.objective(theta)
         # One score for all is the other candidate: no path of falling values leads there, as the
         # term does not see the scale of the scores.
         zero = problem.constant()
-        self.objective_ = problem.objective(theta)
         if zero is None:
             return theta
-        least = self.objective_ + self.fairness_weight * self.unfairness_
-        gain = least - problem.objective(zero)
+        loss = problem.objective(zero)
+        gain = self.objective_ + self.fairness_weight * self.unfairness_ - loss
         if gain > 0:
             constant = bound.value(problem.fair_scores(problem.scores(zero)))
             if gain > self.fairness_weight * constant:
-                theta, self.unfairness_ = zero, constant
-                self.objective_ = problem.objective(zero)
+                theta, self.objective_, self.unfairness_ = zero, loss, constant
         return theta
 
     def _predict(self, X: Any, sensitive_features: Any, **columns: Any) -> NDArray[Any]:

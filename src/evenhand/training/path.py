@@ -6,24 +6,21 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 
 from .._core.arrays import Vector
+from .._core.files import write_text
 from .._core.frames import json_safe, to_frame
-from .._core.validation import check_confidence_level
+from .._core.validation import InputError, check_confidence_level
 from .._core.views import Shown, view
 from ..data.criteria import CONDITIONAL, CRITERIA, get_criterion
 from ..data.sample import Sample
 from ..measures.losses import R2, Accuracy
 from .held_out import Handle, PathPoint, critical
-
-if TYPE_CHECKING:
-    from .held_out import PathPoint
-
 
 # ------------------------------------------------------------------------------------------------
 # What was asked of a path, and the point that meets it or comes closest.
@@ -73,9 +70,8 @@ class Request:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        named = {f"min_{self.accuracy.key}" if n == "min_accuracy" else n: v
-                 for n, v in vars(self).items() if n != "accuracy"}  # fmt: skip
-        return named
+        return {f"min_{self.accuracy.key}" if n == "min_accuracy" else n: v
+                for n, v in vars(self).items() if n != "accuracy"}  # fmt: skip
 
     def choose(self, u: Vector, accuracy: Vector) -> tuple[int, bool]:
         """The best point under the limits, or the closest one and False where none meets them.
@@ -120,44 +116,44 @@ def check_request(
 ) -> None:
     """What `select` was asked for; `name` is what the least accuracy is called."""
     if max_unfairness is None and min_accuracy is None:
-        raise ValueError(f"`max_unfairness` or `{name}` must be given, got neither.")
+        raise InputError("max_unfairness", "be given", "neither", where=f"or `{name}`")
     if max_unfairness is not None and not (
         isinstance(max_unfairness, Real) and 0 <= float(max_unfairness) <= 1
     ):
-        raise ValueError(f"`max_unfairness` must lie between 0 and 1, got {max_unfairness!r}.")
+        raise InputError("max_unfairness", f"lie between 0 and 1, got {max_unfairness!r}")
     if min_accuracy is not None and not (
         isinstance(min_accuracy, Real) and float(min_accuracy) <= 1
     ):
-        raise ValueError(f"`{name}` must be a number of at most 1, got {min_accuracy!r}.")
+        raise InputError(name, f"be a number of at most 1, got {min_accuracy!r}")
     if on_unreachable not in ("raise", "best"):
         raise ValueError(f"`on_unreachable` must be 'raise' or 'best', got {on_unreachable!r}.")
 
 
 def check_criterion(criterion: str | None, handle: Handle, controls: Any = None) -> str:
     """The criterion's name: as given, or the estimator's own."""
-    if criterion is None and handle.criterion is None:
-        raise ValueError(
-            f"`criterion` must be given: {type(handle.estimator).__name__} has none of its own. "
-            f"Hint: one of {', '.join(CRITERIA)}."
-        )
-    chosen = get_criterion(handle.criterion if criterion is None else criterion)
-    if CONDITIONAL in (chosen, handle.own_criterion) and controls is None:
-        raise ValueError(
-            "`controls` must be given with the criterion 'conditional', got None. Hint: "
-            'fairness_path(..., controls=frame[["mileage"]]).'
-        )
+    chosen = handle.criterion if criterion is None else get_criterion(criterion)
+    if chosen is None:
+        raise InputError(
+            "criterion", f"be given: {type(handle.estimator).__name__} has none of its own",
+            hint=f"one of {', '.join(CRITERIA)}.",
+        )  # fmt: skip
+    if CONDITIONAL in (chosen, handle.criterion) and controls is None:
+        raise InputError(
+            "controls", "be given with the criterion 'conditional', got None",
+            hint="fairness_path(..., controls=frame[[\"mileage\"]]).",
+        )  # fmt: skip
     if chosen == CONDITIONAL:
         return chosen.name
     if CRITERIA.get(chosen.name) != chosen:
-        raise ValueError(
-            f"`criterion` must be one that paths measure, got {chosen.name!r}. Hint: "
-            "evenhand.register_criterion makes it one."
-        )
+        raise InputError(
+            "criterion", f"be one that paths measure, got {chosen.name!r}",
+            hint="evenhand.register_criterion makes it one.",
+        )  # fmt: skip
     if set(chosen.needs) - {"y"}:
-        raise ValueError(
-            "`criterion` must need no columns but scores and targets on a path, got "
-            f"{chosen.name!r}, which needs {', '.join(chosen.needs)}."
-        )
+        raise InputError(
+            "criterion", f"need no columns but scores and targets on a path, got {chosen.name!r}, "
+            f"which needs {', '.join(chosen.needs)}",
+        )  # fmt: skip
     return chosen.name
 
 
@@ -171,19 +167,20 @@ def check_refits(estimator: Any) -> bool:
     for part in fitted:
         if part.prefit is not True:
             base = type(part.estimator).__name__
-            raise ValueError(
-                f"`estimator` must be fitted anew in every fold, and the {base} inside "
+            raise InputError(
+                "estimator", f"be fitted anew in every fold, and the {base} inside "
                 f"{type(part).__name__} is fitted already: rows that it has seen would be called "
-                "held out. Hint: hand in an unfitted copy, sklearn.base.clone(model); if none of "
-                "these rows took part in its fit, say so with prefit=True."
-            )
+                "held out",
+                hint="hand in an unfitted copy, sklearn.base.clone(model); if none of these rows "
+                "took part in its fit, say so with prefit=True.",
+            )  # fmt: skip
     return bool(fitted)
 
 
 def check_options(n_points: Any, confidence_level: Any) -> None:
     """Numbers of `fairness_path`."""
     if not isinstance(n_points, Integral) or n_points < 2:
-        raise ValueError(f"`n_points` must be an integer of at least 2, got {n_points!r}.")
+        raise InputError("n_points", f"be an integer of at least 2, got {n_points!r}")
     check_confidence_level(confidence_level)
 
 
@@ -191,13 +188,13 @@ def check_rows(X: Any, n_rows: int) -> None:
     """X and y row by row; folds of a longer X would leave its last rows out in silence."""
     n = _num_samples(X)
     if n != n_rows:
-        raise ValueError(f"`X` must have one row per entry of `y`: got {n} for {n_rows}.")
+        raise InputError("X", f"have one row per entry of `y`: got {n} for {n_rows}")
 
 
 def check_varies(y: Vector) -> None:
     """Of a constant target there is nothing to explain."""
     if np.ptp(y) == 0:
-        raise ValueError(f"`y` must vary, got {y[0]:g} in every row.")
+        raise InputError("y", f"vary, got {y[0]:g} in every row")
 
 
 def check_weights(fairness_weights: Any) -> list[float]:
@@ -401,14 +398,12 @@ class FairnessPath(Shown):
         if min_r2 is None:
             return min_accuracy
         if self.accuracy.key != "r2":
-            raise ValueError(
-                f"`min_r2` must be None on a path whose accuracy is {self.accuracy.symbol}, got "
-                f"{min_r2!r}. Hint: min_accuracy={min_r2!r}."
-            )
+            raise InputError(
+                "min_r2", f"be None on a path whose accuracy is {self.accuracy.symbol}, got "
+                f"{min_r2!r}", hint=f"min_accuracy={min_r2!r}.",
+            )  # fmt: skip
         if min_accuracy is not None:
-            raise ValueError(
-                "`min_r2` and `min_accuracy` must not both be given: they are the same here."
-            )
+            raise InputError("min_r2", "be None where `min_accuracy` is given: they are the same")
         return min_r2
 
     def bounds(self, criterion: str | None = None) -> tuple[Vector, Vector]:
@@ -519,4 +514,4 @@ class FairnessPath(Shown):
         Path
         """
         page = view("path_page")(self, about=about, tolerance=tolerance, favorable=favorable)
-        return view("write_page")(page, path, force)
+        return write_text(path, page, force)

@@ -12,16 +12,15 @@ H(A) to stand in for it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .._core.validation import check_choice, check_column, check_index
+from .._core.validation import InputError, check_choice, check_column, check_index
 from ..data.criteria import TARGET, Criterion, get_criterion
 from ..data.groups import Groups, resolve_groups
 from ..data.sample import check_frequency, count_rows
-from ..data.weights import check_weight, mean_one
+from ..data.weights import check_weight
 from ..estimators.logistic import KAPPA
 from ..kernels.basis import DEGREES
 from .bound import SPLINE, BoundRegularizer, check_kappa, check_normalizer, check_trainable
@@ -177,21 +176,22 @@ class FairnessRegularizer:
             alike.
         """
         if given is not None and not self.criterion.needs:
-            raise ValueError(
-                f"`given` must be None with criterion={self.criterion.name!r}, which conditions on "
-                "nothing. Hint: criterion='separation' asks whether the scores depend on the group "
-                "among rows with the same `given`."
-            )
+            raise InputError(
+                "given", f"be None with criterion={self.criterion.name!r}, which conditions on "
+                "nothing",
+                hint="criterion='separation' asks whether the scores depend on the group among "
+                "rows with the same value of it.",
+            )  # fmt: skip
         if normalizer is not None:
             normalizer = check_normalizer(normalizer)
         groups = _read_groups(y_true, sensitive_features, sample_weight, given, frequency)
         name = "y_true" if given is None else "given"
         y = None
         if given is None and self.criterion.needs not in ((), TARGET):
-            raise ValueError(
-                f"`given` must hold the column {self.criterion.needs[0]!r} with "
-                f"criterion={self.criterion.name!r}, got None."
-            )
+            raise InputError(
+                "given", f"hold the column {self.criterion.needs[0]!r} with "
+                f"criterion={self.criterion.name!r}, got None",
+            )  # fmt: skip
         if self.criterion.needs:
             y = check_column(y_true if given is None else given, name, groups.n_rows)
         kappa = None
@@ -206,25 +206,21 @@ def _read_groups(
     y_true: Any, sensitive_features: Any, sample_weight: Any, given: Any, frequency: Any
 ) -> Groups:
     """Groups with the weights of their rows, as many as there are targets."""
-    handed = isinstance(sensitive_features, Groups)
-    if handed and sample_weight is not None:
-        raise ValueError("`sample_weight` must be None with Groups, which hold their own weights.")
-    if handed and frequency is None:
-        return sensitive_features
     check_index(
-        y_true=y_true, given=given, sensitive_features=None if handed else sensitive_features,
+        y_true=y_true, given=given, sensitive_features=sensitive_features,
         sample_weight=sample_weight, frequency=frequency,
     )  # fmt: skip
     if y_true is None:
         n = count_rows(sensitive_features if given is None else given)
     else:
         n = len(check_column(y_true, "y_true"))
-    weight = sensitive_features.weight if handed else check_weight(sample_weight, n)
+    weight = check_weight(sample_weight, n)
+    if isinstance(sensitive_features, Groups):
+        if weight is not None:
+            raise InputError("sample_weight", "be None with Groups, which hold their own weights")
+        own = sensitive_features.weight
+        weight = None if own is None else sensitive_features.put_known(own)
     if frequency is not None:
         counts = check_frequency(frequency, n).astype(np.float64)
-        if handed:
-            counts = sensitive_features.take_known(counts)
         weight = counts if weight is None else weight * counts
-    if handed:
-        return replace(sensitive_features, weight=mean_one(weight))
     return resolve_groups(sensitive_features, n_rows=n, sample_weight=weight)

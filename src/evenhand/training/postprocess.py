@@ -19,7 +19,13 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._core.arrays import Vector
-from .._core.validation import check_column, check_index, check_nonnegative, refuse_masked
+from .._core.validation import (
+    InputError,
+    check_column,
+    check_index,
+    check_nonnegative,
+    refuse_masked,
+)
 from ..data.criteria import get_criterion
 from ..data.encoding import needs_encoding
 from ..data.folds import make_folds
@@ -74,7 +80,7 @@ def check_shape(model: Any) -> None:
         value = getattr(model, name)
         if not (isinstance(value, bool | np.bool_) or value in allowed):
             words = " or ".join(["True or False", *map(repr, allowed)])
-            raise ValueError(f"`{name}` must be {words}, got {value!r}.")
+            raise InputError(name, f"be {words}, got {value!r}")
     if model.map not in ("auto", *MAPS):
         kinds = ", ".join(MAPS)
         raise ValueError(f"`map` must be auto or one of {kinds}, got {model.map!r}.")
@@ -220,6 +226,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
     True
     """
 
+    takes_groups = True  # that were read before, in place of their labels
+
     def __init__(
         self,
         estimator: Any,
@@ -313,12 +321,12 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
             frequency, X=X, y=y, sensitive_features=sensitive_features,
             sample_weight=sample_weight, cluster=cluster,
         )  # fmt: skip
-        Z, y = self._start(X, y, sensitive_features, sample_weight, cluster)
-        extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        Z, y, groups = self._start(X, y, sensitive_features, sample_weight, cluster)
+        extra = {"sensitive_features": groups, "sample_weight": sample_weight}
         model = self._ridge(self._used_weight(self.fairness_weight))
         columns = self._maps.simple_columns()
         simple = None if columns is None else clone(model).fit(Z[:, columns], y, **extra)
-        start = model._start(Z, y, sensitive_features, sample_weight, self._penalty)
+        start = model._start(Z, y, groups, sample_weight, self._penalty)
         return self._finish(model._finish(start), simple)
 
     def path_fitter(
@@ -329,8 +337,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         model = clone(self)
         # Checks that depend on the weight belong to the points, not to the set-up they share.
         model.set_params(fairness_weight=0.0)
-        Z, y = model._start(X, y, sensitive_features, sample_weight, cluster)
-        extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        Z, y, groups = model._start(X, y, sensitive_features, sample_weight, cluster)
+        extra = {"sensitive_features": groups, "sample_weight": sample_weight}
         ridge, columns = model._ridge(0.0), model._maps.simple_columns()
         fitter, simple = ridge.path_fitter(Z, y, **extra, slopes=model._penalty), None
         if columns is not None:
@@ -357,8 +365,8 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
 
     def _start(
         self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any, cluster: Any
-    ) -> tuple[Vector, Vector]:
-        """Base scores and group probabilities; the features of the maps, and the target."""
+    ) -> tuple[Vector, Vector, Groups | None]:
+        """Base scores and group probabilities; the features of the maps, target and groups."""
         self._check_parameters()
         refuse_masked(X, "X")
         (X,) = indexable(X)  # folds are rows, which not every sparse format can give
@@ -391,7 +399,7 @@ class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, Ba
         elif self.map_ == "transport":
             self.map_ = "affine"  # no groups to move
         labels = ("all",) if groups is None or p is None else groups.label_names
-        return self._make_columns(numbers, z, p, labels), y
+        return self._make_columns(numbers, z, p, labels), y, groups
 
     def _make_columns(
         self, numbers: Any, z: Vector, p: Vector | None, labels: tuple[str, ...]

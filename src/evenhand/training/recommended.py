@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
-from operator import attrgetter
 from textwrap import wrap
 from typing import Any
 
@@ -24,14 +23,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._core.frames import to_frame
 from .._core.progress import progress
-from .._core.validation import check_index, refuse_unreal
+from .._core.validation import InputError, check_column, check_index, refuse_unreal
 from ..data.criteria import Criterion, get_criterion
 from ..data.folds import make_folds
 from ..data.groups import Groups
 from ..data.sample import Sample, repeat_rows
+from ..data.weights import check_weight
 from ..measures.effective import check_effective_size
+from ..measures.losses import R2, Accuracy, get_loss
 from ..measures.measures import Measure, get_estimator
 from .design import ReadsTables
+from .glm import FairGLM
 from .held_out import Curve, Place
 from .linear_base import ScoresWithGroups
 from .path import check_varies
@@ -44,6 +46,8 @@ CHOICE_ROWS = 20_000
 _LEAST_OF_A_GROUP = 200
 # A held-out accuracy this much higher is worth a richer model; less is chance on any rows.
 MARGIN = 2e-4
+# Of the bound that `certify` judges by.
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -56,23 +60,28 @@ class Candidate:
     words : str
         What it does, for people.
     build : callable
-        (criterion, alpha, random_state) → estimator with a `fairness_weight`.
+        (criterion, alpha, loss, random_state) → estimator with a `fairness_weight`.
     suits : callable
-        Criterion → whether it is for it.
+        Criterion and loss → whether it is for them.
     """
 
     name: str
     words: str
-    build: Callable[[str, float, Any], Any]
-    suits: Callable[[Criterion], bool] = lambda criterion: True
+    build: Callable[[str, float, Any, Any], Any]
+    suits: Callable[[Criterion, Any], bool] = lambda criterion, loss: True
 
 
-def _ridge(**options: Any) -> Callable[[str, float, Any], Any]:
-    return lambda criterion, alpha, random_state: FairRidge(criterion, alpha=alpha, **options)
+def _linear(**options: Any) -> Callable[[str, float, Any, Any], Any]:
+    def build(criterion: str, alpha: float, loss: Any, random_state: Any) -> Any:
+        if loss is None:
+            return FairRidge(criterion, alpha=alpha, **options)
+        return FairGLM(loss, criterion, alpha=alpha, **options)
+
+    return build
 
 
-def _mapped(kind: str, shape: str) -> Callable[[str, float, Any], Any]:
-    return lambda criterion, alpha, random_state: FairPostprocessor(
+def _mapped(kind: str, shape: str) -> Callable[[str, float, Any, Any], Any]:
+    return lambda criterion, alpha, loss, random_state: FairPostprocessor(
         FairRidge(criterion, 0.0, alpha),
         criterion,
         group_features=kind,
@@ -81,49 +90,58 @@ def _mapped(kind: str, shape: str) -> Callable[[str, float, Any], Any]:
     )
 
 
-# Transport gives every group the same law of scores, and that is all it does.
-_MOVES_SCORES = attrgetter("equalizes_scores")
+# Maps of scores are fitted by squares.
+def _maps_scores(criterion: Criterion, loss: Any) -> bool:
+    return loss is None
+
+
+# Transport gives every group the same distribution of scores, and that is all it does.
+def _moves_scores(criterion: Criterion, loss: Any) -> bool:
+    return loss is None and criterion.equalizes_scores
+
+
 # Simple ones first: of two that are level the earlier is chosen.
 LEAGUES = {
     "blind": (
-        Candidate("linear", "one linear score for all", _ridge()),
+        Candidate("linear", "one linear score for all", _linear()),
         Candidate(
             "posterior",
             "a linear score that may differ by the probability of each group given the features",
-            _ridge(group_features="posterior"),
+            _linear(group_features="posterior"),
         ),
         Candidate(
             "posterior, transport",
             "the ridge score, moved toward the barycenter of the groups by their probabilities",
             _mapped("posterior", "transport"),
-            _MOVES_SCORES,
+            _moves_scores,
         ),
     ),
     "known": (
         Candidate(
             "attribute",
             "a linear score that may differ by group",
-            _ridge(group_features="attribute"),
+            _linear(group_features="attribute"),
         ),
         # Maps are fitted to out-of-fold scores, which helps where the ridge overfits.
         Candidate(
             "attribute, lines",
             "the ridge score, moved along a straight line for each group",
             _mapped("attribute", "affine"),
+            _maps_scores,
         ),
         Candidate(
             "attribute, transport",
             "the ridge score, each group moved toward the barycenter of all",
             _mapped("attribute", "transport"),
-            _MOVES_SCORES,
+            _moves_scores,
         ),
     ),
 }
 
 
-def candidates(league: str, criterion: Criterion) -> list[Candidate]:
-    """Those of a league that are for a criterion, simple ones first."""
-    return [c for c in LEAGUES[league] if c.suits(criterion)]
+def candidates(league: str, criterion: Criterion, loss: Any = None) -> list[Candidate]:
+    """Those of a league that are for a criterion and a loss, simple ones first."""
+    return [c for c in LEAGUES[league] if c.suits(criterion, loss)]
 
 
 @dataclass(frozen=True)
@@ -169,13 +187,22 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
     criterion : {"independence", "separation", "sufficiency"}
         What the score must not reveal.
     max_unfairness : float, optional
-        Largest held-out normalized information, in [0, 1].
+        Largest held-out normalized information, in [0, 1]. Met on average: on new people about half
+        of such models exceed it, unless `certify`.
     fairness_weight : float, optional
         Points of R² that one point of normalized information is worth. With neither, 1.
     attribute : {"blind", "known"}
         "blind": nobody's group is needed to score them. "known": the score may use the recorded
         group, which `predict` then needs; that is fairer for the accuracy, treats two people who
         differ only in group differently on purpose, and is not allowed for every decision.
+    certify : bool
+        Judge `max_unfairness` by the upper end of a one-sided 95% confidence interval, which holds
+        for all candidates at once, rather than by the estimate: at most one model in twenty then
+        exceeds it on new people. That costs accuracy, the more the fewer the rows.
+    loss : str or Loss, optional
+        A family of :class:`FairGLM` in place of squares: "poisson", "gamma", "tweedie", "binomial",
+        "quantile". The accuracy is then its D². Maps of scores are fitted by squares, and are not
+        among the candidates.
     alpha : float
         Ridge penalty, as in :class:`FairRidge`, on standardized columns.
     cv : int, splitter or list of (train, test)
@@ -193,7 +220,7 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
     ----------
     scaler_ : StandardScaler
         Columns are scaled before anything else, so that units do not matter.
-    estimator_ : FairRidge or FairPostprocessor
+    estimator_ : FairRidge, FairGLM or FairPostprocessor
         The chosen model, fitted on all (scaled) rows.
     choice_ : str
         Its name.
@@ -203,7 +230,10 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
         All candidates, best first.
     fairness_weight_ : float
     r2_, unfairness_ : float
-        Held out on the inner folds. Having picked the best of a few, they flatter it slightly.
+        Held out on the inner folds, R² being D² with a `loss`. Having picked the best of a few,
+        they flatter it slightly.
+    unfairness_bound_ : float
+        What was compared with `max_unfairness`: with `certify` the upper end of the interval.
     measure_ : Measure
         The same unfairness with its interval.
     n_features_in_, feature_names_in_
@@ -227,6 +257,8 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
         max_unfairness: float | None = None,
         fairness_weight: float | None = None,
         attribute: str = "blind",
+        certify: bool = False,
+        loss: Any = None,
         alpha: float = 1e-3,
         cv: Any = 5,
         measure_with: Any = "auto",
@@ -238,12 +270,29 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
         self.max_unfairness = max_unfairness
         self.fairness_weight = fairness_weight
         self.attribute = attribute
+        self.certify = certify
+        self.loss = loss
         self.alpha = alpha
         self.cv = cv
         self.measure_with = measure_with
         self.on_unreachable = on_unreachable
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """R², or D² of `loss`: how paths, reports and tables measure this model."""
+        return R2 if self.loss is None else get_loss(self.loss).accuracy
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
+    ) -> float:
+        """R², or D² of `loss`; arguments as of `fit`."""
+        if self.loss is None:
+            return super().score(X, y, sample_weight, sensitive_features=sensitive_features)
+        mean = self.predict(X, sensitive_features=sensitive_features)
+        y = check_column(y, "y", len(mean))
+        return self.accuracy.value(y, mean, check_weight(sample_weight, len(y)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -302,11 +351,11 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
         rows = replace(rows, others={**rows.others, "X": self.scaler_.transform(X)})
         if rows.groups is None:
             if self.fairness_weight != 0:
-                raise ValueError(
-                    "`sensitive_features` must be given unless fairness_weight=0, got None. Hint: "
-                    "pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV first "
-                    "call sklearn.set_config(enable_metadata_routing=True)."
-                )
+                raise InputError(
+                    "sensitive_features", "be given unless fairness_weight=0, got None",
+                    hint="pass sensitive_features=... to fit; inside a Pipeline or GridSearchCV "
+                    "first call sklearn.set_config(enable_metadata_routing=True).",
+                )  # fmt: skip
             return _Search(rows, [])
         check_varies(y)
         groups, weight = rows.groups, rows.weight
@@ -320,23 +369,26 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
         X, seed = rows.others["X"], self.random_state
         folds = make_folds(self.cv, X, rows.target, rows.groups, seed, rows.cluster)
         estimator = get_estimator(self.measure_with, seed, "measure_with")
+        tried = candidates(self.attribute, criterion, self.loss)
+        # All bounds hold at once, so that the best of several may be taken.
+        level = 1.0 - (1.0 - CONFIDENCE) / len(tried) if self.certify else 0.5
         return [
             Curve(
-                c, c.build(criterion.name, self.alpha, seed), rows, folds, criterion, estimator,
-                self.n_jobs,
+                c, c.build(criterion.name, self.alpha, self.loss, seed), rows, folds, criterion,
+                estimator, self.n_jobs, level,
             )
-            for c in candidates(self.attribute, criterion)
+            for c in tried
         ]  # fmt: skip
 
     def _choose(self, search: _Search) -> FairRegressor:
         """Choose for what is asked, and fit the choice on all rows."""
         if not search.curves:
-            model = FairRidge(self.criterion, 0.0, self.alpha)
+            model = _linear(fairness_weight=0.0)(self.criterion, self.alpha, self.loss, None)
             self.choice_, self.fairness_weight_ = "linear", 0.0
-            self.explanation_ = "Plain ridge regression: fairness_weight=0 asks for no fairness."
+            self.explanation_ = "A plain linear model: fairness_weight=0 asks for no fairness."
             self.tried_: tuple[Tried, ...] = ()
             self.measure_: Measure | None = None
-            self.r2_ = self.unfairness_ = float("nan")
+            self.r2_ = self.unfairness_ = self.unfairness_bound_ = float("nan")
             self.estimator_ = model.fit(
                 search.rows.others["X"], search.rows.target, sample_weight=search.rows.weight
             )
@@ -352,7 +404,7 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
                     places.append(curve.meet(float(self.max_unfairness)))
                     advance()
                 gain = [
-                    place.accuracy if reached else -1e6 * (1.0 + place.unfairness)
+                    place.accuracy if reached else -1e6 * (1.0 + place.judged)
                     for place, reached in places
                 ]
         best = next(j for j, g in enumerate(gain) if g >= max(gain) - MARGIN)
@@ -364,6 +416,7 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
         self.choice_ = curve.candidate.name
         self.fairness_weight_ = place.fairness_weight
         self.r2_, self.unfairness_ = place.accuracy, place.unfairness
+        self.unfairness_bound_ = place.judged
         self.measure_ = curve.measured(place.fairness_weight)
         self.tried_ = _table(search.curves, places, gain, best)
         self.explanation_ = self._explain(curve.candidate)
@@ -373,8 +426,9 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
     def _refuse(self, candidate: Candidate, place: Place) -> None:
         message = (
             f"No candidate has held-out {get_criterion(self.criterion).name} ≤ "
-            f"{self.max_unfairness:g}. The closest is {candidate.name!r} with "
-            f"{place.unfairness:.4f} at R² {place.accuracy:.4f} (fairness_weight="
+            f"{self.max_unfairness:g}{' for certain' if self.certify else ''}. The closest is "
+            f"{candidate.name!r} with {place.judged:.4f} at {self.accuracy.symbol} "
+            f"{place.accuracy:.4f} (fairness_weight="
             f"{place.fairness_weight:g}). Hint: relax the bound, gather more rows"
             + (", or attribute='known'" if self.attribute == "blind" else "")
             + "; on_unreachable='best' returns this model with a warning."
@@ -384,10 +438,14 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
         warnings.warn(message, UserWarning, stacklevel=4)
 
     def _explain(self, chosen: Candidate) -> str:
+        sure = ""
+        if self.certify:
+            sure = f", at most {self.unfairness_bound_:.4f} with {CONFIDENCE:.0%} confidence"
         lines = [
             *wrap(f"Chosen: {self.choice_} ({chosen.words}).", 80),
-            f"Held out: R² {self.r2_:.4f}, {get_criterion(self.criterion).name} "
-            f"{self.unfairness_:.4f} (fairness_weight {self.fairness_weight_:.4g}).",
+            f"Held out: {self.accuracy.symbol} {self.r2_:.4f}, "
+            f"{get_criterion(self.criterion).name} {self.unfairness_:.4f}{sure} "
+            f"(fairness_weight {self.fairness_weight_:.4g}).",
         ]
         for other in self.tried_[1:]:
             if other.reached:
@@ -440,9 +498,14 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
             )
         bound = self.max_unfairness
         if bound is not None and not (isinstance(bound, Real) and 0 < float(bound) <= 1):
+            raise InputError(
+                "max_unfairness", f"lie between 0 and 1, and above 0, got {bound!r}",
+                hint="exactly 0 cannot be shown by any number of rows.",
+            )  # fmt: skip
+        if self.certify and bound is None:
             raise ValueError(
-                f"`max_unfairness` must lie between 0 and 1, and above 0, got {bound!r}. Hint: "
-                "exactly 0 cannot be shown by any number of rows."
+                "`certify` must be False without `max_unfairness`, got True. Hint: it says how the "
+                "bound is judged."
             )
         weight = self.fairness_weight
         if weight is not None and not (isinstance(weight, Real) and 0 <= float(weight) < np.inf):

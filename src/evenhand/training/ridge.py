@@ -107,37 +107,6 @@ class FairRidge(FairLinear):
     True
     """
 
-    def __init__(
-        self,
-        criterion: str = "independence",
-        fairness_weight: float = 1.0,
-        alpha: float = 1e-3,
-        *,
-        classifier: str = "logistic",
-        basis: str = "auto",
-        kappa: float | str = "auto",
-        score_map: str = "auto",
-        group_features: str | None = None,
-        group_alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        start: str = "auto",
-    ):
-        self.criterion = criterion
-        self.fairness_weight = fairness_weight
-        self.alpha = alpha
-        self.classifier = classifier
-        self.basis = basis
-        self.kappa = kappa
-        self.score_map = score_map
-        self.group_features = group_features
-        self.group_alpha = group_alpha
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.start = start
-
     @property
     def accuracy(self) -> Accuracy:
         """R²: how paths, reports and tables measure this model."""

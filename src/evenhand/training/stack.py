@@ -27,7 +27,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._core.arrays import Matrix, Vector
-from .._core.validation import check_column
+from .._core.validation import InputError, check_column
 from ..data.encoding import TableEncoder
 from .group_features import Slopes
 from .problem import Problem, RidgeProblem, TrainingRows
@@ -215,26 +215,25 @@ def weight_argument(estimator: Any, weight: Vector) -> dict[str, Vector]:
             return {f"{name}__sample_weight": weight}
     elif isinstance(estimator, Pipeline) or has_fit_parameter(estimator, "sample_weight"):
         return {"sample_weight": weight}
-    raise ValueError(
-        "`sample_weight` must be None for an estimator that takes no weights, got weights for "
-        f"{type(estimator).__name__}. Hint: choose a regressor whose `fit` takes `sample_weight`, "
-        "or leave the weights out here and in every measure."
-    )
+    raise InputError(
+        "sample_weight", "be None for an estimator that takes no weights, got weights for "
+        f"{type(estimator).__name__}",
+        hint="choose a regressor whose `fit` takes `sample_weight`, or leave the weights out here "
+        "and in every measure.",
+    )  # fmt: skip
 
 
 def check_regressor(estimator: Any, prefit: bool | str) -> None:
     """Refuse what cannot predict, and a fit that is promised but not there."""
     if isinstance(estimator, type) or not hasattr(estimator, "predict"):
-        raise ValueError(
-            f"`estimator` must be a regressor with `fit` and `predict`, got {estimator!r}."
-        )
+        raise InputError("estimator", f"be a regressor with `fit` and `predict`, got {estimator!r}")
     if prefit not in (True, False, "auto"):
         raise ValueError(f"`prefit` must be True, False or 'auto', got {prefit!r}.")
     if prefit is True and not is_fitted(estimator):
-        raise ValueError(
-            f"`estimator` must be fitted when prefit=True; {type(estimator).__name__} is not. "
-            "Hint: fit it first, or leave prefit='auto'."
-        )
+        raise InputError(
+            "estimator", f"be fitted when prefit=True; {type(estimator).__name__} is not",
+            hint="fit it first, or leave prefit='auto'.",
+        )  # fmt: skip
 
 
 def warn_fitted(estimator: Any) -> None:

@@ -53,6 +53,7 @@ def test_truth_against_histograms_of_two_million_rows(family):
     assert -3e-3 < both - h[BOTH] < 0.035
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family", ["sign", "ring", "band_2", "near_copy_size", "spiral", "ties_both"]
 )

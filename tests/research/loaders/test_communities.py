@@ -3,6 +3,8 @@ import pytest
 
 from loaders import load_communities
 
+pytestmark = pytest.mark.slow
+
 SHARES = ("racepctblack", "racePctWhite", "racePctAsian", "racePctHisp")
 
 

@@ -78,7 +78,7 @@ def test_zips_must_be_left_out_together(quotes):
 def test_auto_finds_what_was_published(quotes):
     """Minority ZIP codes pay more at the same risk; without `cluster` the risk tells the ZIP."""
     data = quotes
-    with pytest.warns(SharedValuesWarning, match="pass what they have in common as `cluster`"):
+    with pytest.warns(SharedValuesWarning, match="pass what they have in common as the cluster"):
         blind = _separation(data, "auto", None)
     assert blind.value < 0.01
     aware = _separation(data, "auto", data.cluster)

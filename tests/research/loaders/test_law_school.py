@@ -5,6 +5,8 @@ import pytest
 
 from loaders import load_law_school
 
+pytestmark = pytest.mark.slow
+
 FIVE = {"white": 17493, "black": 1201, "hispanic": 933, "asian": 795, "other": 378}
 
 

@@ -5,6 +5,8 @@ import pytest
 
 from loaders import load_meps
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _package(needs_package):

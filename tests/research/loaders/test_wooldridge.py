@@ -8,6 +8,8 @@ import pytest
 from evenhand.datasets import load_gpa2
 from loaders import load_card, load_cps78_85, load_twoyear, load_wage2
 
+pytestmark = pytest.mark.slow
+
 LOADERS = (load_gpa2, load_card, load_wage2, load_cps78_85, load_twoyear)
 
 
