@@ -153,8 +153,9 @@ class Asked:
         """The address of the one that `files` are tables of."""
         from ..tables.engines import ADDRESS, without_password
 
-        is_address = self.engine is not None and self.engine.startswith(ADDRESS)
-        return without_password(self.engine.removeprefix(ADDRESS)) if is_address else None
+        engine = self.engine or ""
+        is_address = engine.startswith(ADDRESS)
+        return without_password(engine.removeprefix(ADDRESS)) if is_address else None
 
     def provenance(self) -> dict[str, Any]:
         """For JSON: version, time and files, or a database and tables."""
