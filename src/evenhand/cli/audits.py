@@ -92,9 +92,7 @@ def audit(
     has_target = table.has_target()
     limits = parse_limits("--fail-above", judging.fail_above, has_target)
     asked = read_asked(judging, has_target)
-    data: TableRows | Asked = table
-    if not table.counted:
-        data = load_scores(Path(files[0]), columns)
+    data = table if table.counted else load_scores(Path(files[0]), columns)
     result = run_audit(data, measuring, pricing, judging)
     checks = check_limits(result, limits, judging.judge_by)
     verdicts = judged(audits_of(result), asked)
@@ -427,8 +425,7 @@ def drivers(file: group.OneFile, columns: DriverOptions, output: group.Output) -
         features = [name for name in source.names if name not in taken]
     else:
         features = [source.resolve(name, "The model") for name in model.needs]
-        predict = model.predict
-        scorer = SimpleNamespace(predict=lambda table: predict(table)[0])
+        scorer = SimpleNamespace(predict=lambda table: model.predict(table)[0])
     if not features:
         raise TableError(f"{str(source.path)!r} has no column left to use as a feature.")
     text = [] if model is None else model.text

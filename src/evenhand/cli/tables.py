@@ -130,8 +130,10 @@ class Asked:
         from ..auditing.audits import audit
         from ..tables.audit_table import conditional_of
 
-        how = {"estimator": measuring.estimator, "confidence_level": measuring.confidence,
-               "random_state": measuring.seed}  # fmt: skip
+        how: dict[str, Any] = {
+            "estimator": measuring.estimator, "confidence_level": measuring.confidence,
+            "random_state": measuring.seed,
+        }  # fmt: skip
         each = judging.each and len(self.cells.names) > 1
         with waiting("Measuring"):
             result: Any = audit(self.cells, **how, per_attribute=each)
