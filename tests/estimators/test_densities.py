@@ -240,3 +240,20 @@ def test_too_few_clusters_for_any_density_leave_everything_open():
         result = eh.audit(None, s, sensitive_features=eh.Continuous(a), cluster=cluster)
     assert result.independence.interval == (0.0, 1.0)
     assert result.independence.chosen == "not enough data"
+
+
+@pytest.mark.parametrize("kind", ["rows", "weights", "clusters"])
+def test_steps_of_the_target_do_not_make_the_test_reject(kind):
+    """S ⟂ A given Y through the whole part of Y alone, which no spline follows."""
+    rng = np.random.default_rng(3)
+    n, p = 1500, []
+    for _ in range(60):
+        y = rng.uniform(0, 5, n)
+        a, s = np.floor(y) + rng.normal(size=(2, n))
+        options = {
+            "rows": {},
+            "weights": {"sample_weight": rng.random(n) + 0.2},
+            "clusters": {"cluster": np.arange(n) // 2},
+        }[kind]
+        p.append(p_values("separation", {"s": s, "y": y}, a, **options))
+    assert np.mean(np.array(p) < 0.05) <= 0.15

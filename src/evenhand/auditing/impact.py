@@ -467,7 +467,7 @@ def read_cutoffs(at: Any) -> list[Cutoff]:
         if not 0.0 < number < 1.0:
             raise InputError(
                 "at", 'hold "median" or quantiles between 0 and 1', repr(value),
-                "a cutoff in units of the score goes into `cutoffs`.",
+                "a cutoff in units of the score is one of the cutoffs.",
             )  # fmt: skip
         cutoffs.append(Cutoff(quantile=number))
     return list(dict.fromkeys(cutoffs))

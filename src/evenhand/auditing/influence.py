@@ -57,6 +57,11 @@ class GroupRows:
         """Numbers of the groups as each row sees them: that of its group, or all."""
         return numbers if self.groups.codes is None else numbers[self.groups.codes]
 
+    @property
+    def row_share(self) -> Array:
+        """Each row's share ω a_k / W_k of its group, or of all."""
+        return self._mass / self.own(self.total)
+
     def add(self, x: Array) -> Vector:
         """Σ ω a_k x, (K,), of a column, or of one column a group where groups are inferred."""
         if self.groups.codes is None:

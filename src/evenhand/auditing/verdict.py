@@ -255,18 +255,21 @@ def _withhold(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> Claus
     if clause.judged != HOLDS:
         return clause
     reason = (
-        _inferred(audit, clause) or _hidden(audit, clause) or _left_out(audit, clause, tolerance)
+        _inferred(audit, clause, tolerance)
+        or _hidden(audit, clause)
+        or _left_out(audit, clause, tolerance)
     )
     return replace(clause, judged=OPEN, needed=math.inf, note=reason) if reason else clause
 
 
-def _inferred(audit: Audit, clause: ClauseResult) -> str:
+def _inferred(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
     """Why inferred groups do not carry a pass, or ""."""
     result = audit.imputation
     if result is None or result.assume == "guess":
         return ""
-    if clause.clause == "mean_difference":
-        gap = result[clause.group]
+    gap = next((gap for gap in result.gaps if gap.group == clause.group), None)
+    same = gap is not None and tolerance.reference in ("largest", gap.reference)
+    if clause.clause == "mean_difference" and gap is not None and same:
         ranges = [gap.regressed_interval]
         if result.assume is None:
             ranges.append(gap.bounds)
@@ -328,7 +331,7 @@ def _tests(
         for one in parts:
             table = _impact(one, tolerance, groups)
             for name, ends in wanted.items():
-                yield from _numbers(table, name, ends, level)
+                yield from _numbers(table, name, ends, level, tolerance.reference == "best")
     yield from _adjusted(audit, tolerance, level)
 
 
@@ -440,11 +443,14 @@ def _impact(audit: Audit, tolerance: Tolerance, groups: set[str]) -> Impact:
 
 
 def _numbers(
-    table: Impact, name: str, ends: tuple[float, float], level: float
+    table: Impact, name: str, ends: tuple[float, float], level: float, is_chosen: bool
 ) -> Iterator[tuple[ClauseResult, float]]:
     judged = [n for n in table.numbers if n.statistic == name and n.group not in table.apart]
+    # A reference that was chosen for being the best makes all pairs of groups count.
+    more = (len(table.groups) - len(table.apart)) / 2 if is_chosen else 1.0
     for number in judged:
-        yield _number(number, table.sensitive_name, ends, level)
+        clause, z = _number(number, table.sensitive_name, ends, level)
+        yield replace(clause, p_within=min(clause.p_within * max(more, 1.0), 1.0)), z
     if not judged:
         yield _nobody(name, table.sensitive_name, table.reference, table.smallest, ends)
 

@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from datetime import date
-from decimal import Decimal
 from io import StringIO
 from typing import Any
 
@@ -27,8 +25,9 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Vector
 from .._core.validation import InputError
+from ..data.columns import is_missing
 from ..data.encoding import MISSING
-from ..data.labels import check_count, cross, sorted_labels
+from ..data.labels import check_count, cross, kind_of, sorted_labels, whole
 from ..measures.cells import EXTREMES, SUMS, Cells, checked
 from ..measures.edges import Axis, Edges, looks_drawn, scramble, share_drawn
 
@@ -283,7 +282,7 @@ class Engine:
 
     def kinds(self) -> dict[str, str]:
         """Column → "number", "boolean", "text", "date", or the type's own name for any other."""
-        return {name: kind_of(dtype) for name, dtype in self._guarded(self._schema).items()}
+        return {name: column_kind(dtype) for name, dtype in self._guarded(self._schema).items()}
 
     def facts(self, columns: Columns) -> dict[str, float]:
         """What :func:`facts` asks for; NaN where there is no row."""
@@ -428,7 +427,7 @@ def _gathered(client: Any, tasks: list[Any]) -> list[Any]:
                 ) from None
 
 
-def kind_of(dtype: nw.dtypes.DType) -> str:
+def column_kind(dtype: nw.dtypes.DType) -> str:
     """What a column holds: "number", "boolean", "text", "date", or the name of its type."""
     if dtype.is_numeric():
         return "number"
@@ -465,7 +464,7 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
             codes, values = _as_text(codes, values)
         check_levels(len(values), name, columns.role(name))
         if name not in columns.controls:
-            check_count(values, int(facts["n"]), _kind(values), name)
+            check_count(values, int(facts["n"]), kind_of(values), name)
         coded.append((codes, values))
     codes, labels = coded[0] if len(coded) == 1 else cross(coded)
     n = _whole(table, "n")
@@ -561,7 +560,7 @@ def _encode(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
     array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     coded = array.dictionary_encode()
     index = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
-    values = [label_of(v) for v in coded.dictionary.to_pylist()]
+    values = [_label(v) for v in coded.dictionary.to_pylist()]
     labels = sorted_labels([v for v in values if v is not None])
     place = {label: k for k, label in enumerate(labels)}
     lookup = np.array([-1 if v is None else place[v] for v in values] + [-1], dtype=np.intp)
@@ -577,19 +576,9 @@ def _as_text(codes: NDArray[np.intp], labels: list[Any]) -> tuple[NDArray[np.int
     return np.array([names.index(text) for text in texts], dtype=np.intp)[codes], names
 
 
-def label_of(value: Any) -> Any:
+def _label(value: Any) -> Any:
     """As `eh.audit` names groups: whole numbers without a fraction; None where missing."""
-    if value is None or value == "" or value != value:
-        return None
-    if isinstance(value, float | Decimal):
-        return int(value) if float(value).is_integer() else float(value)
-    return value
-
-
-def _kind(labels: list[Any]) -> str:
-    if labels and all(isinstance(v, int | float) and not isinstance(v, bool) for v in labels):
-        return "integer" if all(isinstance(v, int) for v in labels) else "float"
-    return "date" if labels and all(isinstance(v, date) for v in labels) else "text"
+    return None if value == "" or is_missing(value) else whole(value)
 
 
 def _floats(table: Any, name: str) -> NDArray[np.float64]:
