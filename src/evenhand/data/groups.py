@@ -19,7 +19,7 @@ from .._core.shards import here, once
 from .._core.validation import InputError, as_floats, read_native, warn_user
 from .bands import Continuous
 from .columns import split_columns
-from .labels import Coded, cross, encode, refuse_equal_types, share_labels
+from .labels import cross, encode, refuse_equal_types, share_labels
 from .weights import check_cluster, check_weight, mean_one, renumber
 
 # ------------------------------------------------------------------------------------------------
@@ -344,10 +344,6 @@ def resolve_groups(
         groups = _from_proxy(sensitive_features, n_rows, weight, warn)
     elif isinstance(sensitive_features, Continuous):
         groups = _from_measurement(sensitive_features, n_rows, weight)
-    elif isinstance(sensitive_features, Coded):
-        coded = sensitive_features
-        _check_length(len(coded), n_rows)
-        groups = _from_codes(coded.codes, coded.labels, n_rows, weight, coded.name)
     else:
         groups = _from_labels(sensitive_features, n_rows, weight, warn)
     clusters = check_cluster(cluster, n_rows)
@@ -470,12 +466,9 @@ def _from_codes(
             w = None if w is None else w[present]
         codes = (np.cumsum(keep) - 1).astype(codes.dtype)[codes]
         labels = [label for label, k in zip(labels, keep, strict=True) if k]
-    # One byte a row where the numbers came short: rows may be all that memory holds.
-    short = codes.dtype == np.int16 and len(labels) <= 256
-    kind: Any = np.uint8 if short else np.intp
     return Groups(
         tuple(labels),
-        np.ascontiguousarray(codes, dtype=kind),
+        np.ascontiguousarray(codes, dtype=np.intp),
         None,
         mean_one(w),
         None if known.all() else known,

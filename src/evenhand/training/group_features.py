@@ -92,10 +92,10 @@ class Membership:
                 hint="set it to missing to use the average over groups.",
             )  # fmt: skip
         out = np.tile(self.shares, (n_rows, 1))
-        known = slice(None) if groups.known is None else groups.known
+        rows_known = slice(None) if groups.known is None else groups.known
         rows = np.zeros((groups.n_known, len(self.labels)))
         rows[:, [self.labels.index(label) for label in groups.labels]] = groups.membership()
-        out[known] = rows
+        out[rows_known] = rows
         return out
 
 
@@ -329,8 +329,8 @@ class _Left:
         gram, cross, design = problem.moments.gram, problem.moments.cross, problem.design
         n, k = design.n, design.d - size
         omega = np.ones(n) if weight is None else weight
-        free_part = whiten(gram[:k, :k], problem.penalty[:k, :k], 1.0)
-        theta, whitened = free_part.solve(cross[:k]), free_part.inverse_root()
+        whitened = whiten(gram[:k, :k], problem.penalty[:k, :k])
+        theta = whitened @ (whitened.T @ cross[:k])
         said = whitened @ (whitened.T @ gram[:k, k:])
         # With an intercept all is about the means; it then costs 1/n of every row's weight.
         plain = problem.plain
