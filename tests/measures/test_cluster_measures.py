@@ -20,7 +20,7 @@ from evenhand.data.folds import make_folds
 from evenhand.data.groups import Proxy, resolve_groups
 from evenhand.data.sample import Sample
 from evenhand.data.weights import cluster_folds, degrees_of_freedom
-from evenhand.estimators.neighbors import _one_of_each
+from evenhand.estimators.references import _one_of_each
 from evenhand.measures.effective import EffectiveSizeWarning, SharedValuesWarning, independent_rows
 from evenhand.measures.measures import _bootstrap_error, critical_value, standard_error
 from evenhand.training.held_out import critical

@@ -17,6 +17,7 @@ from scipy.special import fdtrc, gammaln
 
 from .._core.arrays import Matrix, Vector
 from .._core.frames import to_frame
+from .._core.threads import one_blas_thread
 from .._core.validation import InputError
 from .._core.views import Shown
 from ..data.controls import FEW_VALUES, Control, Controls, refuse_none
@@ -25,7 +26,6 @@ from ..data.groups import Groups, GroupWarning
 from ..data.sample import Sample
 from ..data.weights import cluster_groups, mean_one, renumber
 from ..estimators.estimation import EntropyEstimator, RowLosses
-from ..kernels.threads import one_blas_thread
 from ..measures.balancing import (
     LEAST_COUNTERPARTS,
     Regression,

@@ -23,6 +23,7 @@ from scipy.stats import chi2
 from scipy.stats import f as f_law
 
 from .._core.arrays import Array, Mask, Rows
+from .._core.threads import n_threads
 from ..data.criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
 from ..data.groups import Groups
 from ..data.weights import cluster_groups, refuse_few_weighted, renumber
@@ -35,7 +36,6 @@ from ..estimators.ranks import (
     rank_all,
 )
 from ..estimators.splines import cubic, splines
-from ..kernels.threads import n_threads
 from .covariances import (
     CELLS_A_DIRECTION,
     CLUSTERS_A_DIRECTION,
@@ -69,7 +69,7 @@ def draw_all(
     rows: RowsInCells, members: Members, mean: Array, root: Array, rng: np.random.Generator
 ) -> Array:
     """The statistic for random assignments of the groups of each cell to its rows."""
-    from ..kernels.significance import feature_matrix
+    from ..kernels.contrasts import feature_matrix
 
     order = np.argsort(rows.cell, kind="stable")
     f = (feature_matrix(*rows) - mean[rows.cell])[order]
@@ -91,7 +91,7 @@ def draw_handful(
     rows: RowsInCells, count: int, mean: Array, root: Array, rng: np.random.Generator
 ) -> Array:
     """As :func:`draw_all` for one single cell, in the time of `count` rows a draw instead of n."""
-    from ..kernels.significance import feature_matrix
+    from ..kernels.contrasts import feature_matrix
 
     f = feature_matrix(*rows) - mean
     total = np.zeros((N_DRAWS, f.shape[1]))
@@ -393,7 +393,7 @@ def _permute(
 
 def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
     """Rows in cells of the conditioning variable; None where the tested one is a function of it."""
-    from ..kernels.significance import cell_means
+    from ..kernels.contrasts import cell_means
 
     target = data.ranks[tested]
     if not criterion.given:
