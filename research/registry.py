@@ -197,6 +197,8 @@ _ALL = [
           routine=False),
     Study("base_head", "revisions:base_head", "", "the same small jobs at two revisions", (),
           threads=None, routine=False),
+    Study("mutants", "mutants:run", "", "defects that only the tests of a base notice", (),
+          part="module", routine=False),
 ]  # fmt: skip
 STUDIES = {study.name: study for study in _ALL}
 

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
 from .._core.arrays import Array
+from .._core.threads import one_blas_thread
 from .._core.validation import InputError
 from ..data.criteria import NOTHING, Condition, word_for
 from ..data.groups import Groups
 from ..data.weights import cluster_groups, cluster_sums
-from ..kernels.threads import one_blas_thread
 from .estimation import EntropyEstimator, RowLosses, refuse_many_variables
 from .rungs import blend, lean_of, pool_losses, weigh
 from .splines import cubic, splines

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from .._core.arrays import Array
+from .._core.threads import n_threads
 from ..data.groups import Groups
-from ..kernels.threads import n_threads
 
 Index = NDArray[np.intp]
 
@@ -65,7 +65,7 @@ class Ranks:
         if self.n > EXACT_RANK_ROWS:
             self._by_slots(values)
             return
-        from ..kernels.significance import mid_ranks
+        from ..kernels.ranks import mid_ranks
 
         order = np.argsort(values)
         self.rank, self._atom, self.n_atoms = mid_ranks(values, order)
@@ -78,7 +78,7 @@ class Ranks:
 
         Off by about 1e-5 of the rows, which moves no conclusion; a sort takes three times as long.
         """
-        from ..kernels.significance import slot_ranks
+        from ..kernels.ranks import slot_ranks
 
         quantiles, edges, slot, counts, low, high = quantile_slots(values)
         self._values, self._slot, self._counts, self._quantiles = values, slot, counts, quantiles
@@ -126,7 +126,7 @@ class Ranks:
 
     def slices(self, wanted: int) -> tuple[NDArray[np.int32], int]:
         """Number of the slice each row is in, of about `wanted` equally filled ones."""
-        from ..kernels.significance import slice_numbers
+        from ..kernels.ranks import slice_numbers
 
         raw, rows = slice_numbers(self.rank, wanted)
         present = rows > 0
@@ -166,7 +166,7 @@ def quantile_slots(values: Array):
     and the extremes. Quantiles of a sample only show where to look for those of all rows, so that
     no result depends on the order of rows.
     """
-    from ..kernels.significance import find_slots, order_statistics
+    from ..kernels.ranks import find_slots, order_statistics
 
     n = len(values)
     rows = scattered_rows(n, max(n // (4 * RANK_EDGES), 1))
@@ -201,7 +201,7 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     interpolated block means of what it leaves. None when nothing is left of t. Where rows come in
     units that share z, blocks are as many times wider.
     """
-    from ..kernels import significance as kernels
+    from ..kernels import ranks as kernels
 
     z, t = given.normal, target.normal
     block, n_blocks = given.slices(
