@@ -31,6 +31,7 @@ from ..data.criteria import NOTHING, Condition, word_for
 from ..data.groups import Groups
 from ..data.weights import cluster_groups, cluster_sums
 from .estimation import EntropyEstimator, RowLosses, refuse_many_variables
+from .ranks import sums
 from .rungs import blend, lean_of, pool_losses, weigh
 from .splines import cubic, splines
 
@@ -188,10 +189,8 @@ def _maximize(
     """θ of the largest penalized likelihood, η and the Hessian of the likelihood there."""
     counted = len(design.row_entry) * design.entry_weight
     own = law.psi[design.entry_u].T
-    mass, *total = (
-        np.bincount(design.entry_cell, v, minlength=len(f)) for v in (counted, *(counted * own))
-    )
-    total = np.stack(total, axis=1)
+    mass = sums(design.entry_cell, counted, len(f))
+    total = np.stack([sums(design.entry_cell, counted * v, len(f)) for v in own], axis=1)
 
     def objective(candidate: Array) -> tuple[float, Array]:
         eta = f @ candidate.T
@@ -281,8 +280,8 @@ def _leave_out(
     apart = own - mean[cell]
     if design.cluster is not None:
         scores = (design.weight[:, None] * apart)[:, :, None] * f[cell][:, None, :]
-        sums = cluster_groups(design.cluster, scores.reshape(len(scores), -1)) @ inverse
-        shift = np.einsum("ijk,ik->ij", sums.reshape(-1, size, m)[design.cluster], f[cell])
+        totals = cluster_groups(design.cluster, scores.reshape(len(scores), -1)) @ inverse
+        shift = np.einsum("ijk,ik->ij", totals.reshape(-1, size, m)[design.cluster], f[cell])
     else:
         block = inverse.reshape(size, m, size, m)
         spread = np.empty((len(f), size, size))

@@ -491,10 +491,12 @@ class Fourier:
         return out
 
 
-def _best_penalty(sampler: RBFSampler, rows: Sequence[Any], guess: Array) -> float:
+def _best_penalty(sampler: RBFSampler, rows: list[Any], guess: Array) -> float:
     """The inverse penalty with the least cross-fitted loss on (z, membership, weight, folds)."""
+    z, membership, weight, folds = rows
     losses = {
-        C: np.average(_cross_fit(sampler, C, *rows, guess), weights=rows[2]) for C in PENALTIES
+        C: np.average(_cross_fit(sampler, C, z, membership, weight, folds, guess), weights=weight)
+        for C in PENALTIES
     }
     return min(losses, key=losses.__getitem__)
 
