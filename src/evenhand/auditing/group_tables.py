@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import Array, Mask, Matrix, Rows, Vector
+from .._core.arrays import Array, Mask, Matrix, Vector
 from .._core.validation import InputError
 from ..data.groups import Groups
 from ..data.sample import Sample
@@ -141,7 +141,7 @@ def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
     return ks, wasserstein
 
 
-def _mass_by_cell(cell: Rows, n_cells: int, groups: Groups, part: slice) -> Matrix:
+def _mass_by_cell(cell: Any, n_cells: int, groups: Groups, part: slice) -> Matrix:
     """Σω of some of the groups in each cell."""
     codes, weight, count = groups.codes, groups.weight, part.stop - part.start
     if codes is None:

@@ -94,6 +94,7 @@ class GroupRows:
         """Σ_u of products of influences on each group, (K,)."""
         product = reduce(mul, units)
         if product.ndim == 1:
+            assert self.groups.codes is not None
             return np.bincount(self.groups.codes, product, self.groups.n_groups).astype(float)
         return np.asarray(product.sum(axis=0))
 

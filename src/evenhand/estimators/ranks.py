@@ -505,11 +505,8 @@ def _collect(
     cell: Index, levels: tuple[Levels, ...], weight: Array, groups: Groups, folds: Index | None,
     blurred: bool = False,
 ) -> Cells:  # fmt: skip
-    """Rows by their cell. If `blurred`, a cell holds several levels of a variable.
-
-    Entries are by group and fold where groups are known, else by row or, of many, by cell.
-    """
-    c, k = int(cell.max()) + 1, groups.n_groups
+    """Rows by their cell. If `blurred`, a cell holds several levels of a variable."""
+    c = int(cell.max()) + 1
     # A row of each cell: all of them have the same point mass, and the same listed value.
     row = np.empty(c, dtype=np.intp)
     row[cell] = np.arange(len(cell))
@@ -519,7 +516,20 @@ def _collect(
         mass = sums(cell, weight, c)
         safe = np.where(mass > 0, mass, 1.0)
         coordinates = tuple(sums(cell, weight * v.score[v.codes], c) / safe for v in levels)
-    fold, averaged = folds, False
+    return Cells(
+        coordinates=coordinates,
+        atoms=tuple(v.atom[i] for v, i in zip(levels, at, strict=True)),
+        values=tuple(i if v.is_list else None for v, i in zip(levels, at, strict=True)),
+        exact=not blurred and all(v.distinct == len(v.rank) for v in levels),
+        **_entries(cell, c, weight, groups, folds),
+    )
+
+
+def _entries(
+    cell: Index, c: int, weight: Array, groups: Groups, folds: Index | None
+) -> dict[str, Any]:
+    """What cells hold: by group and fold where groups are known, else by row or, of many, cell."""
+    k, fold, averaged = groups.n_groups, folds, False
     if groups.codes is not None:
         key = cell * k + groups.codes
         counts = sums(key, weight, c * k).reshape(c, k)
@@ -531,11 +541,10 @@ def _collect(
             used, fold = np.divmod(used, many)
         place, target = used // k, np.eye(k)[used % k]
     else:
-        assert groups.probabilities is not None
-        counts = np.stack([sums(cell, weight * p, c) for p in groups.probabilities.T], axis=1)
+        target = groups.membership()
+        counts = np.stack([sums(cell, weight * p, c) for p in target.T], axis=1)
         averaged = len(cell) > SOFT_ROWS and folds is None
         row_entry, place = (cell, np.arange(c)) if averaged else (np.arange(len(cell)), cell)
-        target = np.ascontiguousarray(groups.probabilities)
     own = sums(row_entry, weight, len(place))
     safe = np.where(own > 0, own, 1.0)
     alike = groups.codes is not None and groups.weight is None
@@ -546,11 +555,7 @@ def _collect(
         target = np.where(own[:, None] > 0, counts / safe[:, None], 1.0 / k)
         even = np.square(target).sum(axis=1)
         spread = np.sqrt(np.clip((squares - even) / np.maximum(1.0 - even, 1e-12), 0.0, 1.0))
-    return Cells(
-        coordinates=coordinates,
-        atoms=tuple(v.atom[i] for v, i in zip(levels, at, strict=True)),
-        values=tuple(i if v.is_list else None for v, i in zip(levels, at, strict=True)),
-        counts=counts, cell=place, target=target, weight=own, single=single, spread=spread,
-        row_entry=row_entry, fold=fold,
-        exact=not blurred and all(v.distinct == len(v.rank) for v in levels),
-    )  # fmt: skip
+    return {
+        "counts": counts, "cell": place, "target": np.ascontiguousarray(target), "weight": own,
+        "single": single, "spread": spread, "row_entry": row_entry, "fold": fold,
+    }  # fmt: skip

@@ -529,13 +529,17 @@ _SLICES = 10
 SINGULAR = 1e-8
 
 
+def mid_ranks(values: Array, weight: Array | None) -> Array:
+    """Share of the weight below each value, and half of that at it."""
+    inverse = np.unique(values, return_inverse=True)[1]
+    mass = np.bincount(inverse, weight)
+    return ((np.cumsum(mass) - 0.5 * mass) / mass.sum())[inverse]
+
+
 def normal_scores(values: Array, weight: Array | None) -> Array:
     """Φ⁻¹ of the (weighted) mid-ranks."""
-    _found, inverse = np.unique(values, return_inverse=True)
-    mass = np.bincount(inverse, weight)
-    rank = (np.cumsum(mass) - 0.5 * mass) / mass.sum()
     least = 0.25 / len(values)
-    return ndtri(np.clip(rank, least, 1.0 - least))[inverse]
+    return ndtri(np.clip(mid_ranks(values, weight), least, 1.0 - least))
 
 
 def measured_p_values(
