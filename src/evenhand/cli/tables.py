@@ -130,8 +130,10 @@ class Asked:
         from ..auditing.audits import audit
         from ..tables.audit_table import conditional_of
 
-        how = {"estimator": measuring.estimator, "confidence_level": measuring.confidence,
-               "random_state": measuring.seed}  # fmt: skip
+        how: dict[str, Any] = {
+            "estimator": measuring.estimator, "confidence_level": measuring.confidence,
+            "random_state": measuring.seed,
+        }  # fmt: skip
         each = judging.each and len(self.cells.names) > 1
         with waiting("Measuring"):
             result: Any = audit(self.cells, **how, per_attribute=each)
@@ -153,8 +155,9 @@ class Asked:
         """The address of the one that `files` are tables of."""
         from ..tables.engines import ADDRESS, without_password
 
-        is_address = self.engine is not None and self.engine.startswith(ADDRESS)
-        return without_password(self.engine.removeprefix(ADDRESS)) if is_address else None
+        engine = self.engine or ""
+        is_address = engine.startswith(ADDRESS)
+        return without_password(engine.removeprefix(ADDRESS)) if is_address else None
 
     def provenance(self) -> dict[str, Any]:
         """For JSON: version, time and files, or a database and tables."""

@@ -29,11 +29,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
 from .._core.arrays import Array
+from .._core.threads import n_threads
 from .._core.validation import InputError
 from ..data.criteria import Condition
 from ..data.groups import Groups
 from ..data.weights import cluster_folds, cluster_sums, renumber
-from ..kernels.threads import n_threads
 from .estimation import RowLosses, largest_loss, refuse_many_variables
 from .ranks import typical_spread
 

@@ -18,14 +18,15 @@ change the result.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .primitives import jit
 
 _TOLERANCE = 8 * np.finfo(np.float64).eps
 # Rows per leaf: enough to make the walk short, few enough to scan in a handful of cache lines.
 LEAF_SIZE = 8
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _select(points, rows, low, high, middle, axis):
     """Hoare's selection: positions low:middle hold values no larger than middle:high on `axis`."""
     last = high - 1
@@ -61,7 +62,7 @@ def _select(points, rows, low, high, middle, axis):
             return
 
 
-@njit(cache=True, nogil=True)
+@jit
 def build_tree(points, rows, low, high, depth, spans, boxes):
     """Order points[low:high] (and `rows` with them) into a balanced tree of 2^depth leaves.
 
@@ -101,7 +102,7 @@ def build_tree(points, rows, low, high, depth, spans, boxes):
             spans[2 * j + 2, 1] = b
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _gap(boxes, j, x, y):
     """Least distance from (x, y) to a point of node j could have: a lower bound."""
     dx = max(boxes[j, 0] - x, x - boxes[j, 1])
@@ -109,7 +110,7 @@ def _gap(boxes, j, x, y):
     return max(max(dx, dy), 0.0)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _reach(boxes, j, x, y):
     """Greatest distance from (x, y) to a point of node j: an upper bound."""
     dx = max(x - boxes[j, 0], boxes[j, 1] - x)
@@ -117,7 +118,7 @@ def _reach(boxes, j, x, y):
     return max(dx, dy)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _insert(nearest, distance):
     i = len(nearest) - 1
     while i > 0 and nearest[i - 1] > distance:
@@ -126,7 +127,7 @@ def _insert(nearest, distance):
     nearest[i] = distance
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _nearest_below(points, spans, boxes, first_leaf, top, x, y, nearest, stack):
     """Offer the points below node `top` to `nearest`, the sorted distances found so far."""
     last = len(nearest) - 1
@@ -158,7 +159,7 @@ def _nearest_below(points, spans, boxes, first_leaf, top, x, y, nearest, stack):
             height += 2
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _count_below(points, spans, boxes, first_leaf, top, x, y, most, below, stack):
     """How many points below node `top` are at distance ≤ most, and ≤ below (≤ most)."""
     n_most = 0
@@ -188,7 +189,7 @@ def _count_below(points, spans, boxes, first_leaf, top, x, y, most, below, stack
     return n_most, n_below
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _count_from(points, spans, boxes, first_leaf, leaf, x, y, most, below, stack):
     """`_count_below` of the whole tree, from a leaf near (x, y) upward."""
     n_most, n_below = _count_below(points, spans, boxes, first_leaf, leaf, x, y, most, below, stack)
@@ -203,7 +204,7 @@ def _count_from(points, spans, boxes, first_leaf, leaf, x, y, most, below, stack
     return n_most, n_below
 
 
-@njit(cache=True, nogil=True)
+@jit
 def nearest_plane(points, rows, spans, boxes, first_leaf, begin, end, k, radius, counts):
     """ρ and the counts within the group, for leaves begin:end of the group's tree.
 
@@ -253,7 +254,7 @@ def nearest_plane(points, rows, spans, boxes, first_leaf, begin, end, k, radius,
                 counts[row, 1] = k - 1
 
 
-@njit(cache=True, nogil=True)
+@jit
 def count_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, counts):
     """The counts in the whole sample, for leaves begin:end of its tree, into counts[row, 2:]."""
     stack = np.empty(128, np.int64)
@@ -280,7 +281,7 @@ def count_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, coun
             counts[row, 3] = n_below - 1
 
 
-@njit(cache=True, nogil=True)
+@jit
 def mass_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, prefix, out):
     """Sums over the rows at distance ≤ ρ, the row itself included, for leaves begin:end.
 

@@ -23,6 +23,7 @@ from scipy.stats import chi2
 from scipy.stats import f as f_law
 
 from .._core.arrays import Array, Mask, Rows
+from .._core.threads import n_threads
 from ..data.criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
 from ..data.groups import Groups
 from ..data.weights import cluster_groups, refuse_few_weighted, renumber
@@ -35,7 +36,6 @@ from ..estimators.ranks import (
     rank_all,
 )
 from ..estimators.splines import cubic, splines
-from ..kernels.threads import n_threads
 from .covariances import (
     CELLS_A_DIRECTION,
     CLUSTERS_A_DIRECTION,
@@ -69,7 +69,7 @@ def draw_all(
     rows: RowsInCells, members: Members, mean: Array, root: Array, rng: np.random.Generator
 ) -> Array:
     """The statistic for random assignments of the groups of each cell to its rows."""
-    from ..kernels.significance import feature_matrix
+    from ..kernels.contrasts import feature_matrix
 
     order = np.argsort(rows.cell, kind="stable")
     f = (feature_matrix(*rows) - mean[rows.cell])[order]
@@ -91,7 +91,7 @@ def draw_handful(
     rows: RowsInCells, count: int, mean: Array, root: Array, rng: np.random.Generator
 ) -> Array:
     """As :func:`draw_all` for one single cell, in the time of `count` rows a draw instead of n."""
-    from ..kernels.significance import feature_matrix
+    from ..kernels.contrasts import feature_matrix
 
     f = feature_matrix(*rows) - mean
     total = np.zeros((N_DRAWS, f.shape[1]))
@@ -393,7 +393,7 @@ def _permute(
 
 def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
     """Rows in cells of the conditioning variable; None where the tested one is a function of it."""
-    from ..kernels.significance import cell_means
+    from ..kernels.contrasts import cell_means
 
     target = data.ranks[tested]
     if not criterion.given:
@@ -529,13 +529,17 @@ _SLICES = 10
 SINGULAR = 1e-8
 
 
+def mid_ranks(values: Array, weight: Array | None) -> Array:
+    """Share of the weight below each value, and half of that at it."""
+    inverse = np.unique(values, return_inverse=True)[1]
+    mass = np.bincount(inverse, weight)
+    return ((np.cumsum(mass) - 0.5 * mass) / mass.sum())[inverse]
+
+
 def normal_scores(values: Array, weight: Array | None) -> Array:
     """Φ⁻¹ of the (weighted) mid-ranks."""
-    _found, inverse = np.unique(values, return_inverse=True)
-    mass = np.bincount(inverse, weight)
-    rank = (np.cumsum(mass) - 0.5 * mass) / mass.sum()
     least = 0.25 / len(values)
-    return ndtri(np.clip(rank, least, 1.0 - least))[inverse]
+    return ndtri(np.clip(mid_ranks(values, weight), least, 1.0 - least))
 
 
 def measured_p_values(

@@ -26,9 +26,9 @@ from sklearn.utils.validation import validate_data
 
 from .._core.arrays import Matrix, Vector
 from .._core.shards import Sums, here
+from .._core.threads import one_blas_thread
 from .._core.validation import InputError
 from ..data.encoding import TableEncoder, needs_encoding
-from ..kernels.threads import one_blas_thread
 
 # ------------------------------------------------------------------------------------------------
 # Features that do not fit into memory: row after row in a file without a name.

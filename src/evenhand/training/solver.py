@@ -236,7 +236,7 @@ def _interpolate(a: tuple[float, float, float], b: tuple[float, float, float]) -
 # Rows of a pilot fit, and how exactly it is solved: its own sampling error is larger.
 PILOT_ROWS = 20_000
 MIN_PILOT_GROUP = 100
-# Rows that a Hessian is made from. Steps in its scale reach a loose tolerance too early.
+# Rows that a Hessian is made from, and how exactly a search is solved that begins with one.
 HESSIAN_ROWS = 4_000
 CURVED_TOL = 1e-5
 PILOT_ITERATIONS = 50
@@ -347,19 +347,16 @@ class PathSolver:
             if on_path and error <= tol * (1.0 + fairness_weight):
                 term = fairness_weight * value
                 return Solution(start, float(start @ start) + term, term, error, True, 0, 0)
-        memory = Memory()
-        if reached is not None:
-            start, memory = reached
-        elif self.memories:
-            nearest = min(self.memories, key=lambda w: abs(np.log(w / fairness_weight)))
-            memory = self.memories[nearest].rescaled(fairness_weight / nearest)
         with self.problem.design.blas():
+            if reached is not None:
+                start, memory = reached
+            else:
+                memory = self._memory(fairness_weight, start)
             if start is None:
                 start = self._first(fairness_weight, memory)
-            elif fairness_weight > LEAP and reached is None and len(start) > MEMORY:
-                memory = Memory(factor=cho_factor(self._hessian(start, fairness_weight)))
-                tol = min(tol, CURVED_TOL)
-            goal = tol * (1.0 + fairness_weight)
+            # Steps in scale with the curvature reach a loose tolerance too early.
+            exact = tol if memory.factor is None else min(tol, CURVED_TOL)
+            goal = exact * (1.0 + fairness_weight)
 
             def follow(iteration: int, v: Vector, norm: float, memory: Memory) -> None:
                 if self.write is not None:
@@ -368,11 +365,23 @@ class PathSolver:
                     self.show(f"iteration {iteration}, gradient {norm:.1e} of {goal:.1e}")
 
             solution = solve(
-                self.problem, self.bound, fairness_weight, max_iter, tol, start, memory, follow
+                self.problem, self.bound, fairness_weight, max_iter, exact, start, memory, follow
             )
+        solution.converged |= solution.gradient_norm <= tol * (1.0 + fairness_weight)
         self.memories[fairness_weight] = memory
         self.solved[fairness_weight] = (solution.v, solution.term / fairness_weight)
         return solution
+
+    def _memory(self, fairness_weight: float, start: Vector | None) -> Memory:
+        """What is known of the curvature before a search, from a neighbor's solution if any."""
+        if start is not None and fairness_weight > LEAP and len(start) > MEMORY:
+            hessian = self._hessian(start, fairness_weight)
+            if hessian is not None:
+                return Memory(factor=cho_factor(hessian))
+        if not self.memories:
+            return Memory()
+        nearest = min(self.memories, key=lambda w: abs(np.log(w / fairness_weight)))
+        return self.memories[nearest].rescaled(fairness_weight / nearest)
 
     def _first(self, fairness_weight: float, memory: Memory) -> Vector:
         """Where to begin: the plain solution, or near it.
@@ -395,18 +404,20 @@ class PathSolver:
         bound.warm_start(part)
         return solution.v
 
-    def _hessian(self, v: Vector, fairness_weight: float) -> Matrix:
+    def _hessian(self, v: Vector, fairness_weight: float) -> Matrix | None:
         """2I + λ·(∂s/∂v)ᵀBBᵀ(∂s/∂v), the Hessian but for parts without a sign, from some rows.
 
         Where the term weighs much, it has more directions of curvature than a search remembers
         steps: with a hundred features from here to the minimum it took 200 to 300 evaluations, and
-        20 with them.
+        20 with them. None where these rows hold too few of a group.
         """
         problem, bound = self.problem, self.bound
         assert bound is not None
         if problem.design.total > 2 * HESSIAN_ROWS:
             drawn = np.random.default_rng(0).integers(0, problem.design.total, HESSIAN_ROWS)
             rows = problem.design.own_rows(np.unique(drawn))
+            if bound.groups.take(rows).counts.min() < MIN_PILOT_GROUP:
+                return None
             problem, part = problem.take(rows), bound.take(rows)
             part.warm_start(bound)
             bound = part
