@@ -80,7 +80,7 @@ def summarize_groups(
             columns[name] = entry.value.tolist()
             columns[f"{name}_low"], columns[f"{name}_high"] = low.tolist(), high.tolist()
             if name.startswith("mean"):
-                spread = np.sqrt(members.mean(np.square(entry.psi)).value)
+                spread = np.sqrt(members.add(np.square(entry.psi)) / members.total)
                 columns[name.replace("mean", "sd")] = spread.tolist()
         ks, wasserstein = _distribution_gaps(ranks or Ranks(rows.scores), groups)
     columns |= {"kolmogorov_smirnov": ks.tolist(), "wasserstein": wasserstein.tolist()}
@@ -113,7 +113,7 @@ def _entries(members: GroupRows, s: Vector, y: Vector | None) -> Iterator[tuple[
     # on it: divided by 1 − h they are those of the jackknife (MacKinnon and White's HC3).
     leverage = members.row_share * (1.0 + np.square(score.psi) / members.own(spread.value))
     psi = bend.psi / np.maximum(1.0 - leverage, 0.1)
-    yield "calibration_slope", replace(bend, value=1.0 + bend.value, psi=psi)
+    yield "calibration_slope", Entry(members, 1.0 + bend.value, psi)
 
 
 def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
