@@ -129,6 +129,9 @@ _ALL = [
           "adjusted gaps and information given controls", AUDITS, part="design"),
     Study("hard_controls", "controls:hard", "controls",
           "adjusted gaps given many levels, products and heavy tails", AUDITS, part="design"),
+    Study("next_door", "next_door:run", "limits: Next door to what is tested",
+          "intervals, tests and verdicts beside the cases that tests hold", TABLES,
+          part="feature"),
     Study("illinois", "controls:illinois", "controls",
           "premiums in minority ZIP codes of the same risk", (*AUDITS, "research/loaders"),
           packages=("statsmodels",)),
@@ -194,6 +197,8 @@ _ALL = [
           routine=False),
     Study("base_head", "revisions:base_head", "", "the same small jobs at two revisions", (),
           threads=None, routine=False),
+    Study("mutants", "mutants:run", "", "defects that only the tests of a base notice", (),
+          part="module", routine=False),
 ]  # fmt: skip
 STUDIES = {study.name: study for study in _ALL}
 

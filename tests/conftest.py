@@ -1,5 +1,6 @@
 """Shared data, engines that are started once, and which tests share a worker of xdist."""
 
+import hashlib
 import os
 import shutil
 import sys
@@ -17,6 +18,21 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 # Started once a run: their tests share a worker, whichever file they are in.
 STARTED_ONCE = ("spark", "dask", "browser")
+
+
+def pytest_configure(config):
+    """Forget compiled kernels when a file of theirs has changed: Numba looks at one file each."""
+    if hasattr(config, "workerinput"):
+        return
+    folder = Path(eh.__file__).parent / "kernels"
+    sources = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
+    stamp, now = folder / "__pycache__" / "sources.sha256", hashlib.sha256(sources).hexdigest()
+    if stamp.is_file() and stamp.read_text() == now:
+        return
+    for path in stamp.parent.glob("*.nb[ci]"):
+        path.unlink(missing_ok=True)
+    stamp.parent.mkdir(exist_ok=True)
+    stamp.write_text(now)
 
 
 @pytest.hookimpl(tryfirst=True)

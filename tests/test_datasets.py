@@ -10,7 +10,7 @@ import pytest
 
 from distributions import bivariate_normal_scenario
 from evenhand import datasets
-from evenhand.datasets import Dataset, make_bivariate_normal, one_hot, read_text, to_numbers
+from evenhand.datasets import Dataset, make_bivariate_normal
 
 
 @pytest.fixture
@@ -47,23 +47,6 @@ def test_repr_counts_the_groups(data):
 def test_bundle_is_frozen(data):
     with pytest.raises(FrozenInstanceError):
         data.y = None
-
-
-def test_one_hot_leaves_out_the_complement_of_two():
-    labels = np.array(["a", "b", "c", "a"])
-    columns, names = one_hot(labels, ("a", "b", "c"), "g")
-    assert names == ("g=a", "g=b", "g=c")
-    np.testing.assert_array_equal(columns, [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]])
-    columns, names = one_hot(labels[:2], ("a", "b"), "g")
-    assert names == ("g=a",)
-    np.testing.assert_array_equal(columns, [[1], [0]])
-
-
-def test_text_columns_keep_missing_values_apart():
-    text = read_text(b"a,b\n1,\n2.5,x\n")
-    assert text["b"].tolist() == ["", "x"]
-    np.testing.assert_array_equal(to_numbers(text["a"]), [1.0, 2.5])
-    np.testing.assert_array_equal(to_numbers(np.array(["", "3"])), [np.nan, 3.0])
 
 
 def test_make_bivariate_normal_unpacks_and_repeats():

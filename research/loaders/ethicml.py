@@ -7,9 +7,10 @@ import io
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.datasets import Dataset, make, read_text, to_numbers
+from evenhand.datasets import Dataset
 
 from . import _fetch
+from ._tables import make, read_text, to_numbers
 
 
 def _file(name: str, sha256: str, n_bytes: int, source: str) -> _fetch.DataFile:

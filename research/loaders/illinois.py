@@ -7,9 +7,10 @@ import io
 
 import numpy as np
 
-from evenhand.datasets import Dataset, one_hot
+from evenhand.datasets import Dataset
 
 from . import _fetch
+from ._tables import one_hot
 
 _FILE = _fetch.DataFile(
     name="propublica-illinois.csv.gz",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenhand.datasets import Dataset, make, read_text, to_numbers
+from evenhand.datasets import Dataset
 
 from . import _fetch
+from ._tables import make, read_text, to_numbers
 
 _FILE = _fetch.DataFile(
     name="meps.csv.bz2",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.datasets import Dataset, describe_textbook, make, read_numbers
+from evenhand.datasets import Dataset
 
 from . import _fetch
+from ._tables import describe_textbook, make, read_numbers
 
 Columns = dict[str, NDArray[np.float64]]
 

@@ -132,6 +132,32 @@ def hard_controls() -> str:
     return table(head, rows)
 
 
+def next_door() -> str:
+    """Coverage, size and wrong passes beside the cases that tests hold, failures first."""
+    head = ["what", "case", "rows", "claim", "samples", "holds", "not enough data",
+            "bias, standard errors"]  # fmt: skip
+    claims = {"interval": "95 % interval", "size": "test at 5 %", "verdict": "no wrong pass"}
+
+    def kept(r: dict[str, str]) -> float:
+        """Share of the samples with a claim in which it holds."""
+        wrong = 1.0 - float(r["wrong"])
+        return wrong if r["claim"] != "interval" else float(r["covered"])
+
+    def is_missed(r: dict[str, str]) -> bool:
+        least = {"interval": 0.92, "size": 0.93, "verdict": 0.94}[r["claim"]]
+        return kept(r) < least and float(r["withheld"]) < 0.9
+
+    rows = [
+        [r["feature"], f"**{r['case']}**" if is_missed(r) else r["case"], f"{int(r['n']):,}",
+         claims[r["claim"]], r["replications"],
+         "–" if float(r["withheld"]) == 1 else f"{100 * kept(r):.0f} %",
+         f"{100 * float(r['withheld']):.0f} %",
+         "–" if r["bias_in_stderr"] in ("", "nan") else f"{float(r['bias_in_stderr']):+.2f}"]
+        for r in sorted(read_table("next_door"), key=lambda r: not is_missed(r))
+    ]  # fmt: skip
+    return table(head, rows)
+
+
 def illinois() -> str:
     """Premiums in minority ZIP codes of the same risk, by company."""
     head = ["company", "quotes", "gap, dollars", "of it by risk", "adjusted", "adjusted, %",
@@ -169,6 +195,7 @@ SECTIONS = {
     "verdicts": {"verdicts_edge": verdicts_edge},
     "controls": {"controls": controls, "hard_controls": hard_controls, "illinois": illinois},
     "glm": {"glm": glm},
+    "limits": {"next_door": next_door},
 }
 
 

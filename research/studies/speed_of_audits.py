@@ -24,7 +24,7 @@ import evenhand as eh
 from common import Setting, growth, scored_rows, timed
 from evenhand.data.criteria import INDEPENDENCE, SEPARATION
 from evenhand.data.groups import resolve_groups
-from evenhand.estimators.neighbors import KNN
+from evenhand.estimators.references import KNN
 
 Row = dict[str, Any]
 

@@ -166,36 +166,37 @@ def roofline() -> list[dict]:
     from numba import njit
     from threadpoolctl import threadpool_limits
 
+    from evenhand._core.threads import CHUNK
     from evenhand.data.groups import resolve_groups
-    from evenhand.kernels import blocks, make_rows, pairs, with_score
+    from evenhand.kernels import chunks, make_rows, with_score
     from evenhand.kernels.basis import get_basis
-    from evenhand.kernels.compiled import _columns_or_none, _zeros
-    from evenhand.kernels.threads import CHUNK
+    from evenhand.kernels.passes import _columns, _likes
 
     n = 2 * 10**6 // CHUNK * CHUNK
     _, y, a = make(n, 2)
     s = y + np.random.default_rng(1).standard_normal(n)
     rows = with_score(make_rows(resolve_groups(a, n_rows=n), y), s)
     basis = get_basis("quadratic", 2)
-    d, m, low = (_zeros(k) for k in (basis.n_terms, basis.n_moments, basis.n_slopes))
-    weights = 0.1 * np.random.default_rng(2).normal(size=(2, len(d)))
+    d, m, low = basis.n_terms, basis.n_moments, basis.n_slopes
+    weights = 0.1 * np.random.default_rng(2).normal(size=(2, d))
     weights[:, 0] += 0.5
-    columns, slopes, gradient = _columns_or_none(rows), basis.slopes(weights), np.empty(n)
-    common, out, none = np.ones(len(basis.raised)), np.zeros(64), np.zeros(3)
+    columns, slopes, gradient = _columns(rows), basis.slopes(weights), np.empty(n)
+    common, out, none = np.ones(len(basis.raised)), np.zeros(64), (0.0, 0.0, 0.0)
+    free = (columns, weights[1:], slopes[1:], none)
     passes = {
         "mean and spread of the scores": (
-            blocks.moments_chunk, (s, None, 0.0), (out,), 8),
-        "LSPC, moments": (pairs.gram_chunk, (*columns, d, m), (out,), 17),
+            chunks.moments_chunk, (s, None, 0.0), (out,), 8),
+        "LSPC, moments": (chunks.gram_chunk, (columns, 2, _likes(d, m)), (out,), 17),
         "LSPC, loss and gradient": (
-            pairs.lspc_chunk, (*columns, weights, slopes, 30.0, d, low), (out, gradient), 25),
-        "LSPC, through the solution": (
-            pairs.backprop_chunk,
-            (*columns, slopes[1], common, 1.0, low, _zeros(len(common))), (gradient,), 33),
-        "logistic, loss and Hessian": (
-            pairs.logistic_chunk, (*columns, weights, slopes, none, d, m, low), (out, None), 17),
-        "logistic, loss and gradient": (
-            pairs.logistic_chunk, (*columns, weights, slopes, none, d, (), low), (out, gradient), 25
+            chunks.lspc_chunk, (columns, weights, slopes, 30.0, _likes(d, low)), (out, gradient), 25
         ),
+        "LSPC, through the solution": (
+            chunks.backprop_chunk,
+            (columns, slopes, common, 1.0, _likes(low, len(common))), (gradient,), 33),
+        "logistic, loss and Hessian": (
+            chunks.pair_logistic_chunk, (*free, _likes(d, m, low)), (out, None), 17),
+        "logistic, loss and gradient": (
+            chunks.pair_logistic_chunk, (*free, _likes(d, 0, low)), (out, gradient), 25),
     }  # fmt: skip
     target = np.empty_like(s)
     bandwidth = 2 * s.nbytes / min(timed(lambda: np.copyto(target, s), 3)[0] for _ in range(5))

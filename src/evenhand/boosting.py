@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -320,38 +320,28 @@ def check_target(loss: Loss, y: Floats) -> None:
         )
 
 
-class Call(NamedTuple):
+def read_call(first: Any, second: Any, weight: Any) -> tuple[Floats, Floats, Floats | None, bool]:
     """Targets, raw scores and weights of one call, and whether it came with a dataset.
 
     xgboost.train, lightgbm.train       f(raw scores, dataset)
     XGBRegressor, LGBMRegressor         f(targets, raw scores, weights or None)
     """
-
-    y: Floats
-    margin: Floats
-    weight: Floats | None
-    with_dataset: bool
-
-
-def read_call(first: Any, second: Any, weight: Any) -> Call:
-    """What was handed in, in either order."""
     with_dataset = hasattr(second, "get_label")
     if with_dataset:
         y, margin, weight = second.get_label(), first, second.get_weight()
     else:
         y, margin = first, second
     weight = None if weight is None or not len(weight) else np.asarray(weight)
-    return Call(np.asarray(y), np.ascontiguousarray(np.ravel(margin)), weight, with_dataset)
+    return np.asarray(y), np.ascontiguousarray(np.ravel(margin)), weight, with_dataset
 
 
-def check_bound(bound: Any) -> Any:
-    """Something with a value and a gradient for the scores of fixed rows."""
+def check_bound(bound: Any) -> None:
+    """Refuse what has no value and gradient for the scores of fixed rows."""
     if not hasattr(bound, "value_grad_curvature"):
         raise ValueError(
             f"`bound` must be a term that is bound to rows, got {type(bound).__name__}. Hint: "
             "eh.FairnessRegularizer(criterion).bind(y, sensitive_features=a)."
         )
-    return bound
 
 
 def check_library(library: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import csv
 import hashlib
 import io
 from collections.abc import Sequence
@@ -21,7 +20,6 @@ from ._core.frames import to_frame
 __all__ = ["DataFileError", "Dataset", "SyntheticData", "load_gpa2", "make_bivariate_normal"]
 
 
-_BOOK = "Wooldridge, J. M. Introductory Econometrics: A Modern Approach. Cengage Learning."
 _GPA2_SHA256 = "2bed84bfa6349e13dd3859cf19516a96ba989351cf7cc1d73dc400e74838ad28"
 
 
@@ -95,76 +93,6 @@ class Dataset:
         return to_frame(columns, backend)
 
 
-def one_hot(
-    labels: NDArray[np.str_], levels: tuple[str, ...], name: str
-) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    """Columns ``name=level``; only the first for two levels, as the other is its complement."""
-    used = levels[:1] if len(levels) == 2 else levels
-    columns = np.stack([labels == level for level in used], axis=1).astype(np.float64)
-    return columns, tuple(f"{name}={level}" for level in used)
-
-
-def read_text(content: bytes) -> dict[str, NDArray[np.str_]]:
-    """The columns of a CSV file with a header, as text; missing is ''."""
-    reader = csv.reader(io.StringIO(content.decode("utf-8")))
-    header = next(reader)
-    columns = zip(*reader, strict=True)
-    return {
-        name: np.array(column, dtype=np.str_) for name, column in zip(header, columns, strict=True)
-    }
-
-
-def to_numbers(text: NDArray[np.str_]) -> NDArray[np.float64]:
-    """Numbers of a text column; NaN where it is ''."""
-    return np.where(text == "", "nan", text).astype(np.float64)
-
-
-def make(
-    columns: dict[str, NDArray[np.float64]],
-    groups: NDArray[np.str_],
-    levels: tuple[str, ...],
-    *,
-    sensitive_name: str,
-    include_sensitive: bool,
-    **rest: Any,
-) -> Dataset:
-    """A `Dataset` of these features, with the groups among them on request.
-
-    The last sentence of the description then says so, whichever it is.
-    """
-    X = np.column_stack(list(columns.values()))
-    names: tuple[str, ...] = tuple(columns)
-    if include_sensitive:
-        added, added_names = one_hot(groups, levels, sensitive_name)
-        X, names = np.hstack([X, added]), (*names, *added_names)
-    word = "" if include_sensitive else "not "
-    rest["description"] += f"\n{sensitive_name.capitalize()} is {word}among the features."
-    return Dataset(
-        X=np.ascontiguousarray(X),
-        sensitive=groups.astype(np.str_),
-        feature_names=names,
-        sensitive_name=sensitive_name,
-        **rest,
-    )
-
-
-def read_numbers(content: bytes) -> dict[str, Array]:
-    """Read the columns of a CSV file with a header as numbers; missing is NaN."""
-    return {name: to_numbers(text) for name, text in read_text(content).items()}
-
-
-def describe_textbook(name: str, sha256: str, origin: str, citation: str = "") -> dict[str, str]:
-    """Provenance and citation of a data set of Wooldridge's textbook."""
-    return {
-        "provenance": (
-            f"Data set `{name}` of the Python package `wooldridge` (which carries the data sets of "
-            f"the textbook). {origin} SHA-256 of the unpacked file {sha256}. No license of "
-            "the data is stated."
-        ),
-        "citation": f"{citation} {_BOOK} Data set {name}.".strip(),
-    }
-
-
 def load_gpa2(*, include_sensitive: bool = False) -> Dataset:
     """Load college grades of 4,137 students with three racial groups.
 
@@ -180,23 +108,34 @@ def load_gpa2(*, include_sensitive: bool = False) -> Dataset:
     Dataset
         Target `colgpa`; groups "white" (3,829), "black" (229), "other" (79).
     """
-    table = read_numbers(_read_packaged_gpa2())
-    features = ("sat", "verbmath", "hsize", "hsizesq", "hsrank", "hsperc", "athlete", "female")
+    table = np.genfromtxt(io.BytesIO(_read_packaged_gpa2()), delimiter=",", names=True)
+    names = ("sat", "verbmath", "hsize", "hsizesq", "hsrank", "hsperc", "athlete", "female")
+    columns = {name: table[name] for name in names}
     groups = np.select([table["white"] == 1, table["black"] == 1], ["white", "black"], "other")
-    return make(
-        {name: table[name] for name in features},
-        groups,
-        ("white", "black", "other"),
-        y=table["colgpa"],
+    if include_sensitive:
+        columns |= {f"race={k}": (groups == k).astype(float) for k in ("white", "black", "other")}
+    return Dataset(
+        X=np.column_stack(list(columns.values())),
+        y=np.ascontiguousarray(table["colgpa"]),
+        sensitive=groups,
+        feature_names=tuple(columns),
         target_name="colgpa",
         sensitive_name="race",
-        include_sensitive=include_sensitive,
-        description="""\
+        description=f"""\
 College grade point average after the fall semester (0 to 4) of 4,137 students of one midsize US
 research university, from what was known when they entered: SAT score, high school class and rank,
 athlete, sex. Groups: white 3,829, black 229, other 79, from the indicators `white` and `black`.
-Left out: `tothrs`, credit hours taken, which is measured together with the grade.""",
-        **describe_textbook("gpa2", _GPA2_SHA256, "The source university is confidential."),
+Left out: `tothrs`, credit hours taken, which is measured together with the grade.
+Race is {"" if include_sensitive else "not "}among the features.""",
+        provenance=(
+            "Data set `gpa2` of the Python package `wooldridge` (which carries the data sets of "
+            "the textbook). The source university is confidential. SHA-256 of the unpacked file "
+            f"{_GPA2_SHA256}. No license of the data is stated."
+        ),
+        citation=(
+            "Wooldridge, J. M. Introductory Econometrics: A Modern Approach. Cengage Learning. "
+            "Data set gpa2."
+        ),
     )
 
 

@@ -40,7 +40,7 @@ def test_means_errors_and_slopes_match_numpy_and_statsmodels(rows):
         t = stats.t.ppf(0.975, n - 1)
         half = t * ss.std(ddof=1) / np.sqrt(n)
         assert columns["mean_score_high"][k] - columns["mean_score"][k] == pytest.approx(half)
-        line = sm.OLS(ys, sm.add_constant(ss)).fit(cov_type="HC0")
+        line = sm.OLS(ys, sm.add_constant(ss)).fit(cov_type="HC3")
         assert columns["calibration_slope"][k] == pytest.approx(line.params[1])
         width = columns["calibration_slope_high"][k] - columns["calibration_slope"][k]
         assert width == pytest.approx(t * np.sqrt(n / (n - 1)) * line.bse[1])
@@ -155,6 +155,8 @@ def by_numpy(y, s, w):
     # As the library has it: of good scores the residual is known better than y.
     left = r - mean(r) - mean((s - mean(s)) * (r - mean(r))) / variance(s) * (s - mean(s))
 
+    free = np.maximum(1 - share * (1 + np.square(s - mean(s)) / variance(s)), 0.1)
+
     def half(psi):
         t = stats.t.ppf(0.975, float(n - 1))
         return t * np.sqrt(n / (n - 1) * np.sum(np.square(share * psi)))
@@ -170,7 +172,7 @@ def by_numpy(y, s, w):
         "calibration_slope": slope,
         "rmse half": half(r * r - mean(r * r)) / (2 * rmse),
         "mae half": half(np.abs(r) - mean(np.abs(r))),
-        "calibration_slope half": half((s - mean(s)) * left / variance(s)),
+        "calibration_slope half": half((s - mean(s)) * left / variance(s) / free),
     }
 
 

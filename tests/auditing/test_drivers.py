@@ -178,7 +178,7 @@ def test_results_show_themselves(linear):
     assert found.to_dict()["drivers"][0]["feature"] == "x0"
     assert max(map(len, str(found).split("\n"))) <= 80
     figure = found.plot()
-    assert [ax.get_title() for ax in figure.axes][1:] == [
+    assert [ax.get_title(loc="left") for ax in figure.axes][1:] == [
         "independence", "separation", "tells the group",
     ]  # fmt: skip
     assert str(eh.drivers(model, X, sensitive_features=a)) == str(

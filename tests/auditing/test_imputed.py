@@ -114,3 +114,12 @@ def test_text_page_and_tables_say_it(tmp_path):
     assert list(found.imputation.to_frame()["group"]) == ["g1", "g2"]
     with pytest.raises(KeyError, match="no group named 'x'"):
         found.imputation["x"]
+
+
+def test_a_verdict_against_another_reference_does_not_pass_by_gaps_from_the_largest():
+    s, p, _ = draw(1500, 0, 0.0)
+    found = audit(s, p, estimator="logistic")
+    verdict = found.verdict(eh.Tolerance(mean_difference=(-9, 9), reference="g1"))
+    assert verdict.outcome == "not enough data"
+    assert "groups are inferred" in verdict.clauses[0].note
+    assert found.verdict(eh.Tolerance(mean_difference=(-9, 9))).outcome == "pass"

@@ -181,3 +181,34 @@ def test_errors_of_arguments_are_said_in_options():
     )
     # A label of the user's that looks like an argument stays as it is.
     assert terminal._plain(ValueError("no group `y_true`")) == "no group `y_true`"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["audit", *BASIC, "--estimator", "magic"], "--estimator must be one of"),
+        (["audit", *BASIC, "--confidence", "2"], "--confidence must lie between 0 and 1, got 2.0"),
+        (["audit", *BASIC, "--loss", "magic"], "--loss must be None or one of"),
+        (["audit", *BASIC, "--frequency", "w"], "--frequency must be whole numbers, got"),
+        (["audit", *BASIC, "--weight", "y"], "--weight must be nonnegative, got"),
+        (["audit", *BASIC, "--cluster", "sex"], "--cluster must hold at least 5 clusters"),
+        (["audit", *BASIC, "--control", "s"], "--control must not hold the score itself"),
+        (["audit", *BASIC, "-c", "w", "--reference", "x"], "--reference must be 'largest' or one"),
+        (
+            ["audit", "-s", "s", "--probability", "y", "--probability", "w"],
+            "--probability must be nonnegative and sum to 1 in each row; row 0 is",
+        ),
+        (["audit", *BASIC, "--judge-by", "eye"], "--judge-by must be one of value, upper, lower"),
+        (["frontier", *BASIC[:2], *BASIC[4:], "--alpha", "-1"], "--alpha must be"),
+        (["frontier", *BASIC[:2], *BASIC[4:], "--folds", "1"], "--folds must be at least 2"),
+        (["frontier", *BASIC[:2], *BASIC[4:], "--points", "1"], "--points must be an integer"),
+        (["monitor", *BASIC, "--time", "y", "--period", "moon"], "--period must be None or one of"),
+        (["monitor", *BASIC, "--time", "y", "--level", "3"], "--level must lie between 0 and 1"),
+    ],
+)
+def test_errors_of_the_library_name_options(scores, tmp_path, arguments, words):
+    name, *options = arguments
+    out = ["-o", tmp_path / "out"] if name == "frontier" else []
+    message = error(name, scores, *options, *out)
+    assert words in message
+    assert "`" not in message

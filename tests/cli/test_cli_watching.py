@@ -93,7 +93,7 @@ def test_monitor(scores, tmp_path):
     ("words", "message"),
     [
         (["--period", "eon"], "must be None or one of day, week"),
-        (["--limit", "0.05"], "--limit must be written as independence=0.05"),
+        (["--limit", "0.05"], "--limit must be CRITERION=LIMIT with one of independence"),
         (["--time", "datum"], "--time names 'datum'"),
         (["--criterion", "luck"], "must be one of independence"),
         (["--criterion", "separation"], "must be given for separation"),

@@ -22,7 +22,7 @@ from evenhand.estimators.adaptive import Adaptive
 from evenhand.estimators.estimation import EntropyEstimator
 from evenhand.estimators.logistic import Logistic
 from evenhand.estimators.ranks import cut, gather_two, rescore
-from evenhand.estimators.rungs import _pool, blend, lean_of
+from evenhand.estimators.rungs import blend, lean_of, pool_losses
 from evenhand.estimators.splines import smooth, spline_table
 from evenhand.measures.measures import estimate_entropies, measure
 
@@ -296,7 +296,7 @@ def test_certain_probabilities_are_labels_in_a_table():
 
 def test_pooling_averages_probabilities():
     first, second = np.array([0.1, 2.0, 800.0]), np.array([0.3, 0.5, 900.0])
-    found = _pool([first, second], np.array([0.25, 0.75]))
+    found = pool_losses([first, second], np.array([0.25, 0.75]))
     expected = -np.log(0.25 * np.exp(-first[:2]) + 0.75 * np.exp(-second[:2]))
     np.testing.assert_allclose(found[:2], expected)
     assert found[2] == pytest.approx(800.0 - np.log(0.25))

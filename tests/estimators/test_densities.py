@@ -137,13 +137,13 @@ def test_leaving_a_row_out_is_what_refitting_without_it_gives():
     u, z = density_fits.make_grid(a, one), density_fits.make_grid(s, one)
     design = density_fits.Design.make(u, [z], groups)
     columns = design.columns(2, 2)
-    fitted = density_fits.fit(design, 2, columns, 1.0, None)
+    fitted = density_fits.fit(design, 2, columns, 1.0, {})
     for row in (0, int(np.argmax(s)), 150):
         k = design.row_entry[row]
         weight = design.entry_weight.copy()
         weight[k] -= 1.0 / 300
         without = replace(design, entry_weight=weight)
-        again = density_fits.fit(without, 2, columns, 1.0, None)
+        again = density_fits.fit(without, 2, columns, 1.0, {})
         assert fitted.outside[k] == pytest.approx(again.inside[k], abs=0.01)
         assert fitted.outside[k] > fitted.inside[k]
 
@@ -155,7 +155,7 @@ def test_the_gradient_of_the_fit_is_zero_at_its_end():
     grids = [density_fits.make_grid(v, groups.weight) for v in (a, s)]
     design = density_fits.Design.make(grids[0], grids[1:], groups)
     columns = design.columns(3, 3)
-    fitted = density_fits.fit(design, 3, columns, 1.0, None)
+    fitted = density_fits.fit(design, 3, columns, 1.0, {})
     psi = density_fits.splines(design.u)[:, 1:4]
     law = density_fits.Law(psi, np.log(design.base))
     f = design.functions(columns)
@@ -240,3 +240,20 @@ def test_too_few_clusters_for_any_density_leave_everything_open():
         result = eh.audit(None, s, sensitive_features=eh.Continuous(a), cluster=cluster)
     assert result.independence.interval == (0.0, 1.0)
     assert result.independence.chosen == "not enough data"
+
+
+@pytest.mark.parametrize("kind", ["rows", "weights", "clusters"])
+def test_steps_of_the_target_do_not_make_the_test_reject(kind):
+    """S ⟂ A given Y through the whole part of Y alone, which no spline follows."""
+    rng = np.random.default_rng(3)
+    n, p = 1500, []
+    for _ in range(60):
+        y = rng.uniform(0, 5, n)
+        a, s = np.floor(y) + rng.normal(size=(2, n))
+        options = {
+            "rows": {},
+            "weights": {"sample_weight": rng.random(n) + 0.2},
+            "clusters": {"cluster": np.arange(n) // 2},
+        }[kind]
+        p.append(p_values("separation", {"s": s, "y": y}, a, **options))
+    assert np.mean(np.array(p) < 0.05) <= 0.15

@@ -6,9 +6,9 @@ from sklearn.linear_model import LogisticRegression
 
 from evenhand.data.criteria import BOTH, SCORE, TARGET
 from evenhand.data.groups import GroupWarning, Proxy, resolve_groups
-from evenhand.estimators import fourier
+from evenhand.estimators import references
 from evenhand.estimators.estimation import EntropyEstimator
-from evenhand.estimators.fourier import Fourier
+from evenhand.estimators.references import Fourier
 
 CONDITIONS = (SCORE, TARGET, BOTH)
 
@@ -64,7 +64,7 @@ def test_losses_are_those_of_a_fit_without_the_row():
     _, result, _ = losses(s, y, a, conditions=[SCORE], C=10.0, gamma=0.5, n_components=30)
     random = np.random.RandomState(0)
     seed = random.randint(np.iinfo(np.int32).max)
-    folds = fourier._stratified_folds(a, 5, random)
+    folds = references._stratified_folds(a, 5, random)
     z = ((s - s.mean()) / s.std())[:, None]
     features = RBFSampler(gamma=0.5, n_components=30, random_state=seed).fit_transform(z)
     out = folds == folds[0]
@@ -91,12 +91,14 @@ def test_units_do_not_matter():
 
 def test_folds_are_stratified():
     strata = np.repeat([0, 1, 2], [100, 7, 3])
-    folds = fourier._stratified_folds(strata, 5, np.random.RandomState(0))
+    folds = references._stratified_folds(strata, 5, np.random.RandomState(0))
     for k, size in enumerate([100, 7, 3]):
         counts = np.bincount(folds[strata == k], minlength=5)
         assert counts.sum() == size
         assert counts.max() - counts.min() <= 1
-    assert len(np.unique(fourier._stratified_folds(strata[:3], 5, np.random.RandomState(0)))) == 3
+    assert (
+        len(np.unique(references._stratified_folds(strata[:3], 5, np.random.RandomState(0)))) == 3
+    )
 
 
 def test_weights_undo_a_biased_sample():
@@ -123,13 +125,13 @@ def test_rows_of_zero_weight_do_not_train():
     flipped[:50] = 0
     # The folds are dealt by group, so the groups of the unused rows are kept in step.
     groups = resolve_groups(a, n_rows=400, sample_weight=weight)
-    folds = fourier._stratified_folds(a, 5, np.random.RandomState(0))
-    z = fourier._standardize(s[:, None], groups.weight)
+    folds = references._stratified_folds(a, 5, np.random.RandomState(0))
+    z = references._standardize([s], groups.weight)
     sampler = RBFSampler(gamma=1.0, random_state=0).fit(z)
     rows = []
     for labels in (a, flipped):
         rows.append(
-            fourier._cross_fit(
+            references._cross_fit(
                 sampler, 1.0, z, np.eye(2)[labels], groups.weight, folds, groups.shares
             )
         )
@@ -174,7 +176,7 @@ def test_two_rows():
 def test_many_groups_use_lbfgs(monkeypatch):
     s, y, a = normal(400)
     expected = losses(s, y, a, C=1.0)[1][SCORE].value
-    monkeypatch.setattr(fourier, "MAX_NEWTON_WEIGHTS", 0)
+    monkeypatch.setattr(references, "MAX_NEWTON_WEIGHTS", 0)
     assert_allclose(losses(s, y, a, C=1.0)[1][SCORE].value, expected, atol=2e-2)
 
 
@@ -200,8 +202,8 @@ def test_awkward_variables(kind):
 
 def test_large_samples_choose_on_a_part(monkeypatch):
     s, y, a = normal(600)
-    monkeypatch.setattr(fourier, "CHOICE_ROWS", 300)
-    monkeypatch.setattr(fourier, "BLOCK", 50)
+    monkeypatch.setattr(references, "CHOICE_ROWS", 300)
+    monkeypatch.setattr(references, "BLOCK", 50)
     part = losses(s, y, a, conditions=[SCORE])
     assert part[2][SCORE] == pytest.approx(
         losses(s, y, a, conditions=[SCORE], C=1.0)[2][SCORE], abs=0.02

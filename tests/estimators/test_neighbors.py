@@ -6,9 +6,9 @@ from sklearn.feature_selection import mutual_info_classif
 
 from evenhand.data.criteria import BOTH, SCORE, TARGET
 from evenhand.data.groups import GroupWarning, Proxy, resolve_groups
-from evenhand.estimators import neighbors
+from evenhand.estimators import references
 from evenhand.estimators.estimation import EntropyEstimator
-from evenhand.estimators.neighbors import KNN, neighbor_counts
+from evenhand.estimators.references import KNN, neighbor_counts
 
 TOLERANCE = 8 * np.finfo(float).eps
 CONDITIONS = (SCORE, TARGET, BOTH)
@@ -112,7 +112,7 @@ def test_threads_do_not_change_the_counts(monkeypatch):
     weight = np.random.default_rng(0).exponential(size=3000)
     for columns in ([s], [s, y]):
         one = neighbor_counts(columns, codes, 5, weight=weight)
-        monkeypatch.setattr(neighbors, "_CHUNK", 64)
+        monkeypatch.setattr(references, "_CHUNK", 64)
         for threads in ("1", "3"):
             monkeypatch.setenv("EVENHAND_NUM_THREADS", threads)
             many = neighbor_counts(columns, codes, 5, weight=weight)

@@ -1,6 +1,6 @@
 """Compiled passes in NumPy, a few lines each: the ground truth of the tests.
 
-Shapes are those of `evenhand.kernels.reference`, which holds the passes that run as well.
+Shapes are those of `evenhand.kernels.numpy_passes`, which holds the passes that run as well.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from evenhand.kernels.basis import Basis
-from evenhand.kernels.reference import (  # fmt: skip
+from evenhand.kernels.numpy_passes import (  # fmt: skip
     gram,
     labels,
     logistic_pass,
@@ -64,19 +64,6 @@ def lspc_backprop(rows, basis: Basis, by_label, common, scale: float, gradient):
     through_labels = (t * (by_label @ m[: basis.n_slopes])).sum(axis=0)
     gradient += w * (through_labels + common @ m)
     gradient *= scale
-
-
-def lspc_row_losses(rows, basis: Basis, weights, inverse, beta: float):
-    """In-sample and exact leave-one-out losses, (n,) each; `inverse` is G⁻¹ collapsed, (M,)."""
-    m = monomials(rows, basis, basis.n_moments)
-    t, w = labels(rows), weights_of(rows)
-    f = weights @ m[: basis.n_terms]
-    leverage = np.minimum(w * (inverse @ m), 1.0 - 1e-6)
-    out = []
-    for scores in (f, (f - leverage * t) / (1.0 - leverage)):
-        sp = softplus(scores, beta)
-        out.append(np.log(sp.sum(axis=0)) - (t * np.log(sp)).sum(axis=0))
-    return out[0], out[1]
 
 
 def logistic_row_losses(rows, basis: Basis, weights, inverse):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.estimators.ranks import quantile_slots
-from evenhand.kernels.significance import find_slots, slice_numbers
+from evenhand.kernels.ranks import find_slots, slice_numbers
 
 N = 120_000
 LAWS = {

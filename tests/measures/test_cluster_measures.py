@@ -20,7 +20,7 @@ from evenhand.data.folds import make_folds
 from evenhand.data.groups import Proxy, resolve_groups
 from evenhand.data.sample import Sample
 from evenhand.data.weights import cluster_folds, degrees_of_freedom
-from evenhand.estimators.neighbors import _one_of_each
+from evenhand.estimators.references import _one_of_each
 from evenhand.measures.effective import EffectiveSizeWarning, SharedValuesWarning, independent_rows
 from evenhand.measures.measures import _bootstrap_error, critical_value, standard_error
 from evenhand.training.held_out import critical
@@ -253,7 +253,8 @@ def test_group_table_counts_clusters():
         q = (y - s)[rows] ** 2
         psi["rmse"] = (q - q.mean()) / (2 * np.sqrt(q.mean()))
         ds, dy = s[rows] - s[rows].mean(), y[rows] - y[rows].mean()
-        psi["calibration_slope"] = (dy - ds * (ds @ dy) / (ds @ ds)) * ds / (ds**2).mean()
+        free = 1 - (1 + ds**2 / (ds**2).mean()) / len(ds)
+        psi["calibration_slope"] = (dy - ds * (ds @ dy) / (ds @ ds)) * ds / (ds**2).mean() / free
         for name, values in psi.items():
             sums = np.bincount(part, values)
             error = np.sqrt(count / (count - 1) * (sums**2).sum()) / rows.sum()

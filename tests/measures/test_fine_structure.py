@@ -6,7 +6,7 @@ from scipy.special import expit
 
 from evenhand.data.groups import resolve_groups
 from evenhand.estimators.ranks import Ranks
-from evenhand.kernels.scan import scan_levels
+from evenhand.kernels.contrasts import scan_levels
 from evenhand.measures import covariances as _fine_structure
 from evenhand.measures import exact_tests as significance
 from evenhand.measures.covariances import Members, level_rank, scan_p_value

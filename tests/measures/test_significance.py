@@ -10,7 +10,7 @@ from distributions import null_scenario
 from evenhand.data.criteria import CRITERIA
 from evenhand.data.groups import Groups, resolve_groups
 from evenhand.estimators.ranks import EXACT_RANK_ROWS, RANK_EDGES, Ranks
-from evenhand.kernels import significance as kernels
+from evenhand.kernels import contrasts as kernels
 from evenhand.measures import covariances as _null_covariance
 from evenhand.measures import covariances as _unit_covariance
 from evenhand.measures import exact_tests as _draws

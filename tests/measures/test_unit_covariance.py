@@ -9,7 +9,7 @@ from scipy.special import expit
 from evenhand.data.criteria import CRITERIA
 from evenhand.data.groups import resolve_groups
 from evenhand.estimators.ranks import Ranks, conditional_rank
-from evenhand.kernels.significance import feature_matrix
+from evenhand.kernels.contrasts import feature_matrix
 from evenhand.measures import covariances as units
 from evenhand.measures.covariances import RowsInCells
 from evenhand.measures.exact_tests import _usable, exact_fairness_p_value

@@ -14,6 +14,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from .._core.arrays import Rows, Vector
+from .._core.threads import n_threads
 from .._core.validation import (
     InputError,
     check_column,
@@ -32,7 +33,6 @@ from ..data.groups import MAX_GROUPS, Proxy
 from ..data.sample import Sample, repeat_rows, too_many
 from ..estimators.estimation import EntropyEstimator
 from ..estimators.ranks import EXACT_RANK_ROWS, rank_all
-from ..kernels.threads import n_threads
 from ..measures.cell_rows import expand_cells, refuse_beside_cells, refuse_copied, sample_cells
 from ..measures.cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
 from ..measures.effective import check_effective_size, warn_shared_values

@@ -17,6 +17,7 @@ from scipy.special import fdtrc, gammaln
 
 from .._core.arrays import Matrix, Vector
 from .._core.frames import to_frame
+from .._core.threads import one_blas_thread
 from .._core.validation import InputError
 from .._core.views import Shown
 from ..data.controls import FEW_VALUES, Control, Controls, refuse_none
@@ -25,7 +26,6 @@ from ..data.groups import Groups, GroupWarning
 from ..data.sample import Sample
 from ..data.weights import cluster_groups, mean_one, renumber
 from ..estimators.estimation import EntropyEstimator, RowLosses
-from ..kernels.threads import one_blas_thread
 from ..measures.balancing import (
     LEAST_COUNTERPARTS,
     Regression,
@@ -33,7 +33,7 @@ from ..measures.balancing import (
     log_odds,
 )
 from ..measures.covariances import root_inverse
-from ..measures.exact_tests import SINGULAR, TestResult, exact_fairness_p_value
+from ..measures.exact_tests import SINGULAR, TestResult, exact_fairness_p_value, mid_ranks
 from ..measures.measures import Entropies, Measure, estimate_entropies, measure
 from .adjusted_gap import AdjustedGap, Estimate, Imbalance, adjusted_gaps
 from .influence import find_reference
@@ -128,7 +128,7 @@ def products_test(residual: Vector, expected: Vector, regression: Regression) ->
     sign.
     """
     groups, weight = regression.groups, regression.weight
-    x = 2.0 * _ranks(residual, weight) - 1.0
+    x = 2.0 * mid_ranks(residual, weight) - 1.0
     drop = int(np.argmax(groups.shares))
     balance = _standard(log_odds(regression.probabilities[:, drop]), weight)
     level = _standard(expected, weight)
@@ -160,13 +160,6 @@ def products_test(residual: Vector, expected: Vector, regression: Regression) ->
         f"F over {n} {unit}"
     )
     return TestResult(statistic, dof, p_value, method)
-
-
-def _ranks(values: Vector, weight: Vector) -> Vector:
-    """Share of the weight below each value, and half of that at it."""
-    _, inverse = np.unique(values, return_inverse=True)
-    mass = np.bincount(inverse, weight)
-    return ((np.cumsum(mass) - 0.5 * mass) / mass.sum())[inverse]
 
 
 def _standard(values: Vector, weight: Vector) -> Vector:

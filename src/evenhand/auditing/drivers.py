@@ -44,6 +44,7 @@ from ..data.groups import Groups
 from ..data.sample import Sample, take_rows
 from ..data.weights import cluster_sums
 from ..estimators.estimation import EntropyEstimator
+from ..measures.losses import R2
 from ..measures.measures import Entropies, estimate_entropies, get_estimator, standard_error
 from .influence import GroupRows, find_reference
 
@@ -195,10 +196,14 @@ def explain_target(column: Any, name: str, y: Vector, weight: Vector | None) -> 
     model = DecisionTreeRegressor(max_leaf_nodes=64, min_samples_leaf=5, random_state=0)
     rows = np.random.default_rng(0).permutation(len(y))[:20_000]
     predicted = cross_val_predict(model, Z[rows], y[rows], cv=3)
-    w = None if weight is None else weight[rows]
-    spread = np.average((y[rows] - np.average(y[rows], weights=w)) ** 2, weights=w)
-    error = np.average((y[rows] - predicted) ** 2, weights=w)
-    return float(1.0 - error / spread) if spread > 0 else 0.0
+    return _explained(y[rows], predicted, None if weight is None else weight[rows], 0.0)
+
+
+def _explained(y: Vector, predicted: Vector, weight: Vector | None, constant: float) -> float:
+    """R² of predictions; `constant` for a target that does not vary."""
+    if y.min() == y.max():
+        return constant
+    return R2.value(y, predicted, weight)
 
 
 def copies(table: FeatureTable) -> list[tuple[str, str]]:
@@ -308,9 +313,7 @@ def _surrogate(
     folds = KFold(5, shuffle=True, random_state=seed)
     held_out = cross_val_predict(model, table.X, score, cv=folds)
     model.fit(table.X, score)
-    spread = np.average((score - np.average(score, weights=weight)) ** 2, weights=weight)
-    error = np.average((score - held_out) ** 2, weights=weight)
-    r2 = float(1.0 - error / spread) if spread > 0 else 1.0
+    r2 = _explained(score, held_out, weight, 1.0)
     replaced = _replaced(model.predict, table, n_values)
     fitted = replaced.score
     notes: tuple[str, ...] = ()

@@ -3,45 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from .._core.arrays import Rows, Vector
-
-if TYPE_CHECKING:
-    from .result import Audit
-
-
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
+import numpy as np
 
+from .._core.arrays import Rows, Vector
 from .._core.validation import check_column, check_index, read_native
-from ..data.groups import Groups, resolve_groups
-from ..measures.measures import independence
-from .group_tables import AuditedRows
-
-if TYPE_CHECKING:
-    from .result import Audit
-
-
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 from ..data.criteria import get_criterion
+from ..data.groups import Groups, resolve_groups
 from ..data.sample import Sample
 from ..measures.exact_tests import exact_fairness_p_values
+from ..measures.measures import independence
 from .audits import describe_rows
-from .group_tables import summarize_groups
+from .group_tables import AuditedRows, summarize_groups
 from .result import Audit
 
 if TYPE_CHECKING:
     from ..measures.measures import Measure
     from ..training.path import FairnessPath, PathPoint
-
 
 # ------------------------------------------------------------------------------------------------
 # Curves of an audit's rows that figures draw: densities and calibration, by group.
@@ -161,20 +143,15 @@ _LEAST = 5e-4
 
 def criterion_changes(before: Audit, after: Audit) -> dict[str, list[Any]]:
     """Every criterion before and after, with a remark where it is worse."""
-    columns: dict[str, list[Any]] = {
-        name: []
-        for name in ("criterion", "before", "before_low", "before_high", "after", "after_low",
-                     "after_high", "remark")
-    }  # fmt: skip
+    names = ("criterion", "before", "before_low", "before_high", "after", "after_low",
+             "after_high", "remark")  # fmt: skip
+    rows = []
     for name, old in before.measures.items():
         new = after.measures[name]
         overlap = old.interval[0] <= new.interval[1] and new.interval[0] <= old.interval[1]
-        worse = new.shown - old.shown > _LEAST
-        values = [name, old.shown, *old.interval, new.shown, *new.interval]
-        values.append((OVERLAP if overlap else WORSE) if worse else "")
-        for key, value in zip(columns, values, strict=True):
-            columns[key].append(value)
-    return columns
+        remark = (OVERLAP if overlap else WORSE) if new.shown - old.shown > _LEAST else ""
+        rows.append((name, old.shown, *old.interval, new.shown, *new.interval, remark))
+    return {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
 
 def residual_changes(before: Audit, after: Audit) -> dict[str, list[Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import Array, Mask, Matrix, Rows, Vector
+from .._core.arrays import Array, Mask, Matrix, Vector
 from .._core.validation import InputError
 from ..data.groups import Groups
 from ..data.sample import Sample
@@ -80,7 +80,7 @@ def summarize_groups(
             columns[name] = entry.value.tolist()
             columns[f"{name}_low"], columns[f"{name}_high"] = low.tolist(), high.tolist()
             if name.startswith("mean"):
-                spread = np.sqrt(members.mean(np.square(entry.psi)).value)
+                spread = np.sqrt(members.add(np.square(entry.psi)) / members.total)
                 columns[name.replace("mean", "sd")] = spread.tolist()
         ks, wasserstein = _distribution_gaps(ranks or Ranks(rows.scores), groups)
     columns |= {"kolmogorov_smirnov": ks.tolist(), "wasserstein": wasserstein.tolist()}
@@ -107,8 +107,13 @@ def _entries(members: GroupRows, s: Vector, y: Vector | None) -> Iterator[tuple[
     rmse = np.sqrt(square.value)
     yield "rmse", square.through(rmse, np.where(rmse > 0, 0.5 / rmse, 0.0))
     # That of the residual: of good scores y leaves little more than rounding.
-    bend = members.mean(score.psi * residual.psi) / members.mean(np.square(score.psi))
-    yield "calibration_slope", replace(bend, value=1.0 + bend.value)
+    spread = members.mean(np.square(score.psi))
+    bend = members.mean(score.psi * residual.psi) / spread
+    # Residuals of a fitted line are too small by the leverage of their rows, and far scores decide
+    # on it: divided by 1 − h they are those of the jackknife (MacKinnon and White's HC3).
+    leverage = members.row_share * (1.0 + np.square(score.psi) / members.own(spread.value))
+    psi = bend.psi / np.maximum(1.0 - leverage, 0.1)
+    yield "calibration_slope", Entry(members, 1.0 + bend.value, psi)
 
 
 def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
@@ -136,7 +141,7 @@ def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
     return ks, wasserstein
 
 
-def _mass_by_cell(cell: Rows, n_cells: int, groups: Groups, part: slice) -> Matrix:
+def _mass_by_cell(cell: Any, n_cells: int, groups: Groups, part: slice) -> Matrix:
     """Σω of some of the groups in each cell."""
     codes, weight, count = groups.codes, groups.weight, part.stop - part.start
     if codes is None:
@@ -381,7 +386,7 @@ def _density_ratio(s: Vector, c: float, quantile: float, groups: Groups) -> tupl
     step = float(weight[closest].sum()) / total
     if step > 3.0 * error:
         ends = np.array([weight[s < c].sum(), weight[s <= c].sum()]) / total
-        stands = np.abs(ends - quantile).min() > 3.0 * error
+        stands = np.abs(ends - quantile).min() > 2.0 * error
         return np.full(groups.n_groups, 0.0 if stands else np.nan), 0.0
     # A window of n^0.8 rows, the rate of a density estimate, and not less than 30.
     width = min(max(int(groups.n_effective**0.8), 30), len(s) - 1)

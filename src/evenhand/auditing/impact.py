@@ -62,7 +62,7 @@ class Contrasts:
     freedom, skewness : (K,) arrays
         Of its error.
     tail : (K,) array
-        Skewness that single rows bring, whatever the formula makes of it.
+        The skewness that single rows bring, or what the formula makes of it where that is more.
     slopes : (K, d·K) array
         In the d means of all groups that it is made of, and `moments`, their covariance.
     """
@@ -121,10 +121,10 @@ def contrasts(
         own = np.array([formula(x + step, r).imag for step in steps]) / _STEP
         other = np.array([np.imag(formula(x, r + step)) for step in steps]) / _STEP
         other = np.broadcast_to(other, own.shape)
-        slopes = np.zeros((K, len(places), K))
-        slopes[range(K), :, range(K)] += own.T
-        slopes[:, :, ref] += other.T
-        slopes = slopes.reshape(K, -1)
+        each = np.zeros((K, len(places), K))
+        each[range(K), :, range(K)] += own.T
+        each[:, :, ref] += other.T
+        slopes = each.reshape(K, -1)
         moments = np.nan_to_num(sigma.reshape(slopes.shape[1], -1), nan=0.0)
         covariance = slopes @ moments @ slopes.T
         # A group of one row has no variance to be known by, nor has what is compared with it.
@@ -139,10 +139,11 @@ def contrasts(
             moves = (slopes @ moments / error[:, None]).reshape(K, -1, K)
             bend = _bend(formula, x, r, moves[range(K), :, range(K)].T, moves[:, :, ref].T)
             skewness = np.nan_to_num(tail + 1.5 * bend / error)
+            tail = np.maximum(np.abs(tail), np.abs(skewness))
         freedom = _freedom(m, ref, own, other, sigma)
         estimate, raw = formula(x, r), formula(shown, shown[:, [ref]])
     return Contrasts(
-        estimate, raw, covariance, freedom, skewness, np.abs(tail), slopes, moments
+        estimate, raw, covariance, freedom, skewness, tail, slopes, moments
     )  # fmt: skip
 
 
@@ -219,8 +220,8 @@ class ImpactNumber:
     skewness : float
         Of the error, which one-sided tests allow for; 0 for rates.
     tail : float
-        Part of it that single rows bring, 0 or more. Beyond :data:`MOST_SKEWED` a few large values
-        decide the number, and no interval is to be trusted.
+        Its size, or that of the part that single rows bring where the two parts offset each other.
+        Beyond :data:`MOST_SKEWED` a few values decide the number, and no interval is to be trusted.
     """
 
     group: str
@@ -467,7 +468,7 @@ def read_cutoffs(at: Any) -> list[Cutoff]:
         if not 0.0 < number < 1.0:
             raise InputError(
                 "at", 'hold "median" or quantiles between 0 and 1', repr(value),
-                "a cutoff in units of the score goes into `cutoffs`.",
+                "a cutoff in units of the score is one of the cutoffs.",
             )  # fmt: skip
         cutoffs.append(Cutoff(quantile=number))
     return list(dict.fromkeys(cutoffs))

@@ -45,7 +45,7 @@ class GroupRows:
         self.groups, self.size = groups, group_sizes(groups)
         weight = groups.row_weight
         self.total = groups.shares * weight.sum()
-        self._mass = weight
+        self._mass = groups.weight
         if groups.codes is None:
             assert groups.probabilities is not None
             self._mass = weight[:, None] * groups.probabilities
@@ -57,12 +57,19 @@ class GroupRows:
         """Numbers of the groups as each row sees them: that of its group, or all."""
         return numbers if self.groups.codes is None else numbers[self.groups.codes]
 
+    @property
+    def row_share(self) -> Array:
+        """Each row's share ω a_k / W_k of its group, or of all."""
+        return self._weigh(1.0 / self.own(self.total))
+
     def add(self, x: Array) -> Vector:
         """Σ ω a_k x, (K,), of a column, or of one column a group where groups are inferred."""
         if self.groups.codes is None:
-            x = x[:, None] if x.ndim == 1 else x
-            return (self._mass * x).sum(axis=0)
-        return np.bincount(self.groups.codes, self._mass * x, self.groups.n_groups).astype(float)
+            return self._weigh(x[:, None] if x.ndim == 1 else x).sum(axis=0)
+        return np.bincount(self.groups.codes, self._weigh(x), self.groups.n_groups).astype(float)
+
+    def _weigh(self, x: Array) -> Array:
+        return x if self._mass is None else self._mass * x
 
     def mean(self, x: Array) -> Entry:
         """Means of a column; of numbers far from zero as exact as of their differences."""
@@ -73,9 +80,8 @@ class GroupRows:
         return Entry(self, mean, x - self.own(mean))
 
     def by_unit(self, psi: Array) -> Any:
-        """Influences of units: one number a row for known groups of single rows, else units × K."""
-        groups = self.groups
-        values = self._mass * psi * self.own(self._scale)
+        """Σ ω ψ of units: one number a row for known groups of single rows, else units × K."""
+        groups, values = self.groups, self._weigh(psi)
         if groups.cluster is None:
             return values
         if groups.codes is None:
@@ -87,14 +93,19 @@ class GroupRows:
 
     def moment(self, *units: Any) -> Vector:
         """Σ_u of products of influences on each group, (K,)."""
-        product = reduce(mul, units)
-        if product.ndim == 1:
-            return np.bincount(self.groups.codes, product, self.groups.n_groups).astype(float)
-        return np.asarray(product.sum(axis=0))
+        scale = self._scale ** len(units)
+        return self._add_units(reduce(mul, units)) * scale
+
+    def _add_units(self, values: Any) -> Vector:
+        if values.ndim > 1:
+            return np.asarray(values.sum(axis=0))
+        assert self.groups.codes is not None
+        return np.bincount(self.groups.codes, values, self.groups.n_groups).astype(float)
 
     def cross(self, units: Any, common: Vector) -> Vector:
         """Covariance of each group's number with one of all rows, by their influences, (K,)."""
-        return self.moment(units, common) if units.ndim == 1 else np.asarray(units.T @ common)
+        one = units.ndim == 1
+        return (self._add_units(units * common) if one else units.T @ common) * self._scale
 
     def covariance(self, units: Sequence[Any]) -> Array:
         """Of d numbers of all groups, (d, K, d, K), from their influences by unit."""
@@ -108,6 +119,7 @@ class GroupRows:
                 else:
                     product = u.T @ v
                     block = product if isinstance(product, np.ndarray) else product.toarray()
+                    block = block * np.outer(self._scale, self._scale)
                 out[j, :, m, :] = block
                 out[m, :, j, :] = block.T
         return out

@@ -84,6 +84,9 @@ class ClauseResult:
         clauses; small is a violation.
     p_beyond : float
         Of the hypothesis that it lies beyond; small means that the clause holds.
+    errors : float
+        Standard errors from the value to the nearer end of the tolerance; 0 where that is not
+        known.
     judged : {"violated", "holds", "not enough data"}
     needed : float
         Rows, or clusters, that would decide in four of five samples if the estimate is the truth;
@@ -94,13 +97,14 @@ class ClauseResult:
 
     clause: str
     part: str
-    group: str
-    at: str
-    value: float
-    interval: tuple[float, float]
     tolerance: tuple[float, float]
-    p_within: float
-    p_beyond: float
+    group: str = ""
+    at: str = ""
+    value: float = math.nan
+    interval: tuple[float, float] = (math.nan, math.nan)
+    p_within: float = 1.0
+    p_beyond: float = 1.0
+    errors: float = 0.0
     judged: str = OPEN
     needed: float = math.nan
     note: str = ""
@@ -192,16 +196,16 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
     level = tolerance.level if level is None else check_level(level)
     _refuse_unmeasured(audit, tolerance)
     tests = list(_tests(audit, tolerance, level))
-    within = holm(np.array([clause.p_within for clause, _ in tests]))
+    within = holm([clause.p_within for clause in tests])
     first = next(iter(audit.measures.values()))
     n = int(first.n if first.n_clusters is None else first.n_clusters)
     is_function = audit.conditional is not None and audit.conditional.is_function
     judged = []
-    for (clause, z), p in zip(tests, within.tolist(), strict=True):
+    for clause, p in zip(tests, within.tolist(), strict=True):
         word = judge(p, clause.p_beyond, level)
         # A fail has to stand out among all tests, a pass of a clause does not.
         strict = level if clause.within else level / len(tests)
-        needed = units_needed(n, z, strict) if word == OPEN else math.nan
+        needed = units_needed(n, clause.errors, strict) if word == OPEN else math.nan
         note = clause.note
         if clause.clause in WITH_CONTROLS and is_function and word != OPEN:
             note = (
@@ -255,18 +259,21 @@ def _withhold(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> Claus
     if clause.judged != HOLDS:
         return clause
     reason = (
-        _inferred(audit, clause) or _hidden(audit, clause) or _left_out(audit, clause, tolerance)
+        _inferred(audit, clause, tolerance)
+        or _hidden(audit, clause)
+        or _left_out(audit, clause, tolerance)
     )
     return replace(clause, judged=OPEN, needed=math.inf, note=reason) if reason else clause
 
 
-def _inferred(audit: Audit, clause: ClauseResult) -> str:
+def _inferred(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
     """Why inferred groups do not carry a pass, or ""."""
     result = audit.imputation
     if result is None or result.assume == "guess":
         return ""
-    if clause.clause == "mean_difference":
-        gap = result[clause.group]
+    gap = next((gap for gap in result.gaps if gap.group == clause.group), None)
+    same = gap is not None and tolerance.reference in ("largest", gap.reference)
+    if clause.clause == "mean_difference" and gap is not None and same:
         ranges = [gap.regressed_interval]
         if result.assume is None:
             ranges.append(gap.bounds)
@@ -313,10 +320,8 @@ def _left_out(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
     )
 
 
-def _tests(
-    audit: Audit, tolerance: Tolerance, level: float
-) -> Iterator[tuple[ClauseResult, float]]:
-    """Every test there is, and how many standard errors its value is from the nearest limit."""
+def _tests(audit: Audit, tolerance: Tolerance, level: float) -> Iterator[ClauseResult]:
+    """Every test there is."""
     for name, ends in tolerance.clauses:
         if name in CRITERIA:
             for _, part, m, compared in information_parts({"": audit}, {name: ends[1]}):
@@ -328,13 +333,11 @@ def _tests(
         for one in parts:
             table = _impact(one, tolerance, groups)
             for name, ends in wanted.items():
-                yield from _numbers(table, name, ends, level)
+                yield from _numbers(table, name, ends, level, tolerance.reference == "best")
     yield from _adjusted(audit, tolerance, level)
 
 
-def _adjusted(
-    audit: Audit, tolerance: Tolerance, level: float
-) -> Iterator[tuple[ClauseResult, float]]:
+def _adjusted(audit: Audit, tolerance: Tolerance, level: float) -> Iterator[ClauseResult]:
     """Clauses on what the controls leave: the information, and the gaps."""
     conditional = audit.conditional
     if conditional is None:
@@ -364,14 +367,16 @@ def _adjusted(
             test = _number(number, audit.sensitive_name, ends, level)
             yield _open_unbalanced(test, gap.balance)
         if not gaps:
-            yield _nobody(
-                name, audit.sensitive_name, conditional.reference, tolerance.smallest, ends
-            )
+            note = _nobody(conditional.reference, tolerance.smallest)
+            yield ClauseResult(name, audit.sensitive_name, ends, note=note)
 
 
-def _open_unbalanced(
-    test: tuple[ClauseResult, float], balance: Imbalance
-) -> tuple[ClauseResult, float]:
+def _open(clause: ClauseResult, note: str) -> ClauseResult:
+    """A clause on which nothing is decided, and why."""
+    return replace(clause, p_within=1.0, p_beyond=1.0, errors=0.0, note=note)
+
+
+def _open_unbalanced(test: ClauseResult, balance: Imbalance) -> ClauseResult:
     """Decide nothing where weights leave the controls of the groups too different."""
     if balance.is_balanced:
         return test
@@ -379,7 +384,7 @@ def _open_unbalanced(
         f"the controls of {balance.group!r} and of the weighted reference still differ by "
         f"{balance.largest:.2g} standard deviations, more than {MOST_IMBALANCE:g}"
     )
-    return replace(test[0], p_within=1.0, p_beyond=1.0, note=note), 0.0
+    return _open(test, note)
 
 
 def information_parts(
@@ -403,20 +408,19 @@ def information_parts(
 
 def _information(
     name: str, part: str, m: Measure, ends: tuple[float, float], level: float, compared: int
-) -> tuple[ClauseResult, float]:
+) -> ClauseResult:
     p_within, p_beyond = m.p_values(ends[1])
-    note = ""
-    if not m.defined:
-        note, p_within, p_beyond = "there is nothing to measure", 1.0, 1.0
-    elif m.unsized and p_within >= 0.5:
-        note = "a test finds a difference that the estimate is too coarse to size"
     # The worst group was picked among so many.
-    p_within = min(p_within * compared, 1.0)
     result = ClauseResult(
-        name, part, "", "", m.shown, m.bounds(level), ends, p_within, p_beyond,
-        note=note,
+        name, part, ends, value=m.shown, interval=m.bounds(level), errors=m.errors_above(ends[1]),
+        p_within=min(p_within * compared, 1.0), p_beyond=p_beyond,
     )  # fmt: skip
-    return result, m.errors_above(ends[1])
+    if not m.defined:
+        return _open(result, "there is nothing to measure")
+    if m.unsized and p_within >= 0.5:
+        note = "a test finds a difference that the estimate is too coarse to size"
+        return replace(result, note=note)
+    return result
 
 
 def _impact_parts(audit: Audit) -> list[Audit]:
@@ -440,54 +444,44 @@ def _impact(audit: Audit, tolerance: Tolerance, groups: set[str]) -> Impact:
 
 
 def _numbers(
-    table: Impact, name: str, ends: tuple[float, float], level: float
-) -> Iterator[tuple[ClauseResult, float]]:
+    table: Impact, name: str, ends: tuple[float, float], level: float, is_chosen: bool
+) -> Iterator[ClauseResult]:
     judged = [n for n in table.numbers if n.statistic == name and n.group not in table.apart]
+    # A reference that was chosen for being the best makes all pairs of groups count.
+    more = (len(table.groups) - len(table.apart)) / 2 if is_chosen else 1.0
     for number in judged:
-        yield _number(number, table.sensitive_name, ends, level)
+        clause = _number(number, table.sensitive_name, ends, level)
+        yield replace(clause, p_within=min(clause.p_within * max(more, 1.0), 1.0))
     if not judged:
-        yield _nobody(name, table.sensitive_name, table.reference, table.smallest, ends)
+        note = _nobody(table.reference, table.smallest)
+        yield ClauseResult(name, table.sensitive_name, ends, note=note)
 
 
-def _nobody(
-    name: str, part: str, reference: str, smallest: float, ends: tuple[float, float]
-) -> tuple[ClauseResult, float]:
-    """A clause that no group is large enough for, so that it cannot pass."""
-    note = f"every group but {reference} is under {100 * smallest:g}% of the rows"
-    return _undecided(name, part, ends, note)
+def _nobody(reference: str, smallest: float) -> str:
+    """Why a clause that no group is large enough for cannot pass."""
+    return f"every group but {reference} is under {100 * smallest:g}% of the rows"
 
 
-def _undecided(
-    name: str, part: str, ends: tuple[float, float], note: str, group: str = "", at: str = "",
-    value: float = math.nan,
-) -> tuple[ClauseResult, float]:  # fmt: skip
-    """A clause on which nothing is known."""
-    nothing = (math.nan, math.nan)
-    return ClauseResult(name, part, group, at, value, nothing, ends, 1.0, 1.0, note=note), 0.0
-
-
-def _number(
-    n: ImpactNumber, part: str, ends: tuple[float, float], level: float
-) -> tuple[ClauseResult, float]:
+def _number(n: ImpactNumber, part: str, ends: tuple[float, float], level: float) -> ClauseResult:
     """Two one-sided tests: beyond if above the upper end or below the lower one."""
+    result = ClauseResult(n.statistic, part, ends, n.group, n.at, n.value)
     if not n.defined:
-        note = "the number is not defined here"
-        return _undecided(n.statistic, part, ends, note, n.group, n.at, n.value)
+        return replace(result, note="the number is not defined here")
     above_low, above_high = (n.errors_from(end) for end in ends)
     # By how much the value lies beyond the nearer end; from that end the other may be passed too,
     # which a range of many standard errors rules out.
     beyond = max(-above_low, above_high)
     far = beyond + (above_low - above_high if math.isfinite(above_low - above_high) else math.inf)
-    p_within = min(float(stdtr(n.freedom, -beyond) + stdtr(n.freedom, -far)), 1.0)
-    p_beyond = max(float(stdtr(n.freedom, -above_low)), float(stdtr(n.freedom, above_high)))
-    nearest = min(abs(above_low), abs(above_high))
-    result = ClauseResult(
-        n.statistic, part, n.group, n.at, n.value, n.bounds(level), ends, p_within, p_beyond
-    )
+    result = replace(
+        result, interval=n.bounds(level), errors=min(abs(above_low), abs(above_high)),
+        p_within=min(float(stdtr(n.freedom, -beyond) + stdtr(n.freedom, -far)), 1.0),
+        p_beyond=max(float(stdtr(n.freedom, -above_low)), float(stdtr(n.freedom, above_high))),
+    )  # fmt: skip
     if n.tail > MOST_SKEWED:
-        note = "a few large values decide this number, so that its error is not known"
-        return replace(result, p_within=1.0, p_beyond=1.0, note=note), 0.0
-    return result, nearest
+        return _open(
+            result, "a few large values decide this number, so that its error is not known"
+        )
+    return result
 
 
 # ------------------------------------------------------------------------------------------------

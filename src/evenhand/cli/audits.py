@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .._core.files import TableError, write_text
 from .._core.progress import waiting
-from ..data.criteria import CRITERIA
 from ..report.view import Table, View, view_of
-from ..tables.readers import Source, open_table, read_table
+from ..tables.model_files import load_model
+from ..tables.readers import open_table, read_table
 from . import options as group
 from .options import option
 from .rows import TableRows, load_models, load_scores
-from .tables import Asked
+from .tables import Asked, as_number, parse_limits
 from .terminal import (
     LIMIT_MISSED,
     NOT_ENOUGH_DATA,
@@ -35,34 +36,6 @@ if TYPE_CHECKING:
     from ..auditing.impact import Impact
     from ..auditing.result import Audit, AuditSet
     from ..auditing.verdict import Tolerance, Verdict
-
-
-def parse_limits(options: Sequence[str], has_target: bool) -> dict[str, float]:
-    """``separation=0.05`` → {"separation": 0.05}."""
-    limits: dict[str, float] = {}
-    for text in options:
-        name, sign, value = text.partition("=")
-        name = name.strip()
-        if not sign or name not in CRITERIA:
-            raise TableError(
-                f"--fail-above must be CRITERION=LIMIT with one of {', '.join(CRITERIA)}, got "
-                f"{text!r}. Hint: --fail-above separation=0.05"
-            )
-        limits[name] = _number(value, float("nan"))
-        if not 0 <= limits[name] <= 1:
-            raise TableError(
-                f"--fail-above must have a limit between 0 and 1, got {value!r} for {name}."
-            )
-        if "y" in CRITERIA[name].needs and not has_target:
-            raise TableError(f"--fail-above {name} needs --target: it compares true outcomes.")
-    return limits
-
-
-def _number(text: str, otherwise: Any) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        return otherwise
 
 
 def check_limits(
@@ -117,7 +90,7 @@ def audit(
         raise typer.BadParameter("--probability is in place of --sensitive: give one of them.")
     table = Asked(files, counting.engine, columns, {"loss": pricing.loss})
     has_target = table.has_target()
-    limits = parse_limits(judging.fail_above, has_target)
+    limits = parse_limits("--fail-above", judging.fail_above, has_target)
     asked = read_asked(judging, has_target)
     data = table if table.counted else load_scores(Path(files[0]), columns)
     result = run_audit(data, measuring, pricing, judging)
@@ -292,7 +265,7 @@ def read_asked(judging: group.Judging, has_target: bool) -> Rules:
             "--impact needs --favorable: high if a person is better off with a high score (a "
             "grade), low if with a low one (a premium, a risk)."
         )
-    given = read_cutoffs([_number(text, text) for text in judging.at])
+    given = read_cutoffs([as_number(text, text) for text in judging.at])
     cutoffs = tuple(float(cutoff.quantile or 0.0) for cutoff in given)
     if not cutoffs:
         cutoffs = (0.5,) if tolerance is None else tolerance.at or (0.5,)
@@ -387,7 +360,7 @@ def tolerance(
             raise TableError("--clause names one clause twice.")
         made = Tolerance(
             level=wanted.level, reference=wanted.reference, favorable=wanted.favorable,
-            at=[_number(text, text) for text in wanted.at or ["median"]],
+            at=[as_number(text, text) for text in wanted.at or ["median"]],
             smallest=wanted.smallest, **clauses,
         )  # fmt: skip
         made.to_file(file, force=writing.force)
@@ -445,42 +418,24 @@ def drivers(file: group.OneFile, columns: DriverOptions, output: group.Output) -
     for role, name in names.items():
         source.resolve(name, f"--{role}")
     groups = [source.resolve(name, "--sensitive") for name in columns.sensitive]
-    scorer = None if columns.model is None else _Scorer(columns.model)
-    features = _driver_features(source, scorer, [*names.values(), *groups], columns.drop)
-    text = [] if scorer is None else scorer.model.text
+    model = None if columns.model is None else load_model(columns.model)
+    scorer: Any = None
+    if model is None:
+        taken = [*names.values(), *groups, *(source.resolve(n, "--drop") for n in columns.drop)]
+        features = [name for name in source.names if name not in taken]
+    else:
+        features = [source.resolve(name, "The model") for name in model.needs]
+        scorer = SimpleNamespace(predict=lambda table: model.predict(table)[0])
+    if not features:
+        raise TableError(f"{str(source.path)!r} has no column left to use as a feature.")
+    text = [] if model is None else model.text
     table = read_table(source, [*names.values(), *groups, *features], text=text)
     given = {r: table.column(n).to_numpy(zero_copy_only=False) for r, n in names.items()}
     with waiting("Closing paths"):
         result = find(
-            given.get("prediction") if scorer is None else scorer, table.select(features),
+            given.get("prediction", scorer), table.select(features),
             sensitive_features=table.select(groups), y_true=given.get("target"),
             sample_weight=given.get("weight"), cluster=given.get("cluster"),
             random_state=columns.seed,
         )  # fmt: skip
     deliver(result, output)
-
-
-def _driver_features(
-    source: Source, scorer: _Scorer | None, taken: list[str], drop: list[str]
-) -> list[str]:
-    """Those of a model, or all columns that have no other role."""
-    if scorer is not None:
-        features = [source.resolve(name, "The model") for name in scorer.model.needs]
-    else:
-        left = {*taken, *(source.resolve(name, "--drop") for name in drop)}
-        features = [name for name in source.names if name not in left]
-    if not features:
-        raise TableError(f"{str(source.path)!r} has no column left to use as a feature.")
-    return features
-
-
-class _Scorer:
-    """A model of a file, as a regressor of tables."""
-
-    def __init__(self, path: Path) -> None:
-        from ..tables.model_files import load_model
-
-        self.model = load_model(path)
-
-    def predict(self, table: Any) -> Any:
-        return self.model.predict(table)[0]

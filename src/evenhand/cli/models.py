@@ -403,8 +403,12 @@ def score_file(model_path: Path, file: Path, scored: Scored) -> tuple[int, dict[
     # Text is copied as text, so that "007" and "1.50" come out as they went in.
     table = read_table(source, source.names, as_text=is_text(scored.out))
     table = table.append_column(column, pa.array(scores))
-    _files.write_file(scored.out, lambda path: write_table(table, path), scored.force)
+    _save(table, scored.out, scored.force)
     return len(scores), unseen
+
+
+def _save(table: pa.Table, path: Path, force: bool) -> None:
+    _files.write_file(path, lambda temporary: write_table(table, temporary), force)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,12 +418,6 @@ class DemoFolder(group.Writing):
     out: Path = option("Folder to write to.", "-o", default=Path("evenhand-demo"))
 
 
-@command
-def demo(writing: DemoFolder) -> None:
-    """Tell the whole story on the grades of 4,137 students, and write a report of it."""
-    run_demo(writing.out, writing.force)
-
-
 _DEMO = {
     "title": "Grades of 4,137 students: the price of fairness",
     "purpose": "a demonstration: grades in college, from what was known at entry",
@@ -427,40 +425,28 @@ _DEMO = {
 }
 
 
-def _write_students(data: Any, path: Path, force: bool) -> pa.Table:
-    """The data of the demo as a file that the commands can read."""
-    import pyarrow as pa
-
-    students = pa.table(
-        {
-            **{n: pa.array(c) for n, c in zip(data.feature_names, data.X.T, strict=True)},
-            data.target_name: pa.array(data.y),
-            data.sensitive_name: pa.array(data.sensitive.tolist()),
-        }
-    )
-    _files.write_file(path, lambda p: write_table(students, p), force)
-    return students
-
-
-def run_demo(out: Path, force: bool) -> None:
-    """Audit, frontier, choice and report on the grades of 4,137 students."""
+@command
+def demo(writing: DemoFolder) -> None:
+    """Tell the whole story on the grades of 4,137 students, and write a report of it."""
     import pyarrow as pa
 
     from ..auditing.audits import audit
     from ..datasets import load_gpa2
 
+    out, force = writing.out, writing.force
     outputs = check_folder(out, force)
     for name in ("students.csv", "scores.csv"):
         if out.exists():
             _files.check_free(out / name, force)
     data = load_gpa2()
     out.mkdir(parents=True, exist_ok=True)
-    students = _write_students(data, out / "students.csv", force)
+    columns = {name: pa.array(c) for name, c in zip(data.feature_names, data.X.T, strict=True)}
+    known = {data.target_name: pa.array(data.y), data.sensitive_name: data.sensitive.tolist()}
+    _save(pa.table(columns | known), out / "students.csv", force)
     say("1. The data: grades of 4,137 college students, to be predicted from what was known when")
     say("   they entered. Are the predictions fair to students of every race?\n")
-    rows = load_training(
-        out / "students.csv", group.TrainingColumns(target="colgpa", sensitive=["race"])
-    )
+    roles = group.TrainingColumns(target="colgpa", sensitive=["race"])
+    rows = load_training(out / "students.csv", roles)
     path = run_path(rows, Fitting().build(), Fitting())
     first = path.points[0].scores
     who = rows.given["sensitive_features"]
@@ -468,24 +454,22 @@ def run_demo(out: Path, force: bool) -> None:
     before = audit(rows.y, first, sensitive_features=who, random_state=0)
     show_result(before, title="Ordinary model")
     limit = float(f"{0.5 * max(path.points[0].independence.value, 0.0):.1g}")
-    say(
-        "\n3. The frontier: what would it cost to make predictions more independent of race? We ask"
-    )
-    say(f"   for the most accurate model with independence of at most {limit:g}.")
+    say("\n3. The frontier: what would it cost to make predictions more independent of race?")
+    say(f"   We ask for the most accurate model with independence of at most {limit:g}.")
     chosen = path.select(max_unfairness=limit, on_unreachable="best")
     assert path.selected is not None
     write_path(path, chosen, rows, outputs, about=_DEMO, favorable="high")
-    scores = students.select([data.target_name, data.sensitive_name])
-    scores = scores.append_column("ordinary", pa.array(first))
-    scores = scores.append_column("fair", pa.array(path.selected.scores))
-    _files.write_file(out / "scores.csv", lambda p: write_table(scores, p), force)
+    models = {"ordinary": first, "fair": path.selected.scores}
+    _save(pa.table(known | models), out / "scores.csv", force)
     show_frontier(path, chosen, None, {})
     say("\n4. Who gains and who loses with the chosen model:")
-    both = audit(
-        rows.y, {"ordinary": first, "fair": path.selected.scores},
-        sensitive_features=who, random_state=0,
-    )  # fmt: skip
+    both = audit(rows.y, models, sensitive_features=who, random_state=0)
     show_compare(both, "high")  # type: ignore[arg-type]
+    _show_next(out)
+
+
+def _show_next(out: Path) -> None:
+    """Where things are, and what to try."""
     say(f"\nWritten to {out}: report.html, path.csv, model.json, students.csv, scores.csv.", "bold")
     say(f"Open {out / 'report.html'} in a browser. Next, try:\n")
     say(f"  evenhand audit {out / 'scores.csv'} --target colgpa --prediction fair --sensitive race")

@@ -137,14 +137,10 @@ class TableRows:
             confidence_level=measuring.confidence, random_state=measuring.seed, **more,
         )  # fmt: skip
 
-    @property
-    def paths(self) -> list[Path]:
-        return [self.source.path, *self.others]
-
     @cached_property
     def files(self) -> list[dict[str, Any]]:
         """Name, size and hash of every file that was read."""
-        return [file_facts(path) for path in self.paths]
+        return [file_facts(path) for path in (self.source.path, *self.others)]
 
     def provenance(self) -> dict[str, Any]:
         """For JSON: version, time and files."""
@@ -152,20 +148,13 @@ class TableRows:
 
     def source_facts(self) -> dict[str, Any]:
         """For the report."""
-        facts: dict[str, Any] = {
-            "File": f"{self.source.path.name} ({self.source.describe()})",
-            **{
-                f"SHA-256 of {clean(f['name'])[:60]}": f["sha256"]
-                for f in self.files
-                if f["sha256"]
-            },
-            **{
-                f"{clean(path.name)[:60]} last changed": f"{changed:%Y-%m-%d %H:%M UTC}"
-                for path in self.paths
-                if (changed := last_changed(path)) is not None
-            },
-            "Target": clean(self.named.target or "none"),
-        }
+        facts = {"File": f"{self.source.path.name} ({self.source.describe()})"}
+        for path, known in zip((self.source.path, *self.others), self.files, strict=True):
+            name, changed = clean(path.name)[:60], last_changed(path)
+            if changed is not None:  # of a pipe nothing is known
+                facts[f"SHA-256 of {name}"] = known["sha256"]
+                facts[f"{name} last changed"] = f"{changed:%Y-%m-%d %H:%M UTC}"
+        facts["Target"] = clean(self.named.target or "none")
         if self.scores:
             facts["Prediction"] = ", ".join(short_names(list(self.scores), 60))
         rate = "given; the target is a total over it, the score a rate"

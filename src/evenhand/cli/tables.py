@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from .._core.files import TableError, list_files
 from .._core.progress import waiting
 from .._core.provenance import file_facts, stamp
+from ..data.criteria import CRITERIA
 from ..tables.readers import open_table, read_table
 from . import options as group
 from .options import option
@@ -128,8 +130,10 @@ class Asked:
         from ..auditing.audits import audit
         from ..tables.audit_table import conditional_of
 
-        how = {"estimator": measuring.estimator, "confidence_level": measuring.confidence,
-               "random_state": measuring.seed}  # fmt: skip
+        how: dict[str, Any] = {
+            "estimator": measuring.estimator, "confidence_level": measuring.confidence,
+            "random_state": measuring.seed,
+        }  # fmt: skip
         each = judging.each and len(self.cells.names) > 1
         with waiting("Measuring"):
             result: Any = audit(self.cells, **how, per_attribute=each)
@@ -151,8 +155,9 @@ class Asked:
         """The address of the one that `files` are tables of."""
         from ..tables.engines import ADDRESS, without_password
 
-        is_address = self.engine is not None and self.engine.startswith(ADDRESS)
-        return without_password(self.engine.removeprefix(ADDRESS)) if is_address else None
+        engine = self.engine or ""
+        is_address = engine.startswith(ADDRESS)
+        return without_password(engine.removeprefix(ADDRESS)) if is_address else None
 
     def provenance(self) -> dict[str, Any]:
         """For JSON: version, time and files, or a database and tables."""
@@ -310,7 +315,7 @@ def monitor(files: group.AuditedFiles, watching: Watching, output: group.Output)
 
     asked = Asked(files, watching.engine, watching, {})
     asked.check()
-    limits = _limits(watching.limit)
+    limits = parse_limits("--limit", watching.limit)
     wanted: dict[str, Any] = {
         "criteria": list(dict.fromkeys([*watching.criterion, *limits])) or ["independence"],
         "limits": limits,
@@ -363,14 +368,30 @@ def _unit(periods: list[str]) -> str | None:
     return None if periods[0] == "as-is" else periods[0]
 
 
-def _limits(texts: list[str]) -> dict[str, float]:
-    out = {}
+def parse_limits(option: str, texts: Sequence[str], has_target: bool = True) -> dict[str, float]:
+    """``separation=0.05`` → {"separation": 0.05}."""
+    limits: dict[str, float] = {}
     for text in texts:
         name, sign, value = text.partition("=")
-        try:
-            out[name.strip()] = float(value)
-        except ValueError:
-            sign = ""
-        if not sign:
-            raise ValueError(f"--limit must be written as independence=0.05, got {text!r}.")
-    return out
+        name = name.strip()
+        if not sign or name not in CRITERIA:
+            raise TableError(
+                f"{option} must be CRITERION=LIMIT with one of {', '.join(CRITERIA)}, got "
+                f"{text!r}. Hint: {option} separation=0.05"
+            )
+        limits[name] = as_number(value, float("nan"))
+        if not 0 <= limits[name] <= 1:
+            raise TableError(
+                f"{option} must have a limit between 0 and 1, got {value!r} for {name}."
+            )
+        if "y" in CRITERIA[name].needs and not has_target:
+            raise TableError(f"{option} {name} needs --target: it compares true outcomes.")
+    return limits
+
+
+def as_number(text: str, otherwise: Any) -> Any:
+    """Return the number that a text is, or something else."""
+    try:
+        return float(text)
+    except ValueError:
+        return otherwise

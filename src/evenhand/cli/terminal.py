@@ -190,7 +190,8 @@ def _in_words(debug: bool) -> Iterator[None]:
 
 # Arguments of the library as the command line names them.
 _NAMES = {
-    "y_true": "The target", "y_pred": "The prediction", "table": "The table",
+    "y_true": "The target", "y": "The target", "y_pred": "The prediction", "table": "The table",
+    "probabilities": "--probability", "edges": "--edges or --bins",
     "sensitive_features": "--sensitive", "sample_weight": "--weight", "controls": "--control",
     "confidence_level": "--confidence", "n_points": "--points", "cv": "--folds",
 }  # fmt: skip
@@ -209,7 +210,8 @@ _LEFT_OUT = (
 def _plain(error: Exception) -> str:
     """An error of the library in the words of the command line."""
     if isinstance(error, InputError) and error.argument in _NAMES:
-        name = f"{_NAMES[error.argument]} {error.where}".rstrip()
+        where = error.where.removeprefix("of a Proxy")
+        name = f"{_NAMES[error.argument]} {where}".rstrip()
         return error.worded(name, "" if error.hint == _LEFT_OUT else error.hint)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {str(error.filename)!r}."

@@ -19,7 +19,7 @@ from .._core.shards import here, once
 from .._core.validation import InputError, as_floats, read_native, warn_user
 from .bands import Continuous
 from .columns import split_columns
-from .labels import Coded, cross, encode, refuse_equal_types, share_labels
+from .labels import cross, encode, refuse_equal_types, share_labels
 from .weights import check_cluster, check_weight, mean_one, renumber
 
 # ------------------------------------------------------------------------------------------------
@@ -71,19 +71,19 @@ class Proxy:
         try:
             table = as_floats(table)
         except (TypeError, ValueError):
-            raise ValueError(
-                "`probabilities` of a Proxy must be numbers, got an array of dtype "
-                f"{table.dtype}. Hint: for known groups pass the labels themselves."
-            ) from None
+            raise InputError(
+                "probabilities", f"be numbers, got an array of dtype {table.dtype}",
+                hint="for known groups pass the labels themselves.", where="of a Proxy",
+            ) from None  # fmt: skip
         if isinstance(self.probabilities, np.ma.MaskedArray):
             table[np.ma.getmaskarray(self.probabilities)] = np.nan
         if table.ndim == 1 and labels is not None and len(labels) == 2:
             table = np.column_stack([1.0 - table, table])
         if table.ndim != 2:
-            raise ValueError(
-                "`probabilities` of a Proxy must be 2-D, one column per class, got shape "
-                f"{table.shape}."
-            )
+            raise InputError(
+                "probabilities", f"be 2-D, one column per class, got shape {table.shape}",
+                where="of a Proxy",
+            )  # fmt: skip
         if labels is None:
             labels = range(table.shape[1])
         if len(labels) != table.shape[1]:
@@ -99,10 +99,11 @@ class Proxy:
         negative = (rows < -1e-9).any(axis=1) | ~np.isfinite(rows).all(axis=1)
         if negative.any() or off.any():
             bad = int(np.flatnonzero(known)[np.flatnonzero(negative | off)[0]])
-            raise ValueError(
-                "`probabilities` of a Proxy must be nonnegative and sum to 1 in each row; row "
-                f"{bad} is {table[bad].tolist()}. Hint: use NaN in a row whose group is unknown."
-            )
+            raise InputError(
+                "probabilities", f"be nonnegative and sum to 1 in each row; row {bad} is "
+                f"{table[bad].tolist()}", hint="use NaN in a row whose group is unknown.",
+                where="of a Proxy",
+            )  # fmt: skip
         rows = np.clip(rows, 0.0, None)
         table[known] = rows / rows.sum(axis=1, keepdims=True)
         object.__setattr__(self, "_table", table)
@@ -343,10 +344,6 @@ def resolve_groups(
         groups = _from_proxy(sensitive_features, n_rows, weight, warn)
     elif isinstance(sensitive_features, Continuous):
         groups = _from_measurement(sensitive_features, n_rows, weight)
-    elif isinstance(sensitive_features, Coded):
-        coded = sensitive_features
-        _check_length(len(coded), n_rows)
-        groups = _from_codes(coded.codes, coded.labels, n_rows, weight, coded.name)
     else:
         groups = _from_labels(sensitive_features, n_rows, weight, warn)
     clusters = check_cluster(cluster, n_rows)
@@ -469,12 +466,9 @@ def _from_codes(
             w = None if w is None else w[present]
         codes = (np.cumsum(keep) - 1).astype(codes.dtype)[codes]
         labels = [label for label, k in zip(labels, keep, strict=True) if k]
-    # One byte a row where the numbers came short: rows may be all that memory holds.
-    short = codes.dtype == np.int16 and len(labels) <= 256
-    kind: Any = np.uint8 if short else np.intp
     return Groups(
         tuple(labels),
-        np.ascontiguousarray(codes, dtype=kind),
+        np.ascontiguousarray(codes, dtype=np.intp),
         None,
         mean_one(w),
         None if known.all() else known,

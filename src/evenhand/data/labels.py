@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import date, time, timedelta
 from decimal import Decimal
 from numbers import Integral, Number
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Rows
 from .._core.shards import here
-from .._core.validation import InputError, quote
+from .._core.validation import InputError
 from .columns import is_missing, missing_rows
 
 # A column of fractions with more distinct values than this is a measurement, not a category.
@@ -174,12 +173,12 @@ def sorted_labels(labels: list[Any]) -> list[Any]:
 
 
 def _sort_labels(
-    codes: NDArray[Any], labels: list[Any], among: list[Any] | None = None, kind: Any = np.intp
+    codes: NDArray[Any], labels: list[Any], among: list[Any] | None = None
 ) -> tuple[NDArray[Any], list[Any]]:
     """Codes in the order of the labels, or of all those that they are among."""
     ordered = sorted_labels(labels if among is None else among)
     rank = {label: k for k, label in enumerate(ordered)}
-    lookup = np.array([rank[label] for label in labels] + [-1], dtype=kind)
+    lookup = np.array([rank[label] for label in labels] + [-1], dtype=np.intp)
     return lookup[codes], ordered
 
 
@@ -270,114 +269,3 @@ def _example(ordered: list[Any]) -> str:
 
 def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).removesuffix(" 00:00:00")
-
-
-# ------------------------------------------------------------------------------------------------
-# Categories of tables beyond memory: labels become numbers batch by batch.
-
-
-# Distinct labels beyond which a column is no attribute of groups, whatever else it holds.
-MAX_LABELS = 30_000
-
-
-@dataclass(frozen=True)
-class Coded:
-    """Groups as numbers already.
-
-    Attributes
-    ----------
-    codes : (n,) int array
-        −1 where the group is not known.
-    labels : list
-        Of the codes.
-    name : str
-        What the attribute is called in tables.
-    """
-
-    codes: NDArray[np.int16]
-    labels: list[Any]
-    name: str
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-
-class Labels:
-    """Columns of categories as numbers, crossed where they are several; −1 where one is missing."""
-
-    def __init__(self, n_rows: int, names: tuple[str, ...]):
-        self.names = names
-        self._codes = np.empty(n_rows, dtype=np.int16)
-        self._at = 0
-        self._declared = [False] * len(names)
-        # Number of each label by column, and of each crossing of such numbers.
-        self._labels: list[dict[Any, int]] = [{} for _ in names]
-        self._crossed: dict[tuple[int, ...], int] = {}
-
-    def add(self, columns: Sequence[Any]) -> None:
-        """The next rows, a column for each name."""
-        import pyarrow as pa
-
-        if not self._at:  # a dictionary declares what it holds to be categories
-            self._declared = [pa.types.is_dictionary(column.type) for column in columns]
-        coded = np.stack(
-            [self._encode(*pair) for pair in zip(columns, self._labels, strict=True)], axis=1
-        )
-        out = self._codes[self._at : self._at + len(coded)]
-        self._at += len(coded)
-        if len(columns) == 1:
-            out[:] = coded[:, 0]
-            return
-        known = (coded >= 0).all(axis=1)
-        # As one number a row, whose distinct values are few.
-        sizes = [1, *(len(labels) for labels in self._labels[:-1])]
-        one = coded @ np.cumprod(sizes, dtype=np.int64)
-        values, first, inverse = np.unique(one[known], return_index=True, return_inverse=True)
-        rows = coded[known][first]
-        lookup = [self._crossed.setdefault(tuple(row), len(self._crossed)) for row in rows.tolist()]
-        if len(self._crossed) > MAX_LABELS:
-            raise self._too_many()
-        out[:] = -1
-        if len(values):
-            out[known] = np.array(lookup, dtype=np.int16)[inverse]
-
-    def _encode(self, column: Any, labels: dict[Any, int]) -> NDArray[np.int64]:
-        import pyarrow as pa
-
-        if not pa.types.is_dictionary(column.type):
-            column = column.dictionary_encode()
-        lookup = []
-        for value in column.dictionary.to_pylist():
-            missing = value is None or value != value
-            lookup.append(-1 if missing else labels.setdefault(value, len(labels)))
-        if len(labels) >= MAX_LABELS:
-            raise self._too_many()
-        codes = column.indices.cast(pa.int32()).fill_null(len(lookup)).to_numpy()
-        return np.array([*lookup, -1], dtype=np.int64)[codes]
-
-    def _too_many(self) -> InputError:
-        names = ", ".join(map(quote, self.names))
-        return InputError(
-            "sensitive_features", f"be categories, and {names} has more than {MAX_LABELS:,} "
-            "distinct values", hint="cut a measurement into bands where the files are written; "
-            "drop an identifier.",
-        )  # fmt: skip
-
-    def coded(self) -> Coded:
-        """Groups in the order of their labels."""
-        n = len(self._codes)
-        labels = [[whole(v) for v in several] for several in self._labels]
-        for name, several, declared in zip(self.names, labels, self._declared, strict=True):
-            check_count(several, n, "text" if declared else kind_of(several), name)
-        crossed: list[Any] = labels[0]
-        if len(labels) > 1:
-            crossed = [
-                tuple(several[k] for several, k in zip(labels, codes, strict=True))
-                for codes in self._crossed
-            ]
-        return Coded(*_sort_labels(self._codes, crossed, kind=np.int16), " × ".join(self.names))
-
-    def values(self) -> NDArray[Any]:
-        """The values of a single column in every row, None where they are missing."""
-        (labels,) = self._labels
-        return np.array([*labels, None], dtype=object)[self._codes]

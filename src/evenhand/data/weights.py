@@ -178,7 +178,7 @@ def cluster_folds(cluster: Rows, strata: Rows, n_folds: int, random_state: Any =
     """
     from sklearn.utils import check_random_state
 
-    from ..kernels.clusters import deal_clusters
+    from ..kernels.sums import deal_clusters
 
     names, strata = np.unique(strata, return_inverse=True)
     counts = np.zeros((int(cluster.max()) + 1, len(names)))

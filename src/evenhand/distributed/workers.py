@@ -17,8 +17,8 @@ import numpy as np
 
 from .._core.arrays import Vector
 from .._core.shards import PeerError, Workers, run
+from .._core.threads import at_most
 from .._core.validation import quote
-from ..kernels.threads import at_most
 
 # ------------------------------------------------------------------------------------------------
 # Workers that exchange sums through XGBoost's `collective`, and the tracker they meet at.

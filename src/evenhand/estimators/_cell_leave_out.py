@@ -10,12 +10,11 @@ first order. The few rows whose leverage is not small are done one by one.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotri
-from scipy.special import logsumexp
+from scipy.special import softmax
 
 from .._core.arrays import Array
-from ..kernels import Rows, get_kernels, reference
+from ..kernels import Entries, Rows, get_kernels, numpy_passes
 from ..kernels.basis import Basis
 from ._cell_newton import Settled
 
@@ -38,24 +37,20 @@ def collapse_inverse(inverse: Array, basis: Basis) -> Array:
 
 def leave_out(rows: Rows, basis: Basis, settled: Settled, inside: Array) -> tuple[Array, Array]:
     """In-sample and leave-one-out losses of all rows, from the former."""
-    from ..kernels.grid import leave_out_chunk
-    from ..kernels.threads import run_chunks
-
     assert settled.grid is not None
     grid, n = settled.grid, len(rows.s)
     lower = np.tril(dpotri(settled.curvature.factor, lower=True)[0])
     inverse = (lower + np.tril(lower, -1).T) / n
     polynomials = collapse_inverse(inverse, basis)
     cell, group = np.nonzero(grid.rows.probabilities)
-    own, left, norm = _losses_at(
-        grid.rows, grid.single, cell, group, basis, settled.weights, polynomials
-    )
+    entries = Entries(cell, np.eye(rows.n_groups)[group], grid.single[cell], np.zeros(len(cell)))
+    own, left, norm = _losses_at(grid.rows, entries, basis, settled.weights, polynomials)
     extra = np.zeros(grid.rows.probabilities.shape)
     extra[cell, group] = left - own
-    outside = np.empty(n)
-    arguments = (grid.number, rows.codes, rows.weight, grid.single, extra, inside)
-    run_chunks(leave_out_chunk, n, 0, arguments, (outside,))
-    norm = norm / grid.single
+    more = extra[grid.number, rows.codes]
+    if len(rows.weight):
+        more *= rows.weight / grid.single[grid.number]
+    outside = inside + more
     heaviest = float(rows.weight.max()) if len(rows.weight) else 1.0
     large = np.empty(0, dtype=np.intp)
     if float(norm.max()) * heaviest > _SMALL:
@@ -76,53 +71,43 @@ def leave_out_each(
     rows: Rows, basis: Basis, weights: Array, polynomials: Array
 ) -> tuple[Array, Array]:
     """In-sample and leave-one-out losses, row by row."""
-    if not len(rows.codes) or rows.n_groups < _MANY:
-        return get_kernels().logistic_row_losses(rows, basis, weights, polynomials)
-    # With many groups a series for each row is cheaper than solving a system of them.
-    n = len(rows.s)
-    single = rows.weight if len(rows.weight) else np.ones(n)
-    group = rows.codes.astype(np.intp)
-    inside, outside, _ = _losses_at(rows, single, np.arange(n), group, basis, weights, polynomials)
+    if len(rows.codes) and rows.n_groups == 2:
+        return get_kernels().pair_losses(rows, basis, weights, polynomials)
+    n, exact = len(rows.s), not len(rows.codes) or rows.n_groups < _MANY
+    target = np.ascontiguousarray(numpy_passes.labels(rows).T)
+    entries = Entries(np.arange(n), target, numpy_passes.weights_of(rows), np.zeros(n))
+    inside, outside, _ = _losses_at(rows, entries, basis, weights, polynomials, exact)
     return inside, outside
 
 
 def _losses_at(
     places: Rows,
-    single: Array,
-    place: NDArray[np.intp],
-    group: NDArray[np.intp],
+    entries: Entries,
     basis: Basis,
     weights: Array,
     polynomials: Array,
+    exact: bool = False,
 ) -> tuple[Array, Array, Array]:
     """In-sample and leave-one-out loss of rows of a weight, at a place and of a group each.
 
-    The last result is the norm of ωBA at each place. Entries come place by place.
+    The last result is the norm of BA at each place. Entries come place by place.
     """
     from ..kernels.splines import entry_losses
 
-    m = reference.monomials(places, basis, basis.n_moments)
-    eta = np.ascontiguousarray((weights @ m[: basis.n_terms]).T)
-    scores = np.column_stack([np.zeros(len(eta)), eta])
-    prob = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
-    free, c = len(weights), len(eta)
+    free = len(weights)
     both = np.empty((free, free), dtype=np.intp)
     k, other = np.tril_indices(free)
     both[k, other] = both[other, k] = np.arange(len(k))
-    inside, outside, norm = np.empty(len(place)), np.empty(len(place)), np.empty(c)
-    size = max(1, _BATCH // free**2)
-    for start in range(0, c, size):
-        part = slice(start, start + size)
-        leverage = (m[:, part].T @ polynomials.T)[:, both.ravel()].reshape(-1, free, free)
-        inner = prob[part, 1:]
-        mean = np.einsum("ckj,cj->ck", leverage, inner)
-        spread = np.einsum("ckj,cj->ck", np.abs(leverage - mean[:, :, None]), inner)
-        norm[part] = single[part] * spread.max(axis=1)
-        own = slice(*np.searchsorted(place, (start, start + size)).tolist())
-        target = np.zeros((own.stop - own.start, free + 1))
-        target[np.arange(len(target)), group[own]] = 1.0
-        inside[own], outside[own] = entry_losses(
-            eta[part], prob[part], leverage, place[own] - start, target, single[place[own]],
-            np.zeros(len(target)),
-        )  # fmt: skip
-    return inside, outside, norm
+    losses, norm = np.empty((2, len(entries.cell))), np.empty(len(places.s))
+    for part, rows in numpy_passes.blocks(places, max(1, _BATCH // free**2)):
+        m = numpy_passes.monomials(rows, basis, basis.n_moments)
+        eta = np.ascontiguousarray((weights @ m[: basis.n_terms]).T)
+        prob = softmax(np.column_stack([np.zeros(len(eta)), eta]), axis=1)
+        leverage = (m.T @ polynomials.T)[:, both.ravel()].reshape(-1, free, free)
+        mean = np.einsum("ckj,cj->ck", leverage, prob[:, 1:])
+        gap = np.abs(leverage - mean[:, :, None])
+        norm[part] = np.einsum("ckj,cj->ck", gap, prob[:, 1:]).max(axis=1)
+        own = slice(*np.searchsorted(entries.cell, (part.start, part.stop)).tolist())
+        here = Entries(entries.cell[own] - part.start, *(column[own] for column in entries[1:]))
+        losses[:, own] = entry_losses(eta, prob, leverage, here, exact)
+    return losses[0], losses[1], norm

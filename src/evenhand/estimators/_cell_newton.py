@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from .._core.arrays import Array
-from ..kernels import Rows
+from ..kernels import Rows, numpy_passes, passes_for
 from ..kernels.basis import Basis
 from ._newton import LAST_STEP, cold_objective, descend, finish_at, objective_at, penalty
-from .lspc import kernels_for
 
 # Rows from which a grid pays, and rows times groups.
 _LEAST_ROWS, _LEAST_WORK = 4_000, 100_000
@@ -33,6 +32,8 @@ _POOR, _USUAL = 0.02, 1e-4
 # Squared decrement per row at which losses differ from those at the optimum by half of it.
 _LOSSES_DONE = 1e-10
 _MAX_PASSES, _MEMORY = 25, 8
+# Half of the bins lie within this many spreads of the mean, the rest beyond, ever wider.
+_HALF = 2.5
 
 
 @dataclass(frozen=True)
@@ -67,18 +68,23 @@ def grid_pays(rows: Rows) -> bool:
 
 def gather(rows: Rows) -> Grid:
     """Put the rows on a grid; with many groups a coarser one."""
-    from ..kernels.grid import cell_chunk, fill_cells
-    from ..kernels.threads import run_chunks
-
     n, k, two = len(rows.s), rows.n_groups, len(rows.y) > 0
     two = rows.sums.largest(float(two)) > 0  # a shard may have no rows
     side = int(np.clip((_WORK / k**2) ** 0.5, _LEAST_SIDE, _MOST_SIDE))
     size = side * side if two else 4 * side
-    number = np.empty(n, dtype=np.int32)
     side = side if two else size
-    run_chunks(cell_chunk, n, 0, (rows.s, rows.y, rows.center, side), (number,))
-    mass, sums = np.zeros((size, k)), np.zeros((size, 4))
-    fill_cells(number, rows.s, rows.y, rows.codes, rows.probabilities, rows.weight, mass, sums)
+    number = _slot(rows.s, *rows.center[:2], side)
+    if n and two:
+        number = number * side + _slot(rows.y, *rows.center[2:], side)
+    weight = numpy_passes.weights_of(rows)
+    second = rows.y if n and two else np.zeros(n)
+    columns = (weight, weight * weight, weight * rows.s, weight * second)
+    sums = np.stack([np.bincount(number, column, size) for column in columns], axis=1)
+    if rows.probabilities.shape[1]:
+        shares = rows.probabilities.T * weight
+        mass = np.stack([np.bincount(number, share, size) for share in shares], axis=1)
+    else:
+        mass = np.bincount(number * k + rows.codes, weight, size * k).reshape(size, k)
     mass, sums = rows.sums.add(mass, sums)
     used = np.flatnonzero(sums[:, 0] > 0)
     renumber = np.zeros(size, dtype=np.int32)
@@ -89,11 +95,18 @@ def gather(rows: Rows) -> Grid:
         s=sums[:, 2] / total,
         y=sums[:, 3] / total if two else rows.y,
         codes=rows.codes[:0],
-        probabilities=mass / total[:, None],
+        probabilities=np.asfortranarray(mass / total[:, None]),
         weight=total * (len(used) / total.sum()),
         whole=0,
     )
     return Grid(renumber[number], cells, total, sums[:, 1] / total)
+
+
+def _slot(values: Array, mean: float, inverse: float, side: int) -> NDArray[np.intp]:
+    """Bin of each row, of `side` ones that grow ever wider beyond a few spreads of the mean."""
+    x = (values - mean) * inverse
+    x /= _HALF + np.abs(x)
+    return np.minimum((0.5 * side * (1.0 + x)).astype(np.intp), side - 1)
 
 
 @dataclass
@@ -176,7 +189,7 @@ def settle(
     losses : (n,) array, optional
         Filled with the losses of the last pass, which then need not be the very last one.
     """
-    n, kernels = rows.n, kernels_for(rows)
+    n, kernels = rows.n, passes_for(rows)
     enough = 30.0 * last_step**2
     grid: Grid | None = None
 

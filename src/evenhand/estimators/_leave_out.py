@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Array
 from ..data.weights import deal_by_first_row
-from ..kernels import Rows, reference
+from ..kernels import Rows, numpy_passes
 from ..kernels.basis import Basis
 from .ranks import Cells, sums
 
@@ -86,7 +86,7 @@ def logistic_losses(
         Of its objective, penalty included, summed over rows.
     cluster : (n,) array of numbers
     """
-    from ..kernels.clusters import logistic_sums
+    from ..kernels.sums import logistic_sums
 
     free, terms = weights.shape
     size = free * terms
@@ -126,7 +126,7 @@ def least_squares_losses(
         Sharpness of the softplus.
     cluster : (n,) array of numbers
     """
-    from ..kernels.clusters import least_squares_sums
+    from ..kernels.sums import least_squares_sums
 
     groups, terms = weights.shape
     total = weights @ gram
@@ -143,7 +143,7 @@ def least_squares_losses(
         for k in range(groups):
             f_out[:, k] = np.einsum("id,id->i", solved[:, :, k][block.part], block.phi)
         for f, out in ((f_in, inside), (f_out, outside)):
-            sp = reference.softplus(f, beta)
+            sp = numpy_passes.softplus(f, beta)
             out[block.rows] = np.log(sp.sum(axis=1)) - (block.label * np.log(sp)).sum(axis=1)
     return inside, outside
 

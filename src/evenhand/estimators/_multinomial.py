@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from .._core.arrays import Array
+from ..kernels import Entries
 from .ranks import Cells
 
 # Cells times squared parameters from which a Hessian in single precision pays.
@@ -267,8 +268,9 @@ def _losses(columns: NDArray[Any], inverse: Array, at: _Point, cells: Cells) -> 
             leverage = forms if q == 1 else forms[:, place.ravel()]
         leverage = leverage.reshape(-1, q, q).astype(np.float64, copy=False)
         entry = own if order is None else order[own]
-        inside[entry], outside[entry] = entry_losses(
-            at.eta[part], at.prob[part], leverage, cell[own] - part.start,
-            cells.target[entry], cells.single[entry], cells.spread[entry],
-        )  # fmt: skip
+        entries = Entries(
+            cell[own] - part.start, cells.target[entry], cells.single[entry], cells.spread[entry]
+        )
+        losses = entry_losses(at.eta[part], at.prob[part], leverage, entries)
+        inside[entry], outside[entry] = losses
     return inside, outside

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
-from ..kernels import Rows
+from ..kernels import Rows, passes_for
 from ..kernels.basis import Basis
-from .lspc import kernels_for
 
 # Squared Newton decrement per row under which one more step lands at machine precision.
 LAST_STEP = 1e-8
@@ -117,7 +116,7 @@ def descend(
 
 def objective_at(rows: Rows, basis: Basis, weights, kappa: float):
     """Objective per row, its negative gradient and Hessian (both summed over rows)."""
-    loss, score, moments, _ = kernels_for(rows).logistic_pass(rows, basis, weights, True)
+    loss, score, moments, _ = passes_for(rows).logistic_pass(rows, basis, weights, True)
     size, slope, form = penalty(weights)
     hessian = assemble_hessian(basis, moments, len(weights)) + kappa * form
     return (loss + 0.5 * kappa * size) / rows.n, score - kappa * slope, hessian
@@ -126,7 +125,7 @@ def objective_at(rows: Rows, basis: Basis, weights, kappa: float):
 def assemble_hessian(basis: Basis, moments: NDArray[np.float64], free: int) -> NDArray[np.float64]:
     """(FD, FD) from the moments of its blocks (k, l ≤ k)."""
     hessian = np.empty((free, basis.n_terms, free, basis.n_terms))
-    blocks = iter(basis.gram(moments.reshape(-1, basis.n_moments)))
+    blocks = iter(basis.gram(moments.reshape(free * (free + 1) // 2, -1)))
     for k in range(free):
         for other in range(k + 1):
             hessian[k, :, other] = hessian[other, :, k] = next(blocks)

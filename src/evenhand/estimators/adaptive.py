@@ -33,10 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Array
+from .._core.threads import one_blas_thread
 from ..data.copies import find_copies
 from ..data.criteria import Condition, word_for
 from ..data.groups import Groups
-from ..kernels.threads import one_blas_thread
 from .dyadic import LEAST_ROWS, Plane, deepest, grow, screen
 from .estimation import RowLosses, refuse_many_variables
 from .ranks import (

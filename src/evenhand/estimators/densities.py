@@ -17,21 +17,22 @@ with those above; whole years are classes of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp, ndtri
+from scipy.special import expit, ndtri
 
 from .._core.arrays import Array
+from .._core.threads import one_blas_thread
 from .._core.validation import InputError
 from ..data.criteria import NOTHING, Condition, word_for
 from ..data.groups import Groups
 from ..data.weights import cluster_groups, cluster_sums
-from ..kernels.threads import one_blas_thread
 from .estimation import EntropyEstimator, RowLosses, refuse_many_variables
-from .rungs import lean_of, weigh
+from .ranks import sums
+from .rungs import blend, lean_of, pool_losses, weigh
 from .splines import cubic, splines
 
 # ------------------------------------------------------------------------------------------------
@@ -149,31 +150,47 @@ class Fitted:
     def by_column(self) -> dict[tuple[int, int], Array]:
         return {c: self.theta[:, k] for k, c in enumerate(self.columns)}
 
+    def information(self, design: Design) -> float:
+        """Mean log ratio, without what fitting has added to it."""
+        # Rows of a cluster are no r/2n to go by.
+        left_out = _LEFT_OUT if design.cluster is None else 1.0
+        gained = -float(design.entry_weight @ self.inside)
+        lost = gained + float(design.entry_weight @ self.outside)
+        cost = left_out * lost + (1.0 - left_out) * self.terms / design.n_effective
+        return gained - lean_of(self.terms, self.squares) * cost
+
 
 def fit(
     design: Design, size: int, columns: list[tuple[int, int]], kappa: float,
-    start: dict[tuple[int, int], Array] | None,
+    start: Mapping[tuple[int, int], Array],
 ) -> Fitted:  # fmt: skip
     """Penalized maximum likelihood by damped Newton, and each entry's loss with and without it."""
-    psi = splines(design.u)[:, 1 : size + 1]
+    law = Law(splines(design.u)[:, 1 : size + 1], np.log(np.maximum(design.base, 1e-300)))
     f = design.functions(columns)
-    n = float(len(design.row_entry))
-    mass = np.zeros(len(f))
-    np.add.at(mass, design.entry_cell, n * design.entry_weight)
-    counted = n * design.entry_weight
-    total = np.stack(
-        [np.bincount(design.entry_cell, counted * psi[design.entry_u, j], minlength=len(f))
-         for j in range(size)], axis=1,
-    )  # fmt: skip
     rough = np.add.outer(
         cubic(np.arange(1.0, size + 1)), [cubic(float(i)) + cubic(float(j)) for i, j in columns]
     )
     penalty = kappa * np.maximum(rough, 0.0) + RIDGE
     theta = np.zeros((size, len(columns)))
     for k, column in enumerate(columns):
-        if start is not None and column in start:
+        if column in start:
             theta[: len(start[column]), k] = start[column]
-    law = Law(psi, np.log(np.maximum(design.base, 1e-300)))
+    theta, eta, hessian = _maximize(design, law, f, penalty, theta)
+    inverse = scipy.linalg.inv(hessian + np.diag(penalty.ravel()))
+    smoother = inverse @ hessian
+    inside, outside = _leave_out(design, law, f, eta, inverse)
+    terms, squares = float(np.trace(smoother)), float((smoother * smoother.T).sum())
+    return Fitted(theta, columns, inside, outside, terms, squares)
+
+
+def _maximize(
+    design: Design, law: Law, f: Array, penalty: Array, theta: Array
+) -> tuple[Array, Array, Array]:
+    """θ of the largest penalized likelihood, η and the Hessian of the likelihood there."""
+    counted = len(design.row_entry) * design.entry_weight
+    own = law.psi[design.entry_u].T
+    mass = sums(design.entry_cell, counted, len(f))
+    total = np.stack([sums(design.entry_cell, counted * v, len(f)) for v in own], axis=1)
 
     def objective(candidate: Array) -> tuple[float, Array]:
         eta = f @ candidate.T
@@ -187,23 +204,16 @@ def fit(
         hessian = _gram(f, mass, covariance)
         curved = hessian + np.diag(penalty.ravel())
         step = scipy.linalg.solve(curved, gradient.ravel(), assume_a="pos").reshape(theta.shape)
-        decrement = float((step * gradient).sum())
-        if decrement < _TOLERANCE:
+        if float((step * gradient).sum()) < _TOLERANCE:
             break
-        scale = 1.0
-        while scale > 1e-4:
+        for scale in 0.5 ** np.arange(14):
             new, new_eta = objective(theta + scale * step)
             if new > value:
                 theta, value, eta = theta + scale * step, new, new_eta
                 break
-            scale *= 0.5
         else:
             break
-    inverse = scipy.linalg.inv(curved)
-    smoother = inverse @ hessian
-    inside, outside = _leave_out(design, law, f, eta, mean, covariance, inverse)
-    terms, squares = float(np.trace(smoother)), float((smoother * smoother.T).sum())
-    return Fitted(theta, columns, inside, outside, terms, squares)
+    return theta, eta, hessian
 
 
 @dataclass(frozen=True)
@@ -256,7 +266,7 @@ def _gram(f: Array, mass: Array, covariance: Array) -> Array:
 
 
 def _leave_out(
-    design: Design, law: Law, f: Array, eta: Array, mean: Array, covariance: Array, inverse: Array
+    design: Design, law: Law, f: Array, eta: Array, inverse: Array
 ) -> tuple[Array, Array]:
     """−log ratio at each entry, of the fit and of the fit without one of its rows (or cluster).
 
@@ -264,14 +274,14 @@ def _leave_out(
     Of a cluster the scores of its rows are summed, and H is left as it is.
     """
     cell, at = design.entry_cell, design.entry_u
-    own = law.psi[at]
+    own, (mean, covariance) = law.psi[at], law.moments(eta)
     inside = law.log_z(eta)[cell] - (eta[cell] * own).sum(axis=1)
     size, m = own.shape[1], f.shape[1]
     apart = own - mean[cell]
     if design.cluster is not None:
         scores = (design.weight[:, None] * apart)[:, :, None] * f[cell][:, None, :]
-        sums = cluster_groups(design.cluster, scores.reshape(len(scores), -1)) @ inverse
-        shift = np.einsum("ijk,ik->ij", sums.reshape(-1, size, m)[design.cluster], f[cell])
+        totals = cluster_groups(design.cluster, scores.reshape(len(scores), -1)) @ inverse
+        shift = np.einsum("ijk,ik->ij", totals.reshape(-1, size, m)[design.cluster], f[cell])
     else:
         block = inverse.reshape(size, m, size, m)
         spread = np.empty((len(f), size, size))
@@ -422,10 +432,9 @@ def _rough_ratio(
 def _against_shares(losses: RowLosses, classes: Groups) -> RowLosses:
     """−log p(class|z)/p(class)."""
     shares = -np.log(classes.shares)[classes.codes]
-    return RowLosses(
-        losses.value - shares, losses.influence - shares,
-        f"{losses.chosen} of {classes.n_groups} classes",
-        losses.terms, losses.between, losses.merged,
+    return replace(
+        losses, value=losses.value - shares, influence=losses.influence - shares,
+        chosen=f"{losses.chosen} of {classes.n_groups} classes", left_out=0.0,
     )  # fmt: skip
 
 
@@ -481,45 +490,31 @@ class _Ladder:
     def make(cls, u: Grid, given: list[Grid], condition: Condition, groups: Groups) -> _Ladder:
         design = Design.make(u, given, groups)
         n = groups.n_effective
-        # Rows of a cluster are no r/2n to go by.
-        left_out = _LEFT_OUT if groups.cluster is None else 1.0
         words = " and ".join(map(word_for, condition))
         null = np.zeros(len(design.entry_weight))
-        inside, outside, names = [null], [null], ["no dependence"]
-        value, terms, squares, last = [0.0], [0.0], [0.0], 0
-        start = None
+        rungs, names, last = [Fitted(null[:0], [], null, null, 0.0, 0.0)], ["no dependence"], 0
         for n_u, degree, alone, kappa in _RUNGS:
             size = min(n_u, len(u.points) - 1)
             columns = design.columns(degree, alone)
             if size * len(columns) > _MOST * n:
                 break
-            fitted = fit(design, size, columns, kappa, start)
-            start = fitted.by_column()
-            gained = -float(design.entry_weight @ fitted.inside)
-            lost = gained + float(design.entry_weight @ fitted.outside)
-            lean = lean_of(fitted.terms, fitted.squares)
-            excess = lean * (left_out * lost + (1.0 - left_out) * fitted.terms / n)
-            value.append(gained - excess)
-            inside.append(fitted.inside)
-            outside.append(fitted.outside)
-            terms.append(fitted.terms)
-            squares.append(fitted.squares)
+            rungs.append(fit(design, size, columns, kappa, rungs[-1].by_column()))
             names.append(f"density of {size} × {len(columns)} terms of {words}")
-            if fitted.terms > _TRUSTED * n:
+            if rungs[-1].terms > _TRUSTED * n:
                 break
-            last = len(value) - 1
-        means = [float(design.entry_weight @ loss) for loss in outside]
+            last = len(rungs) - 1
+        means = [float(design.entry_weight @ rung.outside) for rung in rungs]
         share = weigh(means, n, TEMPERATURE)
-        used = np.flatnonzero(share)
-        log_share = np.log(share[used])[:, None]
-        pooled_in, pooled_out = (
-            -logsumexp(log_share - np.stack([losses[k] for k in used]), axis=0)
-            for losses in (inside, outside)
+        terms, squares = (
+            np.array([getattr(r, name) for r in rungs]) for name in ("terms", "squares")
         )
-        pooled = float(share @ terms)
-        lean = lean_of(pooled, float(share @ squares)) if pooled > 0 else 0.5
-        losses = (1.0 - lean) * pooled_in + lean * pooled_out
+        inside, outside = (
+            pool_losses([getattr(rungs[k], name) for k in np.flatnonzero(share)], share[share > 0])
+            for name in ("inside", "outside")
+        )
+        losses = blend(inside, outside, lean_of(float(share @ terms), float(share @ squares)))
         return cls(
-            np.array(value), 0.5 * np.array(squares) / n**2, int(np.argmin(means)), last,
-            losses[design.row_entry], names, names[int(np.argmax(share))], pooled,
+            np.array([rung.information(design) for rung in rungs]), 0.5 * squares / n**2,
+            int(np.argmin(means)), last, losses[design.row_entry], names,
+            names[int(np.argmax(share))], float(share @ terms),
         )  # fmt: skip

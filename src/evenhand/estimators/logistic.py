@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
-from ..kernels import Rows
+from ..kernels import Rows, passes_for
 from ..kernels.basis import Basis
 from ._cell_leave_out import collapse_inverse, leave_out, leave_out_each
 from ._cell_newton import Curvature, Settled, grid_pays, settle
 from ._leave_out import logistic_losses
 from ._newton import LAST_STEP, LogisticFit, descend, finish_at, objective_at, penalty
 from .base import BasisClassifier
-from .lspc import kernels_for
 
 KAPPA = 1e-3
 # `LAST_STEP` where three digits of the gradient will do.
@@ -147,7 +146,7 @@ def every(rows: Rows, stride: int) -> Rows:
     """Every `stride`-th row, of all workers together where there are several."""
     start = every_from(rows, stride)
     columns: dict[str, Any] = {
-        name: np.ascontiguousarray(getattr(rows, name)[start::stride])
+        name: getattr(rows, name)[start::stride].copy(order="K")
         for name in ("s", "y", "codes", "probabilities", "weight")
     }
     whole = rows.sums.total(len(columns["s"])) if rows.whole else 0
@@ -162,7 +161,7 @@ def evaluate(
     At the optimum the derivative at fixed weights is the total one (envelope theorem).
     """
     finish = None if scale is None else finish_at(rows, basis, weights, kappa, scale)
-    loss, _, _, gradient = kernels_for(rows).logistic_pass(rows, basis, weights, False, finish)
+    loss, _, _, gradient = passes_for(rows).logistic_pass(rows, basis, weights, False, finish)
     return -(loss + 0.5 * kappa * penalty(weights)[0]) / rows.n, gradient
 
 

@@ -6,13 +6,11 @@ W = (ΦᵀΩΦ + κI)⁻¹ ΦᵀΩ onehot(a)
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from ..kernels import Rows, get_kernels, reference
+from ..kernels import Rows, numpy_passes, passes_for
 from ..kernels.basis import Basis
 from ._leave_out import least_squares_losses
 from .base import BasisClassifier
@@ -64,13 +62,13 @@ class LSPC(BasisClassifier):
         return solve(rows, basis, self.kappa)[0]
 
     def _probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        sp = reference.softplus(scores, self.beta)
+        sp = numpy_passes.softplus(scores, self.beta)
         return sp / sp.sum(axis=1, keepdims=True)
 
     def _row_losses(self, rows, basis):
         weights, factor = solve(rows, basis, self.kappa)
         inverse = basis.collapse(dpotrs(factor, np.eye(basis.n_terms))[0])
-        return get_kernels().lspc_row_losses(rows, basis, weights, inverse, self.beta)
+        return numpy_passes.lspc_row_losses(rows, basis, weights, inverse, self.beta)
 
     def _cluster_losses(self, rows, basis, cluster):
         weights, factor = solve(rows, basis, self.kappa)
@@ -78,14 +76,9 @@ class LSPC(BasisClassifier):
         return least_squares_losses(rows, basis, weights, upper.T @ upper, self.beta, cluster)
 
 
-def kernels_for(rows: Rows) -> ModuleType:
-    """Compiled passes know one or two variables; the NumPy ones take a matrix of any width."""
-    return get_kernels() if rows.s.ndim == 1 else reference
-
-
 def solve(rows: Rows, basis: Basis, kappa: float, free: bool = False):
     """W, (K, D), and the Cholesky factor of G = ΦᵀΩΦ + κI, intercepts without κ if `free`."""
-    moments, cross = kernels_for(rows).gram(rows, basis)
+    moments, cross = passes_for(rows).gram(rows, basis)
     return _solve(moments, cross, basis, kappa, free)
 
 
@@ -127,14 +120,14 @@ class LSPCTerm:
 
     def value(self, rows: Rows) -> float:
         weights, _ = solve(rows, self.basis, self.kappa, self.free)
-        loss, _, _ = kernels_for(rows).lspc_pass(rows, self.basis, weights, self.beta, False)
+        loss, _, _ = passes_for(rows).lspc_pass(rows, self.basis, weights, self.beta, False)
         return -loss / rows.n
 
     def value_and_grad(
         self, rows: Rows, scale: float, rough: bool = False
     ) -> tuple[float, NDArray[np.float64]]:
         """L and scale·∂L/∂s, which are exact whether or not a `rough` answer would do."""
-        kernels, basis, n = kernels_for(rows), self.basis, rows.n
+        kernels, basis, n = passes_for(rows), self.basis, rows.n
         moments, cross = kernels.gram(rows, basis)
         weights, factor = _solve(moments, cross, basis, self.kappa, self.free)
         loss, residual, gradient = kernels.lspc_pass(rows, basis, weights, self.beta, True)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from .._core.arrays import Array
+from .._core.threads import n_threads
 from ..data.groups import Groups
-from ..kernels.threads import n_threads
 
 Index = NDArray[np.intp]
 
@@ -65,7 +65,7 @@ class Ranks:
         if self.n > EXACT_RANK_ROWS:
             self._by_slots(values)
             return
-        from ..kernels.significance import mid_ranks
+        from ..kernels.ranks import mid_ranks
 
         order = np.argsort(values)
         self.rank, self._atom, self.n_atoms = mid_ranks(values, order)
@@ -78,7 +78,7 @@ class Ranks:
 
         Off by about 1e-5 of the rows, which moves no conclusion; a sort takes three times as long.
         """
-        from ..kernels.significance import slot_ranks
+        from ..kernels.ranks import slot_ranks
 
         quantiles, edges, slot, counts, low, high = quantile_slots(values)
         self._values, self._slot, self._counts, self._quantiles = values, slot, counts, quantiles
@@ -126,7 +126,7 @@ class Ranks:
 
     def slices(self, wanted: int) -> tuple[NDArray[np.int32], int]:
         """Number of the slice each row is in, of about `wanted` equally filled ones."""
-        from ..kernels.significance import slice_numbers
+        from ..kernels.ranks import slice_numbers
 
         raw, rows = slice_numbers(self.rank, wanted)
         present = rows > 0
@@ -166,7 +166,7 @@ def quantile_slots(values: Array):
     and the extremes. Quantiles of a sample only show where to look for those of all rows, so that
     no result depends on the order of rows.
     """
-    from ..kernels.significance import find_slots, order_statistics
+    from ..kernels.ranks import find_slots, order_statistics
 
     n = len(values)
     rows = scattered_rows(n, max(n // (4 * RANK_EDGES), 1))
@@ -201,7 +201,7 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     interpolated block means of what it leaves. None when nothing is left of t. Where rows come in
     units that share z, blocks are as many times wider.
     """
-    from ..kernels import significance as kernels
+    from ..kernels import ranks as kernels
 
     z, t = given.normal, target.normal
     block, n_blocks = given.slices(
@@ -505,11 +505,8 @@ def _collect(
     cell: Index, levels: tuple[Levels, ...], weight: Array, groups: Groups, folds: Index | None,
     blurred: bool = False,
 ) -> Cells:  # fmt: skip
-    """Rows by their cell. If `blurred`, a cell holds several levels of a variable.
-
-    Entries are by group and fold where groups are known, else by row or, of many, by cell.
-    """
-    c, k = int(cell.max()) + 1, groups.n_groups
+    """Rows by their cell. If `blurred`, a cell holds several levels of a variable."""
+    c = int(cell.max()) + 1
     # A row of each cell: all of them have the same point mass, and the same listed value.
     row = np.empty(c, dtype=np.intp)
     row[cell] = np.arange(len(cell))
@@ -519,7 +516,20 @@ def _collect(
         mass = sums(cell, weight, c)
         safe = np.where(mass > 0, mass, 1.0)
         coordinates = tuple(sums(cell, weight * v.score[v.codes], c) / safe for v in levels)
-    fold, averaged = folds, False
+    return Cells(
+        coordinates=coordinates,
+        atoms=tuple(v.atom[i] for v, i in zip(levels, at, strict=True)),
+        values=tuple(i if v.is_list else None for v, i in zip(levels, at, strict=True)),
+        exact=not blurred and all(v.distinct == len(v.rank) for v in levels),
+        **_entries(cell, c, weight, groups, folds),
+    )
+
+
+def _entries(
+    cell: Index, c: int, weight: Array, groups: Groups, folds: Index | None
+) -> dict[str, Any]:
+    """What cells hold: by group and fold where groups are known, else by row or, of many, cell."""
+    k, fold, averaged = groups.n_groups, folds, False
     if groups.codes is not None:
         key = cell * k + groups.codes
         counts = sums(key, weight, c * k).reshape(c, k)
@@ -531,11 +541,10 @@ def _collect(
             used, fold = np.divmod(used, many)
         place, target = used // k, np.eye(k)[used % k]
     else:
-        assert groups.probabilities is not None
-        counts = np.stack([sums(cell, weight * p, c) for p in groups.probabilities.T], axis=1)
+        target = groups.membership()
+        counts = np.stack([sums(cell, weight * p, c) for p in target.T], axis=1)
         averaged = len(cell) > SOFT_ROWS and folds is None
         row_entry, place = (cell, np.arange(c)) if averaged else (np.arange(len(cell)), cell)
-        target = np.ascontiguousarray(groups.probabilities)
     own = sums(row_entry, weight, len(place))
     safe = np.where(own > 0, own, 1.0)
     alike = groups.codes is not None and groups.weight is None
@@ -546,11 +555,7 @@ def _collect(
         target = np.where(own[:, None] > 0, counts / safe[:, None], 1.0 / k)
         even = np.square(target).sum(axis=1)
         spread = np.sqrt(np.clip((squares - even) / np.maximum(1.0 - even, 1e-12), 0.0, 1.0))
-    return Cells(
-        coordinates=coordinates,
-        atoms=tuple(v.atom[i] for v, i in zip(levels, at, strict=True)),
-        values=tuple(i if v.is_list else None for v, i in zip(levels, at, strict=True)),
-        counts=counts, cell=place, target=target, weight=own, single=single, spread=spread,
-        row_entry=row_entry, fold=fold,
-        exact=not blurred and all(v.distinct == len(v.rank) for v in levels),
-    )  # fmt: skip
+    return {
+        "counts": counts, "cell": place, "target": np.ascontiguousarray(target), "weight": own,
+        "single": single, "spread": spread, "row_entry": row_entry, "fold": fold,
+    }  # fmt: skip

@@ -180,7 +180,7 @@ class Rung:
 
 def lean_of(terms: float, squares: float) -> float:
     """λ = 1 − Σa² / 2Σa, from the traces of the smoothing matrix and of its square."""
-    return 1.0 - 0.5 * squares / terms
+    return 1.0 - 0.5 * squares / terms if terms > 0 else 0.5
 
 
 def blend(inside: Any, outside: Any, lean: float) -> Any:
@@ -222,15 +222,15 @@ def _average(rungs: Sequence[Rung], share: Array, data: Data, averaged: bool) ->
     losses = []
     for mine in parts.values():
         within = share[mine] / share[mine].sum()
-        inside = _pool([rungs[j].inside for j in mine], within)
-        outside = _pool([rungs[j].outside for j in mine], within)
+        inside = pool_losses([rungs[j].inside for j in mine], within)
+        outside = pool_losses([rungs[j].outside for j in mine], within)
         losses.append((inside, outside, rungs[mine[0]].row_entry))
     inside, outside, row_entry = losses[0]
     if len(parts) > 1:
         # The entries of different parts are different sets of rows. Where memberships were averaged
         # over them, only their mean losses can be compared, not those of one row.
         weight = np.array([share[mine].sum() for mine in parts.values()])
-        merge = _mean if averaged else _pool
+        merge = _mean if averaged else pool_losses
         inside = merge([near[entry] for near, _, entry in losses], weight)
         outside = merge([far[entry] for _, far, entry in losses], weight)
         row_entry = np.arange(len(row_entry))
@@ -249,7 +249,7 @@ def _average(rungs: Sequence[Rung], share: Array, data: Data, averaged: bool) ->
     )  # fmt: skip
 
 
-def _pool(losses: Sequence[Array], share: Array) -> Array:
+def pool_losses(losses: Sequence[Array], share: Array) -> Array:
     """−log Σ share · exp(−loss): the loss of the averaged probability."""
     if len(losses) == 1:
         return losses[0]

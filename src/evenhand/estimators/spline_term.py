@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from .._core.arrays import Array
-from ..kernels import Rows, get_kernels, reference
+from ..kernels import Rows, get_kernels, numpy_passes
 from ._newton import cold_objective
 
 Index = NDArray[np.intp]
@@ -157,7 +157,7 @@ def _products(columns: Array) -> Array:
 class Table:
     """Masses of the groups at the nodes, (K, G, M), and the penalized loss of weights on them.
 
-    Weights are (K − 1, D), the first group being the reference.
+    Weights are (K − 1, D), the first group being the numpy_passes.
     """
 
     def __init__(self, masses: Array, design: Design, strength: Array) -> None:
@@ -359,7 +359,7 @@ class SplineTerm:
             shares = shares * rows.weight
         node = j + np.arange(4)[:, None]
         cell = np.broadcast_to(cell, node.shape)
-        label = reference.labels(rows)[1:, None]
+        label = numpy_passes.labels(rows)[1:, None]
         residual = label - self.basis.softmax(weights)[1][1:, node, cell]
         phi = self.basis.terms_at(node, cell)
         return np.einsum("kgn,gnd->kdn", residual * shares, phi).reshape(-1, len(rows.s))

@@ -122,32 +122,20 @@ def designs(cells: Cells, names: Condition) -> list[Callable[[], SplineDesign]]:
         return [lambda: _assemble(*columns, [(atom, None)])]
     s, y = cells.coordinates
     weight = cells.totals
-
-    def build(
-        name: str, first: Array, second: Array, atoms: Atoms, additive: bool = False
-    ) -> SplineDesign:
-        from ..kernels.splines import products
-
-        terms = product_terms(bool(weight.sum() > LARGE_ROWS))
-        if additive:
-            alone = (np.minimum(*terms[:2]) == 0) | (terms[2] <= 2)
-            terms = tuple(v[alone] for v in terms)
-        left, right, degree, roughness = terms
-        columns = products(splines(first), splines(second), left, right)
-        return _assemble(name, columns, roughness, degree, atoms)
+    large = bool(weight.sum() > LARGE_ROWS)
 
     def build_residual(of: int, given: int) -> SplineDesign:
         t, z = cells.coordinates[of], cells.coordinates[given]
         e = rescore(t - smooth(z, t, weight), weight)
         atoms = list(zip(cells.atoms, (y, e) if of == 0 else (e, s), strict=True))
-        return build(f"splines of {words[given]} and residual {words[of]}", z, e, atoms)
+        return _multiply(f"splines of {words[given]} and residual {words[of]}", z, e, atoms, large)
 
     both = f"splines of {words[0]} and {words[1]}"
     either = f"splines of {words[0]} plus those of {words[1]}"
     atoms: Atoms = list(zip(cells.atoms, (y, s), strict=True))
     makers = [
-        lambda: build(both, s, y, atoms),
-        lambda: build(either, s, y, atoms, additive=True),
+        lambda: _multiply(both, s, y, atoms, large),
+        lambda: _multiply(either, s, y, atoms, large, additive=True),
         lambda: build_residual(0, 1),
         lambda: build_residual(1, 0),
     ]
@@ -156,8 +144,23 @@ def designs(cells: Cells, names: Condition) -> list[Callable[[], SplineDesign]]:
     # Values of a discrete variable have levels of their own, shrunk towards its splines.
     listed: Atoms = [(v, None) for v in cells.values if v is not None]
     if listed:
-        makers.append(lambda: build(f"{either}, value by value", s, y, listed, additive=True))
+        name = f"{either}, value by value"
+        makers.append(lambda: _multiply(name, s, y, listed, large, additive=True))
     return makers
+
+
+def _multiply(
+    name: str, first: Array, second: Array, atoms: Atoms, large: bool, additive: bool = False
+) -> SplineDesign:
+    """Products of the splines of two variables; if `additive`, only the quadratic ones."""
+    from ..kernels.splines import products
+
+    left, right, degree, roughness = product_terms(large)
+    if additive:
+        alone = (np.minimum(left, right) == 0) | (degree <= 2)
+        left, right, degree, roughness = (v[alone] for v in (left, right, degree, roughness))
+    columns = products(splines(first), splines(second), left, right)
+    return _assemble(name, columns, roughness, degree, atoms)
 
 
 def _assemble(

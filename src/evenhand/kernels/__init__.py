@@ -1,7 +1,6 @@
 """The passes over rows: sums of small blocks, and per-row gradients.
 
-`compiled` (Numba, fused, threaded) takes one or two variables, `reference` (NumPy) a matrix of any
-width.
+`passes` (Numba, fused, threaded) take one or two variables, `numpy_passes` a matrix of any width.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core.shards import ALONE, Sums, here
+from . import numpy_passes
 
 if TYPE_CHECKING:
     from ..data.groups import Groups
@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     """What a pass reads. An absent column is an array of length zero.
 
     s : (n,) first variable, differentiated;  y : (n,) second variable or absent
-    codes : (n,) group numbers, or absent;  probabilities : (n, K) or absent
+    codes : (n,) group numbers, or absent;  probabilities : (n, K) in columns, or absent
     weight : (n,) mean 1, or absent;  shares : (K,) weighted group shares
     center : (4,) mean of s, 1/spread of s, mean of y, 1/spread of y
     moves : whether the first two move with s, or are constants to a gradient
@@ -60,6 +60,18 @@ class Rows(NamedTuple):
         return len(self.shares)
 
 
+class Entries(NamedTuple):
+    """Sets of rows with one cell and one membership: (E,), (E, K), (E,) and (E,) arrays.
+
+    Their cell, membership and typical weight; and 0, or how far their memberships lie apart.
+    """
+
+    cell: NDArray[np.intp]
+    target: NDArray[np.float64]
+    single: NDArray[np.float64]
+    spread: NDArray[np.float64]
+
+
 def make_rows(groups: Groups, y: NDArray[np.float64] | None = None) -> Rows:
     """Rows without a score yet, from Groups and an optional second variable."""
     if groups.codes is not None:
@@ -70,7 +82,7 @@ def make_rows(groups: Groups, y: NDArray[np.float64] | None = None) -> Rows:
         )
         table = _NO_TABLE
     else:
-        codes, table = _NO_CODES, np.ascontiguousarray(groups.probabilities)
+        codes, table = _NO_CODES, np.asfortranarray(groups.probabilities)
     weight = _NO_FLOATS if groups.weight is None else groups.weight
     center = np.array([0.0, 1.0, 0.0, 1.0])
     if y is None:
@@ -107,6 +119,11 @@ def standardizer(values: NDArray[np.float64], weight: NDArray[np.float64]) -> tu
 @cache
 def get_kernels() -> ModuleType:
     """The compiled passes, loaded on first use: Numba takes long to import."""
-    from . import compiled
+    from . import passes
 
-    return compiled
+    return passes
+
+
+def passes_for(rows: Rows) -> ModuleType:
+    """The compiled passes, or for a matrix of variables those in NumPy."""
+    return get_kernels() if rows.s.ndim == 1 else numpy_passes

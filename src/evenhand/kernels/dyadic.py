@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from .mathfun import exp_nonpositive, jit, log1p_unit, piece
+from .primitives import exp_nonpositive, jit, log1p_unit, piece
 
 # Posterior share below which a rectangle no longer counts.
 _LEAST = 1e-9

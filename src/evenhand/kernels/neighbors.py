@@ -1,10 +1,10 @@
-"""Exact neighbor counts in one and two dimensions, with the max norm.
+"""Exact neighbor counts in the plane, with the max norm.
 
 For row i, with ρᵢ the distance to its k-th nearest neighbor *in its own group*, the kernels count
-the other rows of the group and of the whole sample at distance at most ρᵢ and below ρᵢ. One
-dimension needs only the sorted values. Two use a balanced k-d tree, walked from the leaf that
-holds the row upward, with each node's tight box: a node wholly inside the ball is counted without
-looking at its rows, so that point masses cost no more than anything else.
+the other rows of the group and of the whole sample at distance at most ρᵢ and below ρᵢ, in a
+balanced k-d tree that is walked from the leaf that holds the row upward, with each node's tight
+box: a node wholly inside the ball is counted without looking at its rows, so that point masses cost
+no more than anything else. One variable is a plane whose points lie on a line.
 
 Distances within `_TOLERANCE` units in the last place count as equal. Values on a lattice (a target
 rounded to 0.01) are not exactly equidistant in binary, and which of them came out "below" would
@@ -18,124 +18,15 @@ change the result.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .primitives import jit
 
 _TOLERANCE = 8 * np.finfo(np.float64).eps
 # Rows per leaf: enough to make the walk short, few enough to scan in a handful of cache lines.
 LEAF_SIZE = 8
 
 
-@njit(cache=True, nogil=True)
-def group_order(order, codes, starts):
-    """Stable counting sort of `order` by group.
-
-    Returns, group after group (group g holds ``starts[g]:starts[g + 1]``), the rows and their
-    positions in `order`.
-    """
-    cursor = starts[:-1].copy()
-    rows = np.empty(len(order), np.int64)
-    places = np.empty(len(order), np.int64)
-    for i in range(len(order)):
-        at = cursor[codes[order[i]]]
-        rows[at] = order[i]
-        places[at] = i
-        cursor[codes[order[i]]] += 1
-    return rows, places
-
-
-@njit(cache=True, nogil=True)
-def _first_within(z, i, low, radius):
-    """Smallest j ≥ low with z[i] − z[j] ≤ radius, by doubling steps from i (z sorted)."""
-    inside = i
-    step = 1
-    outside = i - 1
-    while outside >= low and z[i] - z[outside] <= radius:
-        inside = outside
-        step *= 2
-        outside = inside - step
-    if outside < low:
-        outside = low - 1
-    while inside - outside > 1:
-        middle = (inside + outside) // 2
-        if z[i] - z[middle] <= radius:
-            inside = middle
-        else:
-            outside = middle
-    return inside
-
-
-@njit(cache=True, nogil=True)
-def _last_within(z, i, high, radius):
-    """Largest j < high with z[j] − z[i] ≤ radius."""
-    inside = i
-    step = 1
-    outside = i + 1
-    while outside < high and z[outside] - z[i] <= radius:
-        inside = outside
-        step *= 2
-        outside = inside + step
-    if outside > high:
-        outside = high
-    while outside - inside > 1:
-        middle = (inside + outside) // 2
-        if z[middle] - z[i] <= radius:
-            inside = middle
-        else:
-            outside = middle
-    return inside
-
-
-@njit(cache=True, nogil=True)
-def count_line(own, places, pooled, low, high, begin, end, k, counts, bounds):
-    """Neighbor counts on the line, for positions begin:end of the group at low:high.
-
-    `own` (n,) holds the values group after group, sorted within each; `places` where each of them
-    stands in `pooled`, the sorted values of all rows. `k` is at least 1 and less than high − low.
-    Into `counts` (n, 4) go the other rows of the group at distance ≤ ρ and < ρ and the other rows
-    of the sample likewise, the counts "below" being −1 where ρ = 0; into `bounds` (n, 4) the first
-    and last position at distance ≤ ρ, in `own` and in `pooled`.
-    """
-    left = max(low, begin - k)
-    for p in range(begin, end):
-        x = own[p]
-        if p > begin and x == own[p - 1]:
-            counts[p] = counts[p - 1]
-            bounds[p] = bounds[p - 1]
-            continue
-        # The best window of k + 1 positions around p only moves right as p does.
-        left = max(left, p - k)
-        while left + k + 1 < high and own[left + k + 1] - x < x - own[left]:
-            left += 1
-        radius = max(x - own[left], own[left + k] - x)
-        slack = _TOLERANCE * abs(x)
-        zero = radius <= slack
-        if zero:
-            radius = 0.0
-        else:
-            slack += _TOLERANCE * radius
-        a = _first_within(own, p, low, radius + slack)
-        b = _last_within(own, p, high, radius + slack)
-        i = places[p]
-        c = _first_within(pooled, i, 0, radius + slack)
-        d = _last_within(pooled, i, len(pooled), radius + slack)
-        bounds[p, 0] = a
-        bounds[p, 1] = b
-        bounds[p, 2] = c
-        bounds[p, 3] = d
-        counts[p, 0] = b - a
-        counts[p, 2] = d - c
-        if zero:
-            counts[p, 1] = -1
-            counts[p, 3] = -1
-        else:
-            below = max(radius - slack, 0.0)
-            counts[p, 1] = _last_within(own, p, b + 1, below) - _first_within(own, p, a, below)
-            counts[p, 3] = _last_within(pooled, i, d + 1, below) - _first_within(
-                pooled, i, c, below
-            )
-
-
-@njit(cache=True, nogil=True)
+@jit
 def _select(points, rows, low, high, middle, axis):
     """Hoare's selection: positions low:middle hold values no larger than middle:high on `axis`."""
     last = high - 1
@@ -171,7 +62,7 @@ def _select(points, rows, low, high, middle, axis):
             return
 
 
-@njit(cache=True, nogil=True)
+@jit
 def build_tree(points, rows, low, high, depth, spans, boxes):
     """Order points[low:high] (and `rows` with them) into a balanced tree of 2^depth leaves.
 
@@ -211,7 +102,7 @@ def build_tree(points, rows, low, high, depth, spans, boxes):
             spans[2 * j + 2, 1] = b
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _gap(boxes, j, x, y):
     """Least distance from (x, y) to a point of node j could have: a lower bound."""
     dx = max(boxes[j, 0] - x, x - boxes[j, 1])
@@ -219,7 +110,7 @@ def _gap(boxes, j, x, y):
     return max(max(dx, dy), 0.0)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _reach(boxes, j, x, y):
     """Greatest distance from (x, y) to a point of node j: an upper bound."""
     dx = max(x - boxes[j, 0], boxes[j, 1] - x)
@@ -227,7 +118,7 @@ def _reach(boxes, j, x, y):
     return max(dx, dy)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _insert(nearest, distance):
     i = len(nearest) - 1
     while i > 0 and nearest[i - 1] > distance:
@@ -236,7 +127,7 @@ def _insert(nearest, distance):
     nearest[i] = distance
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _nearest_below(points, spans, boxes, first_leaf, top, x, y, nearest, stack):
     """Offer the points below node `top` to `nearest`, the sorted distances found so far."""
     last = len(nearest) - 1
@@ -268,7 +159,7 @@ def _nearest_below(points, spans, boxes, first_leaf, top, x, y, nearest, stack):
             height += 2
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _count_below(points, spans, boxes, first_leaf, top, x, y, most, below, stack):
     """How many points below node `top` are at distance ≤ most, and ≤ below (≤ most)."""
     n_most = 0
@@ -298,7 +189,7 @@ def _count_below(points, spans, boxes, first_leaf, top, x, y, most, below, stack
     return n_most, n_below
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _count_from(points, spans, boxes, first_leaf, leaf, x, y, most, below, stack):
     """`_count_below` of the whole tree, from a leaf near (x, y) upward."""
     n_most, n_below = _count_below(points, spans, boxes, first_leaf, leaf, x, y, most, below, stack)
@@ -313,11 +204,11 @@ def _count_from(points, spans, boxes, first_leaf, leaf, x, y, most, below, stack
     return n_most, n_below
 
 
-@njit(cache=True, nogil=True)
+@jit
 def nearest_plane(points, rows, spans, boxes, first_leaf, begin, end, k, radius, counts):
     """ρ and the counts within the group, for leaves begin:end of the group's tree.
 
-    Writes ``radius[row]`` and ``counts[row, :2]`` as in :func:`count_line`.
+    Writes ``radius[row]`` and ``counts[row, :2]``.
     """
     # One neighbor more than asked for tells whether the k-th is tied.
     nearest = np.empty(k + 1)
@@ -363,7 +254,7 @@ def nearest_plane(points, rows, spans, boxes, first_leaf, begin, end, k, radius,
                 counts[row, 1] = k - 1
 
 
-@njit(cache=True, nogil=True)
+@jit
 def count_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, counts):
     """The counts in the whole sample, for leaves begin:end of its tree, into counts[row, 2:]."""
     stack = np.empty(128, np.int64)
@@ -390,7 +281,7 @@ def count_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, coun
             counts[row, 3] = n_below - 1
 
 
-@njit(cache=True, nogil=True)
+@jit
 def mass_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, prefix, out):
     """Sums over the rows at distance ≤ ρ, the row itself included, for leaves begin:end.
 

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from .mathfun import exp_nonpositive, jit, log1p_unit, piece, piece_sum
+from . import Entries
+from .primitives import exp_nonpositive, jit, log1p_unit, piece, piece_sum
 
 
 def mid_rank_levels(values, order, weight, target, atom):
@@ -210,28 +211,29 @@ _SERIES, _SERIES_GROUPS, _SERIES_TERMS, _SERIES_END = 0.6, 6, 60, 1e-9
 _MOST = 25.0
 
 
-def entry_losses(eta, prob, leverage, cell, target, single, spread):
+def entry_losses(eta, prob, leverage, entries: Entries, exact: bool = False):
     """In-sample and leave-one-out loss of every entry (a row, or all like rows of a cell).
 
     Leaving out one row of weight ω and membership t moves its linear predictor by
     (I − ω M V)⁻¹ ω M (p − t), M = φᵀ H⁻¹ φ (`leverage`) and V = diag(p) − p pᵀ: one Newton step.
     An entry of rows with different memberships of mean t has `spread` λ > 0: its leave-one-out loss
-    is the mean over rows with memberships t + λ(e_j − t), in shares t_j.
+    is the mean over rows with memberships t + λ(e_j − t), in shares t_j. If not `exact`, small
+    steps of many groups are found to first order, and their loss by a parabola.
     """
-    entries, q = len(target), eta.shape[1]
-    losses = np.empty((2, entries))
+    q = eta.shape[1]
+    losses = np.empty((2, len(entries.cell)))
     if q == 1:
-        _two_group_entries(eta, prob, leverage, cell, target, single, spread, losses)
+        _two_group_entries(eta, prob, leverage, entries, losses)
     else:
+        bounds = (0.0, 0.0, 0.0) if exact else (_FIRST_ORDER, _PARABOLA, _SERIES)
         scratch, pivots = np.empty((q + 6, q + 1)), np.empty(q, np.int64)
-        _many_group_entries(
-            eta, prob, leverage, cell, target, single, spread, scratch, pivots, losses
-        )
+        _many_group_entries(eta, prob, leverage, entries, bounds, scratch, pivots, losses)
     return losses[0], losses[1]
 
 
 @jit
-def _two_group_entries(eta, prob, leverage, cell, target, single, spread, losses):
+def _two_group_entries(eta, prob, leverage, entries, losses):
+    cell, target, single, spread = entries
     for i in range(len(target)):
         c = cell[i]
         x, h = eta[c, 0], single[i] * leverage[c, 0, 0]
@@ -257,8 +259,10 @@ def _clip(x):
 
 
 @jit
-def _many_group_entries(eta, prob, leverage, cell, target, single, spread, scratch, pivots, losses):
-    entries, groups = target.shape
+def _many_group_entries(eta, prob, leverage, entries, bounds, scratch, pivots, losses):
+    cell, target, single, spread = entries
+    first_order, parabola, series_norm = bounds
+    n_entries, groups = target.shape
     q = groups - 1
     a, b, mean, member, series = (
         scratch[:q],
@@ -272,7 +276,7 @@ def _many_group_entries(eta, prob, leverage, cell, target, single, spread, scrat
     norm = 0.0
     log_total = 0.0
     factored = False
-    for i in range(entries):
+    for i in range(n_entries):
         c = cell[i]
         omega = single[i]
         p = prob[c, 1:]
@@ -320,9 +324,9 @@ def _many_group_entries(eta, prob, leverage, cell, target, single, spread, scrat
                     b[k] = omega * mean[k]
                     if label < 0:
                         b[k] -= omega * _dot(leverage[c, k], member[1:], q)
-            if norm > _FIRST_ORDER:
+            if norm > first_order:
                 done = False
-                if q > _SERIES_GROUPS and norm <= _SERIES and not factored:
+                if q > _SERIES_GROUPS and norm <= series_norm and not factored:
                     done = _sum_series(leverage[c], p, omega, b, series, q)
                 if not done:
                     if not factored:
@@ -337,7 +341,7 @@ def _many_group_entries(eta, prob, leverage, cell, target, single, spread, scrat
             for k in range(q):
                 size = abs(b[k])
                 largest = size if size > largest else largest
-            if largest <= _PARABOLA:
+            if largest <= parabola:
                 first, second, along = 0.0, 0.0, 0.0
                 for k in range(q):
                     first += p[k] * b[k]

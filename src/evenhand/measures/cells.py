@@ -181,17 +181,20 @@ class Cells:
         cls, edges: Edges, labels: tuple[Any, ...], names: tuple[str, ...], keys: Any,
         entry: Any, rows: tuple[Any, ...], n_unknown: int,
     ) -> Cells:  # fmt: skip
-        from ..kernels.cells import fill_sums
+        from ..kernels.sums import fill_sums
 
         s, y, weight, people = rows
         count = np.zeros(len(keys), dtype=np.int64)
         sums = np.zeros((len(keys), N_SUMS))
         least, largest = np.full((len(keys), 2), np.inf), np.full((len(keys), 2), -np.inf)
-        fill_sums(
-            entry, s, _NOTHING if y is None else y, _NOTHING if weight is None else weight,
-            _NO_COUNTS if people is None else people, edges.score.shift,
-            0.0 if edges.target is None else edges.target.shift, count, sums, least, largest,
-        )  # fmt: skip
+        columns = (
+            s,
+            _NOTHING if y is None else y,
+            _NOTHING if weight is None else weight,
+            _NO_COUNTS if people is None else people,
+        )
+        shifts = (edges.score.shift, 0.0 if edges.target is None else edges.target.shift)
+        fill_sums(entry, columns, shifts, count, sums, least, largest)
         return cls._of_keys(edges, labels, names, keys, (count, sums, least, largest), n_unknown)
 
     @classmethod
@@ -349,8 +352,6 @@ class Cells:
 
 def merge(parts: list[Cells]) -> Cells:
     """Add up cells of one grid; groups that some of them lack are fine."""
-    from ..kernels.cells import add_entries
-
     if not parts:
         raise ValueError("`parts` must hold at least one Cells, got none.")
     first = parts[0]
@@ -381,9 +382,11 @@ def merge(parts: list[Cells]) -> Cells:
     count, sums = np.zeros(len(keys), dtype=np.int64), np.zeros((len(keys), N_SUMS))
     least, largest = np.full((len(keys), 2), np.inf), np.full((len(keys), 2), -np.inf)
     for entry, part in zip(entries, parts, strict=True):
-        add_entries(
-            entry, part.count, part.sums, part.least, part.largest, count, sums, least, largest
-        )
+        # A part has each entry once.
+        count[entry] += part.count
+        sums[entry] += part.sums
+        least[entry] = np.fmin(least[entry], part.least)
+        largest[entry] = np.fmax(largest[entry], part.largest)
     unknown = sum(part.n_unknown for part in parts)
     held = (count, sums, least, largest)
     return Cells._of_keys(first.edges, labels, first.names, keys, held, unknown)

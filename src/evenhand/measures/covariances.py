@@ -84,7 +84,7 @@ class Scores:
     """
 
     def __init__(self, rows: RowsInCells, members: Members, weight: Array | None) -> None:
-        from ..kernels import significance as kernels
+        from ..kernels import contrasts as kernels
 
         g = members.n_groups - 1
         codes = _NO_CODES if members.codes is None else members.codes
@@ -168,7 +168,7 @@ def sandwich(
     q = 1 − 2w/W + Σw²/W² is what estimating the mean of its cell leaves of a row's variance, which
     makes the sum unbiased in narrow cells; W is `mass`.
     """
-    from ..kernels.significance import feature_matrix
+    from ..kernels.contrasts import feature_matrix
 
     n, g = len(rows.u), share.shape[1]
     width = g * mean.shape[1]
@@ -326,7 +326,7 @@ class UnitScores:
         return float(f_law.sf(scaled, self.dof, self.dof_left))
 
     def _set_up(self, weight: Array, unit: Rows) -> None:
-        from ..kernels.significance import feature_matrix
+        from ..kernels.contrasts import feature_matrix
 
         cell, n_cells = self._rows.cell, len(self._rows.slope)
         self._order = np.argsort(unit, kind="stable")
@@ -445,7 +445,7 @@ def weights_tied(rows: RowsInCells, members: Members, weight: Array) -> bool:
     F tests in the regression of log w within cells on groups, on the first test functions, and on
     their products: the last, or both others, must be seen.
     """
-    from ..kernels.significance import feature_matrix
+    from ..kernels.contrasts import feature_matrix
 
     # A sample tells as much; the design is large with many groups.
     stretch = -(-len(weight) * (1 + 4 * members.n_groups) // TIED_NUMBERS)
@@ -556,7 +556,7 @@ def level_rank(
 
     `exact` says that a cell is a single value of the conditioning variable, z its normal score.
     """
-    from ..kernels.scan import cell_lines
+    from ..kernels.contrasts import cell_lines
 
     if exact or target.n_atoms < 2:
         return target.rank if target.n_atoms > 1 else None
@@ -601,7 +601,7 @@ def scan_p_value(coordinates: Sequence[Array], cell: NDArray[np.int32], members:
     members : Members
         Every group is compared with all others.
     """
-    from ..kernels.scan import scan_levels
+    from ..kernels.contrasts import scan_levels
 
     n = len(cell)
     size = np.bincount(cell).astype(float)

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from .._core.arrays import Vector
+from .._core.threads import run_chunks
 from .._core.validation import InputError
-from ..kernels.threads import run_chunks
 
 VERSION = 2
 BINS, FINE_BINS, MOST_BINS = 512, 2**15, 2**16
@@ -190,7 +190,7 @@ class Edges:
         s : (n,) array
         y : (n,) array or None
         """
-        from ..kernels.cells import bins_chunk
+        from ..kernels.sums import bins_chunk
 
         first, second = np.zeros(len(s), dtype=np.int32), np.zeros(len(s), dtype=np.int32)
         target = _NO_TARGET if self.target is None else self.target.numbers()

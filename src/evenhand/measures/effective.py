@@ -74,8 +74,8 @@ def check_effective_size(groups: Groups) -> None:
         names = ", ".join(f"{groups.label_names[k]!r} ({sizes[k]:.2g})" for k in few[:5])
         more = f" and {len(few) - 5} more" if len(few) > 5 else ""
         warn_user(
-            f"Fewer than {least:g} effective {unit} in group {names}{more}: not enough data to say "
-            "anything about it. Hint: merge it with another, or set it to missing.",
+            f"There are fewer than {least:g} effective {unit} in {names}{more}: not enough data to "
+            "say anything about such a group. Hint: merge it with another, or set it to missing.",
             EffectiveSizeWarning,
         )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit, xlogy
@@ -105,18 +105,6 @@ def _find_link(name: str) -> Link:
 # rows, so each row's influence gives its standard error.
 
 
-class Explains(Protocol):
-    """What an accuracy asks of a loss; see :class:`evenhand.measures.losses.Loss`."""
-
-    def deviance(self, y: Vector, mean: Vector) -> Vector: ...
-
-    def null_mean(self, y: Vector, weight: Vector | None) -> float: ...
-
-    def per_unit(
-        self, y: Vector, weight: Vector | None, exposure: Vector
-    ) -> tuple[Vector, Vector]: ...
-
-
 @dataclass(frozen=True)
 class Accuracy:
     """The share of the (weighted) deviance that scores explain.
@@ -136,7 +124,7 @@ class Accuracy:
     key: str
     symbol: str
     unit: str
-    loss: Explains
+    loss: Loss
 
     def influence(self, y: Vector, score: Vector, weight: Vector | None) -> tuple[float, Vector]:
         """The value, and each row's influence on it.

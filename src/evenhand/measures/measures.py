@@ -514,8 +514,8 @@ ESTIMATORS: dict[str, Callable[[Any], EntropyEstimator]] = {
     "auto": _named("adaptive", "Adaptive"),
     "lspc": _named("lspc", "LSPC"),
     "logistic": _named("logistic", "Logistic"),
-    "fourier": _named("fourier", "Fourier"),
-    "knn": _named("neighbors", "KNN"),
+    "fourier": _named("references", "Fourier"),
+    "knn": _named("references", "KNN"),
 }
 
 

@@ -53,10 +53,8 @@ def drivers_view(result: Drivers) -> View:
             *_whole_words(result),
             "A part is what goes away when one feature's path is closed "
             f"({CLOSINGS[result.close]}).",
-            Figure(
-                lambda: drivers_chart(result, 0, MOST_FEATURES).svg(),
-                "Parts of the gap, with intervals",
-            ),
+            Figure(lambda: next(iter(drivers_charts(result, MOST_FEATURES).values())).svg(),
+                   "Parts of the gap, with intervals"),
             Table(
                 heads, rows, f"By feature, with {percent(result.confidence_level)} intervals; * "
                 "the interval excludes 0", result._columns(), "drivers.csv",
@@ -67,14 +65,22 @@ def drivers_view(result: Drivers) -> View:
     )  # fmt: skip
 
 
-def drivers_chart(result: Drivers, part: int, n: int) -> Chart:
-    """Return the part of the gap (0) or of a criterion of the first `n` features, or what they
-    tell of the group (-1)."""
-    bars = []
-    for d in result.drivers[:n]:
-        p = (d.gaps[result.widest], *d.criteria.values(), d.stands_in)[part]
-        bars.append(Bar(d.feature, p.value, *p.interval))
-    return bar_chart(bars, "part of the gap" if not part else "", "Parts of the gap by feature")
+def drivers_charts(result: Drivers, n: int) -> dict[str, Chart]:
+    """Return bars of the first `n` features: parts of the gap and of each criterion, and what
+    features tell about the group."""
+    shown = result.drivers[:n]
+    parts = {f"gap, {result.widest} minus {result.reference}":
+             [d.gaps[result.widest] for d in shown]}  # fmt: skip
+    parts |= {name: [d.criteria[name] for d in shown] for name in result.criteria}
+    parts["tells the group"] = [d.stands_in for d in shown]
+    names = [d.feature for d in shown]
+    return {
+        title: bar_chart(
+            [Bar(name, p.value, *p.interval) for name, p in zip(names, values, strict=True)],
+            title, f"{title}, by feature",
+        )
+        for title, values in parts.items()
+    }  # fmt: skip
 
 
 def _whole_words(result: Drivers) -> list[str]:

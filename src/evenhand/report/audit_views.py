@@ -14,7 +14,7 @@ from .after_views import drivers_view
 from .charts import Chart, legend, ticks
 from .gap_views import conditional_view, imputation_view, money_view, pricing_view
 from .markup import Html, element, join, label
-from .page import About, signed_page
+from .page import About, Heading, signed_page
 from .verdict_views import impact_view, verdict_view
 from .view import Figure, Judged, Lead, Name, Note, Table, View, section
 from .words import (
@@ -464,11 +464,11 @@ def audit_page(
     results = {"verdict": verdict, "impact": impact, "drivers": drivers}
     views = sections(audit, verdict, impact, [money_view(audit, favorable)])
     title = "Fairness audit" + (f": {audit.name}" if audit.name else "")
+    extra = {key: value.to_dict() for key, value in results.items() if value is not None}
     return signed_page(
-        audit, audit, about, source, title=title, under=_counts(audit),
-        facts=_facts(audit), question=_question(audit, verdict),
-        body=[*views, *_made(drivers_view, drivers)],
-        data={key: value.to_dict() for key, value in results.items() if value is not None},
+        {**audit.to_dict(), **extra}, audit, about, source,
+        Heading(title, _counts(audit), _question(audit, verdict)),
+        [*views, *_made(drivers_view, drivers)], facts=_facts(audit),
     )  # fmt: skip
 
 
@@ -511,11 +511,8 @@ def audit_set_page(
         views = sections(audit, verdicts.get(name), impacts.get(name), money)
         parts += [section(view, "h3", f"{audits.kind}-{k}-") for view in views]
     question = _question(first, next(iter(verdicts.values()), None))
-    title = f"Fairness by {audits.kind}"
-    return signed_page(
-        audits, first, about, source, title=title, under=_counts(first), facts=_facts(first),
-        question=question, body=parts,
-    )  # fmt: skip
+    heading = Heading(f"Fairness by {audits.kind}", _counts(first), question)
+    return signed_page(audits.to_dict(), first, about, source, heading, parts, facts=_facts(first))
 
 
 def _question(audit: Audit, verdict: Verdict | None) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,10 +51,11 @@ class Mark:
     size: float = 0.0
 
 
+@dataclass
 class Chart:
     """One pair of axes and what is drawn on them.
 
-    Parameters
+    Attributes
     ----------
     x, y : (float, float)
         Ends of the axes, in data units.
@@ -72,17 +73,18 @@ class Chart:
         Classes in the style sheet.
     """
 
-    def __init__(
-        self, x: tuple[float, float], y: tuple[float, float], *, x_label: str = "",
-        y_label: str = "", title: str = "", width: int = 520, height: int = 300,
-        x_ticks: Mapping[float, str] | None = None, y_ticks: Mapping[float, str] | None = None,
-        left: int = LEFT, look: str = "chart",
-    ):  # fmt: skip
-        self.x, self.y = x, y
-        self.x_label, self.y_label, self.title = x_label, y_label, title
-        self.width, self.height, self.left, self.look = width, height, left, look
-        self.x_ticks, self.y_ticks = x_ticks, y_ticks
-        self.marks: list[Mark] = []
+    x: tuple[float, float]
+    y: tuple[float, float]
+    x_label: str = ""
+    y_label: str = ""
+    title: str = ""
+    width: int = 520
+    height: int = 300
+    x_ticks: Mapping[float, str] | None = None
+    y_ticks: Mapping[float, str] | None = None
+    left: int = LEFT
+    look: str = "chart"
+    marks: list[Mark] = field(default_factory=list)
 
     def line(self, x: Any, y: Any, group: int) -> None:
         """Add a curve in the color and dashes of a group."""

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.provenance import now, stamp
 from ..data.criteria import CRITERIA, Criterion, get_criterion, listing
@@ -59,26 +59,33 @@ def document(
     return page(title, parts, script)
 
 
+class Heading(NamedTuple):
+    """The title of a page, the line below it, and the question that it answers."""
+
+    title: str
+    under: Any
+    question: str
+
+
 def signed_page(
-    result: Any, audit: Audit, about: About | Mapping[str, Any] | None,
-    source: Mapping[str, Any] | None, *, title: str, under: Any, question: str,
-    body: Sequence[Any], facts: Mapping[str, Any], how: Sequence[View] = (),
-    caveats: Sequence[str] = (), script: str | None = None, data: Mapping[str, Any] | None = None,
+    data: Mapping[str, Any], audit: Audit, about: About | Mapping[str, Any] | None,
+    source: Mapping[str, Any] | None, heading: Heading, body: Sequence[Any], *,
+    facts: Mapping[str, Any], how: Sequence[View] = (), caveats: Sequence[str] = (),
+    script: str | None = None,
 ) -> str:  # fmt: skip
     """Return a page to sign: what is asked, the results, and what stands behind them.
 
     Parameters
     ----------
-    result : Audit, AuditSet or FairnessPath
-        For programs, with `data` added.
+    data : mapping
+        The results, for programs.
     audit : Audit
         Whose rows, method and limits are described.
     about : About, mapping or None
         Who asks and what for.
     source : mapping or None
         Facts about the data to print.
-    title, under, question : str
-        The heading, the line below it, and what the page answers.
+    heading : Heading
     body : sequence of View or Html
         The results.
     facts : mapping
@@ -86,25 +93,20 @@ def signed_page(
     how, caveats : sequences
         What to add to the method and the limits.
     script : str, optional
-    data : mapping, optional
     """
     asked, source = About.of(about), source or {}
     parts = [
-        about_section(asked, question),
+        about_section(asked, heading.question),
         *body,
         method(audit, how),
         provenance(audit, {**source, "Period": asked.period or NOT_STATED, **facts}),
         limits(audit, caveats),
     ]
     shown = [section(part) if isinstance(part, View) else part for part in parts]
-    whole = {
-        **result.to_dict(),
-        **stamp(),
-        "about": asked.to_dict(),
-        "source": {str(k): str(v) for k, v in source.items()},
-        **(data or {}),
-    }
-    return document(asked.title or title, under, [*shown, signature_block()], whole, script)
+    sources = {str(k): str(v) for k, v in source.items()}
+    whole = {**data, **stamp(), "about": asked.to_dict(), "source": sources}
+    title = asked.title or heading.title
+    return document(title, heading.under, [*shown, signature_block()], whole, script)
 
 
 # ------------------------------------------------------------------------------------------------

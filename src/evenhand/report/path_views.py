@@ -31,7 +31,7 @@ from .audit_views import (
 from .charts import Chart
 from .gap_views import gap_changes_view
 from .markup import Html, asset, csv_link, element
-from .page import About, signed_page
+from .page import About, Heading, signed_page
 from .verdict_views import verdict_view
 from .view import Lead, Name, Note, Table, View, bullets, facts, section
 from .words import (
@@ -218,11 +218,13 @@ def path_page(
         body.append(View("How the columns were used", [used]))
     model = "" if path._handle is None else path._handle.estimator
     facts = {"Criterion": path.criterion, "Model": model, "Measured with": path.measured_with}
+    heading = Heading(
+        f"The price of fairness: {path.criterion}", _path_heading(path, part_word(after)),
+        _question(path, is_measured(after)),
+    )  # fmt: skip
     return signed_page(
-        path, before, about, source, title=f"The price of fairness: {path.criterion}",
-        under=_path_heading(path, part_word(after)), question=_question(path, is_measured(after)),
-        body=body, facts=facts, how=[_path_method(path)], caveats=_limits(path),
-        script=asset("script.js"),
+        path.to_dict(), before, about, source, heading, body, facts=facts,
+        how=[_path_method(path)], caveats=_limits(path), script=asset("script.js"),
     )  # fmt: skip
 
 

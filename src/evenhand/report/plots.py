@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..auditing.figures import drawn_rows, gains, grid_over
-from .after_views import drivers_chart, looks_chart
+from .after_views import drivers_charts, looks_chart
 from .audit_views import calibration_chart, density_chart
 from .charts import BOTTOM, DASHES, PALETTE, TOP, Bar, Chart, Mark, bar_chart, row_chart
 from .gap_views import band_chart, drawn_groups
@@ -47,7 +47,7 @@ def draw(ax: Any, chart: Chart) -> None:
     """Draw a chart on the axes of a Matplotlib figure."""
     for mark in chart.marks:
         _draw_mark(ax, chart, mark)
-    ax.set(xlim=chart.x, ylim=chart.y, xlabel=chart.x_label, ylabel=chart.y_label)
+    ax.set(xlim=chart.x, ylim=chart.y, xlabel=safe(chart.x_label), ylabel=safe(chart.y_label))
     if chart.x_ticks is not None:
         ax.set_xticks([*chart.x_ticks], [safe(text) for text in chart.x_ticks.values()])
     if chart.y_ticks is not None:
@@ -97,6 +97,8 @@ def _figure(
     for ax, (title, chart) in zip(axes.flat, charts.items(), strict=True):
         draw(ax, chart)
         ax.set_title(safe(title), fontsize="medium", loc="left")
+        if chart.x_label == title:
+            ax.set_xlabel("")
     # What the first chart says of an axis, the others need not repeat.
     first, *others = charts.values()
     for ax, chart in zip(axes.flat[1:], others, strict=True):
@@ -242,7 +244,7 @@ def plot_gains(
     rows = [f"{name} ({100 * up:.0f}% up, {100 * down:.0f}% down)" for name, up, down in moved]
     chart = row_chart(
         rows, [table["q05"], table["q95"], table["mean"]], title="", limit=60,
-        x_label=f"score under {safe(names[1])} minus score under {safe(names[0])}",
+        x_label=f"score under {names[1]} minus score under {names[0]}",
     )  # fmt: skip
     for k, row in enumerate(chart.rows):
         low, first, mean, last, high = (table[q][k] for q in ("q05", "q25", "mean", "q75", "q95"))
@@ -323,9 +325,7 @@ def plot_drivers(result: Drivers, n: int = 15) -> Any:
     -------
     matplotlib Figure
     """
-    titles = [f"gap, {result.widest} minus {result.reference}", *result.criteria]
-    charts = {title: drivers_chart(result, j, n) for j, title in enumerate(titles)}
-    charts["tells the group"] = drivers_chart(result, -1, n)
+    charts = drivers_charts(result, n)
     return _figure(charts, 2.0 + 2.6 * len(charts), 1.2 + 0.28 * min(n, len(result)))
 
 

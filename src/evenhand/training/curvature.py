@@ -13,7 +13,6 @@ square), so the factor is built alike, with the Fisher information of its probab
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,14 +25,12 @@ from ..estimators._newton import objective_at
 from ..estimators.logistic import every, every_from
 from ..estimators.lspc import LSPCTerm
 from ..estimators.spline_term import SplineTerm
-from ..kernels import Rows, reference
+from ..kernels import Rows, numpy_passes
 from ..kernels.basis import Basis
 
 if TYPE_CHECKING:
     from .bound import Scores
 
-# Rows of a block: what is made of them stays in the cache.
-BLOCK = 4096
 # Directions of the weights with less curvature than this share of the largest are rounding.
 LEAST_SHARE = 1e-13
 
@@ -60,7 +57,7 @@ def low_rank_factor(
     root = weights_root(term, rows, inverse)
     out, plain, along = own_parts(term, rows, z, slope, root)
     if moves:
-        for block, part in _blocks(rows):
+        for block, part in numpy_passes.blocks(rows):
             out[block] -= taken_by_moments(part.weight, z[block], plain, along)
     return out
 
@@ -90,7 +87,7 @@ def own_parts(
     weights = term.weights_at(rows)
     out = np.empty((len(rows.s), root.shape[1]))
     plain, along = np.zeros(root.shape[1]), np.zeros(root.shape[1])
-    for block, part in _blocks(rows):
+    for block, part in numpy_passes.blocks(rows):
         if isinstance(term, LSPCTerm):
             cross = _lspc_cross(part, term.basis, weights, term.beta)
         elif isinstance(term, SplineTerm):
@@ -137,16 +134,6 @@ def diagonal_bound(factor: Array) -> Array:
     return norms * np.linalg.eigvalsh(here().add((factor * share[:, None]).T @ factor))[-1]
 
 
-def _blocks(rows: Rows) -> Iterator[tuple[slice, Rows]]:
-    for start in range(0, len(rows.s), BLOCK):
-        block = slice(start, start + BLOCK)
-        columns = {name: getattr(rows, name)[block] for name in _COLUMNS}
-        yield block, rows._replace(**columns)
-
-
-_COLUMNS = ("s", "y", "codes", "probabilities", "weight")
-
-
 def _inverse_root(information: Array) -> Array:
     """R, (D(K − 1), r), with RRᵀ the inverse of the information where it is not zero."""
     sizes, vectors = np.linalg.eigh(information)
@@ -156,7 +143,7 @@ def _inverse_root(information: Array) -> Array:
 
 def _scores(rows: Rows, basis: Basis, weights: Array) -> tuple[Array, Array, Array, Array]:
     """φ and dφ/du, (D, n); f and df/du, (classes, n)."""
-    m = reference.monomials(rows, basis, basis.n_terms)
+    m = numpy_passes.monomials(rows, basis, basis.n_terms)
     slopes = basis.slopes(np.eye(basis.n_terms)) @ m[: basis.n_slopes]
     return m, slopes, weights @ m, weights @ slopes
 
@@ -176,7 +163,7 @@ def _logistic_cross(rows: Rows, basis: Basis, weights: Array) -> Array:
     else:
         rho = softmax(np.vstack([np.zeros_like(f[:1]), f]), axis=0)[1:]
         change = -rho * (moving - (rho * moving).sum(axis=0))
-    residual = reference.labels(rows)[1:] - rho
+    residual = numpy_passes.labels(rows)[1:] - rho
     if len(rows.weight):
         residual, change = residual * rows.weight, change * rows.weight
     return _assemble(residual, change, phi, slopes)
@@ -184,7 +171,7 @@ def _logistic_cross(rows: Rows, basis: Basis, weights: Array) -> Array:
 
 def _lspc_ratios(f: Array, beta: float) -> tuple[Array, Array, Array, Array]:
     """ρ, (log sp)', (log sp)'' and sp''/Σsp of each class."""
-    sp = reference.softplus(f, beta)
+    sp = numpy_passes.softplus(f, beta)
     first = expit(np.maximum(beta * f, -700.0))
     second = beta * first * (1.0 - first)
     total = sp.sum(axis=0)
@@ -194,7 +181,7 @@ def _lspc_ratios(f: Array, beta: float) -> tuple[Array, Array, Array, Array]:
 def _lspc_cross(rows: Rows, basis: Basis, weights: Array, beta: float) -> Array:
     phi, slopes, f, moving = _scores(rows, basis, weights)
     rho, ratio, bend, last = _lspc_ratios(f, beta)
-    t = reference.labels(rows)
+    t = numpy_passes.labels(rows)
     mean = rho * ratio
     residual = t * ratio - mean
     change = (t * bend - last) * moving + mean * (mean * moving).sum(axis=0)
@@ -209,7 +196,7 @@ def _lspc_information(rows: Rows, basis: Basis, weights: Array, beta: float) -> 
     """Σω φφᵀ ⊗ (covariance of ∂log ρ/∂f under ρ), in the weights of all classes but the first."""
     free, terms = rows.n_groups - 1, basis.n_terms
     out = np.zeros((free, terms, free, terms))
-    for _, part in _blocks(rows):
+    for _, part in numpy_passes.blocks(rows):
         phi, _, f, _ = _scores(part, basis, weights)
         rho, ratio, _, _ = _lspc_ratios(f, beta)
         mean = rho * ratio

@@ -12,7 +12,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -22,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, block_diag, cholesky, qr
-from scipy.linalg.blas import dtrsv
+from scipy.linalg.lapack import dtrtri
 from sklearn.utils.validation import validate_data
 
 from .._core.arrays import Matrix, Vector
 from .._core.shards import Sums, here
+from .._core.threads import one_blas_thread
 from .._core.validation import InputError
 from ..data.encoding import TableEncoder, needs_encoding
-from ..kernels.threads import one_blas_thread
 
 # ------------------------------------------------------------------------------------------------
 # Features that do not fit into memory: row after row in a file without a name.
@@ -361,80 +360,19 @@ def _rough_mean(block: NDArray[np.float64], sums: Sums) -> Vector:
     return out / count
 
 
-# ------------------------------------------------------------------------------------------------
-# Coordinates in which a quadratic is ‖v‖²: θ = θ₀ + T v with T Tᵀ = scale·C⁻¹.
-#
-# C is the (half) Hessian of a loss with its penalty, so that in v the solver starts from the true
-# curvature.
+def whiten(gram: Matrix, penalty: Matrix) -> Matrix:
+    """W with W Wᵀ = C⁻¹, C = gram + penalty; with W Wᵀ = C⁺ where C is singular.
 
-# By BLAS itself: the checks of SciPy's wrappers take longer than the solve, twice an iteration.
-
-
-@dataclass(frozen=True)
-class Whitening:
-    """The map T, held as the Cholesky factor of C or, where C is singular, as W with W Wᵀ = C⁺.
-
-    Attributes
-    ----------
-    factor : (d, d) or (d, m) array
-    triangular : bool
-        Whether `factor` is L, C = L Lᵀ, rather than W.
-    root : float
-        √scale.
+    C is the (half) Hessian of a loss with its penalty. In the coordinates θ = θ₀ + W v its
+    quadratic is ‖v‖², so that a solver starts from the true curvature.
     """
-
-    factor: Matrix
-    triangular: bool
-    root: float
-
-    @property
-    def origin(self) -> Vector:
-        """v = 0."""
-        return np.zeros(self.factor.shape[0 if self.triangular else 1])
-
-    def apply(self, v: Vector) -> Vector:
-        """T v."""
-        if self.triangular:
-            return self.root * dtrsv(self.factor, v, lower=1, trans=1)
-        return self.root * (self.factor @ v)
-
-    def adjoint(self, gradient: Vector) -> Vector:
-        """Tᵀ g."""
-        if self.triangular:
-            return self.root * dtrsv(self.factor, gradient, lower=1)
-        return self.root * (self.factor.T @ gradient)
-
-    def invert(self, change: Vector) -> Vector:
-        """v with T v closest to a change of θ."""
-        if self.triangular:
-            return (self.factor.T @ change) / self.root
-        solution = np.linalg.lstsq(self.root * self.factor, change, rcond=None)[0]
-        return solution.astype(np.float64)
-
-    def solve(self, right: Vector) -> Vector:
-        """C⁻¹ r; of all solutions the one of least norm."""
-        if self.triangular:
-            half = dtrsv(self.factor, right, lower=1)
-            return dtrsv(self.factor, half, lower=1, trans=1)
-        return self.factor @ (self.factor.T @ right)
-
-    def inverse_root(self) -> Matrix:
-        """W with W Wᵀ = C⁻¹."""
-        if self.triangular:
-            return np.asarray(np.linalg.inv(self.factor).T, dtype=np.float64)
-        return self.factor
-
-
-def whiten(gram: Matrix, penalty: Matrix, scale: float) -> Whitening:
-    """Coordinates for C = gram + penalty."""
     c = gram + penalty
     size = np.diag(c)
-    root = float(np.sqrt(scale))
     try:
-        factor = np.asfortranarray(cholesky(c, lower=True))
+        factor = cholesky(c, lower=True)
         # What a column adds to those before it, as a share of itself: units do not matter.
         if (np.diag(factor) ** 2 > 1e-10 * size).all():
-            return Whitening(factor, True, root)
+            return np.asarray(dtrtri(factor, lower=1)[0].T)
     except LinAlgError:
         pass
     # Constant or repeated columns, or n < d, without a penalty: keep the directions that X spans,
@@ -446,8 +384,7 @@ def whiten(gram: Matrix, penalty: Matrix, scale: float) -> Whitening:
     span = vectors[:, keep] / np.sqrt(values[keep])
     # Of all solutions the one of least norm: nothing along the directions in which X is zero.
     null = np.linalg.qr(vectors[:, ~keep])[0]
-    span -= null @ (null.T @ span)
-    return Whitening(span, False, root)
+    return span - null @ (null.T @ span)
 
 
 # ------------------------------------------------------------------------------------------------

@@ -86,16 +86,16 @@ class Membership:
         groups = resolve_groups(sensitive_features, n_rows=n_rows, require_two=False, warn=False)
         unseen = [label for label in groups.labels if label not in self.labels]
         if unseen:
-            known = ", ".join(map(repr, self.labels))
             raise InputError(
-                "sensitive_features", f"hold only groups seen in fit ({known})", repr(unseen[0]),
-                "set it to missing to use the average over groups.",
+                "sensitive_features", f"{unseen[0]!r}, which was not among the groups seen in "
+                f"fit: {', '.join(map(repr, self.labels))}", verb="holds",
+                hint="set it to missing to use the average over groups.",
             )  # fmt: skip
         out = np.tile(self.shares, (n_rows, 1))
-        known = slice(None) if groups.known is None else groups.known
+        rows_known = slice(None) if groups.known is None else groups.known
         rows = np.zeros((groups.n_known, len(self.labels)))
         rows[:, [self.labels.index(label) for label in groups.labels]] = groups.membership()
-        out[known] = rows
+        out[rows_known] = rows
         return out
 
 
@@ -329,8 +329,8 @@ class _Left:
         gram, cross, design = problem.moments.gram, problem.moments.cross, problem.design
         n, k = design.n, design.d - size
         omega = np.ones(n) if weight is None else weight
-        free_part = whiten(gram[:k, :k], problem.penalty[:k, :k], 1.0)
-        theta, whitened = free_part.solve(cross[:k]), free_part.inverse_root()
+        whitened = whiten(gram[:k, :k], problem.penalty[:k, :k])
+        theta = whitened @ (whitened.T @ cross[:k])
         said = whitened @ (whitened.T @ gram[:k, k:])
         # With an intercept all is about the means; it then costs 1/n of every row's weight.
         plain = problem.plain

@@ -10,7 +10,6 @@ parabola by is left for the search to learn, as the fairness term is.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -22,7 +21,7 @@ from .._core.validation import InputError
 from ..data.weights import scale_to_count, weighted_mean, weighted_sum
 from ..measures.losses import Loss
 from .bound import BoundRegularizer
-from .design import FeatureMatrix, Whitening, whiten
+from .design import FeatureMatrix, whiten
 from .solver import LEAP, Evaluated, pilot_rows
 
 # Steps shorter than this (in whitened coordinates, where the objective is in units of D₀) change
@@ -75,8 +74,8 @@ class Plain:
     center : (d,) array
         m: the mean of X under the weights ω d″, which takes the intercept out of the Hessian; zero
         without an intercept.
-    whitening : Whitening
-        Of θ, with T Tᵀ = D₀ C⁻¹, C = ½ (X − m)ᵀ diag(ω d″)(X − m)/n + P.
+    whitening : (d, m) array
+        T for θ, with T Tᵀ = D₀ C⁻¹, C = ½ (X − m)ᵀ diag(ω d″)(X − m)/n + P.
     spread : float
         The same for the intercept: √(D₀ / ½ mean ω d″); zero where it does not move.
     n_iter : int
@@ -88,7 +87,7 @@ class Plain:
     level: float
     theta: Vector
     center: Vector
-    whitening: Whitening
+    whitening: Matrix
     spread: float = 0.0
     n_iter: int = 1
     gradient_norm: float = 0.0
@@ -100,8 +99,10 @@ class Plain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem(ABC):
-    """Parameters are (b, θ) in one vector; with more features than rows θ is that of Z = XQ.
+class Coordinates:
+    """What problems share: parameters (b, θ) in one vector, and the way to v and to the scores.
+
+    With more features than rows θ is that of Z = XQ.
 
     Attributes
     ----------
@@ -126,50 +127,6 @@ class Problem(ABC):
     mean_x: Vector | None = None
 
     @property
-    @abstractmethod
-    def null(self) -> float:
-        """D₀, the loss of the best constant; zero where the target does not vary."""
-
-    @abstractmethod
-    def bowl(self, v: Vector) -> tuple[float, Vector]:
-        """The part of the objective that is a function of v alone, and its gradient."""
-
-    @abstractmethod
-    def evaluate(
-        self, eta: Vector, bound: BoundRegularizer, fairness_weight: float, rough: bool
-    ) -> Evaluated:
-        """The rest of the loss, the weighted fairness term, and the slope of both in η."""
-
-    @abstractmethod
-    def objective(self, theta: Vector) -> float:
-        """Loss and penalty, divided by D₀."""
-
-    @abstractmethod
-    def constant(self) -> Vector | None:
-        """Parameters of one score for everybody, if there is such a model."""
-
-    @abstractmethod
-    def best_scale(self, theta: Vector, fairness_weight: float) -> Vector:
-        """The model of least loss among those that the fairness term cannot tell apart.
-
-        The term standardizes its scores: it sees neither their level nor their scale. Where its
-        weight is large the search ends before the loss has found them.
-        """
-
-    @abstractmethod
-    def penalized(self, penalty: Matrix) -> Problem:
-        """The same rows under another penalty matrix."""
-
-    @abstractmethod
-    def least_squares(
-        self, rows: TrainingRows
-    ) -> tuple[RidgeProblem, Vector, Vector | None, float]:
-        """Ridge problem, target and weights of a Newton step at the plain solution.
-
-        Last, what one of its units of penalty is here.
-        """
-
-    @property
     def theta(self) -> Vector:
         """Parameters of the plain solution."""
         return np.concatenate([[self.plain.level], self.plain.theta])
@@ -177,11 +134,12 @@ class Problem(ABC):
     @property
     def origin(self) -> Vector:
         """v = 0, the plain solution."""
-        return np.concatenate([[0.0], self.plain.whitening.origin])
+        return np.zeros(1 + self.plain.whitening.shape[1])
 
     def shrunk(self, factor: float) -> Vector:
         """v of the plain solution with its coefficients times a factor."""
-        v = self.plain.whitening.invert((factor - 1.0) * self.plain.theta)
+        change = (factor - 1.0) * self.plain.theta
+        v = np.linalg.lstsq(self.plain.whitening, change, rcond=None)[0]
         return np.concatenate([[0.0], v])
 
     def at(self, v: Vector) -> Vector:
@@ -190,7 +148,7 @@ class Problem(ABC):
 
     def _apply(self, v: Vector) -> Vector:
         plain = self.plain
-        return np.concatenate([[plain.spread * v[0]], plain.whitening.apply(v[1:])])
+        return np.concatenate([[plain.spread * v[0]], plain.whitening @ v[1:]])
 
     def _move(self, change: Vector) -> Vector:
         """How η moves with (b, θ)."""
@@ -210,6 +168,10 @@ class Problem(ABC):
         """What the fairness term sees of η."""
         return predictor
 
+    def fair_slope(self, predictor: Vector) -> Vector:
+        """Its slope in η."""
+        return np.ones_like(predictor)
+
     def forward(self, p: Vector) -> Vector:
         """How η moves along p."""
         return self._move(self._apply(p))
@@ -219,7 +181,7 @@ class Problem(ABC):
         plain = self.plain
         g, total = self.design.backward_with_sum(r)
         g = g - plain.center * total
-        return np.concatenate([[plain.spread * total], plain.whitening.adjoint(g)])
+        return np.concatenate([[plain.spread * total], plain.whitening.T @ g])
 
     def take(self, rows: NDArray[np.intp]) -> Self:
         """The problem on some of the rows, in the same coordinates."""
@@ -262,36 +224,46 @@ class Moments:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RidgeProblem(Problem):
+class RidgeProblem(Coordinates):
     """The squared loss: objective = c + ‖v‖², C = XᵀΩX/n + P, D₀ = Var(y)."""
 
     moments: Moments
 
     @property
     def null(self) -> float:
+        """D₀."""
         return self.moments.variance
 
     def bowl(self, v: Vector) -> tuple[float, Vector]:
+        """The part of the objective that is a function of v alone, and its gradient."""
         return float(v @ v), 2.0 * v
 
     def evaluate(
         self, eta: Vector, bound: BoundRegularizer, fairness_weight: float, rough: bool
     ) -> Evaluated:
+        """The rest of the loss, the weighted fairness term, and the slope of both in η."""
         return 0.0, *bound.evaluate(eta, fairness_weight, rough=rough)
 
     def objective(self, theta: Vector) -> float:
+        """Loss and penalty, divided by D₀."""
         m, theta = self.moments, theta[1:]
         quadratic = theta @ (m.gram + self.penalty) @ theta
         size = float(m.second_y - 2.0 * m.cross @ theta + quadratic)
         return size / m.variance if m.variance > 0 else 0.0
 
-    def constant(self) -> Vector | None:
+    def constant(self) -> Vector:
+        """Parameters of one score for everybody."""
         out = np.zeros_like(self.theta)
         out[0] = self.plain.level
         return out
 
     def best_scale(self, theta: Vector, fairness_weight: float) -> Vector:
-        """θ times the c of least ridge objective, θᵀXᵀΩy / θᵀ(XᵀΩX + nP)θ."""
+        """The model of least loss among those that the fairness term cannot tell apart.
+
+        The term standardizes its scores: it sees neither their level nor their scale. Where its
+        weight is large the search ends before the loss has found them. Here θ is multiplied by the
+        c of least ridge objective, θᵀXᵀΩy / θᵀ(XᵀΩX + nP)θ.
+        """
         slopes = theta[1:]
         size = float(slopes @ (self.moments.gram + self.penalty) @ slopes)
         factor = float(self.moments.cross @ slopes) / size if size > 0 else 1.0
@@ -299,14 +271,16 @@ class RidgeProblem(Problem):
 
     def penalized(self, penalty: Matrix) -> RidgeProblem:
         """The same rows under another penalty matrix, which must leave rotated θ alone."""
-        whitening = whiten(self.moments.gram, penalty, self.moments.variance)
-        theta = whitening.solve(self.moments.cross)
-        plain = replace(self.plain, theta=theta, whitening=whitening)
+        plain = _solve(self.moments, penalty, self.plain.level, self.plain.center)
         return replace(self, plain=plain, penalty=penalty)
 
     def least_squares(
         self, rows: TrainingRows
     ) -> tuple[RidgeProblem, Vector, Vector | None, float]:
+        """Ridge problem, target and weights of a Newton step at the plain solution.
+
+        Last, what one of its units of penalty is here.
+        """
         return self, rows.y, rows.weight, 1.0
 
 
@@ -331,16 +305,20 @@ def prepare_ridge(
     if not fit_intercept:
         center, mean_y = np.zeros(design.d), 0.0
     penalty = alpha * np.eye(len(gram))
-    whitening = whiten(gram, penalty, variance)
+    second = spread if fit_intercept else second
+    moments = Moments(gram=gram, cross=cross, second_y=second, variance=variance)
     return RidgeProblem(
         features=features, design=design, penalty=penalty, fit_intercept=fit_intercept,
-        plain=Plain(mean_y, whitening.solve(cross), center, whitening),
-        rotation=rotation, mean_x=mean_x,
-        moments=Moments(
-            gram=gram, cross=cross, second_y=spread if fit_intercept else second,
-            variance=variance,
-        ),
+        plain=_solve(moments, penalty, mean_y, center), rotation=rotation, mean_x=mean_x,
+        moments=moments,
     )  # fmt: skip
+
+
+def _solve(moments: Moments, penalty: Matrix, mean_y: float, center: Vector) -> Plain:
+    """The ridge solution."""
+    whitening = whiten(moments.gram, penalty)
+    theta = whitening @ (whitening.T @ moments.cross)
+    return Plain(mean_y, theta, center, np.sqrt(moments.variance) * whitening)
 
 
 def _target_moments(
@@ -432,13 +410,13 @@ class BoundLoss:
 @dataclass(frozen=True)
 class _Hessian:
     center: Vector
-    whitening: Whitening
+    whitening: Matrix
     spread: float
     gradient: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
-class GLMProblem(Problem):
+class GLMProblem(Coordinates):
     """The deviance of a family, or any other loss.
 
     Attributes
@@ -462,11 +440,14 @@ class GLMProblem(Problem):
     def fair_scores(self, predictor: Vector) -> Vector:
         return self.loss.link.inverse(predictor) if self.of_mean else predictor
 
+    def fair_slope(self, predictor: Vector) -> Vector:
+        return self.loss.link.slopes(predictor)[0] if self.of_mean else np.ones_like(predictor)
+
     def bowl(self, v: Vector) -> tuple[float, Vector]:
         """θᵀPθ / D₀ and its gradient."""
         theta = self.at(v)[1:]
         pull = self.penalty @ theta / self.bound.scale
-        gradient = np.concatenate([[0.0], self.plain.whitening.adjoint(2.0 * pull)])
+        gradient = np.concatenate([[0.0], self.plain.whitening.T @ (2.0 * pull)])
         return float(theta @ pull), gradient
 
     def evaluate(
@@ -569,12 +550,12 @@ class GLMProblem(Problem):
                 gradient = gradient - hessian.center * total
             gradient = gradient + 2.0 * (penalty @ theta) / scale
             # Whitened: the objective is ‖v‖² there, so a Newton step is half the gradient.
-            whitened = hessian.whitening.adjoint(gradient)
+            whitened = hessian.whitening.T @ gradient
             lift = hessian.spread * total if self.fit_intercept else 0.0
             norm = float(np.hypot(np.linalg.norm(whitened), lift))
             if norm <= tol:
                 break
-            change = hessian.whitening.apply(-0.5 * whitened)
+            change = hessian.whitening @ (-0.5 * whitened)
             up = -0.5 * hessian.spread * lift - float(hessian.center @ change)
             ray = design.forward(change) + up
             t, moved = self._backtrack(eta, ray, theta, change, objective, 0.5 * norm**2)
@@ -600,7 +581,7 @@ class GLMProblem(Problem):
         center, gram, cross = design.checked_moments(slope * n / rows, rows, self.fit_intercept)
         if not self.fit_intercept:
             center = np.zeros(design.d)
-        whitening = whiten(0.5 * mean * gram, self.penalty, scale)
+        whitening = np.sqrt(scale) * whiten(0.5 * mean * gram, self.penalty)
         spread = float(np.sqrt(scale / (0.5 * mean))) if self.fit_intercept else 0.0
         return _Hessian(center, whitening, spread, cross)
 
@@ -698,5 +679,8 @@ def _first(bound: BoundLoss, d: int, fit_intercept: bool, begin: Vector | None) 
     elif fit_intercept:
         mean = bound.loss.null_mean(bound.y, bound.weight)
         level = float(bound.loss.link(np.asarray(mean)))
-    unknown = Whitening(np.empty((0, 0)), True, 0.0)
+    unknown = np.empty((d, 0))
     return Plain(level if np.isfinite(level) else 0.0, theta, np.zeros(d), unknown)
+
+
+Problem = RidgeProblem | GLMProblem

@@ -23,7 +23,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._core.frames import to_frame
 from .._core.progress import progress
-from .._core.validation import InputError, check_column, check_index, refuse_unreal
+from .._core.validation import (
+    InputError,
+    check_column,
+    check_index,
+    check_nonnegative,
+    refuse_unreal,
+)
 from ..data.criteria import Criterion, get_criterion
 from ..data.folds import make_folds
 from ..data.groups import Groups
@@ -507,9 +513,8 @@ class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator
                 "`certify` must be False without `max_unfairness`, got True. Hint: it says how the "
                 "bound is judged."
             )
-        weight = self.fairness_weight
-        if weight is not None and not (isinstance(weight, Real) and 0 <= float(weight) < np.inf):
-            raise ValueError(f"`fairness_weight` must be a nonnegative number, got {weight!r}.")
+        if self.fairness_weight is not None:
+            check_nonnegative("fairness_weight", self.fairness_weight)
         if self.on_unreachable not in ("raise", "best"):
             raise ValueError(
                 f"`on_unreachable` must be 'raise' or 'best', got {self.on_unreachable!r}."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,7 @@ from .._core.arrays import Vector
 from .._core.files import TableError, arrow_kind, list_files
 from .._core.progress import progress
 from .._core.validation import InputError, quote
-from ..data.labels import Labels
+from ..data.groups import resolve_groups
 from .design import Scratch, is_dataset
 
 # Rows of a batch: some megabytes of twenty columns.
@@ -74,11 +74,9 @@ class Batch(NamedTuple):
                 out[rows, j] = column[rows]
         return out
 
-    def labels(self, names: tuple[str, ...]) -> Any:
-        """Columns of categories, crossed."""
-        labels = Labels(len(self), names)
-        labels.add([self.columns[name] for name in names])
-        return labels.coded()
+    def table(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """Columns of any kind."""
+        return {name: _joined([self.columns[name]]) for name in names}
 
 
 @dataclass(frozen=True)
@@ -389,36 +387,40 @@ def scanned(X: Any, features: Any, folder: Any, given: Mapping[str, Any]) -> Ite
 def _read(source: Source, columns: Columns, scratch: Scratch) -> dict[str, Any]:
     n, given = source.n_rows, columns.given
     vectors = {argument: np.empty(n) for argument in given if argument not in SEVERAL}
-    groups = Labels(n, given["sensitive_features"]) if "sensitive_features" in given else None
-    controls: dict[str, Any] = {}
-    for name in given.get("controls", ()):
-        number = _is_number(source.kinds[name])
-        controls[name] = np.empty(n) if number else Labels(n, (name,))
+    several = [argument for argument in SEVERAL if argument in given]
+    tables: dict[str, dict[str, Any]] = {
+        argument: {name: [] for name in given[argument]} for argument in several
+    }
     at = 0
     with progress(n, "reading rows") as advance:
         for batch in source.batches(columns.names):
-            rows = slice(at, at + len(batch))
             scratch.append(batch.rows(columns.features, scratch.dtype))
             for argument, vector in vectors.items():
-                vector[rows] = batch.numbers(given[argument][0])
-            if groups is not None:
-                groups.add([batch.columns[name] for name in groups.names])
-            for name, column in controls.items():
-                if isinstance(column, Labels):
-                    column.add([batch.columns[name]])
-                else:
-                    column[rows] = batch.numbers(name, gaps=True)
+                vector[at : at + len(batch)] = batch.numbers(given[argument][0])
+            for table in tables.values():
+                for name, chunks in table.items():
+                    chunks.append(batch.columns[name])
             at += len(batch)
             advance(len(batch))
-    out: dict[str, Any] = {"X": scratch, **vectors}
-    if groups is not None:
-        out["sensitive_features"] = groups.coded()
-    if controls:
-        out["controls"] = {
-            name: column.values() if isinstance(column, Labels) else column
-            for name, column in controls.items()
-        }
+    joined = {
+        argument: {name: _joined(chunks) for name, chunks in table.items()}
+        for argument, table in tables.items()
+    }
+    out: dict[str, Any] = {"X": scratch, **vectors, **joined}
+    if "sensitive_features" in joined:
+        weight = vectors.get("sample_weight")
+        groups = resolve_groups(joined["sensitive_features"], n_rows=n, sample_weight=weight)
+        # One byte a row where that will do: rows may be all that memory holds.
+        if groups.codes is not None and groups.n_groups <= 256:
+            groups = replace(groups, codes=groups.codes.astype(np.uint8))
+        out["sensitive_features"] = groups
     return out
+
+
+def _joined(chunks: list[Any]) -> Any:
+    import pyarrow as pa
+
+    return pa.chunked_array(chunks).unify_dictionaries()
 
 
 def read_columns(X: Any, given: Mapping[str, Any]) -> dict[str, Vector]:
@@ -449,7 +451,7 @@ def predicted(
     with progress(source.n_rows, "predicting rows") as advance:
         for batch in source.batches(columns.names):
             handed = {
-                argument: batch.labels(names) if argument in SEVERAL else batch.numbers(names[0])
+                argument: batch.table(names) if argument in SEVERAL else batch.numbers(names[0])
                 for argument, names in columns.given.items()
             }
             yield batch.rows(columns.features, dtype), handed

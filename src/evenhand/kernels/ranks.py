@@ -1,33 +1,15 @@
-"""Row loops of the tests of exact fairness: ranks, conditional ranks and moments within cells."""
+"""Row loops of ranks: mid-ranks, slots between quantiles, ranks of a variable given another."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from .mathfun import jit, piece
-from .registers import (
-    LANES,
-    PRODUCTS,
-    aligned_zeros,
-    multiply_rows,
-    product_places,
-    sum_products,
-    sum_rows,
-)
+from .primitives import jit, piece
 
 # The conditional rank is read off a histogram of the standardized residual on ±RANGE.
 BINS = 4096
 RANGE = 8.0
-# Test functions of a variable given another.
-_CONDITIONAL = 6
-# Rows whose test functions are computed before they are summed.
-_BATCH = 4096
-# Place of the 1 behind the test functions, and where the product of two of these numbers is.
-_LAST = LANES - 2
-_PLACE = product_places(
-    [[(max(i, j), min(i, j)) for i in range(_LAST + 1)] for j in range(_LAST + 1)]
-)
 
 
 def mid_ranks(values, order):
@@ -363,110 +345,3 @@ def _read_bins(residual, counts, below):
     for i in range(residual.shape[0]):
         b = np.int64(residual[i])
         residual[i] = below[b] + (residual[i] - b) * counts[b]
-
-
-def cell_means(u, v, z, cell, n_cells):
-    """Means of z and of the test functions by cell."""
-    sums, f = aligned_zeros(n_cells, LANES), aligned_zeros(min(_BATCH, len(u)), LANES)
-    f[:, _CONDITIONAL + 1] = 1.0
-    for start in range(0, len(u), _BATCH):
-        part = slice(start, start + _BATCH)
-        size = len(u[part])
-        _fill_features(u[part], v[part], True, f)
-        f[:size, _CONDITIONAL] = z[part]
-        sum_rows(f, cell[part], sums)
-    means = sums[:, :-1] / sums[:, -1:]
-    return means[:, -1].copy(), means[:, :-1].copy()
-
-
-def feature_matrix(u, v, z, cell, center, slope):
-    """The test functions less their slope within the cell, one row each; see `cell_moments`."""
-    out = np.empty((len(u), slope.shape[1]))
-    _fill_rows(u, v, z, cell, center, slope, out)
-    return out
-
-
-def cell_moments(u, v, z, cell, center, slope, weight, rest, codes, n_groups):
-    """All sums that the test needs, from one pass over the rows.
-
-    Weights are w = h·g with h of the group alone. Returns, by cell, rows, Σw, Σg and Σg²; Σwf; Σgf;
-    Σg²f; Σg²ffᵀ; rows and Σw of each group; and over all rows Σwf of each group. `weight` and its
-    part g, `rest`, are empty for equal weights, `codes` for soft membership, `z` for independence.
-    """
-    n_cells, width = slope.shape
-    weighted = len(weight) > 0
-    # Vectors (f, 1), whose products with themselves hold Σffᵀ, Σf and the number of rows: `square`
-    # those of g(f, 1), `plain` sums of g(f, 1) and of w(f, 1), the latter with a 1 behind.
-    square, plain = aligned_zeros(n_cells, PRODUCTS), aligned_zeros(2, n_cells, LANES)
-    # Four sums of each group take turns, so that none waits for the last one.
-    by_group, batch = aligned_zeros(4 * n_groups, LANES), min(_BATCH, len(u))
-    f, first_part, second_part = aligned_zeros(3, batch, LANES)
-    f[:, _LAST] = 1.0
-    for start in range(0, len(u), _BATCH):
-        part = slice(start, start + _BATCH)
-        own = cell[part]
-        _fill_rows(u[part], v[part], z[part], own, center, slope, f)
-        sides = f, f
-        if weighted:
-            sides = first_part, second_part
-            multiply_rows(f, rest[part], first_part)
-            multiply_rows(f, weight[part], second_part)
-            second_part[:, _LAST + 1] = 1.0
-            for side, sums in zip(sides, plain, strict=True):
-                sum_rows(side, own, sums)
-        sum_products(sides[0], own, square)
-        if len(codes):
-            place = 4 * codes[part].astype(np.int32) + (np.arange(len(own), dtype=np.int32) & 3)
-            sum_rows(sides[1], place, by_group)
-    second, first2 = square[:, _PLACE[:width, :width]], square[:, _PLACE[_LAST, :width]]
-    first, first1, mass = first2, first2, square[:, [_PLACE[_LAST, _LAST]] * 4]
-    if weighted:
-        first1, first = plain[0, :, :width], plain[1, :, :width]
-        mass[:, 0], mass[:, 1] = plain[1, :, _LAST + 1], plain[1, :, _LAST]
-        mass[:, 2] = plain[0, :, _LAST]
-    counts, members = np.zeros((2, n_cells, n_groups))
-    if len(codes):
-        pair = cell.astype(np.int64) * n_groups + codes
-        counts = np.bincount(pair, minlength=counts.size).reshape(counts.shape).astype(float)
-        members = counts
-        if weighted:
-            members = np.bincount(pair, weight, counts.size).reshape(counts.shape)
-    totals = by_group.reshape(n_groups, 4, LANES).sum(axis=1)[:, :width].copy()
-    return mass, first, first1, first2, second, counts, members, totals
-
-
-def _fill_rows(u, v, z, cell, center, slope, out):
-    """The test functions less their slope within the cell into the first columns of `out`."""
-    _fill_features(u, v, len(z) > 0, out)
-    if len(z):
-        _subtract_slopes(z, cell, center, slope, out)
-
-
-@jit
-def _fill_features(u, v, conditional, out):
-    """Legendre polynomials, orthonormal for uniform u and v."""
-    for i in range(len(u)):
-        x = 2.0 * u[i] - 1.0
-        first = 1.7320508075688772 * x
-        second = 2.23606797749979 * (1.5 * x * x - 0.5)
-        out[i, 0] = first
-        out[i, 1] = second
-        out[i, 2] = 2.6457513110645907 * x * (2.5 * x * x - 1.5)
-        if conditional:
-            y = 2.0 * v[i] - 1.0
-            q = 1.7320508075688772 * y
-            out[i, 3] = first * q
-            out[i, 4] = second * q
-            out[i, 5] = first * 2.23606797749979 * (1.5 * y * y - 0.5)
-        else:
-            x *= x
-            out[i, 3] = 0.375 * (x * (35.0 * x - 30.0) + 3.0)
-
-
-@jit
-def _subtract_slopes(z, cell, center, slope, out):
-    for i in range(len(z)):
-        c = cell[i]
-        along = z[i] - center[c]
-        for a in range(_CONDITIONAL):
-            out[i, a] -= slope[c, a] * along

@@ -1,12 +1,66 @@
-"""Loops over clusters and their rows: folds of whole clusters, and sums for leaving them out."""
+"""Row loops that sum: over the cells of a fixed grid, and over the rows of clusters."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from numba import njit
+
+from .primitives import jit
 
 
-@njit(cache=True, nogil=True)
+@jit
+def bin_of(x, scale, low, rate, bins):
+    """clip(floor((x/(scale + |x|) − low)·rate), 0, bins − 1)."""
+    size = abs(x)
+    squeezed = x / (scale + size) if size < math.inf else math.copysign(1.0, x)
+    at = math.floor((squeezed - low) * rate)
+    return int(min(max(at, 0.0), bins - 1.0))
+
+
+@jit
+def bins_chunk(start, stop, s, y, score, target, slope, bins, first, second):
+    """Score and target bin of each row; `score` and `target` hold shift, scale, low and rate."""
+    for i in range(start, stop):
+        x = s[i] - score[0]
+        if len(y):
+            v = y[i] - target[0]
+            x -= slope * v
+            second[i] = bin_of(v, target[1], target[2], target[3], bins)
+        first[i] = bin_of(x, score[1], score[2], score[3], bins)
+
+
+@jit
+def fill_sums(entry, rows, shifts, count, sums, least, largest):
+    """Number of people, sums and extremes of each entry, (E,), (E, 7) and (E, 2) twice.
+
+    Rows are score, target, weight and frequency, empty where there is none. Sums are Σw, Σw², Σws,
+    Σwy, Σws², Σwy² and Σwsy, of variables less their shifts.
+    """
+    s, y, weight, frequency = rows
+    for i in range(len(entry)):
+        e = entry[i]
+        f = frequency[i] if len(frequency) else 1
+        w = weight[i] if len(weight) else 1.0
+        a, v = s[i] - shifts[0], 0.0
+        if len(y):
+            v = y[i] - shifts[1]
+            least[e, 1] = min(least[e, 1], y[i])
+            largest[e, 1] = max(largest[e, 1], y[i])
+        count[e] += f
+        m = f * w
+        sums[e, 0] += m
+        sums[e, 1] += m * w
+        sums[e, 2] += m * a
+        sums[e, 3] += m * v
+        sums[e, 4] += m * a * a
+        sums[e, 5] += m * v * v
+        sums[e, 6] += m * a * v
+        least[e, 0] = min(least[e, 0], s[i])
+        largest[e, 0] = max(largest[e, 0], s[i])
+
+
+@jit
 def deal_clusters(shares, order, n_folds):
     """Fold of each cluster, placed in `order` where their strata are least represented.
 
@@ -41,7 +95,7 @@ def deal_clusters(shares, order, n_folds):
     return out
 
 
-@njit(cache=True, nogil=True)
+@jit
 def logistic_sums(phi, label, rho, weight, starts, score, hessian):
     """Σω(t − ρ)φ and Σω(diag ρ − ρρᵀ)⊗φφᵀ over each run of rows starts[c]:starts[c + 1].
 
@@ -71,7 +125,7 @@ def logistic_sums(phi, label, rho, weight, starts, score, hessian):
                         ]
 
 
-@njit(cache=True, nogil=True)
+@jit
 def least_squares_sums(phi, label, weight, starts, cross, gram):
     """Σω onehot(a)φᵀ, (C, K, D), and Σωφφᵀ, (C, D, D), over each run of rows; both start at 0."""
     terms = phi.shape[1]

@@ -1,4 +1,6 @@
-"""Passes over rows in NumPy: for a matrix of variables, which the compiled ones do not know.
+"""Passes over rows in NumPy: for a matrix of variables, and where compiled ones are no quicker.
+
+Scores that are too far apart for the exponentials of the compiled ones come here as well.
 
 Shapes: n rows, K groups, D basis terms, F = K − 1 free classes (group 0 is the reference of the
 logistic classifier), M monomials. Every sum is Σᵢ over rows with weights ωᵢ.
@@ -6,13 +8,18 @@ logistic classifier), M monomials. Every sum is Σᵢ over rows with weights ω�
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import logsumexp
 
 if TYPE_CHECKING:
+    from . import Rows
     from .basis import Basis
+
+BLOCK = 4096
+_COLUMNS = ("s", "y", "codes", "probabilities", "weight")
 
 
 def monomials(rows, basis: Basis, count: int):
@@ -39,11 +46,18 @@ def _moments(rows, m, weight):
     return ((m * weight) @ m.T).ravel() if rows.s.ndim == 2 else m @ weight
 
 
+def blocks(rows, size: int = BLOCK) -> Iterator[tuple[slice, Rows]]:
+    """Rows a few at a time: what is made of them stays in the cache."""
+    for start in range(0, len(rows.s), size):
+        block = slice(start, start + size)
+        yield block, rows._replace(**{name: getattr(rows, name)[block] for name in _COLUMNS})
+
+
 def labels(rows):
     """Membership of each row in each group, (K, n)."""
-    if len(rows.codes):
-        return (rows.codes[None, :] == np.arange(rows.n_groups)[:, None]).astype(float)
-    return rows.probabilities.T
+    if rows.probabilities.shape[1]:
+        return rows.probabilities.T
+    return (rows.codes[None, :] == np.arange(rows.n_groups)[:, None]).astype(float)
 
 
 def weights_of(rows):
@@ -56,6 +70,19 @@ def gram(rows, basis: Basis):
     m = _for_moments(rows, basis)
     w = weights_of(rows)
     return _moments(rows, m, w), (labels(rows) * w) @ m[: basis.n_terms].T
+
+
+def lspc_row_losses(rows, basis: Basis, weights, inverse, beta: float):
+    """In-sample and exact leave-one-out losses, (n,) each; `inverse` is G⁻¹ collapsed, (M,)."""
+    out = np.empty((2, len(rows.s)))
+    for block, part in blocks(rows):
+        m = monomials(part, basis, basis.n_moments)
+        t, f = labels(part), weights @ m[: basis.n_terms]
+        leverage = np.minimum(weights_of(part) * (inverse @ m), 1.0 - 1e-6)
+        for scores, losses in zip((f, (f - leverage * t) / (1.0 - leverage)), out, strict=True):
+            sp = softplus(scores, beta)
+            losses[block] = np.log(sp.sum(axis=0)) - (t * np.log(sp)).sum(axis=0)
+    return out[0], out[1]
 
 
 def softplus(f, beta):
@@ -94,4 +121,6 @@ def logistic_pass(rows, basis: Basis, weights, want_hessian: bool, finish=None, 
         scale, constant, along = finish
         through = (r * (basis.slopes(weights) @ m[: basis.n_slopes])).sum(axis=0)
         gradient = scale * (through - w * (constant + along * m[1]))
-    return loss, r @ phi.T, hessian, gradient
+    if hessian is None:
+        return *rows.sums.add(loss, r @ phi.T), None, gradient
+    return *rows.sums.add(loss, r @ phi.T, hessian), gradient

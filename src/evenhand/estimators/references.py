@@ -1,26 +1,43 @@
-"""H(A|Z) from neighbors: the estimator of Gao et al. for mixtures of discrete and continuous.
+"""Two estimators to check the faster ones against: nearest neighbors and Fourier features.
 
-"Estimating mutual information for discrete-continuous mixtures", NeurIPS 2017. It needs no
-classifier and no model; it does need the group of every row.
+`KNN` is that of Gao et al., "Estimating mutual information for discrete-continuous mixtures",
+NeurIPS 2017: no classifier and no model, but the group of every row. `Fourier` is the LR-RKS
+reference of the paper, logistic regression on random Fourier features, cross-fitted (Rahimi and
+Recht, "Weighted sums of random kitchen sinks", 2008):
+
+    φ_d(z) = √(2/D) cos(ω_d·z + b_d),  ω_d ~ N(0, 2γ I),  b_d ~ U(0, 2π)
+    ρ_k(z) ∝ exp(φ(z)·w_k + c_k)
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgWarning
+from scipy.spatial.distance import pdist
 from scipy.special import digamma, polygamma
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import check_random_state
 
+from .._core.arrays import Array
+from .._core.threads import n_threads
 from .._core.validation import InputError
 from ..data.criteria import Condition
 from ..data.groups import Groups
-from ..data.weights import cluster_sums, renumber
+from ..data.weights import cluster_folds, cluster_sums, renumber
 from .estimation import RowLosses, largest_loss, refuse_many_variables
 from .ranks import typical_spread
+
+Index = NDArray[np.intp]
 
 # Rows a thread takes at a time; results do not depend on it.
 _CHUNK = 16_384
@@ -28,6 +45,16 @@ _CHUNK = 16_384
 _MOST_RATIO = 20.0
 # Samples of one row a cluster that are averaged.
 _MOST_DRAWS = 10
+# Inverse penalties tried; the features have unit length, so these span "almost the shares" to
+# "almost no penalty".
+PENALTIES = (0.1, 1.0, 10.0, 100.0)
+# Rows used to choose the penalty and the width of the kernel.
+CHOICE_ROWS = 5_000
+WIDTH_ROWS = 1_000
+# Above this many weights, L-BFGS is cheaper than forming a Hessian.
+MAX_NEWTON_WEIGHTS = 600
+# Rows whose features are held at once when predicting.
+BLOCK = 65_536
 
 
 @dataclass(frozen=True)
@@ -49,7 +76,7 @@ class NeighborCounts:
     own_below: NDArray[np.int64]
     pooled: NDArray[np.int64]
     pooled_below: NDArray[np.int64]
-    mass: NDArray[np.float64] | None
+    mass: Array | None
 
 
 @dataclass(frozen=True)
@@ -111,7 +138,7 @@ class KNN:
 
     def row_losses(
         self,
-        variables: Mapping[str, NDArray[np.float64]],
+        variables: Mapping[str, Array],
         conditions: Sequence[Condition],
         groups: Groups,
     ) -> dict[Condition, RowLosses]:
@@ -153,9 +180,9 @@ class KNN:
         return losses
 
     def _terms(
-        self, columns: Sequence[NDArray[np.float64]], codes: NDArray[np.intp],
-        weight: NDArray[np.float64] | None, prior: NDArray[np.float64],
-    ) -> NDArray[np.float64]:  # fmt: skip
+        self, columns: Sequence[Array], codes: Index,
+        weight: Array | None, prior: Array,
+    ) -> Array:  # fmt: skip
         k = self.n_neighbors
         if weight is not None:
             ratio = len(weight) * float(weight @ weight) / float(weight.sum()) ** 2
@@ -164,9 +191,7 @@ class KNN:
         return _losses(counts, codes, weight, k, prior)
 
 
-def _one_of_each(
-    cluster: NDArray[np.intp], weight: NDArray[np.float64] | None
-) -> tuple[NDArray[np.intp], NDArray[np.float64] | None]:
+def _one_of_each(cluster: Index, weight: Array | None) -> tuple[Index, Array | None]:
     """(R, G) rows, one of each cluster in each of R draws, and weights of clusters if they differ.
 
     Draws are systematic: along the running weight of a cluster's rows in random order, at R places
@@ -189,11 +214,11 @@ def _one_of_each(
 
 
 def neighbor_counts(
-    columns: Sequence[NDArray[np.float64]],
-    codes: NDArray[np.intp],
+    columns: Sequence[Array],
+    codes: Index,
     n_neighbors: int,
     *,
-    weight: NDArray[np.float64] | None = None,
+    weight: Array | None = None,
 ) -> NeighborCounts:
     """Count neighbors of each row within its group and in the sample.
 
@@ -208,25 +233,17 @@ def neighbor_counts(
     weight : (m,) array, optional
         Positive weights, to be added up over each ball.
     """
-    codes = np.ascontiguousarray(codes, dtype=np.int64)
-    sizes = np.bincount(codes)
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    points = np.column_stack(columns if len(columns) == 2 else [*columns, np.zeros(len(codes))])
     masses = None if weight is None else np.column_stack([weight, np.square(weight)])
-    count = {1: _count_line, 2: _count_plane}[len(columns)]
-    counts, mass = count(columns, codes, starts, n_neighbors, masses)
+    counts, mass = _count(points, codes, n_neighbors, masses)
     if mass is not None:
         assert masses is not None
         mass -= np.column_stack([masses, masses])
     return NeighborCounts(counts[:, 0], counts[:, 1], counts[:, 2], counts[:, 3], mass)
 
 
-_Counted = tuple[NDArray[np.int64], NDArray[np.float64] | None]
-
-
 def _run(kernel: Any, calls: Iterable[tuple[Any, ...]]) -> None:
     """Make the calls, which write to separate rows, on as many threads as are allowed."""
-    from ..kernels.threads import n_threads
-
     threads = n_threads()
     calls = list(calls)
     if threads == 1 or len(calls) == 1:
@@ -238,51 +255,15 @@ def _run(kernel: Any, calls: Iterable[tuple[Any, ...]]) -> None:
             job.result()
 
 
-def _count_line(
-    columns: Sequence[NDArray[np.float64]],
-    codes: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    n_neighbors: int,
-    masses: NDArray[np.float64] | None,
-) -> _Counted:
-    from ..kernels import neighbors as kernels
-
-    z = np.ascontiguousarray(columns[0])
-    order = np.argsort(z)
-    pooled = z[order]
-    rows, places = kernels.group_order(order, codes, starts)
-    own = pooled[places]
-    counts = np.zeros((len(z), 4), dtype=np.int64)
-    bounds = np.zeros((len(z), 4), dtype=np.int64)
-
-    calls = []
-    for low, high in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-        k = min(n_neighbors, high - low - 1)
-        for begin in range(low, high if k > 0 else low, _CHUNK):
-            end = min(begin + _CHUNK, high)
-            calls.append((own, places, pooled, low, high, begin, end, k, counts, bounds))
-    _run(kernels.count_line, calls)
-    out = np.empty_like(counts)
-    out[rows] = counts
-    if masses is None:
-        return out, None
-    mass = np.empty((len(z), 4))
-    for side, ordered in ((0, rows), (2, order)):
-        prefix = _running_sums(masses[ordered])
-        first, last = bounds[:, side], bounds[:, side + 1]
-        mass[rows, side : side + 2] = prefix[last + 1] - prefix[first]
-    return out, mass
-
-
 @dataclass(frozen=True)
 class _Tree:
-    points: NDArray[np.float64]
+    points: Array
     rows: NDArray[np.int64]
     low: int
     high: int
     depth: int
     spans: NDArray[np.int64]
-    boxes: NDArray[np.float64]
+    boxes: Array
 
     @property
     def arrays(self) -> tuple[Any, ...]:
@@ -294,82 +275,58 @@ class _Tree:
             yield begin, min(begin + step, 2 * first + 1)
 
 
-def _new_tree(
-    points: NDArray[np.float64], rows: NDArray[np.int64], low: int, high: int, leaf_size: int
-) -> _Tree:
-    depth = max(int(np.ceil(np.log2((high - low) / leaf_size))), 0)
+def _new_tree(points: Array, rows: NDArray[np.int64], low: int, high: int, leaf: int) -> _Tree:
+    depth = max(int(np.ceil(np.log2((high - low) / leaf))), 0)
     nodes = 2 ** (depth + 1) - 1
-    spans, boxes = np.empty((nodes, 2), dtype=np.int64), np.empty((nodes, 4))
     return _Tree(
-        points=points, rows=rows, low=low, high=high, depth=depth, spans=spans, boxes=boxes
+        points, rows, low, high, depth, np.empty((nodes, 2), np.int64), np.empty((nodes, 4))
     )
 
 
-def _count_plane(
-    columns: Sequence[NDArray[np.float64]],
-    codes: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    n_neighbors: int,
-    masses: NDArray[np.float64] | None,
-) -> _Counted:
+def _count(
+    points: Array, codes: Index, n_neighbors: int, masses: Array | None
+) -> tuple[NDArray[np.int64], Array | None]:
+    """The four counts of each row, and sums of weights over the two balls."""
     from ..kernels import neighbors as kernels
 
-    points = np.column_stack(columns)
-    n, leaf_size = len(points), kernels.LEAF_SIZE
-    rows, _ = kernels.group_order(np.arange(n), codes, starts)
+    n, leaf = len(points), kernels.LEAF_SIZE
+    rows = np.argsort(codes, kind="stable").astype(np.int64)
+    starts = np.append(0, np.cumsum(np.bincount(codes))).tolist()
+    pooled = _new_tree(points, np.arange(n), 0, n, leaf)
     own_points = points[rows]
-    pooled = _new_tree(points, np.arange(n), 0, n, leaf_size)
     # A row alone in its group has no neighbor, and keeps the radius that marks it.
-    own = [
-        _new_tree(own_points, rows, low, high, leaf_size)
-        for low, high in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-        if high - low > 1
-    ]
+    bounds = [(low, high) for low, high in pairwise(starts) if high > low + 1]
+    own = [_new_tree(own_points, rows, low, high, leaf) for low, high in bounds]
     trees = (pooled, *own)
-    _run(
-        kernels.build_tree,
-        ((t.points, t.rows, t.low, t.high, t.depth, t.spans, t.boxes) for t in trees),
-    )
-    radius = np.full(n, -1.0)
-    counts = np.zeros((n, 4), dtype=np.int64)
-    _run(
-        kernels.nearest_plane,
-        (
-            (*t.arrays, *span, min(n_neighbors, t.high - t.low - 1), radius, counts)
-            for t in own
-            for span in t.chunks(leaf_size)
-        ),
-    )
-    _run(
-        kernels.count_plane,
-        ((*pooled.arrays, *span, radius, counts) for span in pooled.chunks(leaf_size)),
-    )
+    _run(kernels.build_tree, [
+        (t.points, t.rows, t.low, t.high, t.depth, t.spans, t.boxes) for t in trees
+    ])  # fmt: skip
+    radius, counts = np.full(n, -1.0), np.zeros((n, 4), dtype=np.int64)
+    _run(kernels.nearest_plane, [
+        (*t.arrays, *span, min(n_neighbors, t.high - t.low - 1), radius, counts)
+        for t in own for span in t.chunks(leaf)
+    ])  # fmt: skip
+    _run(kernels.count_plane, [
+        (*pooled.arrays, *span, radius, counts) for span in pooled.chunks(leaf)
+    ])  # fmt: skip
     if masses is None:
         return counts, None
     mass = np.zeros((2, n, 2))
-    prefixes = [_running_sums(masses[rows])] * len(own)
-    prefixes.insert(0, _running_sums(masses[pooled.rows]))
-    outs = [mass[1], *[mass[0]] * len(own)]
-    _run(
-        kernels.mass_plane,
-        (
-            (*t.arrays, *span, radius, prefix, out)
-            for t, prefix, out in zip(trees, prefixes, outs, strict=True)
-            for span in t.chunks(leaf_size)
-        ),
-    )
+    prefixes = [_running_sums(masses[t.rows]) for t in (pooled, own[0] if own else pooled)]
+    _run(kernels.mass_plane, [
+        (*t.arrays, *span, radius, prefixes[t is not pooled], mass[int(t is pooled)])
+        for t in trees for span in t.chunks(leaf)
+    ])  # fmt: skip
     return counts, np.concatenate(mass, axis=1)
 
 
-def _running_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _running_sums(values: Array) -> Array:
     out = np.zeros((len(values) + 1, values.shape[1]))
     np.cumsum(values, axis=0, out=out[1:])
     return out
 
 
-def _unit_spread(
-    values: NDArray[np.float64], weight: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
+def _unit_spread(values: Array, weight: Array | None) -> Array:
     """Divide by the spread; not centered, which would round the values."""
     largest = np.abs(values).max(initial=0.0)
     if largest == 0.0:
@@ -381,11 +338,11 @@ def _unit_spread(
 
 def _losses(
     counts: NeighborCounts,
-    codes: NDArray[np.intp],
-    weight: NDArray[np.float64] | None,
+    codes: Index,
+    weight: Array | None,
     n_neighbors: int,
-    prior: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    prior: Array,
+) -> Array:
     """Row terms of H(A|Z): −log P(a) minus the row's term of I(Z;A)."""
     sizes = np.bincount(codes)[codes]
     alone = sizes == 1
@@ -401,9 +358,7 @@ def _losses(
     return np.where(alone, prior, losses)
 
 
-def _tied_digamma(
-    counts: NeighborCounts, rows: NDArray[np.intp], k: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _tied_digamma(counts: NeighborCounts, rows: Index, k: NDArray[np.int64]) -> Array:
     """E ψ(m) over random orders of the rows tied at ρ, to second order.
 
     Rows of other groups before the j-th of t own ones are negative hypergeometric.
@@ -417,16 +372,14 @@ def _tied_digamma(
     return digamma(mean) + 0.5 * polygamma(2, mean) * variance
 
 
-def _weight_ratio(counts: NeighborCounts, least: float) -> NDArray[np.float64]:
+def _weight_ratio(counts: NeighborCounts, least: float) -> Array:
     """Log of the mean weight near each row, over that of its own group there."""
     assert counts.mass is not None
     pooled = _log_mean(counts.pooled, counts.mass[:, 2:], least)
     return pooled - _log_mean(counts.own, counts.mass[:, :2], least)
 
 
-def _log_mean(
-    count: NDArray[np.int64], mass: NDArray[np.float64], least: float
-) -> NDArray[np.float64]:
+def _log_mean(count: NDArray[np.int64], mass: Array, least: float) -> Array:
     """Estimate log E[w] from Σw and Σw² of `count` weights.
 
     The log of their mean is low by log c − ψ(c) ≈ 1/2c + 1/12c² if they are gamma with c the sum
@@ -439,3 +392,194 @@ def _log_mean(
     # c ≥ 1 keeps one overwhelming weight from being read as no information at all.
     shape = np.maximum((number - 1.0) / relative - 1.0, 1.0)
     return np.log(mean) + np.where(number > 1, 1 / (2 * shape) + 1 / (12 * shape**2), 0.0)
+
+
+# ------------------------------------------------------------------------------------------------
+# Logistic regression on random Fourier features.
+
+
+@dataclass(frozen=True)
+class Fourier:
+    """H(A|Z) = −mean log ρ(aᵢ|zᵢ), ρ fitted on random Fourier features of the *other* folds.
+
+    Parameters
+    ----------
+    n_components : int
+        D, the number of random features.
+    n_folds : int
+        Folds of the cross-fitting, stratified by group; whole clusters where rows are clustered.
+        Lowered to the number of rows or clusters.
+    C : float, optional
+        Inverse penalty of scikit-learn's LogisticRegression. By default the one of
+        `PENALTIES` with the least cross-fitted loss on at most 5,000 rows.
+    gamma : float, optional
+        Kernel exp(−γ‖z − z'‖²) on standardized z. By default 1 / (2 × squared median distance).
+    random_state : int, RandomState or None
+        Draws features, folds and the rows that choose C and γ.
+
+    Notes
+    -----
+    Every loss comes from a fit that did not see its row, so an entropy is high, and information
+    low, by about (number of effective weights) / 2n. Probabilities are mixed with the shares of
+    the groups at the rate 1/n, so a group that a fold's fit has not seen costs a finite loss; n is
+    the effective number of rows or clusters.
+
+    Weights enter the fits as they are. With membership probabilities each row is entered
+    once per group with its probability as weight, and its loss is −Σ_k p_ik log ρ_k(zᵢ).
+
+    Memory is n × `n_components` floats.
+    """
+
+    n_components: int = 100
+    n_folds: int = 5
+    C: float | None = None
+    gamma: float | None = None
+    random_state: Any = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_components", 1), ("n_folds", 2)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise TypeError(f"`{name}` must be an integer, got {value!r}.")
+            if value < least:
+                raise InputError(name, f"be at least {least}, got {value}")
+        for name in ("C", "gamma"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < np.inf:
+                raise InputError(
+                    name, f"be a positive number or None, got {value!r}",
+                    hint="leave it out to have it chosen from the data.",
+                )  # fmt: skip
+
+    def row_losses(
+        self,
+        variables: Mapping[str, Array],
+        conditions: Sequence[Condition],
+        groups: Groups,
+    ) -> dict[Condition, RowLosses]:
+        """Per-row terms of H(A|Z); see `EntropyEstimator`."""
+        random = check_random_state(self.random_state)
+        membership, weight = groups.membership(), groups.weight
+        if weight is None:
+            weight = np.ones(groups.n_known)
+        # A proxy has no strata; its likeliest group spreads the rows about as evenly.
+        strata = membership.argmax(axis=1)
+        some = np.flatnonzero(weight > 0)
+        chosen_rows = some
+        if len(some) > CHOICE_ROWS:
+            chosen_rows = random.choice(some, CHOICE_ROWS, replace=False)
+        seed = random.randint(np.iinfo(np.int32).max)
+        if groups.cluster is None:
+            folds = _stratified_folds(strata, self.n_folds, random)
+        else:
+            n_folds = min(self.n_folds, groups.n_units)
+            folds = cluster_folds(groups.cluster, strata, n_folds, random)
+        guess = groups.shares / max(groups.n_effective, 2.0)
+        out = {}
+        for condition in conditions:
+            z = _standardize([variables[name] for name in condition], weight)
+            gamma = self.gamma
+            if gamma is None:
+                gamma = _median_gamma(z[chosen_rows[:WIDTH_ROWS]])
+            sampler = RBFSampler(gamma=gamma, n_components=self.n_components, random_state=seed)
+            sampler.fit(z)
+            rows = (z, membership, weight, folds)
+            best = self.C or _best_penalty(sampler, [v[chosen_rows] for v in rows], guess)
+            value = _cross_fit(sampler, best, *rows, guess)
+            words = f"logistic on {self.n_components} Fourier features, C = {best:g}"
+            out[condition] = RowLosses(value, value, words)
+        return out
+
+
+def _best_penalty(sampler: RBFSampler, rows: list[Any], guess: Array) -> float:
+    """The inverse penalty with the least cross-fitted loss on (z, membership, weight, folds)."""
+    z, membership, weight, folds = rows
+    losses = {
+        C: np.average(_cross_fit(sampler, C, z, membership, weight, folds, guess), weights=weight)
+        for C in PENALTIES
+    }
+    return min(losses, key=losses.__getitem__)
+
+
+def _stratified_folds(strata: Index, n_folds: int, random: np.random.RandomState) -> Index:
+    """Fold of each row: every stratum dealt out in turn, starting where the last one ended."""
+    order = random.permutation(len(strata))
+    order = order[np.argsort(strata[order], kind="stable")]
+    folds = np.empty(len(strata), dtype=np.intp)
+    folds[order] = np.arange(len(strata)) % min(n_folds, len(strata))
+    return folds
+
+
+def _standardize(columns: Sequence[Array], weight: Array) -> Array:
+    z = np.column_stack([_unit_spread(column, weight) for column in columns])
+    return z - np.average(z, axis=0, weights=weight)
+
+
+def _median_gamma(z: Array) -> float:
+    distances = pdist(z)
+    # Where most pairs coincide (point masses), their median says nothing about the rest.
+    distances = distances[distances > 0]
+    if not len(distances):
+        return 1.0
+    return float(1.0 / (2.0 * max(np.median(distances), 1e-6) ** 2))
+
+
+def _cross_fit(
+    sampler: RBFSampler,
+    C: float,
+    z: Array,
+    membership: Array,
+    weight: Array,
+    folds: Index,
+    guess: Array,
+) -> Array:
+    """−Σ_k p_ik log ρ_k(zᵢ) per row, ρ fitted without the row's fold and mixed with a guess.
+
+    `guess` (K,) adds up to its share of the mixture.
+    """
+    features = sampler.transform(z)
+    losses = np.empty(len(z))
+    for fold in np.unique(folds):
+        inside = folds != fold
+        predict = _fit(C, features[inside], membership[inside], weight[inside])
+        outside = np.flatnonzero(~inside)
+        for start in range(0, len(outside), BLOCK):
+            rows = outside[start : start + BLOCK]
+            proba = (1.0 - guess.sum()) * predict(features[rows]) + guess
+            losses[rows] = -(membership[rows] * np.log(proba)).sum(axis=1)
+    return losses
+
+
+def _fit(
+    C: float,
+    features: Array,
+    membership: Array,
+    weight: Array,
+) -> Any:
+    """A function from features to (rows, K) probabilities, zero for groups not seen."""
+    n_groups = membership.shape[1]
+    entry_weight = weight[:, None] * membership
+    rows, labels = np.nonzero(entry_weight > 0)
+    seen = np.unique(labels)
+    if len(seen) < 2:
+        certain = np.zeros(n_groups)
+        certain[seen] = 1.0
+        return lambda features: np.tile(certain, (len(features), 1))
+    small = features.shape[1] * len(seen) <= MAX_NEWTON_WEIGHTS
+    if small:
+        model = LogisticRegression(C=C, solver="newton-cholesky", max_iter=100, tol=1e-5)
+    else:
+        model = LogisticRegression(C=C, solver="lbfgs", max_iter=100, tol=1e-4)
+    known_once = len(rows) == len(features) and (rows == np.arange(len(features))).all()
+    with warnings.catch_warnings():
+        # The penalty keeps any fit finite, and a loss off in its fourth digit is no news.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", LinAlgWarning)
+        model.fit(features if known_once else features[rows], labels, entry_weight[rows, labels])
+
+    def predict(features: Array) -> Array:
+        proba = np.zeros((len(features), n_groups))
+        proba[:, seen] = model.predict_proba(features)
+        return proba
+
+    return predict

@@ -1,0 +1,38 @@
+"""Where kernels take long to compile, a terminal is told, once."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from numba.core.event import Listener, register
+
+# Seconds of compiling after which somebody who waits wants to know.
+SAID_AFTER = 1.0
+
+
+class Compiling(Listener):
+    """Adds up the time that Numba compiles, and speaks when it starts again after `SAID_AFTER`.
+
+    Kernels that were found in Numba's cache are no events.
+    """
+
+    def __init__(self) -> None:
+        self.spent, self.began, self.depth, self.is_said = 0.0, 0.0, 0, False
+
+    def on_start(self, event: Any) -> None:
+        self.depth += 1
+        if self.depth == 1:
+            self.began = time.monotonic()
+        if self.spent > SAID_AFTER and not self.is_said and sys.stderr.isatty():
+            self.is_said = True
+            print("evenhand: compiling, once; this takes some seconds.", file=sys.stderr)
+
+    def on_end(self, event: Any) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            self.spent += time.monotonic() - self.began
+
+
+register("numba:compile", Compiling())
