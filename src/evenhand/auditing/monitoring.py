@@ -31,6 +31,7 @@ from .._core.validation import InputError
 from .._core.views import Shown, view
 from ..data.criteria import Criterion, get_criterion
 from ..data.sample import Sample
+from ..data.weights import cluster_sums
 from ..measures.cell_rows import expand_cells, refuse_beside_cells, refuse_copied
 from ..measures.cells import Cells
 from ..measures.measures import (
@@ -363,13 +364,15 @@ def _read_period(
     out = {}
     for criterion in watched:
         one = measure(criterion, entropies, 0.95, math.nan, "", frequency=rows.frequency)
-        if one.defined and clusters is None:
+        if not one.defined:
+            continue
+        if clusters is None:
             out[criterion.name] = Reading(one)
-        elif one.defined:
+        else:
             weight, psi = groups.row_weight, entropies.influence(criterion)
             psi = weight * (psi - np.average(psi, weights=weight)) / weight.sum()
             units, place = np.unique(clusters, return_inverse=True)
-            out[criterion.name] = Reading(one, units, np.bincount(place, psi))
+            out[criterion.name] = Reading(one, units, cluster_sums(place, psi))
     return out
 
 

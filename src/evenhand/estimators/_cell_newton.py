@@ -73,9 +73,10 @@ def gather(rows: Rows) -> Grid:
     side = int(np.clip((_WORK / k**2) ** 0.5, _LEAST_SIDE, _MOST_SIDE))
     size = side * side if two else 4 * side
     side = side if two else size
-    number = _slot(rows.s, *rows.center[:2], side)
+    mean, inverse, mean_y, inverse_y = rows.center
+    number = _slot(rows.s, mean, inverse, side)
     if n and two:
-        number = number * side + _slot(rows.y, *rows.center[2:], side)
+        number = number * side + _slot(rows.y, mean_y, inverse_y, side)
     weight = numpy_passes.weights_of(rows)
     second = rows.y if n and two else np.zeros(n)
     columns = (weight, weight * weight, weight * rows.s, weight * second)

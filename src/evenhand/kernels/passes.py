@@ -48,10 +48,10 @@ def bound_scores(s, mean: float, inverse: float, limit: float):
 def unbound_gradient(rows, s, mean: float, inverse: float, limit: float, gradient) -> None:
     """From ∂/∂t to ∂/∂s, in place, of rows at t; mean and spread of s move with it."""
     weight = rows.weight if len(rows.weight) else None
-    arguments = (s, rows.s, mean, inverse, limit)
-    sums = run_chunks(chunks.bound_sums_chunk, len(s), 2, (*arguments, gradient))
+    scale = (mean, inverse, limit)
+    sums = run_chunks(chunks.bound_sums_chunk, len(s), 2, (s, rows.s, *scale, gradient))
     plain, along = rows.sums.add(sums) / rows.n
-    arguments = (s, rows.s, weight, mean, inverse, limit, (float(plain), float(along)))
+    arguments = (s, rows.s, weight, *scale, (float(plain), float(along)))
     run_chunks(chunks.unbound_chunk, len(s), 0, arguments, (gradient,))
 
 

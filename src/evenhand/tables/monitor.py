@@ -182,6 +182,7 @@ def rows_by_period(
         name: None if column is None else check_column(column.to_native(), name)
         for name, column in held.items()
     }
+    assert numbers["y_pred"] is not None
     edges = Edges.from_values(numbers["y_pred"], numbers["y_true"])
     distinct, number = np.unique(labels, return_inverse=True)
     order = np.argsort(number, kind="stable")

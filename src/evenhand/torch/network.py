@@ -201,8 +201,11 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
             codes[known] = groups.codes
         z = ((y - self._y_center) / self._y_scale).astype(np.float32)
         omega = None if weight is None else weight.astype(np.float32)
-        columns = (self._standardized(X).float().numpy(), z, codes, omega)
-        rows = Rows(*(None if c is None else torch.from_numpy(c).to(self.device) for c in columns))
+
+        def put(column: Any) -> Any:
+            return None if column is None else torch.from_numpy(column).to(self.device)
+
+        rows = Rows(*map(put, (self._standardized(X).float().numpy(), z, codes, omega)))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         aside, kept = self._set_aside(codes, seed)
         generator = torch.Generator().manual_seed(seed)
@@ -223,8 +226,10 @@ class FairMLPRegressor(RegressorMixin, BaseEstimator):
         self.unfairness_ = float("nan")
         if groups is not None:
             judge = FairnessLoss(self.criterion, groups.n_groups, basis=self.basis)
-            score, omega = self._score(X), None if weight is None else torch.from_numpy(weight)
-            value = judge(score, rows.groups.cpu(), torch.from_numpy(y), sample_weight=omega)
+            exact = None if weight is None else torch.from_numpy(weight)
+            value = judge(
+                self._score(X), rows.groups.cpu(), torch.from_numpy(y), sample_weight=exact
+            )
             self.unfairness_ = float(value)
         return self
 
@@ -390,7 +395,8 @@ class Rows(NamedTuple):
 
     def take(self, rows: NDArray[np.intp]) -> Rows:
         index = torch.from_numpy(rows)
-        return Rows(*(None if column is None else column[index] for column in self))
+        weight = None if self.weight is None else self.weight[index]
+        return Rows(self.X[index], self.y[index], self.groups[index], weight)
 
 
 def make_network(n_features: int, hidden: tuple[int, ...]) -> nn.Sequential:
