@@ -213,7 +213,8 @@ class Sample:
         place = find_copies(columns, groups.numbers())
         if place is None:
             return self, 0
-        if frequent:
+        # People who share a measurement to the last digit are copies, whatever was said.
+        if frequent and groups.measured is None:
             raise ValueError(_COPIES_OR_PEOPLE)
         first = np.unique(place, return_index=True)[1]
         kept = self.take(first)
