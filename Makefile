@@ -32,8 +32,8 @@ demo: $(VENV)/.base
 test: $(VENV)/.test lint
 	$(PYTEST) -m "not slow"
 
-# What `make test` leaves out; docs/contributing.md lists it.
-test-all: $(VENV)/.test
+# All tests: `make test`, and the slow ones that it leaves out, which docs/contributing.md lists.
+test-all: test
 	$(PYTEST) -m slow
 
 lint: $(VENV)/.test
