@@ -6,6 +6,7 @@ from grids import pairwise
 
 import evenhand as eh
 from evenhand.data.criteria import CRITERIA
+from evenhand.kernels import numpy_passes
 from evenhand.training.bound import LIMIT
 from evenhand.training.curvature import diagonal_bound
 
@@ -159,7 +160,7 @@ def test_factor_has_the_size_of_the_curvature_where_scores_are_unfair(
 def test_many_rows_and_groups_agree_with_few_blocks(case, monkeypatch):
     data = case("weights", 4, n=30_000)
     _, _, factor = bind(data, "separation").value_grad_curvature(data.s)
-    monkeypatch.setattr("evenhand.training.curvature.BLOCK", 10**6)
+    monkeypatch.setattr(numpy_passes.blocks, "__defaults__", (10**6,))
     _, _, whole = bind(data, "separation").value_grad_curvature(data.s)
     some = slice(None, None, 500)
     expected = whole[some] @ whole[some].T
