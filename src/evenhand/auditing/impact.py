@@ -221,7 +221,7 @@ class ImpactNumber:
         Of the error, which one-sided tests allow for; 0 for rates.
     tail : float
         Its size, or that of the part that single rows bring where the two parts offset each other.
-        Beyond :data:`MOST_SKEWED` a few values decide the number, and no interval is to be trusted.
+        Beyond `MOST_SKEWED` a few values decide the number, and no interval is to be trusted.
     """
 
     group: str
