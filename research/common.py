@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from evenhand.data.criteria import INDEPENDENCE, SEPARATION, SUFFICIENCY, TARGET
 from evenhand.data.groups import resolve_groups
-from evenhand.measures.measures import estimate_entropies, get_estimator
+from evenhand.measures.entropies import estimate_entropies, get_estimator
 from evenhand.measures.measures import measure as measure_criterion
 
 SEED = 0

@@ -10,8 +10,8 @@ from evenhand.data.criteria import CRITERIA, unregister_criterion
 from evenhand.data.groups import Groups
 from evenhand.estimators.estimation import RowLosses
 from evenhand.kernels.basis import DEGREES
+from evenhand.measures.entropies import ESTIMATORS
 from evenhand.measures.losses import Loss
-from evenhand.measures.measures import ESTIMATORS
 
 # A criterion of the two variables there are, with its own words.
 REVERSED = eh.Criterion(

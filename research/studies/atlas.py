@@ -29,8 +29,8 @@ import studies.atlas_methods as am
 from common import SEED, Setting, cached, r_squared, run_all
 from evenhand.data.criteria import get_criterion
 from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
 from evenhand.measures.losses import R2
-from evenhand.measures.measures import estimate_entropies, get_estimator
 from studies.atlas_methods import (
     DATASETS,
     METHODS,

@@ -33,8 +33,9 @@ from common import CRITERIA as BY_NAME
 from common import Setting, run_all
 from evenhand.data.criteria import INDEPENDENCE, SEPARATION
 from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
 from evenhand.measures.exact_tests import exact_fairness_p_values
-from evenhand.measures.measures import estimate_entropies, get_estimator, measure
+from evenhand.measures.measures import measure
 from loaders import load_belgian_motor
 
 Row = dict[str, Any]

@@ -42,7 +42,7 @@ from evenhand.data.controls import read_controls
 from evenhand.data.groups import resolve_groups
 from evenhand.data.sample import Sample
 from evenhand.measures.balancing import LEAST_COUNTERPARTS, build_basis
-from evenhand.measures.measures import get_estimator
+from evenhand.measures.entropies import get_estimator
 from loaders import load_illinois_quotes
 
 N = 1500

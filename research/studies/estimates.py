@@ -19,7 +19,7 @@ import evenhand as eh
 from common import CRITERIA, Setting, covers, estimate, run_all
 from distributions import FAMILIES, bivariate_normal_scenario, random_scenario
 from evenhand.data.groups import resolve_groups
-from evenhand.measures.measures import estimate_entropies, get_estimator
+from evenhand.measures.entropies import estimate_entropies, get_estimator
 
 Row = dict[str, Any]
 ESTIMATORS: dict[str, Callable[[], Any]] = {

@@ -37,6 +37,7 @@ _TERM = ("training/test_regularizer", "training/test_curvature", "training/test_
 TARGETS = {
     "measures/measures.py": ("measures/test_measures", "measures/test_information",
                              "measures/test_measured_input", "data/test_criteria"),
+    "measures/entropies.py": ("measures/test_information", "measures/test_measures"),
     "measures/effective.py": ("measures/test_effective", "measures/test_measures"),
     "measures/exact_tests.py": ("measures/test_significance", "measures/test_fine_structure"),
     "measures/covariances.py": ("measures/test_unit_covariance", "measures/test_significance",
@@ -44,7 +45,10 @@ TARGETS = {
     "measures/balancing.py": ("measures/test_balancing", "auditing/test_conditional"),
     "measures/losses.py": ("measures/test_losses", "training/test_glm"),
     "measures/edges.py": _CELLS, "measures/cells.py": _CELLS, "measures/cell_rows.py": _CELLS,
+    "measures/cell_files.py": ("tables/test_cell_files", "tables/test_faults"),
     "training/penalty.py": _TERM, "training/bound.py": _TERM,
+    "auditing/tolerance.py": ("auditing/test_tolerance", "cli/test_cli_verdicts"),
+    "auditing/planning.py": ("auditing/test_verdict",),
     "auditing/verdict.py": ("auditing/test_verdict", "auditing/test_tolerance",
                             "auditing/test_impact", "cli/test_cli_verdicts"),
 }  # fmt: skip

@@ -22,7 +22,7 @@ import numpy as np
 
 import evenhand as eh
 from common import Setting, run_apart
-from evenhand.measures.cells import write_cells
+from evenhand.measures.cell_files import write_cells
 from evenhand.tables.audit_table import _check_facts, _edges, cells_of, columns_of
 from evenhand.tables.engines import open_table
 

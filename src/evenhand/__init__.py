@@ -29,7 +29,7 @@ _HOME = {
     "SeparationWarning": "training.glm",
     "Proxy": "data.groups",
     "TableEncoder": "data.encoding",
-    "Tolerance": "auditing.verdict",
+    "Tolerance": "auditing.tolerance",
     "Adaptive": "estimators.adaptive",
     "Audit": "auditing.result",
     "audit": "auditing.audits",
@@ -41,7 +41,7 @@ _HOME = {
     "fairness_path": "training.frontier",
     "independence": "measures.measures",
     "register_criterion": "data.criteria",
-    "rows_needed": "auditing.verdict",
+    "rows_needed": "auditing.planning",
     "separation": "measures.measures",
     "sufficiency": "measures.measures",
 }

@@ -16,7 +16,8 @@ from evenhand.auditing.group_tables import summarize_groups
 from evenhand.data.criteria import CRITERIA
 from evenhand.data.groups import resolve_groups
 from evenhand.data.sample import Sample
-from evenhand.measures.measures import estimate_entropies, get_estimator, measure, root_interval
+from evenhand.measures.entropies import estimate_entropies, get_estimator
+from evenhand.measures.measures import measure, root_interval
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from evenhand.data.criteria import (
     word_for,
 )
 from evenhand.data.groups import resolve_groups
+from evenhand.measures.entropies import estimate_entropies, get_estimator
 from evenhand.measures.exact_tests import exact_fairness_p_value, exact_fairness_p_values
-from evenhand.measures.measures import estimate_entropies, get_estimator
 
 ERROR = Variable("r", "error", of=("s", "y"), value=lambda s, y: y - s)
 ERRORS = Criterion("errors", (), ("r",), variables=(ERROR,))

@@ -24,7 +24,8 @@ from evenhand.estimators.logistic import Logistic
 from evenhand.estimators.ranks import cut, gather_two, rescore
 from evenhand.estimators.rungs import blend, lean_of, pool_losses
 from evenhand.estimators.splines import smooth, spline_table
-from evenhand.measures.measures import estimate_entropies, measure
+from evenhand.measures.entropies import estimate_entropies
+from evenhand.measures.measures import measure
 
 ALL = (SCORE, TARGET, BOTH)
 

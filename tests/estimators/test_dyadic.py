@@ -21,7 +21,8 @@ from evenhand.estimators.dyadic import ROOTS, Plane, bins_of, grow, screen
 from evenhand.estimators.ranks import by_frequency, cut, gather_one, is_heaped
 from evenhand.estimators.rungs import Ladder, prepare
 from evenhand.kernels import dyadic as kernels
-from evenhand.measures.measures import estimate_entropies, measure
+from evenhand.measures.entropies import estimate_entropies
+from evenhand.measures.measures import measure
 
 ALPHA = np.array([0.5, 0.5])
 

@@ -11,8 +11,8 @@ import pytest
 import evenhand as eh
 from evenhand.data.groups import resolve_groups
 from evenhand.measures import cell_rows as cell_people
+from evenhand.measures.cell_files import KEY
 from evenhand.measures.cell_rows import expand_cells, sample_cells
-from evenhand.measures.cells import KEY
 from evenhand.measures.edges import WIDE, Axis, Edges
 
 

@@ -13,7 +13,7 @@ from evenhand._core.validation import check_column
 from evenhand.data.criteria import CRITERIA, Criterion, get_criterion
 from evenhand.data.groups import resolve_groups
 from evenhand.estimators.estimation import EntropyEstimator, RowLosses
-from evenhand.measures.measures import estimate_entropies, get_estimator
+from evenhand.measures.entropies import estimate_entropies, get_estimator
 
 MEASURES = {"independence": eh.independence, "separation": eh.separation,
             "sufficiency": eh.sufficiency}  # fmt: skip

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import evenhand as eh
 from evenhand.data.criteria import CRITERIA
 from evenhand.data.groups import resolve_groups
-from evenhand.measures.measures import estimate_entropies, get_estimator
+from evenhand.measures.entropies import estimate_entropies, get_estimator
 
 MEASURES = {"independence": eh.independence, "separation": eh.separation,
             "sufficiency": eh.sufficiency}  # fmt: skip

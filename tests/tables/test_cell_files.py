@@ -15,8 +15,8 @@ import pytest
 from pyarrow import parquet
 
 import evenhand as eh
-from evenhand.measures import cells as cell_files
-from evenhand.measures.cells import KEY, suppress, suppressed_in, write_cells
+from evenhand.measures import cell_files
+from evenhand.measures.cell_files import KEY, suppress, suppressed_in, write_cells
 from evenhand.tables.audit_table import cells_of
 
 N = 400

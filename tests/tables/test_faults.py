@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 import evenhand as eh
-from evenhand.measures.cells import Suppressed, suppress, suppressed_in, write_cells
+from evenhand.measures.cell_files import Suppressed, suppress, suppressed_in, write_cells
 from evenhand.tables.audit_table import cells_of, columns_of
 from evenhand.tables.engines import open_table
 

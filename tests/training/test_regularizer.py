@@ -8,7 +8,7 @@ import evenhand as eh
 from evenhand.data.criteria import CRITERIA, SEPARATION
 from evenhand.data.groups import resolve_groups
 from evenhand.estimators.logistic import Logistic
-from evenhand.measures.measures import estimate_entropies
+from evenhand.measures.entropies import estimate_entropies
 from evenhand.training.penalty import FairnessRegularizer
 from rivals.algorithm1_jax import regularizer_value_and_grad
 

@@ -36,9 +36,10 @@ from ..estimators.ranks import EXACT_RANK_ROWS, rank_all
 from ..measures.cell_rows import expand_cells, refuse_beside_cells, refuse_copied, sample_cells
 from ..measures.cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
 from ..measures.effective import check_effective_size, warn_shared_values
+from ..measures.entropies import Entropies, estimate_entropies, get_estimator
 from ..measures.exact_tests import TestResult, exact_fairness_p_values
 from ..measures.losses import Loss
-from ..measures.measures import Entropies, estimate_entropies, get_estimator, measure
+from ..measures.measures import measure
 from .conditional import Conditional, audit_given
 from .group_tables import AuditedRows, Disparities, GroupTable, summarize_groups
 from .imputed import bound_gaps

@@ -33,8 +33,9 @@ from ..measures.balancing import (
     log_odds,
 )
 from ..measures.covariances import root_inverse
+from ..measures.entropies import Entropies, estimate_entropies
 from ..measures.exact_tests import SINGULAR, TestResult, exact_fairness_p_value, mid_ranks
-from ..measures.measures import Entropies, Measure, estimate_entropies, measure
+from ..measures.measures import Measure, measure
 from .adjusted_gap import AdjustedGap, Estimate, Imbalance, adjusted_gaps
 from .influence import find_reference
 

@@ -44,8 +44,9 @@ from ..data.groups import Groups
 from ..data.sample import Sample, take_rows
 from ..data.weights import cluster_sums
 from ..estimators.estimation import EntropyEstimator
+from ..measures.entropies import Entropies, estimate_entropies, get_estimator
 from ..measures.losses import R2
-from ..measures.measures import Entropies, estimate_entropies, get_estimator, standard_error
+from ..measures.measures import standard_error
 from .influence import GroupRows, find_reference
 
 # ------------------------------------------------------------------------------------------------

@@ -34,17 +34,8 @@ from ..data.sample import Sample
 from ..data.weights import cluster_sums
 from ..measures.cell_rows import expand_cells, refuse_beside_cells, refuse_copied
 from ..measures.cells import Cells
-from ..measures.measures import (
-    HOLDS,
-    OPEN,
-    VIOLATED,
-    Measure,
-    estimate_entropies,
-    get_estimator,
-    measure,
-    root_interval,
-    upper_bound,
-)
+from ..measures.entropies import estimate_entropies, get_estimator
+from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, measure, root_interval, upper_bound
 
 # Fewer people than this in a period, or fewer than two groups, say nothing by themselves.
 LEAST_PEOPLE = 20

@@ -20,8 +20,9 @@ from .._core.arrays import Array, Rows, Vector
 from ..data.criteria import Criterion
 from ..data.groups import Groups
 from ..estimators.estimation import EntropyEstimator
+from ..measures.entropies import estimate_entropies
 from ..measures.exact_tests import exact_fairness_p_values
-from ..measures.measures import Measure, estimate_entropies, measure
+from ..measures.measures import Measure, measure
 
 # Bins a side of the table that candidates are screened on, and rows that the cuts are taken from.
 BINS = 16

@@ -17,7 +17,8 @@ from .impact import SMALLEST, Impact, impact_table
 from .imputed import Imputation
 from .one_against_rest import OneAgainstRest
 from .pricing import Pricing
-from .verdict import Tolerance, Verdict, verdict_of
+from .tolerance import Tolerance
+from .verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
     from .drivers import Drivers

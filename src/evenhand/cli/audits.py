@@ -35,7 +35,8 @@ from .terminal import (
 if TYPE_CHECKING:
     from ..auditing.impact import Impact
     from ..auditing.result import Audit, AuditSet
-    from ..auditing.verdict import Tolerance, Verdict
+    from ..auditing.tolerance import Tolerance
+    from ..auditing.verdict import Verdict
 
 
 def check_limits(
@@ -245,7 +246,7 @@ class Rules:
 def read_asked(judging: group.Judging, has_target: bool) -> Rules:
     """The options of the command line, checked before any rows are read."""
     from ..auditing.impact import read_cutoffs
-    from ..auditing.verdict import Tolerance
+    from ..auditing.tolerance import Tolerance
 
     file, reference, favorable = judging.tolerance, judging.reference, judging.favorable
     tolerance = None if file is None else Tolerance.from_file(file)
@@ -352,7 +353,7 @@ def tolerance(
 
     Then: evenhand audit scores.csv -y y -s s -a race --tolerance limits.toml
     """
-    from ..auditing.verdict import Tolerance, range_text
+    from ..auditing.tolerance import Tolerance, range_text
 
     if wanted.clause:
         clauses = dict(_clause(text) for text in wanted.clause)

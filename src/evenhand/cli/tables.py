@@ -58,7 +58,7 @@ class Asked:
     @cached_property
     def are_cells(self) -> bool:
         """Whether all files are cells; some among others are refused."""
-        from ..measures.cells import is_cells
+        from ..measures.cell_files import is_cells
 
         kinds = [is_cells(file) for file in self.files]
         if any(kinds) and not all(kinds):
@@ -119,11 +119,11 @@ class Asked:
     @cached_property
     def cells(self) -> Cells:
         """The counts, of files or by an engine."""
-        from ..measures import cells as cell_files
+        from ..measures.cells import merge, read_parts
 
         if not self.are_cells:
             return count(self.table, self.engine, self.columns)
-        return cell_files.merge(cell_files.read_parts(list_files(self.files)))
+        return merge(read_parts(list_files(self.files)))
 
     def audit(self, measuring: group.Measuring, judging: group.Judging) -> Any:
         """An Audit of the counts, or an AuditSet with `--each`."""
@@ -181,7 +181,7 @@ class Asked:
     @cached_property
     def left_out(self) -> dict[str, str]:
         """What was left out of files of cells, by file."""
-        from ..measures.cells import suppressed_in
+        from ..measures.cell_files import suppressed_in
 
         lost = {file: suppressed_in(file) for file in list_files(self.files)}
         return {file: one.text for file, one in lost.items() if one is not None}
@@ -228,7 +228,7 @@ def cells(
     Then: evenhand cells "tuesday/*.parquet" -y y -s s -a race --edges monday.cells --out
     tuesday.cells, and evenhand audit monday.cells tuesday.cells
     """
-    from ..measures import cells as cell_files
+    from ..measures import cell_files
     from ..measures.cells import Cells
 
     out = grid.out

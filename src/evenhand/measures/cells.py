@@ -12,19 +12,16 @@ nothing else.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._core.arrays import Mask, Rows, Vector
-from .._core.files import TableError, write_file
+from .._core.files import TableError
 from .._core.validation import InputError, check_column, check_index
 from ..data.bands import Continuous
 from ..data.copies import are_copies
@@ -32,10 +29,11 @@ from ..data.groups import Proxy, resolve_groups
 from ..data.labels import sorted_labels
 from ..data.sample import check_frequency
 from ..data.weights import check_weight
+from .cell_files import from_arrow, read_table, to_arrow, write_cells
 from .edges import Edges
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 
 Index = NDArray[np.int32]
@@ -432,282 +430,6 @@ def _number_all(parts: list[NDArray[np.int64]], size: int) -> tuple[list[Rows], 
     return [lookup[part] for part in parts], keys
 
 
-# ------------------------------------------------------------------------------------------------
-# Cells as an Arrow table: columns of plain numbers, everything else as JSON in the metadata.
-
-
-INTEGERS = ("score_bin", "target_bin", "group", "n")
-SUMS = ("w", "ww", "ws", "wy", "wss", "wyy", "wsy")
-EXTREMES = ("least_s", "largest_s", "least_y", "largest_y")
-# Relative room for sums that another engine added up in another order.
-_ROUNDING = 1e-9
-
-
-def to_arrow(cells: Cells) -> pa.Table:
-    """Columns `score_bin`, `target_bin`, `group`, `n`, the sums and the extremes."""
-    import pyarrow as pa
-
-    columns: dict[str, NDArray[Any]] = {
-        "score_bin": cells.score_bin,
-        "target_bin": cells.target_bin,
-        "group": cells.group,
-        "n": cells.count,
-        **{name: cells.sums[:, j].copy() for j, name in enumerate(SUMS)},
-    }
-    extremes = [cells.least[:, 0], cells.largest[:, 0]]
-    if cells.has_target:
-        extremes += [cells.least[:, 1], cells.largest[:, 1]]
-    columns |= {name: v.copy() for name, v in zip(EXTREMES, extremes, strict=False)}
-    return pa.table(columns).replace_schema_metadata({KEY: json.dumps(about(cells))})
-
-
-def about(cells: Cells) -> dict[str, Any]:
-    """What the metadata hold: format, version, edges, labels, names and unknown people."""
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "edges": cells.edges.to_dict(),
-        "labels": [_plain(label) for label in cells.labels],
-        "names": list(cells.names),
-        "n_unknown": cells.n_unknown,
-    }
-
-
-def from_arrow(table: Any) -> dict[str, Any]:
-    """The fields of Cells from what :func:`to_arrow` writes, every one checked."""
-    metadata = getattr(getattr(table, "schema", None), "metadata", None)
-    if not hasattr(table, "column_names"):
-        raise InputError("table", f"be a pyarrow Table, got {type(table).__name__}")
-    try:
-        head = json.loads((metadata or {})[KEY])
-    except KeyError:
-        raise InputError(
-            "table", f"have the metadata {FORMAT!r}, which Cells.to_arrow writes, got "
-            f"{sorted(k.decode() for k in metadata or {})}",
-        ) from None  # fmt: skip
-    except ValueError as error:
-        raise InputError("table", f"have metadata in JSON: {error}") from None
-    if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise InputError("table", f"say that its format is {FORMAT!r} in its metadata")
-    if head.get("version") != VERSION:
-        raise InputError(
-            "table", f"be of version {VERSION}, got {head.get('version')!r}",
-            hint="it was written by another version of evenhand.",
-        )  # fmt: skip
-    edges = Edges.from_dict(head.get("edges"))
-    labels, names = _labels(head)
-    unknown = head.get("n_unknown")
-    if not isinstance(unknown, int) or isinstance(unknown, bool) or unknown < 0:
-        raise InputError("table", f"have n_unknown as a nonnegative integer, got {unknown!r}")
-    wanted = [*INTEGERS, *SUMS, *(EXTREMES if edges.target is not None else EXTREMES[:2])]
-    missing = [name for name in wanted if name not in table.column_names]
-    if missing:
-        raise InputError(
-            "table", f"have the columns {', '.join(wanted)}; it lacks {', '.join(missing)}"
-        )
-    columns = {name: _numbers(table, name) for name in wanted}
-    return checked(columns, edges, labels, names, unknown)
-
-
-def checked(
-    columns: dict[str, NDArray[Any]], edges: Edges, labels: tuple[Any, ...],
-    names: tuple[str, ...], unknown: int,
-) -> dict[str, Any]:  # fmt: skip
-    """The fields of Cells from columns by name, with n, sums and extremes that can be true."""
-    sizes = {"score_bin": edges.bins, "target_bin": edges.bins, "group": len(labels)}
-    if edges.target is None:
-        sizes["target_bin"] = 1
-    for name, size in sizes.items():
-        values = columns[name]
-        if len(values) and not (values.min() >= 0 and values.max() < size):
-            raise InputError(
-                "table", f"have {name} between 0 and {size - 1}, got {values.min()} to "
-                f"{values.max()}",
-            )  # fmt: skip
-    if (columns["n"] < 1).any():
-        raise InputError("table", f"have n of at least 1, got {columns['n'].min()}")
-    for name in ("w", "ww"):
-        if (columns[name] <= 0).any():
-            raise InputError("table", f"have positive {name}, got {columns[name].min()}")
-    # (Σw)² ≤ n·Σw², which a mix-up of columns breaks.
-    if (columns["w"] ** 2 > columns["n"] * columns["ww"] * (1 + _ROUNDING)).any():
-        raise InputError("table", "have w² ≤ n·ww in every row: these are not sums of weights")
-    has_target = edges.target is not None
-    for axis in "sy" if has_target else "s":
-        if (columns[f"least_{axis}"] > columns[f"largest_{axis}"]).any():
-            raise InputError("table", f"have least_{axis} ≤ largest_{axis} in every row")
-    n = len(columns["n"])
-    sums = np.empty((n, len(SUMS)))
-    for j, name in enumerate(SUMS):
-        sums[:, j] = columns[name]
-    least, largest = np.full((n, 2), np.nan), np.full((n, 2), np.nan)
-    for j, axis in enumerate("sy" if has_target else "s"):
-        least[:, j], largest[:, j] = columns[f"least_{axis}"], columns[f"largest_{axis}"]
-    place = columns["score_bin"] * edges.bins + columns["target_bin"]
-    key = place * max(len(labels), 1) + columns["group"]
-    order = np.argsort(key, kind="stable")
-    if (np.diff(key[order]) == 0).any():
-        raise InputError(
-            "table", "have one row for each score_bin, target_bin and group; some are repeated"
-        )
-    where = {name: columns[name][order].astype(np.int32) for name in INTEGERS[:3]}
-    return {
-        "edges": edges,
-        "labels": labels,
-        "names": names,
-        **where,
-        "count": columns["n"][order],
-        "sums": sums[order],
-        "least": least[order],
-        "largest": largest[order],
-        "n_unknown": unknown,
-    }
-
-
-def _labels(head: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
-    labels, names = head.get("labels"), head.get("names")
-    if not isinstance(names, list) or not names or not all(isinstance(v, str) for v in names):
-        raise InputError("table", f"have names of its attributes, got {names!r}")
-    if not isinstance(labels, list):
-        raise InputError("table", f"have a list of labels, got {labels!r}")
-    crossed = len(names) > 1
-    good = [
-        isinstance(v, list) and len(v) == len(names) if crossed
-        else isinstance(v, str | int | float)
-        for v in labels
-    ]  # fmt: skip
-    plain = tuple(tuple(v) if isinstance(v, list) else v for v in labels)
-    if not all(good) or len(set(plain)) < len(plain):
-        raise InputError(
-            "table", f"have distinct labels, one value for each of {', '.join(names)}, got "
-            f"{labels!r}",
-        )  # fmt: skip
-    return plain, tuple(names)
-
-
-def _numbers(table: Any, name: str) -> NDArray[Any]:
-    import pyarrow as pa
-
-    column = table.column(name)
-    kind = column.type
-    if column.null_count:
-        raise InputError("table", f"not have missing values in {name}, got {column.null_count}")
-    whole = name in INTEGERS
-    good = pa.types.is_integer(kind) or (not whole and pa.types.is_floating(kind))
-    if not good:
-        what = "integers" if whole else "numbers"
-        raise InputError("table", f"have {what} in {name}, got {kind}")
-    values = column.to_numpy().astype(np.int64 if whole else np.float64)
-    if not whole and not np.isfinite(values).all():
-        raise InputError("table", f"have finite numbers in {name}: some are NaN or infinite")
-    return values
-
-
-def _plain(label: Any) -> Any:
-    """A label as JSON has it; what JSON does not know becomes text."""
-    if isinstance(label, tuple):
-        return [_plain(v) for v in label]
-    label = label.item() if isinstance(label, np.generic) else label
-    return label if isinstance(label, str | int | float | bool) else str(label)
-
-
-# ------------------------------------------------------------------------------------------------
-# Cells as files: Parquet, whole or not at all, with a checksum of what is in them.
-
-
-FORMAT, VERSION = "evenhand.cells", 1
-KEY = FORMAT.encode()
-_SUM, _SMALL = b"evenhand.sha256", b"evenhand.suppressed"
-
-
-class Suppressed(NamedTuple):
-    """What was left out of cells: entries of fewer than `min_count` people of one group."""
-
-    min_count: int
-    entries: int
-    people: int
-    share: dict[str, float]
-
-    @property
-    def text(self) -> str:
-        """In a sentence."""
-        groups = ", ".join(f"{100 * v:.1f}% of {name}" for name, v in self.share.items())
-        return (
-            f"{self.people:,} people in {self.entries:,} entries of fewer than {self.min_count} "
-            f"were left out: {groups}."
-        )
-
-
-def suppress(cells: Cells, min_count: int) -> tuple[Cells, Suppressed]:
-    """Cells without the entries of fewer than so many people of one group, and what they held.
-
-    Parameters
-    ----------
-    cells : Cells
-    min_count : int
-        At least 1.
-    """
-    if isinstance(min_count, bool) or not isinstance(min_count, int) or min_count < 1:
-        raise InputError("min_count", f"be an integer of at least 1, got {min_count!r}")
-    keep = cells.count >= min_count
-    if not keep.any():
-        raise InputError(
-            "min_count", f"leave some cells: none of {len(keep):,} entries has {min_count} people",
-            hint="a coarser grid has more people in a cell, such as edges=32 (--bins 32).",
-        )  # fmt: skip
-    size = len(cells.labels)
-    whole, gone = (
-        np.bincount(cells.group[rows], cells.count[rows], size) for rows in (keep | True, ~keep)
-    )
-    names = [" × ".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in cells.labels]
-    share = dict(zip(names, (gone / np.maximum(whole, 1.0)).tolist(), strict=True))
-    lost = Suppressed(min_count, int((~keep).sum()), int(gone.sum()), share)
-    return cells.take(keep), lost
-
-
-def write_cells(
-    cells: Cells, path: Any, force: bool = False, suppressed: Suppressed | None = None
-) -> Path:
-    """Write cells to a regular file that appears whole or not at all.
-
-    Parameters
-    ----------
-    cells : Cells
-    path : str or Path
-    force : bool
-        Overwrite a file that exists.
-    suppressed : Suppressed, optional
-        Said in the file, so that who reads it knows.
-    """
-    from pyarrow import parquet
-
-    table = cells.to_arrow()
-    said = dict(table.schema.metadata)
-    if suppressed is not None:
-        said[_SMALL] = json.dumps(suppressed._asdict()).encode()
-    table = table.replace_schema_metadata({**said, _SUM: _digest(table, said)})
-    return write_file(
-        path, lambda temporary: parquet.write_table(table, temporary, compression="zstd"), force
-    )
-
-
-def suppressed_in(path: Any) -> Suppressed | None:
-    """What was left out before the file was written."""
-    said = (read_table(path).schema.metadata or {}).get(_SMALL)
-    if said is None:
-        return None
-    try:
-        lost = Suppressed(**json.loads(said))
-        counts = (lost.min_count, lost.entries, lost.people)
-        if not all(isinstance(v, int) and v >= 0 for v in counts):
-            raise ValueError(f"counts must be integers, got {counts}")
-        return lost._replace(share={str(k): float(v) for k, v in lost.share.items()})
-    except (ValueError, TypeError, AttributeError) as error:
-        raise TableError(
-            f"{str(path)!r} does not say as it should what was left out of it: {error}"
-        ) from error
-
-
 def read_parts(paths: Iterable[Any]) -> list[Cells]:
     """Cells of files that are to be added up; the same counts twice are refused."""
     parts: dict[Any, Cells] = {}
@@ -726,42 +448,3 @@ def read_parts(paths: Iterable[Any]) -> list[Cells]:
                 )
         parts[path] = cells
     return list(parts.values())
-
-
-def is_cells(path: Any) -> bool:
-    """Whether a file is one of cells, by its name."""
-    return str(path).endswith(".cells")
-
-
-def read_table(path: Any) -> Any:
-    """The Arrow table that :func:`write_cells` wrote, its checksum compared."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    if not Path(path).is_file():
-        raise TableError(f"There is no file {str(path)!r}.")
-    try:
-        with parquet.ParquetFile(path) as file:
-            table = file.read()
-        metadata = table.schema.metadata or {}
-        digest = _digest(table, metadata)
-    except (pa.ArrowException, OSError, ValueError) as error:  # also of names that are no text
-        text = str(error).splitlines()[0]
-        raise TableError(f"{str(path)!r} is not a whole file of cells: {text}") from error
-    if _SUM not in metadata:
-        raise TableError(f"{str(path)!r} is no file of cells, as `evenhand cells` writes them.")
-    if metadata[_SUM] != digest:
-        raise TableError(
-            f"{str(path)!r} has been changed since it was written: its checksum is another one. "
-            "Hint: count the rows once more."
-        )
-    return table
-
-
-def _digest(table: Any, metadata: dict[bytes, bytes]) -> bytes:
-    """SHA-256 of names, values and metadata, but for itself."""
-    digest = hashlib.sha256(metadata.get(KEY, b"") + metadata.get(_SMALL, b""))
-    for name in table.column_names:
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(table.column(name).to_numpy()).tobytes())
-    return digest.hexdigest().encode()

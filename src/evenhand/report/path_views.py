@@ -51,7 +51,7 @@ from .words import (
 
 if TYPE_CHECKING:
     from ..auditing.result import Audit
-    from ..auditing.verdict import Tolerance
+    from ..auditing.tolerance import Tolerance
     from ..training.path import FairnessPath, Request
 
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ..auditing.impact import STATISTICS
-from ..auditing.verdict import range_text
+from ..auditing.tolerance import range_text
 from ..measures.measures import HOLDS, OPEN, RULE_WITH_TOLERANCE, VIOLATED
 from .markup import element
 from .view import Lead, Name, Note, Table, View

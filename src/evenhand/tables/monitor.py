@@ -21,7 +21,8 @@ from ..auditing.monitoring import Monitor, check_watch, judge
 from ..data.labels import sorted_labels
 from ..data.sample import Sample
 from ..data.weights import LEAST, check_cluster
-from ..measures.cells import Cells, is_cells, read_parts
+from ..measures.cell_files import is_cells
+from ..measures.cells import Cells, read_parts
 from ..measures.edges import Edges
 from .audit_table import cells_of, columns_of
 from .engines import open_table

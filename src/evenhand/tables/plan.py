@@ -28,7 +28,8 @@ from .._core.validation import InputError
 from ..data.columns import is_missing
 from ..data.encoding import MISSING
 from ..data.labels import check_count, cross, kind_of, sorted_labels, whole
-from ..measures.cells import EXTREMES, SUMS, Cells, checked
+from ..measures.cell_files import EXTREMES, SUMS, checked
+from ..measures.cells import Cells
 from ..measures.edges import Axis, Edges, looks_drawn, scramble, share_drawn
 
 # The largest float: neither NaN nor infinity is at most this, in any engine.

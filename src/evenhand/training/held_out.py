@@ -21,16 +21,9 @@ from ..data.criteria import CONDITIONAL, Criterion, get_criterion, measurable
 from ..data.groups import Groups
 from ..data.sample import Sample
 from ..data.weights import cluster_sums, weighted_rows
+from ..measures.entropies import Entropies, estimate_entropies, get_estimator
 from ..measures.losses import Accuracy, accuracy_of
-from ..measures.measures import (
-    Entropies,
-    Measure,
-    critical_value,
-    estimate_entropies,
-    get_estimator,
-    measure,
-    standard_error,
-)
+from ..measures.measures import Measure, critical_value, measure, standard_error
 
 Rows = NDArray[np.intp]
 

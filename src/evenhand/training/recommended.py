@@ -36,8 +36,9 @@ from ..data.groups import Groups
 from ..data.sample import Sample, repeat_rows
 from ..data.weights import check_weight
 from ..measures.effective import check_effective_size
+from ..measures.entropies import get_estimator
 from ..measures.losses import R2, Accuracy, get_loss
-from ..measures.measures import Measure, get_estimator
+from ..measures.measures import Measure
 from .design import ReadsTables
 from .glm import FairGLM
 from .held_out import Curve, Place
