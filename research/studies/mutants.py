@@ -48,7 +48,7 @@ TARGETS = {
     "measures/cell_files.py": ("tables/test_cell_files", "tables/test_faults"),
     "training/penalty.py": _TERM, "training/bound.py": _TERM,
     "auditing/tolerance.py": ("auditing/test_tolerance", "cli/test_cli_verdicts"),
-    "auditing/planning.py": ("auditing/test_verdict",),
+    "auditing/planning.py": ("auditing/test_planning",),
     "auditing/verdict.py": ("auditing/test_verdict", "auditing/test_tolerance",
                             "auditing/test_impact", "cli/test_cli_verdicts"),
 }  # fmt: skip
