@@ -104,7 +104,7 @@ def test_strata_hold_rows_enough_and_equal_probabilities_stay_together():
 def test_text_page_and_tables_say_it(tmp_path):
     found = audit(*draw(800, 5, 0.5)[:2])
     text = " ".join(str(found).split())
-    assert "without any assumption (95% confidence)" in text
+    assert "range without any assumption (95%)" in text
     assert max(map(len, str(found).split("\n")[-8:])) <= 80
     page = found.to_html(tmp_path / "a.html").read_text()
     assert "What inferred groups leave uncertain" in page

@@ -464,7 +464,7 @@ def test_help_teaches():
 def test_compare_two_columns(scores):
     result = run("compare", scores, "-y", "y", "-s", "s", "-s", "better", "-a", "race")
     assert result.exit_code == 0
-    assert "From s to better" in result.stdout
+    assert "from s to better" in result.stdout
     assert "Change of each person's score" in result.stdout
     data = json.loads(
         run("compare", scores, "-y", "y", "-s", "s", "-s", "better", "-a", "race", "--json").stdout

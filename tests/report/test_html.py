@@ -6,7 +6,7 @@ import pytest
 from report_helpers import HOSTILE, Reader, check_page, downloads
 
 import evenhand as eh
-from evenhand.report.audit_views import audit_page, audit_set_page
+from evenhand.report.audit_views import audit_page
 
 
 def test_hostile_labels_are_text_and_nothing_is_lost(hostile_audit, tmp_path):
@@ -57,18 +57,18 @@ def test_a_set_shows_models_side_by_side_and_who_gains(hostile):
     audits = eh.audit(
         y, {"<old>": X[:, 0], "new": X[:, 1]}, sensitive_features=a, estimator="logistic"
     )
-    text = audit_set_page(audits)
+    text = audit_page(audits)
     shown = check_page(text, scripts=1)
     assert "Who gains and who loses" in shown
     assert "<old>" in shown
     tables = downloads(text)
     assert [row[0] for row in tables["comparison.csv"]] == ["model", "<old>", "new"]
-    assert len(tables["gains-2.csv"]) == len(HOSTILE) + 1
+    assert len(tables["gains.csv"]) == len(HOSTILE) + 1
     assert "model-2-groups.csv" in tables
 
 
 def test_a_set_of_attributes_has_no_gains(audit):
-    text = audit_set_page(eh.AuditSet({"race": audit, "sex": audit}, "attribute"))
+    text = audit_page(eh.AuditSet({"race": audit, "sex": audit}, "attribute"))
     assert "Who gains" not in text
     assert "Attribute 2: " in text
 
@@ -90,6 +90,7 @@ def test_notebooks_get_a_compact_version(hostile_audit, audit):
         "div",
         "p",
         "b",
+        "caption",
         "table",
         "thead",
         "tbody",

@@ -92,9 +92,9 @@ def test_json_cannot_leave_its_block(data):
 
 
 def test_page_allows_its_own_script_only():
-    text = page("t <", ["<b>"], "let x = 1;")
+    text = page("t <", "u", ["<b>"], {}, "let x = 1;")
     assert "script-src &#x27;sha256-" in text
     assert "default-src &#x27;none&#x27;" in text
     assert "<title>t &lt;</title>" in text
     assert "&lt;b&gt;" in text
-    assert "script-src &#x27;none&#x27;" in page("t", [])
+    assert "script-src &#x27;none&#x27;" in page("t", "u", [], {})

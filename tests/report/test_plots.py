@@ -88,19 +88,12 @@ def test_plot_gains_draws_every_group(hostile):
     assert len(figure.axes[0].get_yticks()) == len(set(a))
 
 
-def test_plot_features(regression):
+def test_features_that_differ_by_group_tell_more(regression):
     X, _, a = regression
     table = eh.report.feature_information(X, sensitive_features=a)
     assert table["feature"] == [f"x{j}" for j in range(6)]
     # The first two columns differ by group, the others do not.
     assert min(table["information"][:2]) > 5 * max(table["information"][2:])
-    figure = plots.plot_features(
-        table["feature"], table["information"], np.zeros(6), np.arange(6), limit=4
-    )
-    found = texts(figure)
-    assert "x5" in found
-    assert "x1" not in found
-    assert "2 features that moved less are not shown." in found
 
 
 def test_feature_information_of_a_constant_is_zero_and_takes_frames(regression):
@@ -111,11 +104,6 @@ def test_feature_information_of_a_constant_is_zero_and_takes_frames(regression):
     table = eh.report.feature_information(frame, sensitive_features=a)
     assert table["feature"] == ["same", "first"]
     assert table["information"][0] == 0
-
-
-def test_plot_features_wants_equal_lengths():
-    with pytest.raises(ValueError, match="one entry per feature, got 2, 1, 1 and 1"):
-        plots.plot_features(["a", "b"], [0.1], [1.0], [2.0])
 
 
 def test_missing_matplotlib_is_explained(audit, monkeypatch):

@@ -71,7 +71,7 @@ def test_every_result_is_text_of_80_columns_and_a_table_in_a_notebook(results, k
     assert " object at 0x" not in text
     tags = {tag for tag, _ in Reader(shown).tags}
     assert "table" in tags
-    assert tags <= {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td"}
+    assert tags <= {"div", "p", "b", "table", "caption", "thead", "tbody", "tr", "th", "td"}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,10 +1,12 @@
 """Numbers, labels and sentences."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from evenhand.report import charts, words
+from evenhand.report.markup import asset
 from evenhand.report.words import accuracy, fixed, grade, judge_measure, p_text
 
 
@@ -25,6 +27,11 @@ def test_verdicts(audit, value, interval, p, expected, said):
     assert grade(m) == expected
     assert said in judge_measure(m)
     assert "n/a" not in judge_measure(m)
+
+
+def test_figures_and_pages_share_one_palette():
+    style = asset("style.css").split("@media")[0]
+    assert re.findall(r"--g\d: (#\w+);", style) == [color.lower() for color in charts.PALETTE]
 
 
 def test_p_text():

@@ -10,7 +10,6 @@ from typing import Any
 VIEWS = {
     "result_page": "after_views",
     "audit_page": "audit_views",
-    "audit_set_page": "audit_views",
     "path_page": "path_views",
     "plot_audit": "plots",
     "plot_drivers": "plots",

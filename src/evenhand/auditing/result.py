@@ -308,13 +308,7 @@ class Audit(Shown):
         -------
         Path
         """
-        verdict = None if tolerance is None else self.verdict(tolerance)
-        if favorable is None and tolerance is not None:
-            favorable = tolerance.favorable
-        impact = None if favorable is None else self.impact(favorable=favorable)
-        page = view("audit_page")(
-            self, about=about, verdict=verdict, impact=impact, drivers=drivers
-        )
+        page = _page({"": self}, self, tolerance, favorable, about=about, drivers=drivers)
         return write_text(path, page, force)
 
 
@@ -390,13 +384,20 @@ class AuditSet(Mapping[str, Audit], Shown):
         -------
         Path
         """
-        verdicts = {} if tolerance is None else self.verdict(tolerance)
-        if favorable is None and tolerance is not None:
-            favorable = tolerance.favorable
-        impacts = {}
-        if favorable is not None:
-            impacts = {k: audit.impact(favorable=favorable) for k, audit in self.audits.items()}
-        page = view("audit_set_page")(
-            self, about=about, verdicts=verdicts, impacts=impacts, favorable=favorable
-        )
-        return write_text(path, page, force)
+        return write_text(path, _page(self.audits, self, tolerance, favorable, about=about), force)
+
+
+def _page(
+    audits: Mapping[str, Audit], result: Any, tolerance: Tolerance | None, favorable: str | None,
+    **more: Any,
+) -> str:  # fmt: skip
+    """Return the page of one audit or several, with verdicts and impact where they are asked."""
+    verdicts, impacts = {}, {}
+    if tolerance is not None:
+        verdicts = {name: audit.verdict(tolerance) for name, audit in audits.items()}
+        favorable = favorable or tolerance.favorable
+    if favorable is not None:
+        impacts = {name: audit.impact(favorable=favorable) for name, audit in audits.items()}
+    return view("audit_page")(
+        result, verdicts=verdicts, impacts=impacts, favorable=favorable, **more
+    )

@@ -104,8 +104,10 @@ def audit(
             favorable=asked.favorable,
         )  # fmt: skip
     if output.json_:
+        from ..report.audit_views import results_by_audit
+
         whole = {**result.to_dict(), "checks": checks, "provenance": data.provenance()}
-        say_json(whole | to_dict(verdict=verdicts, impact=compared))
+        say_json(whole | results_by_audit(verdict=verdicts, impact=compared))
     else:
         for name, verdict in verdicts.items():
             show_verdict(verdict, name)
@@ -141,15 +143,10 @@ def write_audit(
     favorable: str | None = None,
 ) -> None:  # fmt: skip
     """The HTML report of an audit or of several."""
-    from ..auditing.result import AuditSet
-    from ..report.audit_views import audit_page, audit_set_page
+    from ..report.audit_views import audit_page
 
     shared: dict[str, Any] = {"about": asdict(about), "source": facts, "favorable": favorable}
-    if isinstance(result, AuditSet):
-        text = audit_set_page(result, verdicts=verdicts, impacts=impacts, **shared)
-    else:
-        one = {"verdict": (verdicts or {}).get(""), "impact": (impacts or {}).get("")}
-        text = audit_page(result, **one, **shared)
+    text = audit_page(result, verdicts=verdicts, impacts=impacts, **shared)
     write_text(output.html, text, output.force)
 
 
@@ -305,16 +302,6 @@ def show_verdict(verdict: Verdict, name: str = "") -> None:
     assert shown.badge is not None
     show_view(shown, _STYLES[verdict.outcome], (f"{name}: " if name else "") + shown.badge[0])
     say("")
-
-
-def to_dict(**results: Mapping[str, Any]) -> dict[str, Any]:
-    """For --json: results by audit where there are several."""
-    held = {
-        key: {name: result.to_dict() for name, result in by_audit.items()}
-        for key, by_audit in results.items()
-        if by_audit
-    }
-    return {key: one[""] if list(one) == [""] else one for key, one in held.items()}
 
 
 def exit_code(verdicts: Mapping[str, Verdict], limits_met: bool) -> int:

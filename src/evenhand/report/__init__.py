@@ -1,9 +1,9 @@
 """Results → words, pictures and pages.
 
 The figures that compare two models: `plot_densities` (scores by group before and after),
-`plot_gains` (who gains and who loses), and `plot_features` with `feature_information` (which
-features carry the group). Those of one result are its own methods: `audit.plot()`, `path.plot()`,
-`to_html()`. `About` says who asks for a report and why.
+`plot_gains` (who gains and who loses). Those of one result are its own methods: `audit.plot()`,
+`path.plot()`, `drivers.plot()`, `to_html()`. `feature_information` says what each feature tells
+about the group. `About` says who asks for a report and why.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ _HOME = {
     "feature_information": "..auditing.figures",
     "plot_audit": ".plots",
     "plot_densities": ".plots",
-    "plot_features": ".plots",
     "plot_gains": ".plots",
 }
 

@@ -12,8 +12,7 @@ from .._core.frames import tabulate
 from .._core.provenance import stamp
 from ..measures.measures import HOLDS, VIOLATED
 from .charts import Bar, Chart, bar_chart
-from .markup import element, join, label
-from .page import document
+from .markup import element, join, label, page
 from .view import Figure, Name, Note, Table, View, section, view_of
 from .words import clean, fixed, group_name, number, percent, short_names, span, with_interval
 
@@ -210,13 +209,14 @@ def looks_chart(result: Monitor, name: str) -> Chart:
         x_ticks={k + 1: names[k] for k in range(0, len(looks), step)},
         title=f"{name} by period, with the band of all periods",
     )  # fmt: skip
-    for run in known_runs(looks):
-        place = np.array(run, dtype=float) + 1.0
-        value = np.array([max(looks[k].value, 0.0) for k in run])
+    values = np.ma.masked_invalid([look.value for look in looks])
+    for run in np.ma.clump_unmasked(values):
+        place = np.arange(run.start, run.stop) + 1.0
+        value = np.maximum(values.data[run], 0.0)
         low, high = (
-            np.minimum([getattr(looks[k], end) for k in run], top) for end in ("low", "high")
+            np.minimum([getattr(look, end) for look in looks[run]], top) for end in ("low", "high")
         )
-        if len(run) == 1:  # a stretch of one period has no width to shade
+        if len(place) == 1:  # a stretch of one period has no width to shade
             chart.bars(place, low, high, 0)
         else:
             chart.area(place, low, high, 0, "area band")
@@ -229,23 +229,10 @@ def looks_chart(result: Monitor, name: str) -> Chart:
     return chart
 
 
-def known_runs(looks: Sequence[Look]) -> list[list[int]]:
-    """Return stretches of periods that have a value."""
-    runs: list[list[int]] = []
-    for k, look in enumerate(looks):
-        if _is_open(look):
-            continue
-        if runs and runs[-1][-1] == k - 1:
-            runs[-1].append(k)
-        else:
-            runs.append([k])
-    return runs
-
-
 def result_page(result: Drivers | Monitor) -> str:
     """Return the page of a result that is not to be signed."""
     title = {"Drivers": "Drivers of a disparity", "Monitor": "Monitoring report"}
     named = result.sensitive_name != "group"
     under = join(["By ", label(result.sensitive_name, 80)]) if named else None
     data = {**result.to_dict(), **stamp()}
-    return document(title[type(result).__name__], under, [section(view_of(result))], data)
+    return page(title[type(result).__name__], under, [section(view_of(result))], data)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..auditing.figures import DrawnRows, calibration, density, drawn_rows, gains_of, grid_over
+from ..auditing.result import Audit
 from ..data.criteria import get_criterion
 from ..measures.measures import measure_columns
 from .after_views import drivers_view
@@ -33,10 +34,12 @@ from .words import (
     number,
     p_text,
     part_word,
+    people_words,
     percent,
     plus_minus,
     row_count,
     short_names,
+    span,
     unknown_words,
     with_margin,
 )
@@ -44,7 +47,7 @@ from .words import (
 if TYPE_CHECKING:
     from ..auditing.drivers import Drivers
     from ..auditing.impact import Impact
-    from ..auditing.result import Audit, AuditSet
+    from ..auditing.result import AuditSet
     from ..auditing.verdict import Verdict
     from ..measures.measures import Measure
 
@@ -266,21 +269,33 @@ GAINS = {
 }
 
 
-def gains_table(before: Audit, after: Audit, file: str, favorable: str | None = None) -> Table:
-    """Return the change of each person's score between two models, by group."""
-    changes = gains_of(before, after, favorable)
-    rows = [
-        [
-            Name(group),
-            number(changes["mean"][k], 3),
-            f"{number(changes['q05'][k], 3)} to {number(changes['q95'][k], 3)}",
-            f"{100 * changes['gain'][k]:.0f}%",
-            f"{100 * changes['loss'][k]:.0f}%",
+def gains_view(audits: Mapping[str, Audit], favorable: str | None = None) -> View:
+    """Return changes of each row's score from the first model to the others, by group."""
+    words = (
+        "You did not say whether a high score is good. The table shows whose scores go up or down."
+        if favorable is None
+        else f"A {favorable} score is favorable."
+    )
+    first, *others = audits
+    parts: list[Any] = [Note(words)]
+    for k, name in enumerate(others, 2):
+        names = short_names([first, name], 80)
+        changes = gains_of(audits[first], audits[name], favorable)
+        rows = [
+            [
+                Name(group),
+                number(changes["mean"][j], 3),
+                span((changes["q05"][j], changes["q95"][j])),
+                f"{100 * changes['gain'][j]:.0f}%",
+                f"{100 * changes['loss'][j]:.0f}%",
+            ]
+            for j, group in enumerate(changes["group"])
         ]
-        for k, group in enumerate(changes["group"])
-    ]
-    heads = ["group", "mean change", "middle 90%", *GAINS[favorable]]
-    return Table(heads, rows, "Change of each person's score, by group", changes, file, limit=40)
+        heads = ["group", "mean change", "middle 90%", *GAINS[favorable]]
+        caption = f"Change of each person's score from {names[0]} to {names[1]}, by group"
+        file = "gains.csv" if len(others) == 1 else f"gains-{k}.csv"
+        parts.append(Table(heads, rows, caption, changes, file, limit=40))
+    return View("Who gains and who loses", parts)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -431,88 +446,71 @@ def calibration_chart(drawn: DrawnRows) -> Chart:
 
 
 def audit_page(
-    audit: Audit,
-    *,
-    about: About | Mapping[str, Any] | None = None,
-    source: Mapping[str, Any] | None = None,
-    verdict: Verdict | None = None,
-    impact: Impact | None = None,
-    favorable: str | None = None,
-    drivers: Drivers | None = None,
-) -> str:
-    """Return one audit as a document.
-
-    Parameters
-    ----------
-    audit : Audit
-        As from :func:`evenhand.audit`.
-    about : About or mapping, optional
-        Who asks and what for.
-    source : mapping, optional
-        Facts about the data to print, such as the file and its columns.
-    verdict : Verdict, optional
-        As from :meth:`Audit.verdict`; it comes first.
-    impact : Impact, optional
-        As from :meth:`Audit.impact`.
-    favorable : {"high", "low"}, optional
-        Which scores are good for a person; the impact table's own when left out.
-    drivers : Drivers, optional
-        As from :func:`evenhand.drivers`, of the same score.
-    """
-    if favorable is None and impact is not None:
-        favorable = impact.favorable
-    results = {"verdict": verdict, "impact": impact, "drivers": drivers}
-    views = sections(audit, verdict, impact, [money_view(audit, favorable)])
-    title = "Fairness audit" + (f": {audit.name}" if audit.name else "")
-    extra = {key: value.to_dict() for key, value in results.items() if value is not None}
-    return signed_page(
-        {**audit.to_dict(), **extra}, audit, about, source,
-        Heading(title, _counts(audit), _question(audit, verdict)),
-        [*views, *_made(drivers_view, drivers)], facts=_facts(audit),
-    )  # fmt: skip
-
-
-def _facts(audit: Audit) -> dict[str, str]:
-    return {"Estimator": next(iter(audit.measures.values())).estimator}
-
-
-def audit_set_page(
-    audits: AuditSet,
+    result: Audit | AuditSet,
     *,
     about: About | Mapping[str, Any] | None = None,
     source: Mapping[str, Any] | None = None,
     verdicts: Mapping[str, Verdict] | None = None,
     impacts: Mapping[str, Impact] | None = None,
     favorable: str | None = None,
+    drivers: Drivers | None = None,
 ) -> str:
-    """Return several audits: side by side, then one by one.
+    """Return an audit as a document; of several, side by side and then one by one.
 
     Parameters
     ----------
-    audits : AuditSet
-        Models on the same rows, or attributes one by one.
+    result : Audit or AuditSet
+        As from :func:`evenhand.audit`.
     about : About or mapping, optional
         Who asks and what for.
     source : mapping, optional
-        Facts about the data to print.
+        Facts about the data to print, such as the file and its columns.
     verdicts, impacts : mapping, optional
-        By the name of an audit, what :meth:`Audit.verdict` and :meth:`Audit.impact` returned.
+        By the name of an audit, what :meth:`Audit.verdict` and :meth:`Audit.impact` returned. The
+        name of a single audit is "".
     favorable : {"high", "low"}, optional
-        Which change of a score is a gain.
+        Which scores are good for a person; the impact table's own when left out.
+    drivers : Drivers, optional
+        As from :func:`evenhand.drivers`, of the same score.
     """
+    audits = {"": result} if isinstance(result, Audit) else result
     verdicts, impacts = verdicts or {}, impacts or {}
     first = next(iter(audits.values()))
-    parts: list[Any] = [View("Side by side", [comparison_table(audits)])]
-    if audits.kind == "model":
-        parts += [density_view(audits), gains_view(audits, favorable)]
+    if favorable is None and impacts:
+        favorable = next(iter(impacts.values())).favorable
+    title = "Fairness audit" + (f": {first.name}" if first.name else "")
+    parts: list[Any] = []
+    if not isinstance(result, Audit):
+        title = f"Fairness by {result.kind}"
+        parts.append(View("Side by side", [comparison_table(result)]))
+        if result.kind == "model":
+            parts += [density_view(result), gains_view(result, favorable)]
     for k, (name, audit) in enumerate(audits.items(), 1):
-        parts.append(element("h2", f"{audits.kind.capitalize()} {k}: ", label(name, 120)))
-        money = [money_view(audit, favorable)]
-        views = sections(audit, verdicts.get(name), impacts.get(name), money)
-        parts += [section(view, "h3", f"{audits.kind}-{k}-") for view in views]
-    question = _question(first, next(iter(verdicts.values()), None))
-    heading = Heading(f"Fairness by {audits.kind}", _counts(first), question)
-    return signed_page(audits.to_dict(), first, about, source, heading, parts, facts=_facts(first))
+        views = sections(
+            audit, verdicts.get(name), impacts.get(name), [money_view(audit, favorable)]
+        )
+        if isinstance(result, Audit):
+            parts += views
+        else:
+            parts.append(element("h2", f"{result.kind.capitalize()} {k}: ", label(name, 120)))
+            parts += [section(view, "h3", f"{result.kind}-{k}-") for view in views]
+    parts += _made(drivers_view, drivers)
+    data = {**result.to_dict(), **results_by_audit(verdict=verdicts, impact=impacts)}
+    if drivers is not None:
+        data["drivers"] = drivers.to_dict()
+    heading = Heading(title, _counts(first), _question(first, next(iter(verdicts.values()), None)))
+    facts = {"Estimator": next(iter(first.measures.values())).estimator}
+    return signed_page(data, first, about, source, heading, parts, facts=facts)
+
+
+def results_by_audit(**results: Mapping[str, Any]) -> dict[str, Any]:
+    """Results for programs, by audit where there are several."""
+    held = {
+        key: {name: result.to_dict() for name, result in by_audit.items()}
+        for key, by_audit in results.items()
+        if by_audit
+    }
+    return {key: one[""] if list(one) == [""] else one for key, one in held.items()}
 
 
 def _question(audit: Audit, verdict: Verdict | None) -> str:
@@ -521,12 +519,7 @@ def _question(audit: Audit, verdict: Verdict | None) -> str:
         if verdict is None
         else "It is judged by a written tolerance, below."
     )
-    name = short_names([audit.sensitive_name], 60)[0]
-    # The name an attribute has when it came as a plain array says nothing.
-    whom = "these groups" if name == "group" else f"the groups of {name}"
-    if is_measured(audit):
-        whom = "people whatever their " + ("attribute" if name == "group" else name)
-    return f"Is this score fair to {whom}? {judged}"
+    return f"Is this score fair to {people_words(audit)}? {judged}"
 
 
 def _counts(audit: Audit) -> str:
@@ -545,16 +538,3 @@ def density_view(audits: Mapping[str, Audit]) -> View:
     }
     keys = group_legend(next(iter(rows.values())), first)
     return View(f"Scores by {part_word(first)}", [keys, figure_grid(charts)])
-
-
-def gains_view(audits: AuditSet, favorable: str | None = None) -> View:
-    """Return changes of each row's score from the first model to the others, by group."""
-    first, *others = audits
-    parts: list[Any] = []
-    for k, name in enumerate(others, 2):
-        names = short_names([first, name], 80)
-        parts += [
-            f"From {names[0]} to {names[1]}:",
-            gains_table(audits[first], audits[name], f"gains-{k}.csv", favorable),
-        ]
-    return View("Who gains and who loses", parts)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 MOST_SENTENCES = 5
 
 
-def _first(sentences: Sequence[str], more: int) -> list[str]:
+def _first(sentences: Sequence[str], more: int) -> list[Any]:
     """The first sentence as a lead, the others, and how many groups only the table has."""
     rest = [f"{more} more groups are in the table."] if more > 0 else []
     return [Lead(sentences[0]), *sentences[1:], *rest] if sentences else rest
@@ -166,6 +166,17 @@ def _conditional_note(result: Conditional) -> str:
 # Inferred membership.
 
 
+def imputation_words(result: Imputation) -> str:
+    """Return what inferred membership leaves uncertain."""
+    return (
+        f"Groups are given as probabilities, which remove {100 * result.certainty:.0f}% of the "
+        "uncertainty about them. Information and weighted gaps assume that, among people with the "
+        "same probabilities, the score does not depend on the group. Gaps by regression assume the "
+        "opposite: among people of the same group, the score does not depend on the probabilities. "
+        "If neither holds, the truth can lie outside both."
+    )
+
+
 def imputation_view(result: Imputation) -> View:
     """Return gaps with the assumption on inferred groups, and their range without it."""
     level = percent(result.confidence_level)
@@ -186,7 +197,7 @@ def imputation_view(result: Imputation) -> View:
     return View(
         "What inferred groups leave uncertain",
         [
-            *imputation_words(result),
+            imputation_words(result),
             Figure(
                 lambda: bar_chart(bars, "gap in mean score", "Gaps by group, with the assumption "
                                   "and without").svg(),
@@ -200,27 +211,6 @@ def imputation_view(result: Imputation) -> View:
                  f"{number(result.least_independence, 3)}. There is no upper limit below 1."),
         ],
     )  # fmt: skip
-
-
-def imputation_words(result: Imputation, limit: int = 6) -> list[str]:
-    """Return what inferred membership leaves uncertain, in sentences."""
-    words = [
-        f"Groups are given as probabilities, which remove {100 * result.certainty:.0f}% of the "
-        "uncertainty about them. Information and weighted gaps assume that, among people with the "
-        "same probabilities, the score does not depend on the group. Gaps by regression assume the "
-        "opposite: among people of the same group, the score does not depend on the probabilities. "
-        "If neither holds, the truth can lie outside both."
-    ]
-    level = percent(result.confidence_level)
-    for gap in result.gaps[:limit]:
-        words.append(
-            f"Mean score of {group_name(gap.group)} minus that of {group_name(gap.reference)}: "
-            f"{with_interval(gap.value, gap.interval)} by weighting, "
-            f"{with_interval(gap.regressed, gap.regressed_interval)} by regression; between "
-            f"{number(gap.bounds[0], 3)} and {number(gap.bounds[1], 3)} without any assumption "
-            f"({level} confidence)."
-        )
-    return words
 
 
 # ------------------------------------------------------------------------------------------------
@@ -377,40 +367,30 @@ def drawn_groups(result: Pricing) -> list[int]:
     return sorted(np.argsort(-size, kind="stable")[:DRAWN_GROUPS].tolist())
 
 
-def band_curves(result: Pricing) -> list[tuple[Any, ...]]:
-    """Return band, ratio and interval of each group that is drawn, moved a little apart."""
-    n_bands = max(result._bands["band"])
-    order = drawn_groups(result)
-    out = []
-    for place, k in enumerate(order):
-        at = slice(k * n_bands, (k + 1) * n_bands)
-        ratio, low, high = np.array(_with_ends(result._bands, "actual_expected", at), dtype=float)
-        x = np.arange(1, n_bands + 1) + 0.12 * (place - (len(order) - 1) / 2)
-        low, high = (np.where(np.isfinite(end), end, ratio) for end in (low, high))
-        known = np.isfinite(ratio)
-        out.append((x[known], ratio[known], low[known], high[known]))
-    return out
-
-
 def band_chart(result: Pricing) -> Chart:
-    """Return actual over expected in each band, one line per group."""
-    curves = band_curves(result)
-    n_bands = max(result._bands["band"])
+    """Return actual over expected in each band, one line per group, moved a little apart."""
+    order, n_bands = drawn_groups(result), max(result._bands["band"])
+    ratio, low, high = (
+        np.reshape(column, (-1, n_bands))[order]
+        for column in _with_ends(result._bands, "actual_expected", slice(None))
+    )
+    known = np.isfinite(ratio)
+    low, high = (np.where(np.isfinite(end), end, ratio) for end in (low, high))
     # From 0 to what holds the ratios and most of their intervals.
-    ratios = np.concatenate([[1.0], *(c[1] for c in curves)])
-    ends = np.concatenate([[1.0], *(c[3] for c in curves)])
-    top = max(float(ratios.max()), min(float(ends.max()), 2.0 * float(ratios.max())))
+    top = float(np.max(ratio, initial=1.0, where=known))
+    top = max(top, min(float(np.max(high, initial=1.0, where=known)), 2.0 * top))
     chart = Chart(
         (0.5, n_bands + 0.5), (0.0, 1.08 * top), x_label="band of the score, lowest to highest",
         y_label="actual / expected", title="Actual over expected by group and band of the score",
         width=720, x_ticks={b: str(b) for b in range(1, n_bands + 1)}, look="chart wide",
     )  # fmt: skip
     chart.guide([0.5, n_bands + 0.5], [1.0, 1.0])
-    for k, (x, ratio, low, high) in enumerate(curves):
-        chart.bars(x, low, high, k)
-        if len(x):
-            chart.line(x, ratio, k)
-        chart.dots(x, ratio, k)
+    for k, used in enumerate(known):
+        x = np.flatnonzero(used) + 1 + 0.12 * (k - (len(order) - 1) / 2)
+        chart.bars(x, low[k, used], high[k, used], k)
+        if used.any():
+            chart.line(x, ratio[k, used], k)
+        chart.dots(x, ratio[k, used], k)
     return chart
 
 
@@ -425,8 +405,8 @@ def _draw_bands(result: Pricing) -> Html:
 
 
 def money_view(audit: Audit, favorable: str | None = None) -> View:
-    """Return gaps of mean scores, the widest first."""
-    parts: list[Any] = _first(money_sentences(audit, favorable), 0)
+    """Return gaps of mean scores against the largest group, the widest first."""
+    parts: list[Any] = money_sentences(audit, favorable)
     if audit.pricing is not None and audit.pricing.has_exposure:
         parts.append(Note("Scores are per unit of exposure."))
     if audit.n_negative:
@@ -435,15 +415,13 @@ def money_view(audit: Audit, favorable: str | None = None) -> View:
 
 
 def money_sentences(audit: Audit, favorable: str | None = None) -> list[str]:
-    """Return mean scores of each group against the largest one, the widest gap first."""
+    """Return a sentence per group, the first as a lead."""
     if audit._rows is None:
-        return [f"Mean scores differ by up to {number(audit.disparities.mean_score_gap)}."]
+        return [Lead(f"Mean scores differ by up to {number(audit.disparities.mean_score_gap)}.")]
     impact = audit.impact(at=(), favorable=favorable or "high")
     groups = widest_first(impact)
-    most = MOST_SENTENCES + 1
-    shown = [gap_words(impact, group, favorable) for group in groups[:most]]
-    more = [f"{len(groups) - most} more groups are in the tables."] if len(groups) > most else []
-    return shown + more
+    sentences = [gap_words(impact, group, favorable) for group in groups[:MOST_SENTENCES]]
+    return _first(sentences, len(groups) - MOST_SENTENCES)
 
 
 def widest_first(impact: Impact) -> list[str]:

@@ -129,8 +129,20 @@ def json_block(data: Any, identifier: str) -> Html:
     return Html(f'<script type="application/json" id="{escape(identifier)}">{text}</script>')
 
 
-def page(title: str, body: Sequence[Any], script: str | None = None) -> str:
-    """A whole document: style and script inside, and a policy that lets nothing else run."""
+def page(title: str, under: Any, body: Sequence[Any], data: Any, script: str | None = None) -> str:
+    """Return a document with its style and script inside, and a policy that lets nothing else run.
+
+    Parameters
+    ----------
+    title : str
+    under : str or Html
+        The line below it.
+    body : sequence of Html or None
+    data : JSON values
+        What programs may read from the page.
+    script : str, optional
+        The only script that may run.
+    """
     style = asset("style.css")
     allowed = f"'sha256-{_hash(script)}'" if script else "'none'"
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}; img-src data:"
@@ -144,8 +156,18 @@ def page(title: str, body: Sequence[Any], script: str | None = None) -> str:
         element("title", title),
         Html(f"<style>{style}</style>"),
     )
-    code = Html(f"<script>{script}</script>") if script else None
-    return f'<!DOCTYPE html>\n<html lang="en">{head}{element("body", *body, code)}</html>\n'
+    footer = (
+        "Made with evenhand. This page is complete in itself: it loads nothing and sends nothing."
+    )
+    whole = element(
+        "body",
+        element("header", element("h1", title), element("p", under, class_="soft")),
+        element("main", *body),
+        element("footer", footer),
+        json_block(data, "evenhand-data"),
+        Html(f"<script>{script}</script>") if script else None,
+    )
+    return f'<!DOCTYPE html>\n<html lang="en">{head}{whole}</html>\n'
 
 
 def asset(name: str) -> str:

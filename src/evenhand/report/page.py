@@ -5,14 +5,15 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .. import __version__
 from .._core.provenance import now, stamp
 from ..data.criteria import CRITERIA, Criterion, get_criterion, listing
 from ..measures.measures import RULE, asked
 from .gap_views import imputation_words
-from .markup import Html, element, escape, json_block, label, page
+from .markup import Html, element, escape, label, page
 from .view import Table, View, bullets, facts, section
 from .words import (
     group_name,
@@ -27,36 +28,7 @@ if TYPE_CHECKING:
     from ..auditing.result import Audit
 
 
-_PACKAGES = ("evenhand", "numpy", "scipy", "scikit-learn", "numba")
-
-
-def document(
-    title: str, under: Any, body: Sequence[Any], data: Any, script: str | None = None
-) -> str:
-    """Return a whole page.
-
-    Parameters
-    ----------
-    title : str
-    under : str or Html
-        The line below it.
-    body : sequence of Html or None
-    data : JSON values
-        What programs may read from the page.
-    script : str, optional
-        The only script that may run.
-    """
-    parts = [
-        element("header", element("h1", title), element("p", under, class_="soft")),
-        element("main", *body),
-        element(
-            "footer",
-            "Made with evenhand. This page is complete in itself: it loads nothing and sends "
-            "nothing.",
-        ),
-        json_block(data, "evenhand-data"),
-    ]
-    return page(title, parts, script)
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 
 
 class Heading(NamedTuple):
@@ -106,7 +78,7 @@ def signed_page(
     sources = {str(k): str(v) for k, v in source.items()}
     whole = {**data, **stamp(), "about": asked.to_dict(), "source": sources}
     title = asked.title or heading.title
-    return document(title, heading.under, [*shown, signature_block()], whole, script)
+    return page(title, heading.under, [*shown, signature_block()], whole, script)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -236,13 +208,8 @@ def provenance(audit: Audit, more: Mapping[str, Any]) -> View:
 
 
 def _software() -> str:
-    out = []
-    for name in _PACKAGES:
-        try:
-            out.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
-    return ", ".join([*out, f"Python {platform.python_version()}"])
+    versions = [f"{name} {version(name)}" for name in _PACKAGES]
+    return ", ".join([f"evenhand {__version__}", *versions, f"Python {platform.python_version()}"])
 
 
 # ------------------------------------------------------------------------------------------------
@@ -370,7 +337,7 @@ def _row_limits(audit: Audit) -> list[str]:
     else:
         out.append(f"The {'attribute' if is_measured(audit) else 'group'} of every row is known.")
     if audit.imputation is not None:
-        out.append(imputation_words(audit.imputation)[0])
+        out.append(imputation_words(audit.imputation))
     return out
 
 

@@ -23,7 +23,7 @@ from .audit_views import (
     density_chart,
     density_view,
     figure_grid,
-    gains_table,
+    gains_view,
     group_cell,
     group_legend,
     group_table,
@@ -38,10 +38,10 @@ from .words import (
     fixed,
     group_name,
     half_width,
-    is_measured,
     measured,
     number,
     part_word,
+    people_words,
     percent,
     plus_minus,
     row_count,
@@ -208,7 +208,8 @@ def path_page(
         body.append(gap_changes_view(before, after, favorable))
     body.append(_summary(path, audits, chosen))
     if changed:
-        body += [changes_view(path, before, after, chosen), _gains_view(before, after, favorable)]
+        pair = {"the model without a fairness term": before, "the selected one": after}
+        body += [changes_view(path, before, after, chosen), gains_view(pair, favorable)]
     body += [_selection(path, chosen), _frontier_view(path, chosen), _panels(path, audits, chosen),
              _models_view(path, audits)]  # fmt: skip
     body += [_pictures(before, after)] if changed else []
@@ -218,10 +219,12 @@ def path_page(
         body.append(View("How the columns were used", [used]))
     model = "" if path._handle is None else path._handle.estimator
     facts = {"Criterion": path.criterion, "Model": model, "Measured with": path.measured_with}
-    heading = Heading(
-        f"The price of fairness: {path.criterion}", _path_heading(path, part_word(after)),
-        _question(path, is_measured(after)),
-    )  # fmt: skip
+    question = (
+        f"What does it cost to make the score fairer to {people_words(after)} ({path.criterion}), "
+        "and how does that change everyone's score?"
+    )
+    title = f"The price of fairness: {path.criterion}"
+    heading = Heading(title, _path_heading(path, part_word(after)), question)
     return signed_page(
         path.to_dict(), before, about, source, heading, body, facts=facts,
         how=[_path_method(path)], caveats=_limits(path), script=asset("script.js"),
@@ -242,21 +245,6 @@ def chosen_index(path: FairnessPath) -> int:
     return next((k for k, point in enumerate(path.points) if point is path.selected), best)
 
 
-def _question(path: FairnessPath, is_value: bool) -> str:
-    limit = "" if path.request is None else f" Asked for: {_asked(path)}."
-    name = short_names([path.sensitive_name], 60)[0]
-    whom = f"people whatever their {name}" if is_value else f"the groups of {name}"
-    return (
-        f"What does it cost to make the score fairer to {whom} ({path.criterion}), and how does "
-        f"that change everyone's score?{limit}"
-    )
-
-
-def _asked(path: FairnessPath) -> str:
-    assert path.request is not None
-    return f"{path.request.limits()} ({path.request.judge()})"
-
-
 def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> View:
     name, symbol = path.criterion, path.accuracy.symbol
     first = path.points[0]
@@ -268,7 +256,7 @@ def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> View:
         f"{fairest.measure(name).shown:.3f} and {symbol} {fairest.accuracy:.3f}."
     )
     if path.selected is None:
-        unmet = f" No model meets what was asked, {_asked(path)}." if path.request else ""
+        unmet = f" No model meets what was asked, {path.request.limits()}." if path.request else ""
         more = " No model has been selected. Choose a point below to see what it would mean."
         return View("In short", [Lead(text + unmet + more)])
     point = path.points[chosen]
@@ -279,8 +267,6 @@ def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> View:
         f" The selected model has {name} {m.shown:.3f} (interval {m.interval[0]:.3f} to "
         f"{m.interval[1]:.3f}) and {symbol} {point.accuracy:.3f}: it {price}."
     )
-    if path.request is not None:
-        text += f" It was chosen for {_asked(path)}."
     versus = ", next to the model without a fairness term:" if chosen else ":"
     return View(
         "In short",
@@ -290,16 +276,6 @@ def _summary(path: FairnessPath, audits: Sequence[Audit], chosen: int) -> View:
             cards(audits[chosen], audits[0] if chosen else None),
         ],
     )
-
-
-def _gains_view(before: Audit, after: Audit, favorable: str | None) -> View:
-    words = (
-        "You did not say whether a high score is good. The table shows whose scores go up or down."
-        if favorable is None
-        else f"A {favorable} score is favorable."
-    )
-    table = gains_table(before, after, "gains.csv", favorable)
-    return View("Who gains and who loses", [Note(words), table])
 
 
 def _selection(path: FairnessPath, chosen: int) -> View:

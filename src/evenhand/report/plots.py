@@ -117,14 +117,14 @@ def _style(k: int) -> dict[str, Any]:
     return style
 
 
-def _add_legend(fig: Any, names: Sequence[str], total: int = 0, marker: str = "") -> None:
+def _add_legend(fig: Any, names: Sequence[str], total: int) -> None:
     """Names in the colors of their groups, below the charts; `total` groups there are."""
     from matplotlib.lines import Line2D
 
     labels = [safe(name) for name in short_names(names)]
     if total > len(names):
         labels[-1] += f" ({total - len(names)} smaller groups not shown)"
-    handles = [Line2D([], [], marker=marker, **_style(k)) for k in range(len(names))]
+    handles = [Line2D([], [], **_style(k)) for k in range(len(names))]
     columns = min(len(names), 4 if fig.get_figwidth() > 8 else 3)
     look: dict[str, Any] = {"ncols": columns, "frameon": False, "fontsize": "small"}
     fig.legend(handles, labels, loc="outside lower center", **look)
@@ -254,62 +254,6 @@ def plot_gains(
         chart.dots([mean], [row], group, 5)
     chart.guide([0.0, 0.0], chart.y, "axis")
     return _figure({"Who gains and who loses": chart}, 7.2, 1.6 + 0.42 * len(rows))
-
-
-def plot_features(
-    features: Sequence[str],
-    information: Sequence[float],
-    before: Sequence[float],
-    after: Sequence[float],
-    *,
-    names: tuple[str, str] = ("before", "after"),
-    limit: int = 15,
-) -> Any:
-    """Which features carry the group: the information in each, and how its coefficient moved.
-
-    Parameters
-    ----------
-    features : sequence of str
-        Their names.
-    information : sequence of float
-        As from :func:`evenhand.report.feature_information`.
-    before, after : sequence of float
-        Coefficients of two linear models. Multiply by each feature's spread to compare them.
-    names : (str, str)
-        What the two models are called.
-    limit : int
-        Features shown: those whose coefficient moved most.
-
-    Returns
-    -------
-    matplotlib Figure
-    """
-    if not len(features) == len(information) == len(before) == len(after):
-        raise ValueError(
-            "`features`, `information`, `before` and `after` must have one entry per feature, got "
-            f"{len(features)}, {len(information)}, {len(before)} and {len(after)}."
-        )
-    first, last = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
-    chosen = np.argsort(-np.abs(last - first), kind="stable")[:limit]
-    shown = [features[j] for j in chosen]
-    shares = [100 * information[j] for j in chosen]
-    shares_chart = bar_chart(
-        [Bar(name, *[share] * 3) for name, share in zip(shown, shares, strict=True)],
-        "% of uncertainty about the group removed", "",
-    )  # fmt: skip
-    moved = row_chart(shown, [first[chosen], last[chosen]], x_label="coefficient", title="")
-    for j, row in zip(chosen, moved.rows, strict=True):
-        moved.guide([first[j], last[j]], [row, row])
-        moved.dots([first[j]], [row], 0, 5)
-        moved.dots([last[j]], [row], 1, 5)
-    moved.guide([0.0, 0.0], moved.y, "axis")
-    charts = {"Information about the group": shares_chart, "Coefficients": moved}
-    fig = _figure(charts, 9.6, 1.6 + 0.3 * len(shown))
-    _add_legend(fig, names, marker="o")
-    if len(shown) < len(features):
-        more = len(features) - len(shown)
-        fig.suptitle(f"{more} features that moved less are not shown.", fontsize="small")
-    return fig
 
 
 def plot_drivers(result: Drivers, n: int = 15) -> Any:

@@ -235,20 +235,11 @@ def _notebook(view: View) -> Html:
         if isinstance(part, View) and part.brief:
             parts.append(_notebook(part))
         elif isinstance(part, Table):
-            parts += [element("p", part.caption) if part.caption else None, _plain_table(part)]
+            head, *rows = part.plain()
+            parts.append(table(head, rows, caption=part.caption))
         elif isinstance(part, str) and not isinstance(part, Html):
             parts.append(element("p", part))
     return element("div", *parts)
-
-
-def _plain_table(part: Table) -> Html:
-    head, *rows = part.plain()
-    return element(
-        "table",
-        element("thead", element("tr", *(element("th", h) for h in head))),
-        element("tbody", *(element("tr", *(element("td", c) for c in row)) for row in rows)),
-        style="border-collapse:collapse;font-variant-numeric:tabular-nums",
-    )
 
 
 def section(view: View, level: str = "h2", prefix: str = "") -> Html:

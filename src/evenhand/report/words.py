@@ -283,6 +283,16 @@ def part_word(audit: Audit) -> str:
     return "band" if is_measured(audit) else "group"
 
 
+def people_words(audit: Audit) -> str:
+    """Return whom a score is to be fair to."""
+    name = short_names([audit.sensitive_name], 60)[0]
+    # The name an attribute has when it came as a plain array says nothing.
+    named = name != "group"
+    if is_measured(audit):
+        return f"people whatever their {name if named else 'attribute'}"
+    return f"the groups of {name}" if named else "these groups"
+
+
 def unknown_words(audit: Audit) -> str:
     """Return what rows that are left out lack."""
     return "known value" if is_measured(audit) else "known group"
