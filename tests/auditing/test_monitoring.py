@@ -10,7 +10,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.auditing.monitoring import spent
-from evenhand.tables.monitor import period_labels
+from evenhand.tables.monitor import name_periods, time_keys
 
 
 def series(shifts, n=600, seed=0, edges=None):
@@ -213,15 +213,16 @@ def test_labels_sort_as_time_does():
     days = [datetime.date(2024, 12, 30), datetime.date(2024, 3, 7)]
     import narwhals.stable.v2 as nw
 
-    column = nw.from_native(pl.Series("d", days), series_only=True)
+    rows = nw.from_native(pl.DataFrame({"d": days}), eager_only=True)
     want = {
         "day": ["2024-12-30", "2024-03-07"], "week": ["2025-W01", "2024-W10"],
         "month": ["2024-12", "2024-03"], "quarter": ["2024-Q4", "2024-Q1"], "year": ["2024"] * 2,
     }  # fmt: skip
     for period, labels in want.items():
-        assert period_labels(column, period).tolist() == labels
-    numbers = nw.from_native(pl.Series("d", [9, 10, 9]), series_only=True)
-    assert period_labels(numbers, None).tolist() == ["1: 9", "2: 10", "1: 9"]
+        keys = rows.select(**time_keys(rows, "d", period)).rows()
+        named = name_periods(keys, period)
+        assert [named[key] for key in keys] == labels
+    assert list(name_periods([("9",), ("10",), ("9",)], None).values()) == ["1: 9", "2: 10"]
 
 
 def test_spending_adds_up_to_the_level():
@@ -245,7 +246,7 @@ def test_messages():
     names = {"time": "day", "y_pred": "s", "sensitive_features": "a"}
     with pytest.raises(ValueError, match="`period` must be None or one of day, week, month"):
         eh.monitor(frame, period="fortnight", **names)
-    with pytest.raises(ValueError, match="`y_pred` must name a column of the table, got 'x'"):
+    with pytest.raises(ValueError, match="`y_pred` must be a column of the table: there is no 'x'"):
         eh.monitor(frame, **{**names, "y_pred": "x"})
     with pytest.raises(ValueError, match="`time` must name a column of the table, got None"):
         eh.monitor(frame, y_pred="s", sensitive_features="a")

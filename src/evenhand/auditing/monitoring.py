@@ -256,6 +256,10 @@ def _plain_looks(looks: Mapping[str, Sequence[Look]]) -> dict[str, Any]:
 # Periods → measures of each, and how their errors go together.
 
 
+# People, and why they say nothing by themselves if so.
+Size = tuple[int, str]
+
+
 class Reading(NamedTuple):
     """A measure of one period; with clusters their numbers, and Σωψ/Σω of each."""
 
@@ -369,6 +373,7 @@ def _read_period(
 
 def judge(
     series: Mapping[str, Cells],
+    total: Cells,
     *,
     criteria: Sequence[str],
     limits: Mapping[str, float] | None,
@@ -382,7 +387,10 @@ def judge(
     Parameters
     ----------
     series : mapping of period → Cells
-        In the order of time, of the same edges.
+        In the order of time, of the same edges. Each is asked for once, so that a mapping may read
+        them from files.
+    total : Cells
+        All of them added up.
     criteria, limits, level, estimator
         As in :func:`evenhand.monitor`.
     notes : sequence of str
@@ -392,13 +400,12 @@ def judge(
     """
     watched = [get_criterion(name) for name in criteria]
     asked = _checked_limits(limits, watched)
-    names, cells = list(series), list(series.values())
+    names = list(series)
     for criterion in watched:
-        if criterion.needs and not cells[0].has_target:
+        if criterion.needs and not total.has_target:
             raise InputError("y_true", f"be given for {criterion.name}, got None")
-    total = Cells.merge(cells)
     parts = watched_parts(total.labels, total.names)
-    readings = _read_all(series, samples, parts, watched, get_estimator(estimator))
+    sizes, readings = _read_all(series, samples, parts, watched, get_estimator(estimator))
     band = level / len(watched)
     looks: dict[str, dict[str, tuple[Look, ...]]] = {about: {} for about in parts}
     alarms: list[Alarm] = []
@@ -408,7 +415,7 @@ def judge(
         own = band / len(parts) / (1 if limit is None else 2)
         for about in parts:
             one = Series([period[about].get(name) for period in readings])
-            looks[about][name] = tuple(_looks(names, cells, one, band))
+            looks[about][name] = tuple(_looks(names, sizes, one, band))
             raised, since = _changes(names, one, own, (name, about))
             alarms += raised
             if limit is not None:
@@ -426,10 +433,11 @@ def judge(
 def _read_all(
     series: Mapping[str, Cells], samples: Mapping[str, tuple[Sample, Rows]] | None,
     parts: Mapping[str, Mapping[Any, Any]], watched: Sequence[Criterion], how: Any,
-) -> list[dict[str, dict[str, Reading]]]:  # fmt: skip
-    """Readings of each period, by part and criterion."""
-    out = []
+) -> tuple[list[Size], list[dict[str, dict[str, Reading]]]]:  # fmt: skip
+    """Size of each period, and its readings by part and criterion."""
+    sizes, out = [], []
     for name, cells in series.items():
+        sizes.append((cells.n, _why(cells)))
         rows, clusters = None, None
         if samples is not None:
             rows, clusters = samples.get(name, (None, None))
@@ -444,7 +452,7 @@ def _read_all(
                 for about, part in parts.items()
             }
         )
-    return out
+    return sizes, out
 
 
 def check_watch(criteria: Sequence[str], level: float, estimator: Any) -> None:
@@ -476,20 +484,18 @@ def _checked_limits(
     return {name: float(value) for name, value in (limits or {}).items()}
 
 
-def _looks(
-    names: Sequence[str], cells: Sequence[Cells], series: Series, level: float
-) -> list[Look]:
+def _looks(names: Sequence[str], sizes: Sequence[Size], series: Series, level: float) -> list[Look]:
     out = []
     look = 0
-    for k, (name, part) in enumerate(zip(names, cells, strict=True)):
+    for k, (name, (n, why)) in enumerate(zip(names, sizes, strict=True)):
         reading = series.readings[k]
         if reading is None:
-            out.append(Look(name, part.n, math.nan, math.nan, 0.0, 1.0, _why(part)))
+            out.append(Look(name, n, math.nan, math.nan, 0.0, 1.0, why))
             continue
         look += 1
         low, high = series.mean([k]).bounds(spent(level, look) / 2)
         one = reading.measure
-        out.append(Look(name, part.n, one.value, one.stderr, low, high))
+        out.append(Look(name, n, one.value, one.stderr, low, high))
     return out
 
 

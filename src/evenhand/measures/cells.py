@@ -390,6 +390,26 @@ def merge(parts: list[Cells]) -> Cells:
     return Cells._of_keys(first.edges, labels, first.names, keys, held, unknown)
 
 
+def without_target(cells: Cells) -> Cells:
+    """The same people by score bin alone; on a grid with a slope, which needs both, as they are."""
+    edges = cells.edges
+    if edges.target is None or edges.slope:
+        return cells
+    key = cells.score_bin.astype(np.int64) * edges.bins * max(len(cells.labels), 1) + cells.group
+    order = np.argsort(key, kind="stable")
+    keys, first = np.unique(key[order], return_index=True)
+    sums = np.add.reduceat(cells.sums[order], first, axis=0) if len(keys) else cells.sums
+    sums[:, [TARGET, TARGET2, PRODUCT]] = 0.0
+    held = (
+        np.add.reduceat(cells.count[order], first),
+        sums,
+        np.minimum.reduceat(cells.least[order], first, axis=0),
+        np.maximum.reduceat(cells.largest[order], first, axis=0),
+    )
+    grid = Edges(edges.bins, edges.score)
+    return Cells._of_keys(grid, cells.labels, cells.names, keys, held, cells.n_unknown)
+
+
 def _union(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     """All labels: as they are where they agree, else in their own order, or by name."""
     if all(labels == each[0] for labels in each):

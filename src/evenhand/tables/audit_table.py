@@ -136,7 +136,7 @@ def conditional_of(
     columns = columns_of(**{**names, "y_true": None}, controls=controls)
     opened = open_table(table, columns, engine)
     if isinstance(opened, Held):
-        _check_columns(opened.kinds(), columns)
+        check_columns(opened.kinds(), columns)
         found = opened.audit(columns, **how)
         assert found.conditional is not None
         return found.conditional
@@ -179,7 +179,7 @@ def _counted(
     say: Callable[[str], None],
 ) -> Cells:  # fmt: skip
     opened = open_table(table, columns, engine)
-    _check_columns(opened.kinds(), columns)
+    check_columns(opened.kinds(), columns)
     if isinstance(opened, Held):
         cells = without_blank(opened.count(columns, edges))
         for j, name in enumerate(columns.groups):
@@ -201,7 +201,7 @@ def explain_cells(table: Any, edges: Edges | int | None = None, **arguments: Any
     engine = arguments.pop("engine", None)
     columns = columns_of(**arguments)
     opened = open_table(table, columns, engine)
-    _check_columns(opened.kinds(), columns)
+    check_columns(opened.kinds(), columns)
     if isinstance(opened, Held):
         return "No query: the table is in memory, and is counted there."
     facts = opened.facts(columns)
@@ -245,12 +245,24 @@ def columns_of(
     return Columns(y_pred, y_true, crossed, sample_weight, frequency, tuple(beside))
 
 
-def _check_columns(kinds: dict[str, str], columns: Columns) -> None:
-    roles = {**columns.numbers}
+def check_columns(
+    kinds: dict[str, str], columns: Columns, more: dict[str, str | None] | None = None
+) -> None:
+    """Refuse names of no column, and columns that hold what their role cannot use.
+
+    Parameters
+    ----------
+    kinds : dict of column → what it holds
+    columns : Columns
+    more : dict of argument → column, optional
+        Of groups that have another role.
+    """
+    roles = {**columns.numbers, **{k: v for k, v in (more or {}).items() if v is not None}}
     roles |= {
         f"controls[{columns.controls.index(name)}]" if name in columns.controls
         else f"sensitive_features[{j}]": name
         for j, name in enumerate(columns.groups)
+        if name not in roles.values()
     }  # fmt: skip
     for argument, name in roles.items():
         if name not in kinds:

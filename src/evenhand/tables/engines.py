@@ -15,7 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.stable.v2 import Implementation
 
-from .._core.validation import InputError
+from .._core.validation import InputError, frame_columns
 from ..auditing.audits import audit
 from ..auditing.result import Audit
 from ..measures.cells import Cells
@@ -45,8 +45,8 @@ class Held:
         if isinstance(table, Mapping):
             self.columns = dict(table)
         else:
-            frame = nw.from_native(table, eager_only=True)
-            self.columns = {str(column.name): column.to_native() for column in frame.iter_columns()}
+            self.rows = nw.from_native(table, eager_only=True)
+            self.columns = {name: c.to_native() for name, c in frame_columns(self.rows)}
 
     def kinds(self) -> dict[str, str]:
         """What a column may be is checked where it is counted."""
@@ -67,7 +67,7 @@ class Held:
         groups = [name for name in columns.groups if name not in columns.controls]
         result = audit(
             take[columns.target], take[columns.score],
-            sensitive_features={name: _known(take[name]) for name in groups},
+            sensitive_features={name: known(take[name]) for name in groups},
             controls={name: take[name] for name in columns.controls},
             sample_weight=take[columns.weight], frequency=take[columns.frequency], **how,
         )  # fmt: skip
@@ -75,7 +75,7 @@ class Held:
         return result
 
 
-def _known(labels: Any) -> Any:
+def known(labels: Any) -> Any:
     """Labels with a gap in place of an empty text."""
     values = np.asarray(labels, dtype=object)
     blank = np.array([isinstance(value, str) and not value for value in values], dtype=bool)

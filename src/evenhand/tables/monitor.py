@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
 from .._core.arrays import Rows
 from .._core.files import list_files
-from .._core.validation import InputError, check_column, frame_columns, quote, read_native
+from .._core.validation import InputError, check_column
 from ..auditing.monitoring import Monitor, check_watch, judge
+from ..data.criteria import get_criterion
 from ..data.labels import sorted_labels
 from ..data.sample import Sample
 from ..data.weights import LEAST, check_cluster
 from ..measures.cell_files import is_cells
-from ..measures.cells import Cells, read_parts
+from ..measures.cells import Cells, read_parts, without_target
 from ..measures.edges import Edges
-from .audit_table import cells_of, columns_of
-from .engines import open_table
-from .plan import Engine, EngineError, TooManyLevels
+from .audit_table import cells_of, check_columns, columns_of
+from .engines import known, open_table
+from .plan import Engine, TooManyLevels
 
 # ------------------------------------------------------------------------------------------------
 # Names of periods, which sort as time does.
@@ -41,6 +41,10 @@ PERIODS = tuple(PARTS)
 _DATE = re.compile(r"(?<!\d)(\d{4})-(\d{2})(?:-(\d{2}))?(?!\d)")
 _NAMED = 12
 _MISSING = "missing"
+# How dates are written as text, and what of them is looked at to find out.
+_FORMATS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%Y%m%d", "%d/%m/%Y", "%m/%d/%Y")
+_SIZE = {form: len(f"{date(2000, 1, 1):{form}}") for form in _FORMATS}
+_LOOKED_AT = 1000
 
 
 def check_period(period: str | None) -> None:
@@ -96,137 +100,163 @@ def in_order(values: Iterable[Any]) -> dict[Any, str]:
     return dict(zip(order, text, strict=True))
 
 
-def parts_of(time: str, dtype: Any, period: str) -> dict[str, nw.Expr]:
-    """Year, month and day of a column of dates, as far as the period needs them."""
-    if dtype not in (nw.Date, nw.Datetime, nw.String):
+def time_keys(rows: Any, time: str, period: str | None) -> dict[str, nw.Expr]:
+    """Columns of text that tell the period of a row: parts of its date, or the value itself."""
+    dtype, column = rows.collect_schema()[time], nw.col(time)
+    if period is None:
+        keys = {time: column}
+    elif dtype in (nw.Date, nw.Datetime, nw.String):
+        if dtype == nw.String:
+            form = _date_format(rows, time)
+            column = column.str.slice(0, _SIZE[form]).str.to_datetime(format=form)
+        keys = {part: getattr(column.dt, part)() for part in PARTS[period]}
+    else:
         raise InputError(
             "time", f"hold dates, got values of type {dtype}",
             hint="pass period=None to take the values as they are.",
         )  # fmt: skip
-    column = nw.col(time)
-    if dtype == nw.String:
-        column = column.str.slice(0, 10).str.to_datetime(format="%Y-%m-%d")
-    return {part: getattr(column.dt, part)() for part in PARTS[period]}
+    return {
+        f"evenhand: {part}": nw.when(~key.is_null())
+        .then(key.cast(nw.String))
+        .otherwise(nw.lit(_MISSING))
+        for part, key in keys.items()
+    }
 
 
-def no_dates() -> ValueError:
-    return ValueError(
-        "`time` must hold dates, got text that is none. Hint: write them as 2024-03-07, or pass "
-        "period=None to take the values as they are."
-    )
+def _date_format(rows: Any, time: str) -> str:
+    """The one way of writing dates that the first texts are all written in."""
+    few = rows.select(time).filter(~nw.col(time).is_null()).head(_LOOKED_AT)
+    few = few if isinstance(few, nw.DataFrame) else nw.from_native(Engine(few).run(few))
+    texts = few[time].to_list()
+
+    def reads(form: str) -> bool:
+        try:
+            return all(datetime.strptime(text[: _SIZE[form]], form) for text in texts)
+        except ValueError:
+            return False
+
+    forms = [form for form in _FORMATS if reads(form)]
+    if len(forms) == 1 or (forms and not texts):
+        return forms[0]
+    raise _no_dates("text such as 03/07/2024, of which month and day" if forms else "text that is")
 
 
-def missing_times(count: int) -> ValueError:
-    return ValueError(
-        f"`time` must be given in every row: {count:,} are missing. Hint: drop these rows, or fill "
-        "them in."
-    )
+def _no_dates(what: str) -> InputError:
+    tail = " cannot be told apart" if what.endswith("day") else " none"
+    return InputError(
+        "time", "hold dates", what + tail,
+        "write them as 2024-03-07, or pass period=None to take the values as they are.",
+    )  # fmt: skip
 
 
-def period_labels(column: Any, period: str | None) -> NDArray[np.str_]:
-    """The name of the period of each row."""
-    missing = int(column.is_null().sum())
-    if missing:
-        raise missing_times(missing)
-    if period is None:
-        values = column.to_list()
-        named = in_order(values)
-        return np.array([named[value] for value in values])
-    parts = parts_of("time", column.dtype, period)
+def name_periods(keys: Iterable[tuple[str, ...]], period: str | None) -> dict[Any, str]:
+    """The name of the period of each key of :func:`time_keys`."""
+    distinct = list(dict.fromkeys(keys))
+    if period is not None:
+        return {key: label_of(_date(key), period) for key in distinct}
+    values = _numbers([key[0] for key in distinct])
+    named = in_order(values)
+    return {key: named[value] for key, value in zip(distinct, values, strict=True)}
+
+
+def _numbers(texts: list[str]) -> list[Any]:
+    """As numbers, which sort as such, where all of them are."""
     try:
-        found = column.alias("time").to_frame().select(**parts)
-    except Exception as error:  # of the library that parses text
-        raise no_dates() from error
-    year, month, day = (
-        found[part].to_numpy().astype(np.int64) if part in parts else 1
-        for part in ("year", "month", "day")
-    )
-    days, number = np.unique((year * 12 + month - 1) * 31 + day - 1, return_inverse=True)
-    names = [
-        label_of(date(int(k // 372), int(k // 31 % 12) + 1, int(k % 31) + 1), period) for k in days
-    ]
-    return np.array(names)[number]
+        values = [float(text) for text in texts]
+    except ValueError:
+        return texts
+    return [int(value) if value.is_integer() else value for value in values]
+
+
+def _date(key: tuple[str, ...]) -> date:
+    year, month, day = (int(float(v)) for v in (*key, "1", "1")[:3])
+    return date(year, month, day)
 
 
 # ------------------------------------------------------------------------------------------------
-# Series of cells: of rows in memory, of files of cells, and of a table where it is, in one scan for
-# all periods. There the parts of a date are counted as attributes beside the groups.
-
-Samples = dict[str, tuple[Sample, Rows]]
+# Cells that were counted before, in memory or in files.
 
 
-def rows_by_period(
-    frame: nw.DataFrame[Any], period: str | None, **names: Any
-) -> tuple[dict[str, Cells], Samples | None]:
-    """Cells of each period of a table in memory, in the order of time; with clusters the rows too.
+class CellSeries(Mapping[str, Cells]):
+    """Cells by period, in the order of time; files are read when they are asked for.
 
-    `names` are those of its columns by argument: time, y_true, y_pred, sensitive_features,
-    sample_weight, frequency and cluster.
+    Parameters
+    ----------
+    parts : dict of period → list of Cells or of paths
+        Those of one period are added up.
+    flat : bool
+        Leave the target out.
     """
-    columns = dict(frame_columns(frame))
 
-    def take(name: Any, argument: str) -> Any:
-        if name is None and argument not in ("time", "y_pred", "sensitive_features"):
-            return None
-        if name not in columns:
-            there = "" if name is None else f"; there are {', '.join(map(quote, columns))}"
-            raise InputError(argument, f"name a column of the table, got {name!r}{there}")
-        return columns[name]
+    def __init__(self, parts: dict[str, list[Any]], flat: bool = False) -> None:
+        self.parts, self.flat = parts, flat
+        if not parts:
+            raise InputError("table", "hold at least one period, got none")
 
-    attributes = names.pop("sensitive_features")
-    if attributes is None or isinstance(attributes, str):
-        attributes = [attributes]
-    held = {argument: take(name, argument) for argument, name in names.items()}
-    groups = {name: take(name, "sensitive_features") for name in attributes}
-    labels, cluster = period_labels(held.pop("time"), period), held.pop("cluster")
-    numbers = {
-        name: None if column is None else check_column(column.to_native(), name)
-        for name, column in held.items()
-    }
-    assert numbers["y_pred"] is not None
-    edges = Edges.from_values(numbers["y_pred"], numbers["y_true"])
-    distinct, number = np.unique(labels, return_inverse=True)
-    order = np.argsort(number, kind="stable")
-    ends = np.cumsum(np.bincount(number, minlength=len(distinct)))
-    pieces = dict(zip(map(str, distinct), np.split(order, ends[:-1]), strict=True))
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
 
-    def some(rows: Rows) -> dict[str, Any]:
-        return {
-            **{name: None if v is None else v[rows] for name, v in numbers.items()},
-            "sensitive_features": {name: v[rows].to_native() for name, v in groups.items()},
-        }
+    def __len__(self) -> int:
+        return len(self.parts)
 
-    series = {name: Cells.from_rows(**some(rows), edges=edges) for name, rows in pieces.items()}
-    if cluster is None:
-        return series, None
-    units = check_cluster(cluster.to_native(), len(labels))
-    units = np.arange(len(labels)) if units is None else units
-    samples = {}
-    for name, rows in pieces.items():
-        for counted in (numbers["frequency"], numbers["sample_weight"]):
-            rows = rows if counted is None else rows[counted[rows] > 0]
-        if series[name].n and len(np.unique(units[rows])) >= LEAST:
-            samples[name] = _clustered(some(rows), units[rows])
-    return series, samples
+    def __getitem__(self, name: str) -> Cells:
+        parts = self.parts[name]
+        if not all(isinstance(part, Cells) for part in parts):
+            parts = read_parts(parts)
+        cells = Cells.merge(parts)
+        return without_target(cells) if self.flat else cells
 
+    def total(self) -> Cells:
+        """All periods; the first that is of another grid or attribute is named."""
+        total, first = None, next(iter(self))
+        for number, (name, part) in enumerate(self.items(), 1):
+            where = f"those of {name!r} (number {number} of {len(self)})"
+            total = total or replace(part, n_unknown=0).take(slice(0))
+            if part.edges != total.edges:
+                raise InputError(
+                    "table", f"hold cells of the same edges: {where} have other ones than those "
+                    f"of {first!r}",
+                    hint="count them again with edges=first.edges, on the command line with "
+                    "--edges; cells of other edges cannot be brought onto these.",
+                )  # fmt: skip
+            if part.names != total.names:
+                raise InputError(
+                    "table", f"hold cells of one attribute: {where} are of "
+                    f"{part.sensitive_name!r}, and those of {first!r} of "
+                    f"{total.sensitive_name!r}",
+                )  # fmt: skip
+            total = total + part
+        assert total is not None
+        return total
 
-def _clustered(columns: dict[str, Any], units: Rows) -> tuple[Sample, Rows]:
-    """Rows of one period whose group is known, and their clusters."""
-    labels = columns.pop("sensitive_features")
-    sample = Sample.read(**columns, cluster=units, groups_optional=True, unit=units, **labels)
-    again = {name: sample.others[name] for name in labels}
-    sample = sample.regroup(again, require_two=False, warn=False).known()
-    return sample, sample.others["unit"]
+    def gathered(self, period: str) -> CellSeries:
+        """Cells of days, by the dates in their names, for longer periods."""
+        check_period(period)
+        needs_day = period in ("day", "week")
+        parts: dict[str, list[Any]] = {}
+        for name, own in self.parts.items():
+            match = _DATE.search(name)
+            if match is None or (needs_day and match[3] is None):
+                form = "2024-03-07" if needs_day else "2024-03"
+                raise InputError(
+                    "period", f"be left out for cells whose names are no dates such as {form}, "
+                    f"got {period!r} with {name!r}",
+                )  # fmt: skip
+            try:
+                day = date(int(match[1]), int(match[2]), int(match[3] or 1))
+            except ValueError:
+                raise InputError("period", "names with dates", repr(name), verb="needs") from None
+            parts.setdefault(label_of(day, period), []).extend(own)
+        return CellSeries({name: parts[name] for name in sorted(parts)}, self.flat)
 
 
 def are_cell_files(table: Any) -> bool:
     """Whether a path, a pattern or a list of paths is of files of cells."""
-    if isinstance(table, list | tuple):
-        return bool(table) and all(isinstance(v, str | PathLike) and is_cells(v) for v in table)
-    return isinstance(table, str | PathLike) and is_cells(table)
+    paths = table if isinstance(table, list | tuple) else [table]
+    return bool(paths) and all(isinstance(v, str | PathLike) and is_cells(v) for v in paths)
 
 
-def read_series(files: Any, labels: Sequence[str] | None = None) -> dict[str, Cells]:
+def read_series(files: Any, labels: Sequence[str] | None = None) -> CellSeries:
     """Cells of each period from files; those of the same period are added up.
 
     Parameters
@@ -245,66 +275,42 @@ def read_series(files: Any, labels: Sequence[str] | None = None) -> dict[str, Ce
         raise ValueError(
             f"There must be a period for each of {len(paths)} files of cells, got {len(labels)}."
         )
-    parts: dict[str, list[Path]] = {}
+    parts: dict[str, list[Any]] = {}
     for label, path in zip(labels, paths, strict=True):
         parts.setdefault(label, []).append(path)
-    return {label: Cells.merge(read_parts(named)) for label, named in parts.items()}
+    return CellSeries(parts)
 
 
-def checked_series(table: Mapping[Any, Any]) -> dict[str, Cells]:
-    """Cells by period, all of one grid and of one attribute; the first that is not is named."""
-    out: dict[str, Cells] = {}
-    first: tuple[str, Cells] | None = None
-    for number, (name, part) in enumerate(table.items(), 1):
-        if not isinstance(part, Cells):
+def _counted_before(table: Any, flat: bool) -> CellSeries | None:
+    """Cells by period, from memory or files; None for a table of rows."""
+    if are_cell_files(table):
+        table = read_series(table)
+    if isinstance(table, CellSeries):
+        return CellSeries(table.parts, flat)
+    if not isinstance(table, Mapping):
+        return None
+    if table and not any(isinstance(v, Cells) or are_cell_files(v) for v in table.values()):
+        return None
+    for name, part in table.items():
+        if not (isinstance(part, Cells) or are_cell_files(part)):
             raise InputError(
                 "table", f"hold Cells for every period, got {type(part).__name__} for {name!r}"
             )
-        first = first or (str(name), part)
-        where = f"those of {str(name)!r} (number {number} of {len(table)})"
-        if part.edges != first[1].edges:
-            raise InputError(
-                "table", f"hold cells of the same edges: {where} have other ones than those of "
-                f"{first[0]!r}",
-                hint="count them again with edges=first.edges, on the command line with --edges; "
-                "cells of other edges cannot be brought onto these.",
-            )  # fmt: skip
-        if part.names != first[1].names:
-            raise InputError(
-                "table", f"hold cells of one attribute: {where} are of {part.sensitive_name!r}, "
-                f"and those of {first[0]!r} of {first[1].sensitive_name!r}",
-            )  # fmt: skip
-        out[str(name)] = part
-    if not out:
-        raise InputError("table", "hold at least one period, got none")
-    return out
+    return CellSeries({str(name): [part] for name, part in table.items()}, flat)
 
 
-def gathered(series: Mapping[str, Cells], period: str) -> dict[str, Cells]:
-    """Cells of days, by the dates in their names, added up to longer periods."""
-    check_period(period)
-    needs_day = period in ("day", "week")
-    parts: dict[str, list[Cells]] = {}
-    for name, cells in series.items():
-        match = _DATE.search(name)
-        if match is None or (needs_day and match[3] is None):
-            form = "2024-03-07" if needs_day else "2024-03"
-            raise InputError(
-                "period", f"be left out for cells whose names are no dates such as {form}, got "
-                f"{period!r} with {name!r}",
-            )  # fmt: skip
-        try:
-            day = date(int(match[1]), int(match[2]), int(match[3] or 1))
-        except ValueError:
-            raise InputError("period", "names with dates", repr(name), verb="needs") from None
-        parts.setdefault(label_of(day, period), []).append(cells)
-    return {name: Cells.merge(parts[name]) for name in sorted(parts)}
+# ------------------------------------------------------------------------------------------------
+# Tables of rows: one scan for all periods, with the parts of a date counted as attributes beside
+# the groups.
+
+Samples = dict[str, tuple[Sample, Rows]]
 
 
 def count_periods(
-    table: Any, period: str | None, time: str, engine: str | None, **names: Any
-) -> dict[str, Cells]:
-    """Cells of each period of a table, in the order of time, counted where it is.
+    table: Any, period: str | None, engine: str | None, *, time: str, cluster: str | None,
+    **names: Any,
+) -> tuple[CellSeries, Samples | None]:  # fmt: skip
+    """Cells of each period of a table, in the order of time; with clusters the rows too.
 
     Parameters
     ----------
@@ -312,70 +318,105 @@ def count_periods(
         As in :func:`evenhand.audit_table`.
     period : str or None
         One of :data:`PERIODS`; None takes the values of `time`, up to 200 of them, as they are.
-    time : str
-        Column of dates.
+    time, cluster : str
     **names : str
         y_true, y_pred, sensitive_features, sample_weight, frequency.
     """
-    wanted = _listed(names["sensitive_features"])
-    rows = _open_rows(table, engine, {"time": time}, wanted, names)
-    dtype = rows.collect_schema()[time]
-    keys = {time: nw.col(time)} if period is None else parts_of(time, dtype, period)
-    made = {
-        f"evenhand: {part}": key.cast(nw.String).fill_null(_MISSING) for part, key in keys.items()
-    }
-    names = {**names, "sensitive_features": [*made, *wanted]}
+    wanted = names.pop("sensitive_features")
+    wanted = [wanted] if isinstance(wanted, str) else list(wanted)
+    more = [name for name in (time, cluster) if name is not None]
+    columns = columns_of(
+        names["y_true"], names["y_pred"], [*dict.fromkeys([*wanted, *more])],
+        names["sample_weight"], names["frequency"],
+    )  # fmt: skip
+    opened = open_table(table, columns, engine)
+    check_columns(opened.kinds(), columns, {"time": time, "cluster": cluster})
+    rows = opened.rows.select(*columns.names)
+    if cluster is not None and isinstance(rows, nw.LazyFrame):
+        rows = nw.from_native(Engine(rows).run(rows), eager_only=True)
+    keys = time_keys(rows, time, period)
+    named = {**names, "sensitive_features": [*keys, *wanted]}
     try:
-        cells = cells_of(rows.with_columns(**made).to_native(), **names)
+        rows = rows.with_columns(**keys)
+        if isinstance(rows, nw.LazyFrame):
+            return _split(cells_of(rows.to_native(), **named), len(keys), period), None
     except TooManyLevels as error:
-        if period is not None or error.where != f"(column {next(iter(made))!r})":
+        if period is not None or error.where != f"(column {next(iter(keys))!r})":
             raise
         raise InputError(
             "time", "have at most 200 values where no period is named",
             hint="name a period, such as month, if they are dates.",
         ) from error  # fmt: skip
-    except EngineError as error:
-        if dtype != nw.String or period is None:
+    except Exception as error:  # of the library that parses text
+        if rows.collect_schema()[time] != nw.String or period is None:
             raise
-        raise ValueError(f"{no_dates()} The engine says: {error}") from error
-    return _split(cells, len(made), period)
+        raise ValueError(f"{_no_dates('text that is')} The engine says: {error}") from error
+    return _count_held(rows, list(keys), period, cluster, {**names, "sensitive_features": wanted})
 
 
-def _listed(groups: Any) -> list[str]:
-    return [groups] if isinstance(groups, str) else list(groups)
+def _count_held(
+    rows: nw.DataFrame[Any], keys: list[str], period: str | None, cluster: str | None,
+    names: dict[str, Any],
+) -> tuple[CellSeries, Samples | None]:  # fmt: skip
+    """The same of rows in memory, period by period."""
+    times = list(zip(*(rows[key].to_list() for key in keys), strict=True))
+    _refuse_gaps(sum(_MISSING in time for time in times))
+    named = name_periods(times, period)
+    label = np.array([named[time] for time in times])
+    s, y = (
+        None if names[k] is None else check_column(rows[names[k]].to_native(), k)
+        for k in ("y_pred", "y_true")
+    )
+    assert s is not None
+    edges = Edges.from_values(s, y)
+    units = None if cluster is None else check_cluster(rows[cluster].to_native(), len(rows))
+    if cluster is not None and units is None:
+        units = np.arange(len(rows))
+    series, samples = {}, {}
+    for name in np.unique(label).tolist():
+        own = np.flatnonzero(label == name)
+        series[name] = [cells_of(rows[own].to_native(), **names, edges=edges)]
+        if units is not None and series[name][0].n:
+            samples[name] = _clustered(rows[own], units[own], names)
+    known = {name: sample for name, sample in samples.items() if sample is not None}
+    return CellSeries(series), None if units is None else known
 
 
-def _open_rows(
-    table: Any, engine: str | None, more: dict[str, str], wanted: list[str], names: dict[str, Any]
-) -> nw.LazyFrame[Any]:
-    """Rows of a table that an engine holds, of the columns that are read."""
-    columns = columns_of(
-        names["y_true"], names["y_pred"], [*dict.fromkeys([*more.values(), *wanted])],
-        names["sample_weight"], names["frequency"],
-    )  # fmt: skip
-    rows: nw.LazyFrame[Any] = open_table(table, columns, engine).rows
-    there = list(rows.collect_schema())
-    for argument, name in more.items():
-        if name not in there:
-            shown = ", ".join(map(repr, there[:30]))
-            raise InputError(
-                argument, f"name a column of the table, got {name!r}; there are {shown}"
-            )
-    return rows
+def _clustered(
+    rows: nw.DataFrame[Any], units: Rows, names: dict[str, Any]
+) -> tuple[Sample, Rows] | None:
+    """Rows of one period whose group is known, and their clusters; None where these are few."""
+    columns = {argument: name for argument, name in names.items() if isinstance(name, str)}
+    used = np.ones(len(rows), dtype=bool)
+    for argument in ("sample_weight", "frequency"):
+        if argument in columns:
+            used &= rows[columns[argument]].to_numpy() > 0
+    own = np.flatnonzero(used)
+    if len(np.unique(units[own])) < LEAST:
+        return None
+    part = {argument: rows[name][own].to_native() for argument, name in columns.items()}
+    labels = {name: known(rows[name][own].to_native()) for name in names["sensitive_features"]}
+    sample = Sample.read(
+        **part, cluster=units[own], groups_optional=True, unit=units[own], labels=labels
+    )
+    sample = sample.regroup(sample.others["labels"], require_two=False, warn=False).known()
+    return sample, sample.others["unit"]
 
 
-def _split(cells: Cells, n_keys: int, period: str | None) -> dict[str, Cells]:
+def _refuse_gaps(count: int) -> None:
+    if count:
+        raise InputError(
+            "time", f"be given in every row: {count:,} are missing",
+            hint="drop these rows, or fill them in.",
+        )  # fmt: skip
+
+
+def _split(cells: Cells, n_keys: int, period: str | None) -> CellSeries:
     """Cells crossed with the parts of a date, by period."""
     lost = [k for k, label in enumerate(cells.labels) if _MISSING in label[:n_keys]]
-    if lost:
-        raise missing_times(int(cells.count[np.isin(cells.group, lost)].sum()))
+    _refuse_gaps(int(cells.count[np.isin(cells.group, lost)].sum()))
     keys = [label[:n_keys] for label in cells.labels]
-    if period is None:
-        values = _numbers([key[0] for key in keys])
-        named = in_order(values)
-        name_of = {key: named[value] for key, value in zip(keys, values, strict=True)}
-    else:
-        name_of = {key: label_of(_date(key), period) for key in keys}
+    name_of = name_periods(keys, period)
     rest = [label[n_keys:] if len(label) > n_keys + 1 else label[n_keys] for label in cells.labels]
     labels = tuple(sorted_labels(list(dict.fromkeys(rest))))
     place = {label: k for k, label in enumerate(labels)}
@@ -384,7 +425,7 @@ def _split(cells: Cells, n_keys: int, period: str | None) -> dict[str, Cells]:
     number = np.array([distinct[key] for key in keys])[cells.group]
     order = np.lexsort((group, cells.target_bin, cells.score_bin, number))
     ends = np.cumsum(np.bincount(number, minlength=len(distinct)))
-    parts: dict[str, list[Cells]] = {}
+    parts: dict[str, list[Any]] = {}
     # People of unknown group have no period in the counts; they are told of all together.
     unknown = cells.n_unknown
     for key, rows in zip(distinct, np.split(order, ends[:-1]), strict=True):
@@ -394,24 +435,7 @@ def _split(cells: Cells, n_keys: int, period: str | None) -> dict[str, Cells]:
         )  # fmt: skip
         unknown = 0
         parts.setdefault(name_of[key], []).append(part)
-    return {
-        name: found[0] if len(found) == 1 else Cells.merge(found)
-        for name, found in sorted(parts.items())
-    }
-
-
-def _numbers(texts: list[str]) -> list[Any]:
-    """As numbers, which sort as such, where all of them are."""
-    try:
-        values = [float(text) for text in texts]
-    except ValueError:
-        return texts
-    return [int(value) if value.is_integer() else value for value in values]
-
-
-def _date(key: tuple[str, ...]) -> date:
-    year, month, day = (int(float(v)) for v in (*key, "1", "1")[:3])
-    return date(year, month, day)
+    return CellSeries(dict(sorted(parts.items())))
 
 
 def monitor(
@@ -495,68 +519,41 @@ def monitor(
     check_watch(criteria, level, estimator)
     columns = {
         "time": time, "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
-        "sample_weight": sample_weight, "frequency": frequency,
-        "cluster": cluster,
+        "sample_weight": sample_weight, "frequency": frequency, "cluster": cluster,
     }  # fmt: skip
-    notes: list[str] = []
-    samples = None
-    counted = _counted_before(table)
-    if counted is not None:
+    # A grid of the score alone is smaller by far, and says as much about independence.
+    flat = not any("y" in get_criterion(name).needs for name in criteria)
+    samples, notes = None, []
+    series = _counted_before(table, flat)
+    if series is None:
+        unit = "month" if period == "auto" else period
+        named = {**columns, "y_true": None} if flat else columns
+        series, samples = _counted_now(table, unit, engine, named)
+        notes = absent(list(series), unit)
+    else:
         for argument, value in {**columns, "engine": engine}.items():
             if value is not None:
                 raise InputError(argument, "be left out for cells, which hold it")
-        series = checked_series(counted)
         if period not in ("auto", None):
-            series = gathered(series, str(period))
-            notes += absent(list(series), period)
-    else:
-        unit = "month" if period == "auto" else period
-        check_period(unit)
-        series, samples = _counted_now(table, unit, engine, columns)
-        notes += absent(list(series), unit)
+            series = series.gathered(str(period))
+            notes = absent(list(series), period)
     return judge(
-        series, criteria=criteria, limits=limits, level=level, estimator=estimator, notes=notes,
-        samples=samples,
+        series, series.total(), criteria=criteria, limits=limits, level=level,
+        estimator=estimator, notes=notes, samples=samples,
     )  # fmt: skip
-
-
-def _counted_before(table: Any) -> dict[str, Any] | None:
-    """Cells by period, from memory or files; None for a table of rows."""
-    if are_cell_files(table):
-        return dict(read_series(table))
-    if isinstance(table, Mapping) and any(
-        isinstance(part, Cells) or are_cell_files(part) for part in table.values()
-    ):
-        return {
-            str(name): Cells.from_file(part) if are_cell_files(part) else part
-            for name, part in table.items()
-        }
-    return None
 
 
 def _counted_now(
     table: Any, period: str | None, engine: str | None, columns: dict[str, Any]
-) -> tuple[dict[str, Cells], Samples | None]:
+) -> tuple[CellSeries, Samples | None]:
+    check_period(period)
     if isinstance(table, Mapping):
         raise InputError(
             "table", "be a frame with a column of dates, a path, an address, a relation or a "
             "mapping of period to Cells, got a mapping of other things",
             hint="columns in a dict become a frame with pandas.DataFrame(columns).",
         )  # fmt: skip
-    named = isinstance(table, str | PathLike | list | tuple)
-    frame = None if named else read_native(table, "table")
-    if isinstance(frame, nw.DataFrame) and engine in (None, "numpy"):
-        return rows_by_period(frame, period, **columns)
     for argument in ("time", "y_pred", "sensitive_features"):
         if columns[argument] is None:
             raise InputError(argument, "name a column of the table, got None")
-    names = dict(columns)
-    cluster = names.pop("cluster")
-    if cluster is None:
-        return count_periods(table, period, engine=engine, **names), None
-    more = {"time": columns["time"], "cluster": cluster}
-    rows = _open_rows(table, engine, more, _listed(columns["sensitive_features"]), names)
-    wanted = [*more.values(), *_listed(columns["sensitive_features"])]
-    wanted += [names[k] for k in ("y_true", "y_pred", "sample_weight", "frequency") if names[k]]
-    held = Engine(rows).run(rows.select(*dict.fromkeys(wanted)))
-    return rows_by_period(nw.from_native(held, eager_only=True), period, **columns)
+    return count_periods(table, period, engine, **columns)
