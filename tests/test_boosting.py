@@ -212,35 +212,19 @@ def test_regressors_of_scikit_learn(library, weighted):
 
 
 @pytest.mark.parametrize("criterion", ["independence", "separation", "sufficiency"])
-@pytest.mark.parametrize("n_groups", [2, 3])
 @pytest.mark.parametrize("kind", ["plain", "weights", "unknown"])
-def test_bound_from_a_table_is_close_to_the_exact_one(criterion, n_groups, kind, case):
-    data = case(kind, n_groups, n=12_000)
+def test_row_bound_is_the_diagonal_one(criterion, kind, case):
+    data = case(kind, 3, n=2000)
     bound = eh.FairnessRegularizer(criterion).bind(data.y, **data.fairness)
-    value, gradient, bar = RowBound(bound, least_rows=1000).evaluate(data.s, 2.0)
+    value, gradient, bar = RowBound(bound).evaluate(data.s, 2.0)
     expected = bound.value_and_grad(data.s)
     exact = 2.0 * diagonal_bound(bound.simplified().value_grad_curvature(data.s)[2])
     assert value == pytest.approx(2.0 * expected[0], rel=1e-6)
     np.testing.assert_allclose(gradient, 2.0 * expected[1], rtol=1e-4, atol=1e-9)
-    known = exact > 0
-    assert (bar[~known] == 0).all()
-    ratio = bar[known] / exact[known]
-    assert np.quantile(ratio, 0.02) > 0.85
-    assert np.quantile(ratio, 0.98) < 1.15
-    constant = RowBound(bound, least_rows=1000).evaluate(np.ones(12_000))
+    np.testing.assert_allclose(bar, exact, rtol=1e-6)
+    constant = RowBound(bound).evaluate(np.ones(2000))
     assert not constant[1].any()
     assert not constant[2].any()
-
-
-@pytest.mark.parametrize("options", [{"kappa": "published"}, {"score_map": "raw"}])
-def test_bound_for_other_options(options, case):
-    data = case("plain", 2, n=6000)
-    bound = eh.FairnessRegularizer("independence", "lspc", **options).bind(data.y, **data.fairness)
-    _, _, bar = RowBound(bound, least_rows=1000).evaluate(data.s)
-    exact = diagonal_bound(bound.value_grad_curvature(data.s)[2])
-    ratio = bar / exact
-    assert np.quantile(ratio, 0.1) > 0.85
-    assert np.quantile(ratio, 0.9) < 1.15
 
 
 def test_copies_share_the_rows():
@@ -409,10 +393,11 @@ class TestRefusals:
             boosting.metric(bind(y, a), library=library)
 
 
-def test_a_bound_that_is_kept_follows_the_spread(case):
+def test_a_bound_that_is_kept_follows_the_spread(case, monkeypatch):
+    monkeypatch.setattr("evenhand.training.curvature.MANY_ROWS", 1000)
     data = case("plain", 2, n=6000)
     bound = eh.FairnessRegularizer("independence").bind(data.y, **data.fairness)
-    kept, fresh = (RowBound(bound, least_rows=1000, refresh=r) for r in (3, 1))
+    kept, fresh = (RowBound(bound, refresh=r) for r in (3, 1))
     kept.evaluate(data.s)
     for _ in range(2):
         np.testing.assert_allclose(

@@ -32,7 +32,7 @@ __all__ = ["FairnessMetric", "FairnessObjective", "metric", "objective"]
 Floats = NDArray[Any]
 
 PLAIN_ROUNDS = 10
-# Rounds that one look at the bound of the curvature serves, where rows are many.
+# Rounds that one bound of the curvature serves, where rows are many.
 REFRESH = 5
 # What the libraries multiply a step by unless told otherwise.
 LEARNING_RATES = {"xgboost": 0.3, "lightgbm": 0.1}
@@ -191,7 +191,7 @@ class FairnessObjective:
             )
         scores = self.loss.link.inverse(scores)
         scale = self.fairness_weight * self._unit
-        value, slope, bar = self._row_bound.evaluate(scores, scale, rough=True)
+        value, slope, bar = self._row_bound.evaluate(scores, scale)
         self.value = value / scale
         if self.loss.link.name == "log":
             # ds/dm = s, and the map bends as well: where the slope is positive that adds.

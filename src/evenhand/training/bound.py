@@ -64,12 +64,6 @@ class Scores(NamedTuple):
         """dt/dz at t; None where classifiers see z."""
         return None if self.back is None else 1.0 - (seen / LIMIT) ** 2
 
-    def seen(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What stands in `rows` for standardized scores z."""
-        if self.back is not None:
-            return LIMIT * np.tanh(z / LIMIT)
-        return self.center[0] + z / self.center[1]
-
 
 # ------------------------------------------------------------------------------------------------
 # Checks of the numbers that the fairness term takes.
@@ -241,15 +235,6 @@ class BoundRegularizer:
             target_name=self._target_name,
         )  # fmt: skip
 
-    @property
-    def is_tabular(self) -> bool:
-        """Whether the curvature of a row is a function of its score, target and group alone.
-
-        Not for probabilities of groups, scores in their own units and functions of score and
-        target.
-        """
-        return self.scale_free and self.groups.codes is not None
-
     def warm_start(self, other: BoundRegularizer) -> None:
         """Begin the next evaluation from another term's classifiers."""
         for (_, _, mine), (_, _, theirs) in zip(self._terms, other._terms, strict=True):
@@ -259,11 +244,6 @@ class BoundRegularizer:
     def joint_term(self) -> Any:
         """The classifier of the group given all that the criterion names."""
         return self._terms[0][2]
-
-    @property
-    def joint_rows(self) -> Rows:
-        """What that classifier reads, but for the scores."""
-        return self._rows[len(self.criterion.joint)]
 
     def read(self, s: NDArray[np.float64]) -> Scores:
         """Scores as the classifiers see them."""
