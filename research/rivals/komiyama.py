@@ -9,7 +9,7 @@ from scipy import linalg, optimize
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evenhand._core.validation import check_index, refuse_unreal
-from evenhand.training.linear_base import ScoresWithGroups
+from evenhand.training.linear import ScoresWithGroups
 
 from ._base import (
     Array,

@@ -15,7 +15,7 @@ from evenhand.data.folds import make_folds
 from evenhand.data.groups import resolve_groups
 from evenhand.data.weights import check_weight
 from evenhand.training.group_features import barycenter, distribution
-from evenhand.training.linear_base import ScoresWithGroups
+from evenhand.training.linear import ScoresWithGroups
 from evenhand.training.stack import fit_out_of_fold
 
 from ._base import (

@@ -46,7 +46,7 @@ TARGETS = {
     "measures/losses.py": ("measures/test_losses", "training/test_glm"),
     "measures/edges.py": _CELLS, "measures/cells.py": _CELLS, "measures/cell_rows.py": _CELLS,
     "measures/cell_files.py": ("tables/test_cell_files", "tables/test_faults"),
-    "training/penalty.py": _TERM, "training/bound.py": _TERM,
+    "training/penalty.py": _TERM,
     "auditing/tolerance.py": ("auditing/test_tolerance", "cli/test_cli_verdicts"),
     "auditing/planning.py": ("auditing/test_planning",),
     "auditing/verdict.py": ("auditing/test_verdict", "auditing/test_tolerance",

@@ -106,7 +106,7 @@ class Clock:
 
 def fit_once(model: str, how: str, folder: str, rows: int) -> Row:
     """A fit in this process."""
-    from evenhand.training import linear_base as base
+    from evenhand.training import linear as base
 
     target = target_of(model)
     files = sorted(map(str, Path(folder).glob("*.parquet")))[: -(-rows // PART)]

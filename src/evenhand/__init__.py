@@ -15,7 +15,7 @@ _HOME = {
     "Continuous": "data.bands",
     "FairRegressor": "training.recommended",
     "FairGLM": "training.glm",
-    "FairRidge": "training.ridge",
+    "FairRidge": "training.linear",
     "FairnessRegularizer": "training.penalty",
     "Drivers": "auditing.drivers",
     "Monitor": "auditing.monitoring",

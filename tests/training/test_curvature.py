@@ -7,8 +7,8 @@ from grids import pairwise
 import evenhand as eh
 from evenhand.data.criteria import CRITERIA
 from evenhand.kernels import numpy_passes
-from evenhand.training.bound import LIMIT
 from evenhand.training.curvature import diagonal_bound
+from evenhand.training.penalty import LIMIT
 
 MAPS = ["tanh", "raw"]
 CLASSIFIERS = ["logistic", "lspc"]

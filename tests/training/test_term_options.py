@@ -8,8 +8,7 @@ import evenhand as eh
 from evenhand.data.criteria import CRITERIA
 from evenhand.data.groups import resolve_groups
 from evenhand.estimators.lspc import LSPC
-from evenhand.training.bound import LIMIT
-from evenhand.training.penalty import LSPC_SHARE
+from evenhand.training.penalty import LIMIT, LSPC_SHARE
 
 OPTIONS = [
     {"classifier": "logistic"},

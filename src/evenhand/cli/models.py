@@ -67,7 +67,7 @@ def _stack(name: str, criterion: str, options: Mapping[str, Any]) -> Any:
 
 
 def _ridge(criterion: str, options: Mapping[str, Any]) -> Any:
-    from ..training.ridge import FairRidge
+    from ..training.linear import FairRidge
 
     return FairRidge(criterion, alpha=options["alpha"], group_features=options["group_features"])
 

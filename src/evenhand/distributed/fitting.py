@@ -11,7 +11,7 @@ from .._core.shards import refusal
 from .._core.validation import is_number
 from ..data.criteria import CONDITIONAL, get_criterion
 from ..measures.losses import Loss
-from ..training.linear_base import FairLinear
+from ..training.linear import FairLinear
 from .workers import NUMBERS, FitEstimator, Program, Ran
 
 # ------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from .._core.validation import (
 from ..data.criteria import get_criterion
 from ..data.groups import Groups, resolve_groups
 from ..data.weights import check_weight, scale_to_count
-from ..training.linear_base import refuse_missing_groups
+from ..training.linear import refuse_missing_groups
 from .loss import CLASSIFIERS, FairnessLoss
 
 # Steps of gradient descent, and epochs at least, under "auto".

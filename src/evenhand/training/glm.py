@@ -24,7 +24,7 @@ from ..data.weights import check_exposure, check_weight, scale_to_count, weighte
 from ..measures.losses import Accuracy, Loss, get_loss
 from .design import FeatureMatrix
 from .group_features import Slopes
-from .linear_base import FairLinear
+from .linear import FairLinear
 from .problem import NEWTON_TOL, GLMProblem, Problem, TrainingRows, prepare_glm
 
 SCORES = ("mean", "link")

@@ -5,30 +5,391 @@
     Ĩ_sep = (H(A|Y) + L_sep) / H(A|Y)
     Ĩ_suf = L_suf / H(A)
 
-and so for any criterion of one variable that moves with the score and at most one other. The
+and so for any criterion of one variable that moves with the score and at most one other: the score
+itself, or a function of it and the target, whose derivative the gradient is multiplied by. The
 normalizers are constants in training; one that moves with the model, as sufficiency's H(A|S), has
 H(A) to stand in for it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from copy import copy
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .._core.validation import InputError, check_choice, check_column, check_index
-from ..data.criteria import TARGET, Criterion, get_criterion
+from .._core.validation import InputError, check_choice, check_column, check_index, is_number
+from ..data.criteria import TARGET, Criterion, Variable, get_criterion
 from ..data.groups import Groups, resolve_groups
 from ..data.sample import check_frequency, count_rows
 from ..data.weights import check_weight
-from ..estimators.logistic import KAPPA
-from ..kernels.basis import DEGREES
-from .bound import SPLINE, BoundRegularizer, check_kappa, check_normalizer, check_trainable
+from ..estimators.logistic import KAPPA, LogisticTerm
+from ..estimators.lspc import LSPCTerm
+from ..estimators.spline_term import LIMIT, ROUGHNESS, SplineTerm
+from ..kernels import Rows, get_kernels, make_rows, standardizer
+from ..kernels.basis import DEGREES, get_basis
+from .curvature import low_rank_factor
 
+SPLINE = "spline"
+# H(A | given) below this share of H(A): what is given gives the group away.
+LEAST_UNCERTAINTY = 1e-3
 CLASSIFIERS = ("logistic", "lspc")
 SCORE_MAPS = ("auto", "tanh", "raw")
 # κ per row of "lspc" under "auto".
 LSPC_SHARE = 0.3
+
+# ------------------------------------------------------------------------------------------------
+# Scores as the classifiers inside the fairness term see them.
+
+
+class Scores(NamedTuple):
+    """What a classifier reads, and the way back for a gradient.
+
+    Attributes
+    ----------
+    rows : dict of Rows
+        By what is conditioned on; `s` is bounded, or as it was given.
+    constant : bool
+        Whether all scores are the same.
+    back : callable or None
+        From ∂/∂t to ∂/∂s, in place; None where t = c·tanh(z/c) is not used.
+    known : (m,) array
+        What moves with the score, mostly itself, of rows whose group is known.
+    center : tuple
+        Its mean and reciprocal spread.
+    chain : (m,) array or None
+        Its derivative in the score; None where it is the score.
+    """
+
+    rows: dict[tuple[str, ...], Rows]
+    constant: bool
+    back: Callable[[NDArray[np.float64]], None] | None
+    known: NDArray[np.float64]
+    center: tuple[float, float]
+    chain: NDArray[np.float64] | None = None
+
+    def slope(self, seen: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """dt/dz at t; None where classifiers see z."""
+        return None if self.back is None else 1.0 - (seen / LIMIT) ** 2
+
+
+# ------------------------------------------------------------------------------------------------
+# Checks of the numbers that the fairness term takes.
+
+
+def check_normalizer(normalizer: Any) -> float:
+    """A positive number of nats."""
+    if not is_number(normalizer, 0.0) or normalizer == 0:
+        raise ValueError(
+            f"`normalizer` must be a positive number of nats, got {normalizer!r}. Hint: the "
+            "`normalizer` of a term bound to all rows."
+        )
+    return float(normalizer)
+
+
+def check_trainable(criterion: Criterion) -> Variable:
+    """The one variable of a criterion that moves with the score, or why there is no such term."""
+    moving = [criterion.variable(name) for name in criterion.joint if criterion.moves((name,))]
+    if len(moving) != 1 or len(criterion.joint) > 2 or len(criterion.needs) > 1:
+        raise InputError(
+            "criterion", "be about one variable that moves with the score and at most one other "
+            f"to be trained for, got {criterion.name!r} of {criterion.words(criterion.joint)}",
+            hint="audits and paths measure it all the same.",
+        )  # fmt: skip
+    (variable,) = moving
+    if variable.of and variable.slope is None:
+        raise InputError(
+            "criterion", "know how its variables follow the score to be trained for, got "
+            f"{criterion.name!r}",
+            hint=f"Variable({variable.name!r}, ..., slope=...) with the derivative in the score.",
+        )  # fmt: skip
+    return variable
+
+
+def check_kappa(kappa: Any, classifier: str) -> Any:
+    """A penalty that the classifier can use, as it was given."""
+    if isinstance(kappa, str) and kappa in ("auto", "published"):
+        if kappa == "published" and classifier != "lspc":
+            raise ValueError(
+                "`kappa` must be a number or 'auto', got 'published'. Hint: that is for "
+                "classifier='lspc'."
+            )
+        return kappa
+    if not is_number(kappa, 0.0):
+        raise ValueError(
+            f"`kappa` must be a nonnegative number, 'auto' or 'published', got {kappa!r}."
+        )
+    if classifier == "logistic" and float(kappa) == 0:
+        raise ValueError(
+            "`kappa` must be positive with classifier='logistic', which keeps groups that a score "
+            "tells apart without error finite, got 0."
+        )
+    return kappa
+
+
+class BoundRegularizer:
+    """A :class:`FairnessRegularizer` with target, groups and weights fixed.
+
+    Rows whose group is not known have gradient zero. Calls warm-start one another, so one
+    instance serves one optimization at a time.
+
+    Attributes
+    ----------
+    groups : Groups
+    kappa : float
+        The penalty of the classifiers.
+    normalizer : float
+        What the information is divided by, in nats.
+    """
+
+    def __init__(
+        self,
+        regularizer: FairnessRegularizer,
+        y: NDArray[np.float64] | None,
+        groups: Groups,
+        kappa: float | None = None,
+        *,
+        normalizer: float | None = None,
+        target_name: str = "y_true",
+    ):
+        self.criterion: Criterion = regularizer.criterion
+        self.groups, self.classifier = groups, regularizer.classifier
+        self.kappa = regularizer.penalty(groups.n_total) if kappa is None else kappa
+        self._regularizer, self._y = regularizer, y
+        self._fixed, self._target_name = normalizer, target_name
+        self._moving = check_trainable(self.criterion)
+        self._standardized = regularizer.kappa != "published"
+        # In units of the data the size of the scores counts; otherwise Ĩ does not see it.
+        self.scale_free = self._standardized and not self._moving.of
+        self._plain_y = None if y is None else np.ascontiguousarray(groups.take_known(y))
+        self._rows = self._fix_rows()
+        # Signed terms: + L(joint) and, where `given` moves with the score, − L(given).
+        signed = [(1.0, self.criterion.joint)]
+        self._offset = self.normalizer = groups.entropy
+        if self.criterion.moves(self.criterion.given):
+            signed.append((-1.0, self.criterion.given))
+            self._offset = 0.0
+        elif self.criterion.given:
+            alone, both = self._rows[1], self._rows[2]
+            center = np.r_[both.center[2:], 0.0, 1.0]
+            if regularizer.chosen_basis == SPLINE:
+                self._offset = -self._make_term(2).value_given(both)
+            else:
+                self._offset = -self._make_term(1).value(alone._replace(s=both.y, center=center))
+            self.normalizer = self._offset
+        if normalizer is not None:
+            self.normalizer = normalizer
+        elif self.normalizer <= LEAST_UNCERTAINTY * groups.entropy:
+            raise InputError(
+                target_name, "the group completely, so no score can add to it: "
+                f"{self.criterion.name} is not defined", verb="determines",
+                hint="drop the leaking target or use criterion='independence'.",
+            )  # fmt: skip
+        self._terms = [
+            (sign, condition, self._make_term(len(condition))) for sign, condition in signed
+        ]
+
+    def _make_term(self, n_variables: int) -> Any:
+        """A classifier of the group given so many variables."""
+        chosen = self._regularizer.chosen_basis
+        if chosen == SPLINE:
+            # Of some rows the penalty is in proportion to theirs.
+            share = self.kappa / self._regularizer.penalty(self.groups.n_total)
+            return SplineTerm(n_variables, self.kappa, share * ROUGHNESS)
+        basis = get_basis(chosen, n_variables)
+        if self.classifier == "lspc":
+            return LSPCTerm(basis, self.kappa, free=self._regularizer.kappa == "auto")
+        return LogisticTerm(basis, self.kappa)
+
+    def _fix_rows(self) -> dict[int, Rows]:
+        """All that classifiers of one and of two variables read, but for the scores."""
+        y = self._plain_y
+        for variable in map(self.criterion.variable, self.criterion.joint):
+            if variable.value is not None and not variable.moves:
+                y = np.ascontiguousarray(variable.value(y), dtype=np.float64)
+        alone, both = make_rows(self.groups), make_rows(self.groups, y)
+        if not self._standardized:
+            both = both._replace(center=alone.center)
+        elif y is not None and self._regularizer.is_bounded and both.center[3] != 0.0:
+            y = get_kernels().bound_scores(y, *both.center[2:], LIMIT)
+            both = both._replace(y=y, center=alone.center)
+        return {1: alone, 2: both}
+
+    def take(self, rows: NDArray[np.intp]) -> BoundRegularizer:
+        """The same term over some of the rows, with its penalty in proportion."""
+        y = None if self._y is None else self._y[rows]
+        groups = self.groups.take(rows)
+        kappa = self.kappa
+        if self._standardized:
+            kappa *= groups.n_total / self.groups.n_total
+        return BoundRegularizer(
+            self._regularizer, y, groups, kappa,
+            normalizer=self._fixed, target_name=self._target_name,
+        )  # fmt: skip
+
+    def simplified(self) -> BoundRegularizer:
+        """The same term, in the same units, with a quadratic in place of splines."""
+        if self._regularizer.chosen_basis != SPLINE:
+            return self
+        regularizer = copy(self._regularizer)
+        regularizer.basis = "quadratic"
+        return BoundRegularizer(
+            regularizer, self._y, self.groups, self.kappa, normalizer=self.normalizer,
+            target_name=self._target_name,
+        )  # fmt: skip
+
+    def warm_start(self, other: BoundRegularizer) -> None:
+        """Begin the next evaluation from another term's classifiers."""
+        for (_, _, mine), (_, _, theirs) in zip(self._terms, other._terms, strict=True):
+            mine.warm_start(theirs)
+
+    @property
+    def joint_term(self) -> Any:
+        """The classifier of the group given all that the criterion names."""
+        return self._terms[0][2]
+
+    def read(self, s: NDArray[np.float64]) -> Scores:
+        """Scores as the classifiers see them."""
+        s = np.ascontiguousarray(self.groups.take_known(s))
+        chain = None
+        if self._moving.of:
+            s, chain = self._follow(s)
+        center = standardizer(s, self._rows[1].weight) if self._standardized else (0.0, 1.0)
+        seen, inside, moves, back = s, center, self._standardized, None
+        if self._regularizer.is_bounded and center[1] != 0.0:
+            kernels = get_kernels()
+            seen = kernels.bound_scores(s, *center, LIMIT)
+            inside, moves = (0.0, 1.0), False
+
+            def back(gradient: NDArray[np.float64]) -> None:
+                kernels.unbound_gradient(
+                    self._rows[1]._replace(s=seen), s, *center, LIMIT, gradient
+                )
+
+        rows = {}
+        for _, condition, _ in self._terms:
+            fixed = self._rows[len(condition)]
+            whole = np.array([*inside, *fixed.center[2:]])
+            rows[condition] = fixed._replace(s=seen, center=whole, moves=moves)
+        return Scores(rows, center[1] == 0.0, back, s, center, chain)
+
+    def _follow(self, s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The variable that moves with the score, and its derivative."""
+        assert self._moving.value is not None
+        assert self._moving.slope is not None
+        parts = [s if name == "s" else self._plain_y for name in self._moving.of]
+        column = np.asarray(self._moving.value(*parts), dtype=np.float64)
+        slope = np.asarray(self._moving.slope(*parts), dtype=np.float64)
+        return np.ascontiguousarray(column), np.broadcast_to(slope, s.shape)
+
+    def value(self, y_pred: Any) -> float:
+        """Ĩ of the scores."""
+        scores = self.read(check_column(y_pred, "y_pred", self.groups.n_rows))
+        if scores.constant and not self.criterion.moves(self.criterion.given):
+            return 0.0
+        total = self._offset
+        for sign, condition, term in self._terms:
+            if len(condition) > 1 or not scores.constant:
+                total += sign * term.value(scores.rows[condition])
+            else:
+                total -= sign * self.groups.entropy  # a constant score says nothing
+        return total / self.normalizer
+
+    def value_and_grad(self, y_pred: Any) -> tuple[float, NDArray[np.float64]]:
+        """Ĩ of the scores and its gradient with respect to each of them.
+
+        Parameters
+        ----------
+        y_pred : (n,) array
+
+        Returns
+        -------
+        value : float
+        gradient : (n,) float64 array
+        """
+        return self.evaluate(check_column(y_pred, "y_pred", self.groups.n_rows))
+
+    def evaluate(
+        self, s: NDArray[np.float64], scale: float = 1.0, rough: bool = False
+    ) -> tuple[float, NDArray[np.float64]]:
+        """scale·Ĩ and its gradient, for scores that are known to be finite float64.
+
+        With `rough` the gradient may be off in its fourth digit, where that saves a pass.
+        """
+        return self.evaluate_read(s, self.read(s), scale, rough)
+
+    def evaluate_read(
+        self, s: NDArray[np.float64], scores: Scores, scale: float = 1.0, rough: bool = False
+    ) -> tuple[float, NDArray[np.float64]]:
+        """The same for scores that `read` has been over."""
+        if scores.constant:
+            # Constant scores have no spread to divide by; any direction is as good as another.
+            return scale * self.value(s), np.zeros(self.groups.n_rows)
+        scale /= self.normalizer
+        total, gradient = self._offset, None
+        for sign, condition, term in self._terms:
+            value, part = term.value_and_grad(scores.rows[condition], scale * sign, rough)
+            total += sign * value
+            if gradient is None:
+                gradient = part
+            else:
+                gradient += part
+        assert gradient is not None
+        if scores.back is not None:
+            scores.back(gradient)
+        if scores.chain is not None:
+            gradient *= scores.chain
+        return scale * total, self.groups.put_known(gradient)
+
+    def value_grad_curvature(
+        self, y_pred: Any
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        """Ĩ, its gradient g, and B with ∂²Ĩ ≈ BBᵀ, the curvature of low rank.
+
+        Ĩ is a mean over rows: entries of g and rows of B are of order 1/n. On the scale of a loss
+        that is summed over rows take n·g and √n·B.
+
+        Parameters
+        ----------
+        y_pred : (n,) array
+
+        Returns
+        -------
+        value : float
+        gradient : (n,) float64 array
+            Both as of `value_and_grad`.
+        factor : (n, r) float64 array
+            B, r ≤ D(K − 1) for K groups and D terms of the basis (3 of the score, 6 with the
+            target, for "quadratic"; 12 and 45 for "spline"). Zero in rows whose group is not known.
+
+        Notes
+        -----
+        ∂²Ĩ = BBᵀ + rest, where BBᵀ is all that the classifier adds by following the scores and the
+        rest is the curvature with the classifier held still. The rest has a part that is never
+        positive, −Var_ρ(f′), and one without a sign, residuals times f″ and the curvature of mean
+        and spread; f′ and f″ are slopes of the classifier in the score. So BBᵀ is the Hessian
+        where the score is fair, and its positive part of Gauss-Newton type elsewhere. For
+        sufficiency, a difference of two such terms, B is that of the first: an upper bound of both.
+        For "lspc" B takes the Fisher information of the probabilities for the Hessian of the log
+        loss, and bounds its curvature up to that exchange.
+        """
+        s = check_column(y_pred, "y_pred", self.groups.n_rows)
+        scores = self.read(s)
+        value, gradient = self.evaluate_read(s, scores)
+        term, rows = self.joint_term, scores.rows[self.criterion.joint]
+        mean, inverse = scores.center
+        if scores.constant:
+            width = term.basis.n_terms * (self.groups.n_groups - 1)
+            return value, gradient, np.zeros((self.groups.n_rows, width))
+        z = (scores.known - mean) * inverse
+        slope = scores.slope(rows.s)
+        factor = low_rank_factor(term, rows, z, slope, inverse, self._standardized)
+        if scores.chain is not None:
+            factor *= scores.chain[:, None]
+        factor /= np.sqrt(self.normalizer)
+        return value, gradient, self.groups.put_known(factor)
 
 
 class FairnessRegularizer:

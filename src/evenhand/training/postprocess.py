@@ -40,8 +40,7 @@ from .group_features import (
     out_of_fold_groups,
     refuse_measured,
 )
-from .linear_base import ScoresWithGroups, check_kind, refuse_missing_groups
-from .ridge import FairRidge
+from .linear import FairRidge, ScoresWithGroups, check_kind, refuse_missing_groups
 from .stack import (
     StackPenalty,
     check_regressor,

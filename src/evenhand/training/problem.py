@@ -20,8 +20,8 @@ from .._core.arrays import Matrix, Vector
 from .._core.validation import InputError
 from ..data.weights import scale_to_count, weighted_mean, weighted_sum
 from ..measures.losses import Loss
-from .bound import BoundRegularizer
 from .design import FeatureMatrix, whiten
+from .penalty import BoundRegularizer
 from .solver import LEAP, Evaluated, pilot_rows
 
 # Steps shorter than this (in whitened coordinates, where the objective is in units of D₀) change

@@ -42,10 +42,9 @@ from ..measures.measures import Measure
 from .design import ReadsTables
 from .glm import FairGLM
 from .held_out import Curve, Place
-from .linear_base import ScoresWithGroups
+from .linear import FairRidge, ScoresWithGroups
 from .path import check_varies
 from .postprocess import FairPostprocessor
-from .ridge import FairRidge
 
 # Rows that the choice is made on; the chosen model is fitted on all of them.
 CHOICE_ROWS = 20_000

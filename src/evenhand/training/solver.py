@@ -24,8 +24,8 @@ from scipy.linalg import cho_factor, cho_solve
 
 from .._core.arrays import Matrix, Vector
 from .._core.files import check_free, write_text
-from .bound import BoundRegularizer
 from .design import FeatureMatrix
+from .penalty import BoundRegularizer
 
 if TYPE_CHECKING:
     from .problem import Problem
