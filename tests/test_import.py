@@ -1,7 +1,10 @@
 """What `import evenhand` loads, and what the package says it holds."""
 
+import re
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +65,47 @@ def test_every_public_name_resolves():
 def test_unknown_name():
     with pytest.raises(AttributeError, match="module 'evenhand' has no attribute 'nothing'"):
         _ = eh.nothing
+
+
+# What a user writes; the comments are what a type checker must say of a line.
+SCRIPT = """
+import evenhand as eh
+
+model = eh.FairRidge("independence", fairness_weight=2.0)
+reveal_type(model)  # FairRidge
+reveal_type(eh.independence)  # sensitive_features
+reveal_type(eh.report.About)  # About
+eh.independence([1.0])  # call-arg
+eh.nonsense  # attr-defined
+"""
+
+
+@pytest.mark.slow
+def test_type_checkers_see_signatures_and_what_is_not_there(tmp_path):
+    file = tmp_path / "script.py"
+    file.write_text(SCRIPT)
+    # With the settings and the cache of `make lint`, as reading the whole package takes a while.
+    root = Path(__file__).parents[1]
+    command = [sys.executable, "-m", "mypy", str(file)]
+    said = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False).stdout
+    wanted = dict(re.findall(r"^(\d+) .*# (\S+)$", _numbered(SCRIPT), re.MULTILINE))
+    told: dict[str, str] = {}
+    for line, text in re.findall(r"script\.py:(\d+): (.*)$", said, re.MULTILINE):
+        told[line] = told.get(line, "") + text
+    assert wanted.keys() == told.keys(), said
+    assert all(word in told[line] for line, word in wanted.items()), said
+
+
+def _numbered(text):
+    return "\n".join(f"{k} {line}" for k, line in enumerate(text.splitlines(), 1))
+
+
+@pytest.mark.parametrize("name", ["evenhand", "evenhand.report"])
+def test_type_checkers_see_every_name(name):
+    """A line of `__init__.pyi` for each line of `_HOME` in `__init__.py`."""
+    module = import_module(name)
+    stub = Path(module.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    lines = re.findall(r"^from (\S+) import (\w+) as \2$", stub, re.MULTILINE)
+    homes = {name: home.lstrip(".") for home, name in lines if home.lstrip(".")}
+    assert homes == {name: home.lstrip(".") for name, home in module._HOME.items()}
+    assert {name for _, name in lines} == {name for name in module.__all__ if name[0] != "_"}
