@@ -26,8 +26,8 @@ SECTIONS = {
 }
 # Not to be imported by users, but handed to them.
 RESULTS = (
-    "Measure", "Disparities", "OneAgainstRest", "Impact", "ImpactNumber", "Verdict", "ClauseResult",
-    "Pricing", "About", "PathPoint", "Unreachable", "Tried",
+    "Measure", "Disparities", "OneAgainstRest", "Impact", "ImpactNumber", "ByGroup", "Verdict",
+    "ClauseResult", "Pricing", "About", "PathPoint", "Unreachable", "Tried",
     "BoundRegularizer", "Edges", "RowLosses", "EntropyEstimator",
 )  # fmt: skip
 EXECUTED = re.compile(r"^```\{executed\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)

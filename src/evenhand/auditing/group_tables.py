@@ -7,20 +7,21 @@ unequal spreads, and no single gap sees all of a distribution.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, permutations
 from typing import Any
 
 import numpy as np
 
-from .._core.arrays import Array, Mask, Matrix, Vector
+from .._core.arrays import Array, Mask, Matrix, Rows, Vector
 from .._core.validation import InputError
 from ..data.groups import Groups
 from ..data.sample import Sample
-from ..data.weights import cluster_groups
+from ..data.weights import cluster_groups, cluster_sums
 from ..estimators.ranks import Ranks
-from ..measures.effective import unit_masses
+from ..measures.effective import group_sizes, unit_masses
+from ..measures.measures import freedom_of, standard_error
 from .influence import Entry, GroupRows
 
 # Numbers in the cumulative shares of a few groups.
@@ -55,6 +56,56 @@ class Disparities:
     rmse_ratio: float
 
 
+class GroupStatistics:
+    """Numbers of each group by name, with what every row adds to them; each is computed once.
+
+    Means of scores, targets and residuals, errors, "spread" (of squared distances of the score from
+    the group's mean), and the slope of E[y|s] = a + b·s.
+    """
+
+    def __init__(self, rows: Sample):
+        self.members, self.s, self.y = GroupRows(rows.groups), rows.scores, rows.target
+        self._entries: dict[str, Entry] = {}
+
+    def __getitem__(self, name: str) -> Entry:
+        if name not in self._entries:
+            self._entries[name] = _STATISTICS[name](self)
+        return self._entries[name]
+
+    def mean_loss(self, loss: Callable[[Vector], Vector]) -> Entry:
+        """Mean of a function of the residual y − s."""
+        return self.members.mean(loss(self.y - self.s))
+
+    def _rmse(self) -> Entry:
+        value = np.sqrt(self["mse"].value)
+        slope = np.where(value > 0, 0.5 / value, 0.0)
+        return Entry(self.members, value, self.members.own(slope) * self["mse"].psi)
+
+    def _slope(self) -> Entry:
+        """1 + that of the residual: of good scores y leaves little more than rounding."""
+        members, spread, apart = self.members, self["spread"], self["mean_score"].psi
+        bend = members.mean(apart * self["mean_residual"].psi) / spread
+        # Residuals of a fitted line are too small by the leverage of their rows, and far scores
+        # decide on it: over 1 − h they are those of the jackknife (MacKinnon and White's HC3).
+        leverage = members.row_share * (1.0 + np.square(apart) / members.own(spread.value))
+        return Entry(members, 1.0 + bend.value, bend.psi / np.maximum(1.0 - leverage, 0.1))
+
+
+_STATISTICS: dict[str, Callable[[GroupStatistics], Entry]] = {
+    "mean_score": lambda table: table.members.mean(table.s),
+    "spread": lambda table: table.members.mean(np.square(table["mean_score"].psi)),
+    "mean_target": lambda table: table.members.mean(table.y),
+    "mean_residual": lambda table: table.mean_loss(np.asarray),
+    "mae": lambda table: table.mean_loss(np.abs),
+    "mse": lambda table: table.mean_loss(np.square),
+    "rmse": GroupStatistics._rmse,
+    "calibration_slope": GroupStatistics._slope,
+}
+# Columns of the table of groups, without and with a target.
+_COLUMNS = ("mean_score",)
+_WITH_TARGET = (*_COLUMNS, "mean_target", "mean_residual", "mae", "rmse", "calibration_slope")
+
+
 def summarize_groups(
     rows: Sample, confidence_level: float, ranks: Ranks | None = None
 ) -> tuple[GroupTable, Disparities]:
@@ -65,7 +116,8 @@ def summarize_groups(
     """
     groups = rows.groups
     with np.errstate(all="ignore"):  # scores beyond 1e154 have no variance, equal ones no slope
-        members = GroupRows(groups)
+        statistics = GroupStatistics(rows)
+        members = statistics.members
         columns: dict[str, list[Any]] = {
             "group": list(groups.label_names),
             "n": [float(c) if groups.codes is None else int(c) for c in groups.counts],
@@ -75,7 +127,8 @@ def summarize_groups(
         if groups.cluster is not None:
             held = unit_masses(groups) > 0
             columns["n_clusters"] = held.sum(axis=0).tolist()
-        for name, entry in _entries(members, rows.scores, rows.target):
+        for name in _COLUMNS if rows.target is None else _WITH_TARGET:
+            entry = statistics[name]
             low, high = entry.interval(confidence_level)
             columns[name] = entry.value.tolist()
             columns[f"{name}_low"], columns[f"{name}_high"] = low.tolist(), high.tolist()
@@ -91,29 +144,6 @@ def summarize_groups(
     gap = float(np.ptp(columns["mean_score"]))
     gaps = Disparities(gap, float(ks.max()), float(wasserstein.max()), ratio)
     return GroupTable(columns), gaps
-
-
-def _entries(members: GroupRows, s: Vector, y: Vector | None) -> Iterator[tuple[str, Entry]]:
-    """Means of scores, targets and residuals, errors, and the slope of E[y|s] = a + b·s."""
-    score = members.mean(s)
-    yield "mean_score", score
-    if y is None:
-        return
-    yield "mean_target", members.mean(y)
-    residual = members.mean(y - s)
-    yield "mean_residual", residual
-    yield "mae", members.mean(np.abs(y - s))
-    square = members.mean(np.square(y - s))
-    rmse = np.sqrt(square.value)
-    yield "rmse", square.through(rmse, np.where(rmse > 0, 0.5 / rmse, 0.0))
-    # That of the residual: of good scores y leaves little more than rounding.
-    spread = members.mean(np.square(score.psi))
-    bend = members.mean(score.psi * residual.psi) / spread
-    # Residuals of a fitted line are too small by the leverage of their rows, and far scores decide
-    # on it: divided by 1 − h they are those of the jackknife (MacKinnon and White's HC3).
-    leverage = members.row_share * (1.0 + np.square(score.psi) / members.own(spread.value))
-    psi = bend.psi / np.maximum(1.0 - leverage, 0.1)
-    yield "calibration_slope", Entry(members, 1.0 + bend.value, psi)
 
 
 def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
@@ -139,6 +169,41 @@ def _distribution_gaps(ranks: Ranks, groups: Groups) -> tuple[Vector, Vector]:
         ks[part] = gap[ends].max(axis=0)
         wasserstein[part] = step[:-1] @ gap[:-1]
     return ks, wasserstein
+
+
+def _distance_from_rest(
+    rows: Sample, inside: Vector, order: Rows, statistic: str
+) -> tuple[float, Vector]:
+    """How far a group is from all other rows, and what each row adds to that.
+
+    Each distance is the difference of two means of some x: s/σ_s − y/σ_y, 1[s ≤ t] at the widest
+    gap t between the distributions, and ∫ sign of the gap over t > s.
+    """
+    s, weight = rows.scores, rows.groups.row_weight
+    total = weight.sum()
+    share = weight @ inside / total
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own, rest, factor = inside / share, (1.0 - inside) / (1.0 - share), 1.0
+        if statistic == "dsm":
+            x = s / weighted_spread(s, weight) - rows.target / weighted_spread(rows.target, weight)
+            factor = 1.0 - share  # against all rows, the group's among them
+        else:
+            gap = np.cumsum((weight * (own - rest))[order])
+            step = np.append(np.diff(s[order]), 0.0)
+            if statistic == "kolmogorov_smirnov":
+                widest = np.argmax(np.abs(gap) * (step > 0))
+                x = np.sign(gap[widest]) * (s <= s[order[widest]])
+            else:
+                x = np.empty(len(s))
+                x[order] = np.cumsum((np.sign(gap) * step)[::-1])[::-1]
+        ends = [float(weight @ (part * x) / total) for part in (own, rest)]
+        psi = own * (x - ends[0]) - rest * (x - ends[1])
+    return factor * (ends[0] - ends[1]), factor * psi
+
+
+def weighted_spread(x: Vector, weight: Vector) -> float:
+    """Standard deviation."""
+    return math.sqrt(float(np.cov(x, aweights=weight, ddof=0)))
 
 
 def _mass_by_cell(cell: Any, n_cells: int, groups: Groups, part: slice) -> Matrix:
@@ -201,12 +266,12 @@ class GroupMoments:
     n_units : float
         Effective rows or clusters in all; `n_clusters` their number, or None without clusters.
     names : tuple of d names
-        "score", "spread" (of squared distances from the group's mean), "target", and a pair of
-        cutoff and favorable side for the share of favorable scores.
+        Those of :class:`GroupStatistics`, and a pair of cutoff and favorable side for the share of
+        favorable scores.
     mean : (d, K) array
     covariance : (d, K, d, K) array
     third : (c, c, c, K) array
-        Third moments of the first c means: of score, spread and, if there is one, target.
+        Third moments of the first c means: all but the shares of favorable scores.
     cutoffs : dict of Cutoff → float
         The score it stands for.
     """
@@ -225,11 +290,14 @@ class GroupMoments:
 
     @property
     def has_target(self) -> bool:
-        return "target" in self.names
+        return "mean_target" in self.names
 
-    def moments(self, cutoffs: Sequence[Cutoff], side: str) -> GroupMoments:
+    def moments(
+        self, cutoffs: Sequence[Cutoff], side: str, more: Sequence[str] = ()
+    ) -> GroupMoments:
         """Itself, where it holds all that is asked for."""
         missing = [c.name for c in cutoffs if (c, side) not in self.names]
+        missing += [name for name in more if name not in self.names]
         if missing:
             held = ", ".join(c.name for c in self.cutoffs)
             raise InputError(
@@ -238,6 +306,10 @@ class GroupMoments:
                 hint="ask for it where the audit is made, or audit again.",
             )  # fmt: skip
         return self
+
+    def against_rest(self, statistic: str) -> Any:
+        """Nothing: there are no rows."""
+        return self.moments((), "", (statistic,))
 
 
 class AuditedRows:
@@ -255,44 +327,70 @@ class AuditedRows:
     """
 
     def __init__(self, rows: Sample, times: float = 1.0):
-        self._rows = Sample(rows.groups, rows.scores, rows.target)
-        self._times = times
+        self.rows = Sample(rows.groups, rows.scores, rows.target)
+        self.times = times
 
     @property
     def has_target(self) -> bool:
-        return self._rows.target is not None
+        return self.rows.target is not None
 
-    def moments(self, cutoffs: Sequence[Cutoff], side: str | None) -> GroupMoments:
-        """Means by group with these cutoffs; a side of None is both."""
+    def moments(
+        self, cutoffs: Sequence[Cutoff], side: str | None, more: Sequence[str] = ()
+    ) -> GroupMoments:
+        """Means by group with these cutoffs, and more by name; a side of None is both."""
         sides = SIDES if side is None else (side,)
-        result = group_moments(self._rows, cutoffs, sides)
-        times = self._times
+        return self.scaled(group_moments(self.rows, cutoffs, sides, more))
+
+    def scaled(self, m: GroupMoments) -> GroupMoments:
+        """Moments of these rows with the errors of the people that they stand for."""
+        times = self.times
         if times == 1.0:
-            return result
+            return m
         return replace(
-            result, count=result.count * times, size=result.size * times,
-            n_units=result.n_units * times, covariance=result.covariance / times,
-            third=result.third / times**2,
+            m, count=m.count * times, size=m.size * times, n_units=m.n_units * times,
+            covariance=m.covariance / times, third=m.third / times**2,
         )  # fmt: skip
+
+    def against_rest(self, statistic: str) -> Iterator[tuple[float, float, float, float]]:
+        """Value, standard error, degrees of freedom and skewness of how groups differ from others.
+
+        "kolmogorov_smirnov" and "wasserstein" are distances of the scores, "dsm" the mean of
+        s/σ_s − y/σ_y in the group less that of all rows.
+        """
+        rows, groups = self.rows, self.rows.groups
+        order = np.argsort(rows.scores, kind="stable")
+        for size, inside in zip(group_sizes(groups), groups.membership().T, strict=True):
+            value, psi = _distance_from_rest(rows, inside, order, statistic)
+            error = standard_error(psi, groups.weight, groups.cluster) / math.sqrt(self.times)
+            units = groups.row_weight * psi
+            freedom = max(size * self.times - 1.0, 1.0)
+            if groups.cluster is not None:
+                units = cluster_sums(groups.cluster, units)
+                freedom = freedom_of(psi, groups)
+            cubes, squares = float((units**3).sum()), float(np.square(units).sum())
+            skewness = cubes / squares**1.5 / math.sqrt(self.times) if squares > 0 else 0.0
+            yield value, error, freedom, skewness
 
     def standing_for(self, people: int) -> AuditedRows:
         """The same rows as a sample of so many people."""
-        return AuditedRows(self._rows, people / self._rows.n_rows)
+        return AuditedRows(self.rows, people / self.rows.n_rows)
 
     def change(self, other: AuditedRows) -> AuditedRows:
         """How far each row's score moves from these to other scores of the same rows."""
-        moved = other._rows.scores - self._rows.scores
-        return AuditedRows(Sample(self._rows.groups, moved), self._times)
+        moved = other.rows.scores - self.rows.scores
+        return AuditedRows(Sample(self.rows.groups, moved), self.times)
 
     def small(self) -> GroupMoments | None:
         """What goes into a file."""
-        width = (2 + self.has_target + 2 * len(KEPT_AT)) * self._rows.groups.n_groups
+        width = (2 + self.has_target + 2 * len(KEPT_AT)) * self.rows.groups.n_groups
         if width * width > KEPT_NUMBERS:
             return None
         return self.moments([Cutoff(q) for q in KEPT_AT], None)
 
 
-def group_moments(rows: Sample, cutoffs: Sequence[Cutoff], sides: Sequence[str]) -> GroupMoments:
+def group_moments(
+    rows: Sample, cutoffs: Sequence[Cutoff], sides: Sequence[str], more: Sequence[str] = ()
+) -> GroupMoments:
     """The means and their covariance, with n_k/(n_k − 1) for the mean of each group.
 
     A cutoff at a quantile is itself an estimate, ĉ − c ≈ −(mean 1[s ≤ c] − q)/f(c): it moves the
@@ -300,20 +398,19 @@ def group_moments(rows: Sample, cutoffs: Sequence[Cutoff], sides: Sequence[str])
     f_k/f = P(k | s = c)/P(k), and read off the rows next to the cutoff.
     """
     y, s, groups = rows.target, rows.scores, rows.groups
-    weight, members = groups.row_weight, GroupRows(groups)
-    score = members.mean(s)
-    entries: dict[Any, Entry] = {"score": score, "spread": members.mean(np.square(score.psi))}
-    if y is not None:
-        entries["target"] = members.mean(y)
+    statistics, weight = GroupStatistics(rows), groups.row_weight
+    members = statistics.members
+    main = ["mean_score", "spread", *["mean_target"] * (y is not None), *more]
+    entries: dict[Any, Entry] = {name: statistics[name] for name in main}
     at = {cutoff: _place(s, weight, cutoff) for cutoff in cutoffs}
     for cutoff, c in at.items():
         for side in sides:
             entries[cutoff, side] = members.mean(_favorable(s, c, cutoff, side).astype(float))
     names = tuple(entries)
     units = [members.by_unit(entry.psi) for entry in entries.values()]
-    covariance, main = members.covariance(units), 2 + (y is not None)
-    third = np.empty((main, main, main, groups.n_groups))
-    for places in combinations_with_replacement(range(main), 3):
+    covariance = members.covariance(units)
+    third = np.empty((len(main), len(main), len(main), groups.n_groups))
+    for places in combinations_with_replacement(range(len(main)), 3):
         value = members.moment(*(units[j] for j in places))
         for order in permutations(places):
             third[order] = value

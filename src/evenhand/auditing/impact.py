@@ -6,13 +6,15 @@
     impact ratio                   P_k(favorable) / P_r(favorable), beyond a cutoff
     odds ratio                     the same of the odds
 
-Each is a smooth function of group means (:mod:`.group_moments`), so one covariance serves all.
+Each is a smooth function of group means (:class:`.GroupMoments`), so one covariance serves all.
+Limits can be set on further numbers of this kind, and on three that compare a group with all
+others.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,11 +45,30 @@ STATISTICS = {
     "impact_ratio": "impact ratio",
     "odds_ratio": "odds ratio",
 }
+# Numbers that limits can be set on besides.
+FURTHER = {
+    "mean_residual": "mean residual",
+    "calibration_slope": "calibration slope",
+    "mae_ratio": "ratio of mean absolute errors",
+    "rmse_ratio": "ratio of root mean squared errors",
+    "dsm": "standardized score minus standardized outcome",
+    "kolmogorov_smirnov": "Kolmogorov-Smirnov distance from all others",
+    "wasserstein": "Wasserstein distance from all others",
+}
 # Clauses of a tolerance on the gaps that legitimate factors leave, by the gap they are on.
 ADJUSTED = {"adjusted_gap": "adjusted", "adjusted_percent": "adjusted_percent"}
 AT_CUTOFF = ("impact_ratio", "odds_ratio")
-NEED_TARGET = ("actual_expected", "actual_expected_ratio")
-ON_LOG = ("mean_ratio", "actual_expected", "actual_expected_ratio", "impact_ratio", "odds_ratio")
+AGAINST_REST = ("dsm", "kolmogorov_smirnov", "wasserstein")
+# Of a group by itself, whatever the reference.
+OWN = ("actual_expected", "mean_residual", "calibration_slope", "value")
+NEED_TARGET = (
+    "actual_expected", "actual_expected_ratio", "mean_residual", "calibration_slope", "mae_ratio",
+    "rmse_ratio", "dsm",
+)  # fmt: skip
+ON_LOG = (
+    "mean_ratio", "actual_expected", "actual_expected_ratio", "impact_ratio", "odds_ratio",
+    "mae_ratio", "rmse_ratio", "ratio",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -85,19 +106,41 @@ def _odds(x: Any) -> Any:
     return _log(x) - _log(1.0 - x)
 
 
+def _difference(x: Any, r: Any) -> Any:
+    return x[0] - r[0]
+
+
+def _log_ratio(x: Any, r: Any) -> Any:
+    return _log(x[0]) - _log(r[0])
+
+
+def _own(x: Any, r: Any) -> Any:
+    return x[0]
+
+
 # The means that a number is made of, and the number of those of a group, x, and of the reference,
 # r. Formulas take complex numbers too, so that slopes come from a step along the imaginary axis.
 _FORMULAS: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], Any]]] = {
-    "smd": (("score", "spread"), lambda x, r: (x[0] - r[0]) / np.sqrt((x[1] + r[1]) / 2)),
-    "mean_difference": (("score",), lambda x, r: x[0] - r[0]),
-    "mean_ratio": (("score",), lambda x, r: _log(x[0]) - _log(r[0])),
-    "actual_expected": (("target", "score"), lambda x, r: _log(x[0]) - _log(x[1])),
+    "smd": (
+        ("mean_score", "spread"),
+        lambda x, r: _difference(x, r) / np.sqrt((x[1] + r[1]) / 2),
+    ),
+    "mean_difference": (("mean_score",), _difference),
+    "mean_ratio": (("mean_score",), _log_ratio),
+    "actual_expected": (("mean_target", "mean_score"), lambda x, r: _log(x[0]) - _log(x[1])),
     "actual_expected_ratio": (
-        ("target", "score"),
+        ("mean_target", "mean_score"),
         lambda x, r: (_log(x[0]) - _log(x[1])) - (_log(r[0]) - _log(r[1])),
     ),
-    "impact_ratio": (("rate",), lambda x, r: _log(x[0]) - _log(r[0])),
+    "impact_ratio": (("rate",), _log_ratio),
     "odds_ratio": (("rate",), lambda x, r: _odds(x[0]) - _odds(r[0])),
+    "mean_residual": (("mean_residual",), _own),
+    "calibration_slope": (("calibration_slope",), _own),
+    "mae_ratio": (("mae",), _log_ratio),
+    "rmse_ratio": (("mse",), lambda x, r: _log_ratio(x, r) / 2),
+    "value": (("value",), _own),
+    "gap": (("value",), _difference),
+    "ratio": (("value",), _log_ratio),
 }
 _STEP = 1e-30
 # Beyond this skewness of its error a number is not judged (wrong in 8 to 17 of 100 samples of a
@@ -366,54 +409,106 @@ def impact_table(
     smallest: float = SMALLEST,
     confidence_level: float = 0.95,
     sensitive_name: str = "group",
+    statistics: Sequence[str] = tuple(STATISTICS),
 ) -> Impact:
     """The table of :meth:`Audit.impact`, from the rows of an audit."""
     check_favorable(favorable)
     wanted = [*read_cutoffs(at), *(_known_cutoff(c) for c in _listed(cutoffs, "cutoffs"))]
     smallest = check_smallest(smallest)
-    m = rows.moments(wanted, favorable)
+    more = [name for s in statistics if s in FURTHER for name in _FORMULAS.get(s, [()])[0]]
+    m = rows.moments(wanted, favorable, more)
     ref, rivals = _reference(m, reference, favorable, wanted)
-    K = len(m.labels)
-    small = m.share < smallest
-    family = [k for k in range(K) if k != ref and not small[k]]
-    numbers: dict[int, list[ImpactNumber]] = {k: [] for k in range(K)}
-    for statistic in STATISTICS:
-        if statistic in NEED_TARGET and not m.has_target:
-            continue
-        for cutoff in wanted if statistic in AT_CUTOFF else [None]:
-            own = statistic == "actual_expected"
-            each = contrasts(m, statistic, ref, cutoff, favorable)
-            among = sorted([*family, ref]) if own else family
-            looked_at = each.slopes[among]
-            if rivals and not own:
-                pairs = [contrasts(m, statistic, r, cutoff, favorable).slopes for r in rivals]
-                looked_at = np.concatenate(
-                    [
-                        slopes[[k for k in (*family, ref) if k not in rivals or k < r]]
-                        for r, slopes in zip(rivals, pairs, strict=True)
-                    ]
-                )
-            name = "" if cutoff is None else cutoff.name
-            table = _with_intervals(m, each, statistic, name, among, looked_at, confidence_level)
-            for k, number in enumerate(table):
-                if k != ref or own:
-                    numbers[k].append(number)
+    compared = Comparison(m, ref, smallest, confidence_level, rivals, favorable)
+    numbers: list[ImpactNumber] = []
+    for statistic in statistics:
+        if statistic in AGAINST_REST:
+            numbers += _against_rest(rows, statistic, m.labels, confidence_level)
+        elif m.has_target or statistic not in NEED_TARGET:
+            for cutoff in wanted if statistic in AT_CUTOFF else [None]:
+                numbers += compared.numbers(statistic, cutoff)
+    numbers.sort(key=lambda number: m.labels.index(number.group))
     groups = {
         label: {
             "share": float(m.share[k]),
             "rows": float(m.count[k]),
             "size": float(m.size[k]),
-            "mean_score": float(m.mean[m.names.index("score"), k]),
+            "mean_score": float(m.mean[m.names.index("mean_score"), k]),
             "rates": {c.name: float(m.mean[m.names.index((c, favorable)), k]) for c in wanted},
         }
         for k, label in enumerate(m.labels)
     }
     return Impact(
-        tuple(n for k in range(K) for n in numbers[k]), groups, m.labels[ref], favorable,
-        {c.name: m.cutoffs[c] for c in wanted},
-        tuple(label for k, label in enumerate(m.labels) if small[k]),
-        sensitive_name, m.n_clusters, confidence_level, smallest,
+        tuple(numbers), groups, m.labels[ref], favorable, {c.name: m.cutoffs[c] for c in wanted},
+        compared.apart, sensitive_name, m.n_clusters, confidence_level, smallest,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Groups against one of them, with intervals that allow for all that are compared.
+
+    Attributes
+    ----------
+    m : GroupMoments
+    ref : int
+        The group that others are compared with.
+    smallest : float
+        Groups of a smaller share have intervals of their own.
+    level : float
+        Of the intervals.
+    rivals : list of int
+        Groups that the reference was chosen from for being the best of them.
+    favorable : {"high", "low"}
+    """
+
+    m: GroupMoments
+    ref: int
+    smallest: float
+    level: float
+    rivals: Sequence[int] = ()
+    favorable: str = "high"
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Groups of a share below `smallest`."""
+        return tuple(
+            g for g, p in zip(self.m.labels, self.m.share, strict=True) if p < self.smallest
+        )
+
+    def numbers(self, statistic: str, cutoff: Cutoff | None = None) -> list[ImpactNumber]:
+        """One number of each group; the reference is left out where it would be even by itself."""
+        m, ref, own = self.m, self.ref, statistic in OWN
+        each = self._contrasts(statistic, cutoff, ref)
+        large = m.share >= self.smallest
+        family = [k for k in range(len(large)) if (own if k == ref else large[k])]
+        looked_at = each.slopes[family]
+        if self.rivals and not own:
+            pairs = [
+                self._contrasts(statistic, cutoff, r).slopes[
+                    [k for k in (*family, ref) if k not in self.rivals or k < r]
+                ]
+                for r in self.rivals
+            ]
+            looked_at = np.concatenate(pairs)
+        name = "" if cutoff is None else cutoff.name
+        table = _with_intervals(m, each, statistic, name, family, looked_at, self.level)
+        return [number for k, number in enumerate(table) if own or k != ref]
+
+    def _contrasts(self, statistic: str, cutoff: Cutoff | None, ref: int) -> Contrasts:
+        return contrasts(self.m, statistic, ref, cutoff, self.favorable)
+
+
+def _against_rest(
+    rows: AuditedRows | GroupMoments, statistic: str, labels: Sequence[str], level: float
+) -> Iterator[ImpactNumber]:
+    """The distance of each group from all others, each with an interval of its own."""
+    for label, one in zip(labels, rows.against_rest(statistic), strict=True):
+        value, error, freedom, skewness = one
+        margin = float(stdtrit(freedom, 0.5 + level / 2)) * error
+        yield ImpactNumber(
+            label, statistic, "", value, value - margin, value + margin,
+            two_sided(value, error, freedom), True, value, error, freedom, skewness, abs(skewness),
+        )  # fmt: skip
 
 
 def _with_intervals(
@@ -519,7 +614,7 @@ def _reference(
     """The reference, and the groups that it was chosen from for being the best of them."""
     if name != "best" or name in m.labels:
         return find_reference(name, m.labels, m.share, ", 'best'"), []
-    key: Any = (wanted[0], favorable) if wanted else "score"
+    key: Any = (wanted[0], favorable) if wanted else "mean_score"
     sign = -1.0 if not wanted and favorable == "low" else 1.0
     able = m.share >= min(SMALLEST, m.share.max())
     best = int(np.argmax(np.where(able, sign * m.mean[m.names.index(key)], -np.inf)))

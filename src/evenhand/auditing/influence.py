@@ -141,10 +141,6 @@ class Entry:
     value: Vector
     psi: Array
 
-    def through(self, value: Vector, slope: Vector) -> Entry:
-        """A function of the number, with its slope there."""
-        return Entry(self.rows, value, self.rows.own(slope) * self.psi)
-
     def __truediv__(self, other: Entry) -> Entry:
         value, own = self.value / other.value, self.rows.own
         return Entry(self.rows, value, (self.psi - own(value) * other.psi) / own(other.value))

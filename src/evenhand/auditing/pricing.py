@@ -309,7 +309,7 @@ def _band_table(ledger: _Ledger, band: Rows, edges: Vector) -> dict[str, list[An
 
 def _swapped(moments: GroupMoments) -> GroupMoments:
     """The target in the place of the score, for the same contrasts of it."""
-    other = {"score": "target", "target": "score"}
+    other = {"mean_score": "mean_target", "mean_target": "mean_score"}
     return replace(moments, names=tuple(other.get(name, name) for name in moments.names))
 
 

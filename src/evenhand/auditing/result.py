@@ -11,6 +11,7 @@ from .._core.frames import json_safe, to_frame
 from .._core.views import Shown, view
 from ..data.criteria import get_criterion
 from ..measures.measures import Measure, measure_columns
+from .by_group import ByGroup, metric_by_group
 from .conditional import Conditional
 from .group_tables import AuditedRows, Disparities, GroupMoments, GroupTable
 from .impact import SMALLEST, Impact, impact_table
@@ -176,15 +177,61 @@ class Audit(Shown):
         >>> table.get("smd", "1").low < table.get("smd", "1").value
         True
         """
+        return self._compare(
+            reference=reference, at=at, favorable=favorable, cutoffs=cutoffs, smallest=smallest
+        )
+
+    def _compare(self, **how: Any) -> Impact:
+        """The impact table, with what :func:`impact_table` takes by name."""
         if self._rows is None:
             raise ValueError(
                 "`audit` must hold its rows for this; one read back from a file does not if its "
                 "groups are many. Hint: call evenhand.audit on the scores."
             )
-        return impact_table(
-            self._rows, reference=reference, at=at, favorable=favorable, cutoffs=cutoffs,
-            smallest=smallest, confidence_level=self.confidence_level,
-            sensitive_name=self.sensitive_name,
+        level, name = self.confidence_level, self.sensitive_name
+        return impact_table(self._rows, confidence_level=level, sensitive_name=name, **how)
+
+    def by_group(
+        self, metric: Any, *, reference: str = "largest", random_state: Any = None
+    ) -> ByGroup:
+        """Any metric of each group, with gaps, ratios, simultaneous intervals and tests.
+
+        Values are those of the metric on the rows of the group, with their weights. Intervals of
+        values, of gaps and of ratios each hold for all groups at once; p-values are Holm's over the
+        groups, of a gap of 0 and a ratio of 1. Errors come from leaving out blocks of rows or whole
+        clusters, or from bootstrap draws where the metric is not smooth, such as a median. Where
+        single rows decide, as in a maximum, there is no interval.
+
+        Parameters
+        ----------
+        metric : str or function
+            A metric of scikit-learn by its name, or ``metric(y_true, y_pred, sample_weight=None)``.
+            A function without `sample_weight` will do if rows are not weighted.
+        reference : str
+            What gaps and ratios are against: a group, "largest" or "overall" (all rows).
+        random_state : int, Generator, RandomState or None
+            For blocks and draws; None is seed 0.
+
+        Returns
+        -------
+        ByGroup
+
+        Examples
+        --------
+        >>> import evenhand as eh
+        >>> data = eh.datasets.make_bivariate_normal(2000, random_state=0)
+        >>> audit = eh.audit(data.y, data.s, sensitive_features=data.a)
+        >>> errors = audit.by_group("mean_absolute_error")
+        >>> errors.gaps["1"].low <= errors.values["1"] - errors.values["0"] <= errors.gaps["1"].high
+        True
+        """
+        if not isinstance(self._rows, AuditedRows):
+            raise ValueError(
+                "`audit` must hold its rows for this; one read back from a file does not. Hint: "
+                "call evenhand.audit on the scores."
+            )
+        return metric_by_group(
+            self._rows, metric, reference, self.confidence_level, random_state
         )  # fmt: skip
 
     def verdict(self, tolerance: Tolerance, level: float | None = None) -> Verdict:

@@ -13,6 +13,7 @@ from .view import Lead, Name, Note, Table, View
 from .words import clean, group_name, number, percent, short_names, span
 
 if TYPE_CHECKING:
+    from ..auditing.by_group import ByGroup
     from ..auditing.impact import Impact, ImpactNumber
     from ..auditing.verdict import ClauseResult, Verdict
 
@@ -102,6 +103,37 @@ def _impact_notes(impact: Impact) -> list[str]:
     if any(n.statistic == "mean_ratio" and not n.defined for n in impact.numbers):
         notes.append("A ratio of means is defined only where both means are above zero.")
     return notes
+
+
+def by_group_view(result: ByGroup) -> View:
+    """Return a metric of each group, with its gap and ratio."""
+    against = group_name(result.reference) if result.reference in result.groups else "all rows"
+    heads = ["group", "share", result.metric, "gap", "ratio"]
+    numbers = {(n.group, n.statistic): n for n in result.numbers}
+    rows = [
+        [
+            Name(name),
+            f"{100 * group['share']:.1f}%",
+            _metric_cell(numbers[name, "value"]),
+            *(_impact_cell(numbers.get((name, key))) for key in ("gap", "ratio")),
+        ]
+        for name, group in result.groups.items()
+    ]
+    rows.append([Name("all rows"), "100.0%", number(result.overall, 3), "–", "–"])
+    unit = "rows" if result.n_clusters is None else f"{result.n_clusters:,} clusters"
+    note = (
+        f"Gaps and ratios are against {against}. In brackets: {percent(result.confidence_level)} "
+        f"intervals that hold for all groups at once ({result.method} over {unit}). * marks "
+        f"p < {SIGNIFICANT:g} after Holm's correction over the groups."
+    )
+    title = f"{result.metric} by {short_names([result.sensitive_name], 40)[0]}"
+    table = Table(heads, rows, "", result._columns(), "by_group.csv")
+    return View(title, [Note(note), table])
+
+
+def _metric_cell(n: ImpactNumber) -> str:
+    known = math.isfinite(n.low)
+    return f"{number(n.value, 3)} ({span((n.low, n.high)) if known else 'interval not known'})"
 
 
 # ------------------------------------------------------------------------------------------------

@@ -22,11 +22,12 @@ _MODULES = {
     "Pricing": "gap_views",
     "Verdict": "verdict_views",
     "Impact": "verdict_views",
+    "ByGroup": "verdict_views",
     "Drivers": "after_views",
     "Monitor": "after_views",
     "FairnessPath": "path_views",
 }
-_FUNCTIONS = {"AuditSet": "audit_set_view", "FairnessPath": "path_view"}
+_FUNCTIONS = {"AuditSet": "audit_set_view", "ByGroup": "by_group_view", "FairnessPath": "path_view"}
 
 
 class Name(str):

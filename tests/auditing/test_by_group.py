@@ -1,0 +1,177 @@
+"""A metric by group: values as fairlearn has them, intervals, gaps, ratios and tests."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import sklearn.metrics
+from fairlearn.metrics import MetricFrame
+
+import evenhand as eh
+
+METRICS = (
+    "mean_absolute_error",
+    "mean_squared_error",
+    "root_mean_squared_error",
+    "r2_score",
+    "explained_variance_score",
+    "median_absolute_error",
+    "mean_absolute_percentage_error",
+    "mean_pinball_loss",
+    "d2_absolute_error_score",
+    "mean_squared_log_error",
+    "mean_poisson_deviance",
+)
+
+
+def draw(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.choice(["a", "b", "c"], n, p=[0.5, 0.3, 0.2])
+    y = np.exp(0.4 * rng.normal(size=n))
+    s = y * np.exp((0.2 + 0.2 * (a == "b")) * rng.normal(size=n))
+    return y, s, a, rng.exponential(size=n)
+
+
+def audit(y, s, a, **more):
+    return eh.audit(y, s, sensitive_features=a, estimator="logistic", **more)
+
+
+@pytest.fixture(scope="module")
+def audits():
+    y, s, a, w = draw()
+    return {False: audit(y, s, a), True: audit(y, s, a, sample_weight=w)}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("metric", METRICS)
+def test_values_are_those_of_fairlearn(audits, metric, weighted):
+    y, s, a, w = draw()
+    function = getattr(sklearn.metrics, metric)
+    frame = MetricFrame(
+        metrics=function, y_true=y, y_pred=s, sensitive_features=a,
+        sample_params={"sample_weight": w} if weighted else None,
+    )  # fmt: skip
+    result = audits[weighted].by_group(metric)
+    assert result.overall == pytest.approx(frame.overall, rel=1e-12)
+    assert result.reference == "a"
+    for group, value in frame.by_group.items():
+        assert result.values[group] == pytest.approx(value, rel=1e-12)
+        low, high = result.intervals[group]
+        assert low < value < high
+    gap, ratio = result.gaps["b"], result.ratios["b"]
+    assert gap.value == pytest.approx(result.values["b"] - result.values["a"], rel=1e-10)
+    if result.values["b"] > 0:
+        assert ratio.value == pytest.approx(result.values["b"] / result.values["a"], rel=1e-10)
+    assert gap.low < gap.value < gap.high
+    assert 0 <= gap.p_value <= 1
+
+
+def test_errors_of_a_mean_are_those_of_means(audits):
+    for weighted, result in audits.items():
+        group = audits[weighted].groups.set_index("group")
+        number = result.by_group("mean_absolute_error").numbers
+        for n in (n for n in number if n.statistic == "value"):
+            low, high = n.interval(0.95)
+            assert high - low == pytest.approx(
+                group.loc[n.group, "mae_high"] - group.loc[n.group, "mae_low"], rel=0.03
+            )
+
+
+def test_methods_follow_the_metric(audits):
+    plain = audits[False]
+    assert plain.by_group("mean_absolute_error").method == "jackknife"
+    median = plain.by_group("median_absolute_error", random_state=3)
+    assert median.method == "bootstrap"
+    again = plain.by_group("median_absolute_error", random_state=3)
+    assert again.numbers == median.numbers
+    # The largest error of a sample says nothing about that of the next one.
+    largest = plain.by_group("max_error")
+    assert np.isnan(largest.intervals["a"]).all()
+    assert np.isnan(largest.gaps["b"].p_value)
+    assert "interval not known" in str(largest)
+
+
+def test_a_function_of_ones_own_and_overall():
+    y, s, a, _ = draw()
+    rows = audit(y, s, a)
+    result = rows.by_group(lambda y_true, y_pred: np.mean(y_true > y_pred), reference="overall")
+    assert result.reference == "overall"
+    assert result.overall == np.mean(y > s)
+    assert result.gaps["a"].value == pytest.approx(np.mean((y > s)[a == "a"]) - np.mean(y > s))
+    # The group is a part of all rows: the errors of the two go together.
+    share = np.mean(a == "a")
+    alone = next(n for n in result.numbers if (n.statistic, n.group) == ("value", "a"))
+    assert result.gaps["a"].stderr == pytest.approx(alone.stderr * np.sqrt(1 - share), rel=0.1)
+
+
+def test_clusters_are_left_out_whole():
+    y, s, a, _ = draw(200)
+    twice = [np.repeat(column, 2) for column in (y, s, a)]
+    person = np.repeat(np.arange(200), 2)
+    for metric in ("mean_absolute_error", "median_absolute_error"):
+        once = audit(y, s, a).by_group(metric)
+        both = audit(*twice, cluster=person).by_group(metric)
+        assert both.n_clusters == 200
+        wide, narrow = (r.gaps["b"].stderr for r in (once, both))
+        assert narrow == pytest.approx(wide, rel=0.15)
+
+
+def test_inferred_groups():
+    rng = np.random.default_rng(1)
+    p = rng.beta(2, 2, 200)
+    y = rng.normal(size=200)
+    s = y + rng.normal(size=200)
+    rows = audit(y, s, eh.Proxy(p, ["no", "yes"], assume="guess"))
+    result = rows.by_group("mean_absolute_error")
+    assert result.values["yes"] == pytest.approx(np.average(np.abs(y - s), weights=p))
+    assert result.intervals["yes"][0] < result.values["yes"] < result.intervals["yes"][1]
+    with pytest.raises(ValueError, match="`metric` must take `sample_weight`, since groups are"):
+        rows.by_group(lambda y_true, y_pred: 1.0)
+
+
+def test_a_group_of_one_row_and_ratios_below_zero():
+    y, s, a, _ = draw()
+    a = np.array(a, dtype=object)
+    a[0] = "alone"
+    with pytest.warns(UserWarning, match="alone"):
+        rows = audit(y, s, a)
+    result = rows.by_group("r2_score")
+    assert np.isnan(result.values["alone"])
+    assert np.isfinite(result.gaps["b"].stderr)
+    bad = audit(y, s - 5.0, draw()[2]).by_group("r2_score")
+    assert bad.values["a"] < 0
+    assert np.isnan(bad.ratios["b"].value)
+    assert "not defined" in str(bad)
+
+
+def test_shown_written_and_refused(audits):
+    rows = audits[True]
+    result = rows.by_group(sklearn.metrics.mean_absolute_error)
+    assert "mean_absolute_error by group" in str(result)
+    assert "<table" in result._repr_html_()
+    frame = result.to_frame()
+    assert list(frame["group"]) == ["a", "b", "c"]
+    assert {"value", "value_low", "gap", "gap_p_value", "ratio_high"} <= set(frame.columns)
+    assert json.loads(json.dumps(result.to_dict()))["format"] == "evenhand.by_group"
+    with pytest.raises(ValueError, match="did you mean mean_absolute_error"):
+        rows.by_group("mean_absolut_error")
+    with pytest.raises(ValueError, match="`metric` must be a function of y_true and y_pred"):
+        rows.by_group(3)
+    with pytest.raises(ValueError, match="since these rows are weighted, got max_error"):
+        rows.by_group("max_error")
+    with pytest.raises(ValueError, match="be 'largest', 'overall' or one of"):
+        rows.by_group("r2_score", reference="nobody")
+    with pytest.raises(ValueError, match="one read back from a file does not"):
+        pickle.loads(pickle.dumps(rows)).by_group("r2_score")
+    _, s, a, _ = draw()
+    with pytest.raises(ValueError, match="not be asked of an audit without `y_true`"):
+        audit(None, s, a).by_group("r2_score")
+
+
+def test_people_behind_cells_count():
+    y, s, a, _ = draw(400)
+    cells = eh.Cells.from_rows(y, s, sensitive_features=a)
+    few = eh.audit(cells, estimator="logistic").by_group("mean_absolute_error")
+    rows = audit(y, s, a).by_group("mean_absolute_error")
+    assert few.gaps["b"].stderr == pytest.approx(rows.gaps["b"].stderr, rel=0.1)
