@@ -439,15 +439,15 @@ def test_errors_of_the_table_of_groups_are_those_of_the_jackknife(clustered):
 
 
 def test_the_best_of_many_groups_allows_for_the_choice():
-    """Intervals against the best of equal groups: 83 of 100 samples hold all without that."""
+    """Intervals against the best of equal groups: 83 % of samples hold all without that."""
     rng = np.random.default_rng(0)
     a = np.repeat(np.arange(6), 60)
     inside = 0
-    for _ in range(100):
+    for _ in range(60):
         found = table(None, rng.standard_normal(360), a, reference="best", cutoffs=[0.5], at=())
         numbers = [n for n in found.numbers if n.statistic == "impact_ratio"]
         inside += all(n.low <= 1.0 <= n.high for n in numbers)
-    assert inside >= 93
+    assert inside >= 56
     known = table(None, rng.standard_normal(360), a, cutoffs=[0.5], at=(), reference="0")
     wide = [(n.high / n.low) ** (1 / n.stderr) for n in (numbers[0], known.numbers[-2])]
     assert wide[0] > wide[1]
@@ -471,19 +471,20 @@ def test_skewed_numbers_are_corrected_or_not_judged():
     """One-sided tests of a mean of 50 skewed values at its true value: 5 of 100, not 12 to 20."""
     rng = np.random.default_rng(0)
     a = np.repeat([0, 1], [950, 50])
-    low, high, heavy, judged = 0, 0, 0, 400
+    low, high, heavy, judged = 0, 0, 0, 200
     for _ in range(judged):
         one = table(None, rng.gamma(0.3, 1.0, 1000), a).get("mean_difference", "1")
         quantile = stats.t.ppf(0.95, one.freedom)
         low += one.errors_from(0.0) < -quantile
         high += one.errors_from(0.0) > quantile
-    assert low <= 32
-    assert high <= 32
-    for _ in range(100):
+    assert low <= 16
+    assert high <= 16
+    for _ in range(40):
         one = table(None, rng.lognormal(0.0, 1.5, 1000), a).get("mean_ratio", "1")
         heavy += one.tail > MOST_SKEWED
-    assert heavy >= 85
-    plain = table(None, rng.standard_normal(1000), a).get("mean_difference", "1")
+    assert heavy >= 34
+    even = np.concatenate([stats.norm.ppf((np.arange(m) + 0.5) / m) for m in (950, 50)])
+    plain = table(None, even, a).get("mean_difference", "1")
     assert plain.bounds(0.05) == pytest.approx(plain.interval(0.9))
     skewed = table(None, rng.gamma(0.3, 1.0, 1000), a).get("mean_difference", "1")
     for end, sign in zip(skewed.bounds(0.05), (1, -1), strict=True):

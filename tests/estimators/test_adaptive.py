@@ -129,7 +129,7 @@ def test_grid_resolves_a_score_that_follows_the_target_closely():
     assert entropies(s, y, a)[2] == pytest.approx(exact, abs=0.006)
 
 
-@pytest.mark.parametrize("n", [400, 6000, 120_000])
+@pytest.mark.parametrize("n", [400, 6000, 40_000])
 def test_exactly_invariant_to_increasing_maps_relabeling_and_row_order(n):
     s, y, a = plain(n)
     base = entropies(s, y, a)
@@ -147,7 +147,7 @@ def test_relabeling_three_groups():
 
 
 @given(seed=st.integers(0, 10_000), n=st.integers(20, 120))
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_integer_weights_are_repeats(seed, n):
     rng = np.random.default_rng(seed)
     s, y, a = plain(n, seed)
@@ -165,7 +165,7 @@ def test_integer_weights_are_repeats(seed, n):
     levels=st.sampled_from([2, 3, 7, 1000]),
     groups=st.integers(2, 5),
 )
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_entropies_stay_in_range(seed, n, levels, groups):
     rng = np.random.default_rng(seed)
     a = np.concatenate([np.arange(groups), rng.integers(0, groups, n - groups)])
@@ -571,7 +571,7 @@ def test_errors_with_membership_probabilities_are_those_of_rows():
 
 @pytest.mark.parametrize(
     ("n", "weighted"),
-    [(300, True), (3000, False), (3000, True), (5001, False), (5001, True), (120_001, False)],
+    [(300, True), (3000, False), (3000, True), (5001, False), (5001, True), (40_001, False)],
 )
 def test_a_falling_map_says_nothing_more(n, weighted):
     rng = np.random.default_rng(n)

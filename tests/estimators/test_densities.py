@@ -30,7 +30,7 @@ def partial(i, j, given, x):
 
 @pytest.fixture(scope="module")
 def audited():
-    a, y, s = normal(4000)
+    a, y, s = normal(2500)
     return eh.audit(y, s, sensitive_features=eh.Continuous(a, "age")), np.column_stack([a, y, s])
 
 
@@ -50,7 +50,7 @@ def test_normal_laws_give_the_squared_correlation(audited):
 def test_standard_error_is_that_of_the_log_density_ratio(audited):
     # Var log p(a|s)/p(a) = ρ² for a normal law, and ∂v/∂I = 2(1 − ρ²).
     m = audited[0].independence
-    assert m.stderr == pytest.approx(2 * (1 - m.value) * np.sqrt(m.value / 4000), rel=0.1)
+    assert m.stderr == pytest.approx(2 * (1 - m.value) * np.sqrt(m.value / 2500), rel=0.1)
 
 
 def test_shown_in_text_page_and_json(audited, tmp_path):

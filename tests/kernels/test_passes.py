@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import numpy_twins as reference
 import pytest
+from grids import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -16,7 +17,7 @@ from evenhand.kernels import make_rows, passes, standardizer, with_score
 from evenhand.kernels.basis import get_basis
 
 FINISH = (0.7, 0.1, -0.2)
-SIZES = (1, 2, 7, 255, 256, 257, 1000, threads.CHUNK + 1, 100_000)
+SIZES = (1, 2, 7, 255, 256, 257, threads.CHUNK + 1)
 
 
 def draw(n, n_groups, n_variables, soft, weighted, seed=0):
@@ -116,27 +117,29 @@ def test_twins_agree_at_every_size(n, n_groups):
     check_all(n, n_groups, "quadratic", 2, False, n_groups == 3)
 
 
-@pytest.mark.parametrize("name", ["linear", "quadratic", "degree3"])
-@pytest.mark.parametrize("n_variables", [1, 2])
-@pytest.mark.parametrize("n_groups", [2, 3, 5])
-@pytest.mark.parametrize("soft", [False, True], ids=["codes", "soft"])
-@pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weights"])
+# Each combination is a compilation of eight kernels.
+OPTIONS = pairwise(
+    name=["linear", "quadratic", "degree3"], n_variables=[1, 2], n_groups=[2, 3, 5],
+    soft=[False, True], weighted=[False, True],
+)  # fmt: skip
+
+
+@OPTIONS
 def test_twins_agree_with_every_option(name, n_variables, n_groups, soft, weighted):
     check_all(311, n_groups, name, n_variables, soft, weighted)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(
     n=st.integers(1, 2000),
-    n_groups=st.integers(2, 6),
-    name=st.sampled_from(["linear", "quadratic", "degree3"]),
-    n_variables=st.sampled_from([1, 2]),
-    soft=st.booleans(),
-    weighted=st.booleans(),
+    more=st.integers(0, 3),
+    option=st.sampled_from(OPTIONS.args[1]),
     seed=st.integers(0, 10_000),
 )
-def test_twins_agree_on_random_rows(n, n_groups, name, n_variables, soft, weighted, seed):
-    check_all(n, n_groups, name, n_variables, soft, weighted, seed)
+def test_twins_agree_on_random_rows(n, more, option, seed):
+    name, n_variables, n_groups, soft, weighted = option
+    # Two groups have kernels of their own.
+    check_all(n, n_groups + more * (n_groups > 2), name, n_variables, soft, weighted, seed)
 
 
 def test_more_than_256_groups():

@@ -19,7 +19,7 @@ MAPS = {
     "units": lambda x: 1000.0 * x - 7.0,
 }
 few = settings(
-    max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -295,18 +295,18 @@ def test_print_is_on_white_and_without_controls(visit, pages):
 
 
 def test_a_long_path_is_small_and_ready_at_once(visit, tmp_path):
-    """20 models on 20,000 rows: under 5 MB, and the script is done when loading is."""
+    """20 models: under 0.5 MB whatever the rows, and the script is done when loading is."""
     rng = np.random.default_rng(0)
-    n = 20_000
+    n = 4000
     a = rng.integers(0, 6, n)
     X = rng.normal(size=(n, 2)) + 0.1 * a[:, None]
     y = X.sum(axis=1) + rng.normal(size=n)
     path = eh.fairness_path(
-        eh.FairRidge(classifier="lspc", max_iter=20, tol=1e-3), X, y, sensitive_features=a, cv=2,
+        eh.FairRidge(classifier="lspc", max_iter=5, tol=1e-3), X, y, sensitive_features=a, cv=2,
         fairness_weights=np.geomspace(0.01, 10, 19), measure_with="lspc", random_state=0,
     )  # fmt: skip
     out = path.to_html(tmp_path / "long.html")
-    assert out.stat().st_size < 5e6
+    assert out.stat().st_size < 5e5
     page = visit(out)
     assert page.locator("#step-forward").is_visible()  # shown by the script's last lines
     assert page.locator("[data-panel]").count() == 20

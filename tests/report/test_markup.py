@@ -22,7 +22,9 @@ from evenhand.report.markup import (
 )
 
 # The same texts in each run, and no limit on the time of one.
-plain = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+plain = settings(
+    max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 
 
 @plain
