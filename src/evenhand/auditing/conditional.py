@@ -26,6 +26,7 @@ from ..data.groups import Groups, GroupWarning
 from ..data.sample import Sample
 from ..data.weights import cluster_groups, mean_one, renumber
 from ..estimators.estimation import EntropyEstimator, RowLosses
+from ..estimators.ranks import Ranks
 from ..measures.balancing import (
     LEAST_COUNTERPARTS,
     Regression,
@@ -34,7 +35,7 @@ from ..measures.balancing import (
 )
 from ..measures.covariances import root_inverse
 from ..measures.entropies import Entropies, estimate_entropies
-from ..measures.exact_tests import SINGULAR, TestResult, exact_fairness_p_value, mid_ranks
+from ..measures.exact_tests import SINGULAR, TestResult, exact_fairness_p_value
 from ..measures.measures import Measure, measure
 from .adjusted_gap import AdjustedGap, Estimate, Imbalance, adjusted_gaps
 from .influence import find_reference
@@ -129,7 +130,7 @@ def products_test(residual: Vector, expected: Vector, regression: Regression) ->
     sign.
     """
     groups, weight = regression.groups, regression.weight
-    x = 2.0 * mid_ranks(residual, weight) - 1.0
+    x = 2.0 * Ranks(residual).rank - 1.0
     drop = int(np.argmax(groups.shares))
     balance = _standard(log_odds(regression.probabilities[:, drop]), weight)
     level = _standard(expected, weight)

@@ -11,7 +11,6 @@ from .primitives import (
     PRODUCTS,
     aligned_zeros,
     jit,
-    multiply_rows,
     product_places,
     sum_products,
     sum_rows,
@@ -52,53 +51,33 @@ def feature_matrix(u, v, z, cell, center, slope):
     return out
 
 
-def cell_moments(u, v, z, cell, center, slope, weight, rest, codes, n_groups):
+def cell_moments(u, v, z, cell, center, slope, codes, n_groups):
     """All sums that the test needs, from one pass over the rows.
 
-    Weights are w = h·g with h of the group alone. Returns, by cell, rows, Σw, Σg and Σg²; Σwf; Σgf;
-    Σg²f; Σg²ffᵀ; rows and Σw of each group; and over all rows Σwf of each group. `weight` and its
-    part g, `rest`, are empty for equal weights, `codes` for soft membership, `z` for independence.
+    Returns, by cell, the number of rows, Σf, Σffᵀ and the rows of each group; and over all rows Σf
+    of each group. `codes` are empty for soft membership, `z` for independence.
     """
     n_cells, width = slope.shape
-    weighted = len(weight) > 0
-    # Vectors (f, 1), whose products with themselves hold Σffᵀ, Σf and the number of rows: `square`
-    # those of g(f, 1), `plain` sums of g(f, 1) and of w(f, 1), the latter with a 1 behind.
-    square, plain = aligned_zeros(n_cells, PRODUCTS), aligned_zeros(2, n_cells, LANES)
+    # Products of vectors (f, 1) with themselves hold Σffᵀ, Σf and the number of rows.
+    square = aligned_zeros(n_cells, PRODUCTS)
     # Four sums of each group take turns, so that none waits for the last one.
-    by_group, batch = aligned_zeros(4 * n_groups, LANES), min(_BATCH, len(u))
-    f, first_part, second_part = aligned_zeros(3, batch, LANES)
+    by_group, f = aligned_zeros(4 * n_groups, LANES), aligned_zeros(min(_BATCH, len(u)), LANES)
     f[:, _LAST] = 1.0
     for start in range(0, len(u), _BATCH):
         part = slice(start, start + _BATCH)
         own = cell[part]
         _fill_rows(u[part], v[part], z[part], own, center, slope, f)
-        sides = f, f
-        if weighted:
-            sides = first_part, second_part
-            multiply_rows(f, rest[part], first_part)
-            multiply_rows(f, weight[part], second_part)
-            second_part[:, _LAST + 1] = 1.0
-            for side, sums in zip(sides, plain, strict=True):
-                sum_rows(side, own, sums)
-        sum_products(sides[0], own, square)
+        sum_products(f, own, square)
         if len(codes):
             place = 4 * codes[part].astype(np.int32) + (np.arange(len(own), dtype=np.int32) & 3)
-            sum_rows(sides[1], place, by_group)
-    second, first2 = square[:, _PLACE[:width, :width]], square[:, _PLACE[_LAST, :width]]
-    first, first1, mass = first2, first2, square[:, [_PLACE[_LAST, _LAST]] * 4]
-    if weighted:
-        first1, first = plain[0, :, :width], plain[1, :, :width]
-        mass[:, 0], mass[:, 1] = plain[1, :, _LAST + 1], plain[1, :, _LAST]
-        mass[:, 2] = plain[0, :, _LAST]
-    counts, members = np.zeros((2, n_cells, n_groups))
+            sum_rows(f, place, by_group)
+    counts = np.zeros((n_cells, n_groups))
     if len(codes):
         pair = cell.astype(np.int64) * n_groups + codes
         counts = np.bincount(pair, minlength=counts.size).reshape(counts.shape).astype(float)
-        members = counts
-        if weighted:
-            members = np.bincount(pair, weight, counts.size).reshape(counts.shape)
     totals = by_group.reshape(n_groups, 4, LANES).sum(axis=1)[:, :width].copy()
-    return mass, first, first1, first2, second, counts, members, totals
+    size, first = square[:, _PLACE[_LAST, _LAST]], square[:, _PLACE[_LAST, :width]]
+    return size, first, square[:, _PLACE[:width, :width]], counts, totals
 
 
 def _fill_rows(u, v, z, cell, center, slope, out):

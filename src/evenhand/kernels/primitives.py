@@ -339,14 +339,6 @@ def sum_products(columns, index, out):
         add_products(columns, i, out, index[i])
 
 
-@jit
-def multiply_rows(columns, scale, out):
-    """out[i] = scale[i]·columns[i]."""
-    for i in range(len(scale)):
-        for a in range(columns.shape[1]):
-            out[i, a] = scale[i] * columns[i, a]
-
-
 @piece_reordered
 def plus(total, x):
     """A sum that may be reordered."""

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import gammaincc
 from scipy.stats import f as f_law
 
-from .._core.arrays import Array, Mask, Rows
+from .._core.arrays import Array, Rows
 from ..estimators.ranks import RankedRows, Ranks, neighbor_slopes, scattered_rows
 
-# Effective rows of the smallest group at which the sandwich covariance counts for one half.
-SANDWICH_ROWS = 300.0
-# Products it may take.
+# Products that a covariance of units may take.
 SANDWICH_WORK = 4e9
 # Directions of the test functions with less than this share of variance are not tested.
 RANK_TOLERANCE = 1e-2
@@ -29,13 +27,15 @@ _NO_CODES = np.empty(0, dtype=np.intp)
 class Members:
     """Membership of the rows tested, without the column of the largest group.
 
-    `codes` number the groups with the reference last; `soft` is (m, K − 1) or None.
+    `codes` number the groups with the reference last; `soft` is (m, K − 1) or None. For a
+    measurement (`measured`) soft columns are three functions of it: level, spread and skew.
     """
 
     codes: Rows | None
     soft: Array | None
     n_groups: int
     note: str = ""
+    measured: bool = False
 
     def take(self, rows: Any) -> Members:
         codes = None if self.codes is None else self.codes[rows]
@@ -58,6 +58,18 @@ class Members:
         out[np.arange(len(codes)), codes] = 1.0
         return out[:, :-1]
 
+    def directions(self, n_features: int) -> list[Any]:
+        """Places in U of the covariances tested, in the order in which they are taken.
+
+        Of groups those of all groups with one test function after another; of a measurement those
+        of functions j and k with j + k ≤ 4, and of the first two along the conditioning variable.
+        """
+        if self.measured:
+            pairs = [[0], [1, n_features], [n_features + 1], [2, 2 * n_features], [3]]
+            return pairs if n_features > 4 else pairs[:-1]
+        first = np.arange(self.n_groups - 1) * n_features
+        return [first + k for k in range(n_features)]
+
 
 class RowsInCells(NamedTuple):
     """What the test functions are made of; z is empty for independence.
@@ -77,146 +89,41 @@ class RowsInCells(NamedTuple):
 class Scores:
     """U (K − 1, J) and its null covariance V = Σ_c S_a,c ⊗ S_f,c / (n_c − 1).
 
-    For equal weights V is the exact permutation covariance. Sampling weights are split into a
-    factor h of the group and the rest g: with S_a the scatter of h(a − ā), S_f that of g(f − f̄) and
-    means weighted by w, V is again exact if either factor is constant. As the smallest group grows
-    V moves to the sandwich covariance, which asks nothing of the weights but is noisy before that.
+    S_a,c and S_f,c are scatters within a cell, and V the exact covariance over all permutations of
+    the groups within cells.
     """
 
-    def __init__(self, rows: RowsInCells, members: Members, weight: Array | None) -> None:
+    def __init__(self, rows: RowsInCells, members: Members) -> None:
         from ..kernels import contrasts as kernels
 
         g = members.n_groups - 1
         codes = _NO_CODES if members.codes is None else members.codes
-        factor, rest = _split_weight(weight, rows.cell, len(rows.slope), members)
-        mass, first, first1, first2, second, counts, table, total = kernels.cell_moments(
-            *rows, NO_FLOATS if weight is None else weight, rest, codes, members.n_groups
-        )
-        n_cells = len(mass)
-        n_rows, w1, g1, g2 = mass.T
-        self.mean = first / w1[:, None]
-        scatter = _recenter(second, first2, self.mean, g2)
-        _subtract_square(scatter, first1 - g1[:, None] * self.mean, n_rows)
-        scale = 1.0 / np.maximum(n_rows - 1.0, 1.0)
+        size, first, second, counts, total = kernels.cell_moments(*rows, codes, members.n_groups)
+        n_cells = len(size)
+        self.mean = first / size[:, None]
+        scatter = second - size[:, None, None] * self.mean[:, :, None] * self.mean[:, None, :]
+        scale = 1.0 / np.maximum(size - 1.0, 1.0)
         # What is left of a constant after subtraction is rounding, not spread.
         noise = 1e-12 * np.trace(second, axis1=1, axis2=2)
         scale[np.trace(scatter, axis1=1, axis2=2) <= noise] = 0.0
         if members.soft is None:
-            scaled, square = counts * factor, counts * np.square(factor)
-            raw = np.zeros((n_cells, g, g))
-            raw[:, np.arange(g), np.arange(g)] = square[:, :g]
-            share = table[:, :g] / w1[:, None]
-            member_scatter = _recenter(raw, square[:, :g], share, square.sum(axis=1))
-            off = scaled[:, :g] - scaled.sum(axis=1)[:, None] * share
-            _subtract_square(member_scatter, off, n_rows)
-            self.total = total[:g] - table[:, :g].T @ self.mean
+            share = counts[:, :g] / size[:, None]
+            member_scatter = -size[:, None, None] * share[:, :, None] * share[:, None, :]
+            member_scatter[:, np.arange(g), np.arange(g)] += counts[:, :g]
+            self.total = total[:g] - counts[:, :g].T @ self.mean
         else:
-            share = _cell_shares(members.soft, rows.cell, weight, w1)
-            plain = share if weight is None else _cell_shares(members.soft, rows.cell, None, n_rows)
-            member_scatter = _soft_scatter(members.soft, rows.cell, plain)
-            f = kernels.feature_matrix(*rows) - self.mean[rows.cell]
-            self.total = (members.soft if weight is None else members.soft * weight[:, None]).T @ f
+            member_scatter = _soft_scatter(members.soft, rows.cell, size)
+            self.total = members.soft.T @ (kernels.feature_matrix(*rows) - self.mean[rows.cell])
         scatter *= scale[:, None, None]
         width = scatter.shape[1]
         covariance = member_scatter.reshape(n_cells, -1).T @ scatter.reshape(n_cells, -1)
         covariance = covariance.reshape(g, g, width, width).transpose(0, 2, 1, 3)
         self.covariance = covariance.reshape(g * width, g * width)
-        if weight is not None:
-            trust = smallest_effective(members, weight) ** 2
-            trust /= trust + SANDWICH_ROWS**2
-            robust = sandwich(rows, members, weight, self.mean, share, w1)
-            self.covariance = (1.0 - trust) * self.covariance + trust * robust
 
 
-def _split_weight(
-    weight: Array | None, cell: NDArray[np.int32], n_cells: int, members: Members
-) -> tuple[Array, Array]:
-    """h by group and g by row with w = h·g, from the regression of log w on the group in cells."""
-    factor = np.ones(members.n_groups)
-    if weight is None:
-        return factor, NO_FLOATS
-    if members.codes is None:
-        return factor, weight
-    k, g = members.n_groups, members.n_groups - 1
-    pair = cell.astype(np.int64) * k + members.codes
-    table = np.bincount(pair, minlength=n_cells * k).reshape(n_cells, k)
-    logs = np.bincount(pair, np.log(weight), n_cells * k).reshape(n_cells, k)
-    share = table / table.sum(axis=1, keepdims=True)
-    gram = np.diag(table.sum(axis=0)) - share.T @ table
-    right = logs.sum(axis=0) - share.T @ logs.sum(axis=1)
-    factor[:g] = np.exp(np.linalg.lstsq(gram[:g, :g], right[:g], rcond=1e-9)[0])
-    return factor, weight / factor[members.codes]
-
-
-def smallest_effective(members: Members, weight: Array) -> float:
-    """(Σw)² / Σw² of the smallest group."""
-    if members.codes is not None:
-        total = np.bincount(members.codes, weight)
-        squares = np.bincount(members.codes, np.square(weight))
-        return float((np.square(total) / squares).min())
-    assert members.soft is not None
-    expected = weight @ members.soft
-    square_sum = np.square(weight) @ members.soft
-    return float((np.square(expected) / np.maximum(square_sum, 1e-300)).min())
-
-
-def sandwich(
-    rows: RowsInCells, members: Members, weight: Array, mean: Array, share: Array, mass: Array
-) -> Array:
-    """Σ w² (a − ā)(a − ā)ᵀ ⊗ (f − f̄)(f − f̄)ᵀ / q, a block of rows at a time.
-
-    q = 1 − 2w/W + Σw²/W² is what estimating the mean of its cell leaves of a row's variance, which
-    makes the sum unbiased in narrow cells; W is `mass`.
-    """
-    from ..kernels.contrasts import feature_matrix
-
-    n, g = len(rows.u), share.shape[1]
-    width = g * mean.shape[1]
-    # With many groups a sample of the rows settles it.
-    stretch = max(int(n * width**2 // SANDWICH_WORK), 1)
-    sample = None if stretch == 1 else scattered_rows(n, stretch)
-    count = n if sample is None else len(sample)
-    block = 1 + 2_000_000 // width
-    lost = np.bincount(rows.cell, np.square(weight), len(mass)) / np.square(mass)
-    out = np.zeros((width, width))
-    for start in range(0, count, block):
-        part: Any = slice(start, start + block)
-        if sample is not None:
-            part = sample[part]
-        cell = np.ascontiguousarray(rows.cell[part])
-        z = np.ascontiguousarray(rows.z[part]) if len(rows.z) else rows.z
-        u, v = np.ascontiguousarray(rows.u[part]), np.ascontiguousarray(rows.v[part])
-        f = feature_matrix(u, v, z, cell, rows.center, rows.slope) - mean[cell]
-        w = weight[part]
-        left = 1.0 - 2.0 * w / mass[cell] + lost[cell]
-        f *= np.where(left > 1e-9, w / np.sqrt(np.maximum(left, 1e-9)), 0.0)[:, None]
-        a = members.columns(part) - share[cell]
-        product = (a[:, :, None] * f[:, None, :]).reshape(len(f), width)
-        out += product.T @ product
-    return out * (n / count)
-
-
-def _recenter(raw: Array, first: Array, mean: Array, mass: Array) -> Array:
-    """Σ v (x − m)(x − m)ᵀ by cell from Σ v xxᵀ, Σ v x and Σ v."""
-    cross = first[:, :, None] * mean[:, None, :]
-    out = raw - cross - cross.transpose(0, 2, 1)
-    out += mass[:, None, None] * mean[:, :, None] * mean[:, None, :]
-    return out
-
-
-def _subtract_square(scatter: Array, total: Array, count: Array) -> None:
-    """Scatter about the mean from that about zero, in place, given the sums."""
-    scatter -= total[:, :, None] * total[:, None, :] / count[:, None, None]
-
-
-def _cell_shares(soft: Array, cell: NDArray[np.int32], weight: Array | None, mass: Array) -> Array:
-    columns = [c if weight is None else c * weight for c in soft.T]
-    return np.column_stack([np.bincount(cell, c, len(mass)) / mass for c in columns])
-
-
-def _soft_scatter(soft: Array, cell: NDArray[np.int32], share: Array) -> Array:
-    n_cells, g = share.shape
-    centered = [soft[:, k] - share[cell, k] for k in range(g)]
+def _soft_scatter(soft: Array, cell: NDArray[np.int32], size: Array) -> Array:
+    n_cells, g = len(size), soft.shape[1]
+    centered = [column - (np.bincount(cell, column, n_cells) / size)[cell] for column in soft.T]
     out = np.empty((n_cells, g, g))
     for k in range(g):
         for j in range(k + 1):
@@ -237,30 +144,23 @@ def root_inverse(covariance: Array, tolerance: float = RANK_TOLERANCE) -> Array:
 
 
 # ------------------------------------------------------------------------------------------------
-# Covariances from independent units: clusters of rows, or slices where weights tell on both sides.
+# Covariances from independent units: clusters of rows, or rows under weights.
 #
 # Permuting rows is no reference there: rows of a cluster are not exchangeable with others, and a
 # weight that depends on group and tested variable jointly belongs to neither of them.
 
 
-# Cells of more rows count row by row, others as one unit.
-MAX_UNIT_ROWS = 30
 # Clusters that a cell must hold on average, as rows do without clusters.
 CELL_CLUSTERS = 10
 # Fewer clusters say nothing about how much clusters differ.
 MIN_CLUSTERS = 10
-# Units that a tested direction asks for: cells, clusters, or rows, whose scores are most skewed.
-# Fewer test functions are used where there are fewer units.
-CELLS_A_DIRECTION = 16
+# Units that a tested direction asks for; fewer test functions are used where there are fewer units.
+# With 20 rows, weights of e^(-score) in one of two groups reject 10 % at 0.05 (300 rows), with 40
+# 6 %.
 CLUSTERS_A_DIRECTION = 20
-ROWS_A_DIRECTION = 25
+ROWS_A_DIRECTION = 40
 # ν is too large as often as too small, and the former does more harm: ν² / (ν + this) is used.
 UNITS_IN_DOUBT = 10.0
-# Numbers that the regression of weights may hold.
-TIED_NUMBERS = 500_000
-# Level at which weights are seen to depend on both group and tested variable. A generous one: units
-# are right either way and cost a little power, while permutations are wrong if they do.
-JOINT_LEVEL = 0.05
 
 
 class UnitScores:
@@ -274,44 +174,48 @@ class UnitScores:
 
     T² is referred to Hotelling's law with ν degrees of freedom. Clusters: ν = (Σ M)² / Σ M² with
     M_g = W_g Σ_{i∈g} w_i (a_i − ā_c)², the clusters that a group's contrast rests on, and T² is
-    taken with V about the mean of the S_g. Cells and rows: ν = p(p + 2) / Σ_g (S_gᵀ V⁺ S_g)² − 2,
-    the number of equal normal units that would spread V as much.
+    taken with V about the mean of the S_g. Rows: ν = p(p + 2) / Σ_g (S_gᵀ V⁺ S_g)² − 2,
+    the number of equal normal units that would spread V as much, and a whitened sum z of skewness
+    γ counts as z + γ(2z² + 1)/6 (Johnson 1978) where that is less: a sample that missed the few
+    rows of large weight has a small V and a sum off to the other side.
     """
 
     def __init__(
-        self,
-        rows: RowsInCells,
-        members: Members,
-        weight: Array | None,
-        unit: Rows,
-        a_direction: int,
-        clusters: bool,
+        self, rows: RowsInCells, members: Members, weight: Array | None, cluster: Rows | None
     ) -> None:
+        clusters = cluster is not None
+        unit = cluster if cluster is not None else np.arange(len(rows.cell))
+        a_direction = CLUSTERS_A_DIRECTION if clusters else ROWS_A_DIRECTION
         self._rows, self._members = rows, members
         weight = np.ones(len(unit)) if weight is None else weight
         self._set_up(weight, unit)
-        n_features = rows.slope.shape[1]
         self.statistic, self.dof, self.units = 0.0, 0, 0.0
         total, covariance = self._total(), self._covariance()
-        groups = members.n_groups - 1
+        blocks = members.directions(rows.slope.shape[1])
+        asked = a_direction * np.cumsum([len(block) for block in blocks])
         units = self._leverage(weight, unit) if clusters else float(self.n_units)
-        width = min(n_features, max(int(units // (a_direction * groups)), 1))
+        width = max(int((asked <= units).sum()), 1)
         while width:
-            used = (np.arange(groups)[:, None] * n_features + np.arange(width)).ravel()
+            used = np.sort(np.concatenate(blocks[:width]))
             root = root_inverse(covariance[np.ix_(used, used)])
             dof = root.shape[1]
             if not dof:
                 return
             if not clusters:
-                units = dof * (dof + 2.0) / self._fourth(used, root) - 2.0
+                third, fourth = self._moments(used, root)
+                units = dof * (dof + 2.0) / fourth - 2.0
                 units = units * units / (units + UNITS_IN_DOUBT)
             self.dof, self.units = dof, min(units, self.n_units - 1.0)
             if self.units > a_direction * dof or width == 1:
                 break
-            width = min(width - 1, max(int(self.units // (a_direction * groups)), 1))
-        self.statistic = float(np.square(total[used] @ root).sum())
+            width = min(width - 1, max(int((asked <= self.units).sum()), 1))
+        z = total[used] @ root
         if clusters:
+            self.statistic = float(z @ z)
             self.statistic /= max(1.0 - self.statistic / self.n_units, 1e-12)
+        else:
+            skewed = z + np.clip(third, -1.0, 1.0) * (2.0 * z * z + 1.0) / 6.0
+            self.statistic = float(np.minimum(z * z, skewed * skewed).sum())
 
     @property
     def dof_left(self) -> float:
@@ -407,21 +311,15 @@ class UnitScores:
             out += scores.T @ scores
         return out * (self.n_units / len(self._start))
 
-    def _fourth(self, used: Rows, root: Array) -> float:
-        total = sum(
-            float(np.square(np.square(scores[:, used] @ root).sum(axis=1)).sum())
-            for scores in self._scores()
-        )
-        return total * (self.n_units / len(self._start))
-
-
-def weight_units(cell: NDArray[np.int32]) -> tuple[Rows, bool]:
-    """Independent units of a weighted sample: cells, and the rows of cells of many rows, if any."""
-    size = np.bincount(cell)
-    single = size[cell] > MAX_UNIT_ROWS
-    unit = cell.astype(np.intp)
-    unit[single] = len(size) + np.arange(int(single.sum()))
-    return unit, bool(single.any())
+    def _moments(self, used: Rows, root: Array) -> tuple[Array, float]:
+        """Σ_g x³ of each whitened score x = S_gᵀR, and Σ_g |x|⁴."""
+        third, fourth = np.zeros(root.shape[1]), 0.0
+        for scores in self._scores():
+            x = scores[:, used] @ root
+            third += (x**3).sum(axis=0)
+            fourth += float(np.square(np.square(x).sum(axis=1)).sum())
+        scale = self.n_units / len(self._start)
+        return third * scale, fourth * scale
 
 
 def clusters_in_cells(
@@ -437,64 +335,6 @@ def clusters_in_cells(
         return cell, n_cells, 1
     merge = min(int(np.ceil(CELL_CLUSTERS * n_cells / pairs)), n_cells)
     return cell // np.int32(merge), -(-n_cells // merge), merge
-
-
-def weights_tied(rows: RowsInCells, members: Members, weight: Array) -> bool:
-    """Whether weights depend on both the group and the tested variable, as far as log w tells.
-
-    F tests in the regression of log w within cells on groups, on the first test functions, and on
-    their products: the last, or both others, must be seen.
-    """
-    from ..kernels.contrasts import feature_matrix
-
-    # A sample tells as much; the design is large with many groups.
-    stretch = -(-len(weight) * (1 + 4 * members.n_groups) // TIED_NUMBERS)
-    if stretch > 1:
-        some = scattered_rows(len(weight), stretch)
-        members, weight = members.take(some), weight[some]
-        z = rows.z[some] if len(rows.z) else rows.z
-        part = (rows.u[some], rows.v[some], z, rows.cell[some])
-        rows = RowsInCells(*part, rows.center, rows.slope)
-    cell, n_cells = rows.cell, len(rows.slope)
-    size = np.maximum(np.bincount(cell, minlength=n_cells), 1)
-
-    def centered(columns: Array) -> Array:
-        means = [np.bincount(cell, column, n_cells) / size for column in columns.T]
-        return columns - np.column_stack(means)[cell]
-
-    groups = members.n_groups - 1
-    a = centered(members.columns())
-    f = centered(feature_matrix(*rows)[:, :3])
-    product = centered((a[:, :, None] * f[:, None, :]).reshape(len(cell), -1))
-    x = centered(np.log(weight)[:, None])[:, 0]
-    return _jointly_seen(np.column_stack([a, f, product]), x, groups, len(cell) - n_cells)
-
-
-def _jointly_seen(design: Array, x: Array, groups: int, n: int) -> bool:
-    """Whether F tests see products, or both groups and functions, in a regression of x."""
-    gram, right = design.T @ design, design.T @ x
-    total, free = float(x @ x), n - design.shape[1]
-    if total <= 1e-20 * len(x) or free < 1:
-        return False
-    places = np.arange(design.shape[1])
-    of_group, of_tested = places < groups, (places >= groups) & (places < groups + 3)
-
-    def rest(used: Mask) -> tuple[float, int]:
-        beta, _, rank, _ = np.linalg.lstsq(gram[np.ix_(used, used)], right[used], rcond=1e-9)
-        return max(total - float(right[used] @ beta), 1e-12 * total), int(rank)
-
-    full, full_rank = rest(np.ones(len(places), dtype=bool))
-
-    def seen(left_out: Mask) -> bool:
-        without, rank = rest(~left_out)
-        gain = full_rank - rank
-        if gain < 1:
-            return False
-        ratio = (without - full) / gain / (full / free)
-        return bool(f_law.sf(ratio, gain, free) < JOINT_LEVEL)
-
-    jointly = ~of_group & ~of_tested
-    return seen(jointly) or (seen(of_group | jointly) and seen(of_tested | jointly))
 
 
 def independent_rows(weight: Array | None, cluster: Rows | None, rng: np.random.Generator) -> Rows:

@@ -17,16 +17,14 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-import scipy.linalg
-from scipy.special import ndtri
+from scipy.special import eval_legendre
 from scipy.stats import chi2
-from scipy.stats import f as f_law
 
 from .._core.arrays import Array, Mask, Rows
 from .._core.threads import n_threads
 from ..data.criteria import BOTH, CRITERIA, Criterion, complete, get_criterion
 from ..data.groups import Groups
-from ..data.weights import cluster_groups, refuse_few_weighted, renumber
+from ..data.weights import refuse_few_weighted, renumber
 from ..estimators.ranks import (
     EXACT_RANK_ROWS,
     RankedRows,
@@ -35,13 +33,9 @@ from ..estimators.ranks import (
     neighbor_slopes,
     rank_all,
 )
-from ..estimators.splines import cubic, splines
 from .covariances import (
-    CELLS_A_DIRECTION,
-    CLUSTERS_A_DIRECTION,
     MIN_CLUSTERS,
     NO_FLOATS,
-    ROWS_A_DIRECTION,
     Members,
     RowsInCells,
     Scores,
@@ -53,9 +47,6 @@ from .covariances import (
     root_inverse,
     scan_p_value,
     scan_rows,
-    smallest_effective,
-    weight_units,
-    weights_tied,
 )
 
 # ------------------------------------------------------------------------------------------------
@@ -106,6 +97,34 @@ def draw_handful(
     return np.square(total @ root).sum(axis=1)
 
 
+@dataclass(frozen=True)
+class TestResult:
+    """A test that a criterion holds exactly.
+
+    Attributes
+    ----------
+    statistic : float
+        Quadratic form of the covariances between groups and the smooth test functions; its null
+        mean is about `dof`.
+    dof : int
+        Degrees of freedom.
+    p_value : float
+        Probability of evidence this strong, of the smooth functions or of the scan, if the
+        criterion held exactly; NaN if untestable.
+    method : str
+        How it was computed, in words, and which of the two decided.
+    """
+
+    __test__ = False  # not a test case, whatever pytest thinks of the name
+
+    statistic: float
+    dof: int
+    p_value: float
+    method: str
+
+
+# Directions of covariances of smooth functions with less than this share of variance are rounding.
+SINGULAR = 1e-8
 # A group with fewer rows is merged with others of its kind.
 MIN_GROUP_ROWS = 5
 # Up to this many rows the chi-squared law is replaced by permutations drawn.
@@ -119,8 +138,6 @@ FINE_SHARE = 0.08
 FINE_LEVEL = 0.1
 # Rows drawn to be independent that a scan needs, at least.
 SCAN_ROWS = 100
-# Effective rows of the smallest group below which a robust covariance is not trusted alone.
-SMALL_GROUP = 50.0
 # Weights below this share of their mean count as none.
 LEAST_WEIGHT = 1e-12
 
@@ -154,11 +171,12 @@ def exact_fairness_p_value(
     groups : Groups
         Membership, weights and clusters of the same rows. Unequal weights are taken for sampling
         weights: the criterion is one of the weighted law; equal ones count as none. Probabilities
-        are used as they are.
+        are used as they are; of a measurement, Legendre polynomials of its rank given the
+        conditioning variable take the place of groups.
     random_state : int, Generator or None
         For the permutations drawn where the χ² law is too rough (with few rows, and for
         independence with a handful in the smaller of two groups), and for the rows scanned with
-        clusters or tied weights. None is seed 0.
+        clusters or weights. None is seed 0.
 
     Returns
     -------
@@ -175,12 +193,11 @@ def exact_fairness_p_value(
     The scan looks at the rank of the tested variable given the other, at its rank as it is, and at
     that of s − y. The last makes it depend on the units of score and target; the rest does not.
 
-    Weights that are a product of one factor of the group and one of the tested variable leave the
-    criterion as it is among the rows. Weights that depend on the two jointly do not, and no
-    permutation is a reference then; nor is it with clusters. The covariance is then that of
-    independent units, with an F law (:class:`UnitScores`), and the scan is of rows drawn so that
-    they are independent and follow the weighted law. Groups need not be the same within a cluster.
-    With fewer than ten clusters nothing is tested.
+    Weights may depend on the group and the tested variable jointly, and no permutation is a
+    reference then; nor is it with clusters. The covariance is then that of independent units, with
+    an F law (:class:`UnitScores`), and the scan is of rows drawn so that they are independent and
+    follow the weighted law. Groups need not be the same within a cluster. With fewer than ten
+    clusters nothing is tested.
     """
     criterion = get_criterion(criterion)
     return exact_fairness_p_values([criterion], variables, groups, random_state=random_state)[
@@ -206,8 +223,6 @@ def exact_fairness_p_values(
     wanted = [get_criterion(criterion) for criterion in criteria]
     names = list(dict.fromkeys(name for criterion in wanted for name in criterion.joint))
     variables = complete(wanted, variables)
-    if groups.measured is not None:
-        return measured_p_values(wanted, variables, groups)
     streams = _streams(wanted, rng)
     rows, members = _usable(groups)
     weight, cluster = groups.weight, groups.cluster
@@ -221,7 +236,10 @@ def exact_fairness_p_values(
     values = {k: variables[k] if rows is None else variables[k][rows] for k in names}
     if ranks is None or rows is not None:
         ranks = rank_all(values)
-    data = _Data(ranks, values, members, weight, cluster)
+    attribute = None
+    if groups.measured is not None:
+        attribute = Ranks(groups.measured if rows is None else groups.measured[rows])
+    data = _Data(ranks, values, members, weight, cluster, attribute)
 
     def test(criterion: Criterion) -> TestResult:
         return _test(criterion, data, streams[criterion.name])
@@ -248,6 +266,8 @@ def _usable(groups: Groups) -> tuple[Mask | None, Members]:
         rows = None if positive.all() else positive
         if rows is not None:
             refuse_few_weighted(int(positive.sum()), len(positive))
+    if groups.measured is not None:
+        return rows, Members(None, None, 4, measured=True)
     if groups.codes is None:
         assert groups.probabilities is not None
         table = groups.probabilities if rows is None else groups.probabilities[rows]
@@ -282,13 +302,18 @@ def _usable(groups: Groups) -> tuple[Mask | None, Members]:
 
 @dataclass(frozen=True)
 class _Data:
-    """What a test of any criterion is made of: ranks, membership, weights and clusters of rows."""
+    """What a test of any criterion is made of: ranks, membership, weights and clusters of rows.
+
+    Of a measurement `attribute` are the ranks, and `members` only say so: functions of it depend on
+    what is given.
+    """
 
     ranks: Mapping[str, Ranks]
     values: Mapping[str, Array]
     members: Members
     weight: Array | None
     cluster: Rows | None
+    attribute: Ranks | None = None
 
     def gap(self, rows: Any = slice(None)) -> Ranks | None:
         """Ranks of s − y in some rows."""
@@ -310,6 +335,7 @@ class _Tested:
     """The tested variable given the conditioning one: rows in cells, and how to say so."""
 
     rows: RowsInCells
+    members: Members
     target: Ranks
     given: Ranks | None
     where: str
@@ -322,11 +348,10 @@ def _same_units(criterion: Criterion) -> bool:
 
 
 def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
-    members = data.members
     if len(criterion.tested) > 1 or len(criterion.given) > 1:
         return _untested("only one variable given at most one other is")
     (tested,) = criterion.tested
-    if members.n_groups < 2:
+    if data.members.n_groups < 2:
         return _untested("fewer than two groups have rows")
     if data.cluster is not None and (count := int(data.cluster.max()) + 1) < MIN_CLUSTERS:
         return _untested(
@@ -337,38 +362,32 @@ def _test(criterion: Criterion, data: _Data, seed: int) -> TestResult:
     setting = _setting(criterion, tested, data)
     if setting is None:
         (given,) = criterion.given
-        return TestResult(0.0, 0, 1.0, f"holds: {tested} is a function of {given}")
+        what = f"{tested} or the attribute" if data.members.measured else tested
+        return TestResult(0.0, 0, 1.0, f"holds: {what} is a function of {given}")
+    if data.cluster is None and data.weight is None:
+        return _permute(criterion, data, setting, seed)
+    units = UnitScores(setting.rows, setting.members, data.weight, data.cluster)
+    kind = f"of rows, as weights may go with group and {tested}"
     if data.cluster is not None:
-        units = UnitScores(
-            setting.rows, members, data.weight, data.cluster, CLUSTERS_A_DIRECTION, clusters=True
-        )
-        return _unit_result(criterion, units, setting, data, f"of {count} clusters", seed)
-    tied = None
-    if data.weight is not None and weights_tied(setting.rows, members, data.weight):
-        unit, single = weight_units(setting.rows.cell)
-        least = ROWS_A_DIRECTION if single else CELLS_A_DIRECTION
-        units = UnitScores(setting.rows, members, data.weight, unit, least, clusters=False)
-        kind = f"of slices or rows, as weights depend on group and {tested} jointly"
-        tied = _unit_result(criterion, units, setting, data, kind, seed)
-        if not single or smallest_effective(members, data.weight) > SMALL_GROUP:
-            return tied
-    return _permute(criterion, data, setting, seed, tied)
+        kind = f"of {count} clusters"
+    return _unit_result(criterion, units, setting, data, kind, seed)
 
 
-def _permute(
-    criterion: Criterion, data: _Data, setting: _Tested, seed: int, tied: TestResult | None
-) -> TestResult:
+def _permute(criterion: Criterion, data: _Data, setting: _Tested, seed: int) -> TestResult:
     """The statistic among permutations of the groups within cells, in closed form or drawn."""
-    members, where = data.members, setting.where
-    score = Scores(setting.rows, members, data.weight)
-    root = root_inverse(score.covariance)
-    dof = root.shape[1]
+    members, where, note = setting.members, setting.where, data.members.note
+    score = Scores(setting.rows, members)
+    used = np.sort(np.concatenate(members.directions(score.total.shape[1])))
+    part = root_inverse(score.covariance[np.ix_(used, used)])
+    dof = part.shape[1]
     if not dof:
-        return TestResult(0.0, 0, 1.0, f"no two groups can be compared{where}{members.note}")
+        return TestResult(0.0, 0, 1.0, f"no two groups can be compared{where}{note}")
+    root = np.zeros((score.total.size, dof))
+    root[used] = part
     statistic = float(np.square(score.total.ravel() @ root).sum())
     handful = 0 if criterion.given else handful_of(members, MIN_GROUP_ROWS)
     n = setting.target.n
-    if data.weight is None and (n <= DRAWN_ROWS or handful):
+    if n <= DRAWN_ROWS or handful:
         rng = np.random.default_rng(seed)
         if n <= DRAWN_ROWS:
             drawn = draw_all(setting.rows, members, score.mean, root, rng)
@@ -380,15 +399,24 @@ def _permute(
     else:
         p_value = float(chi2.sf(statistic, dof))
         how = f"χ² with {dof} degrees of freedom"
-    if tied is not None:
-        # The few rows that say so may be missing from either covariance, seldom from both.
-        method = f"{tied.method}; at least as large as by permutation, groups being small"
-        return replace(tied, p_value=max(tied.p_value, p_value), method=method)
-    # Weights that are no joint function of group and tested variable leave the criterion as it is.
     fine = float("nan") if handful else _fine_structure(setting, data)
     p_value, decided = _combine(p_value, fine)
-    method = f"permutation of groups{where}, {how}{decided}{members.note}"
+    what = "the attribute" if members.measured else "groups"
+    method = f"permutation of {what}{where}, {how}{decided}{note}"
     return TestResult(statistic, dof, p_value, method)
+
+
+def _members(data: _Data, given: Ranks | None = None, merged: int = 1) -> Members | None:
+    """Membership; of a measurement level, spread and skew of its rank given the variable."""
+    if data.attribute is None:
+        return data.members
+    rank: Array | None = data.attribute.rank
+    if given is not None:
+        rank = conditional_rank(data.attribute, given, merged)
+    if rank is None:
+        return None
+    functions = [eval_legendre(k, 2.0 * rank - 1.0) for k in (1, 2, 3)]
+    return replace(data.members, soft=np.column_stack(functions))
 
 
 def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
@@ -399,13 +427,18 @@ def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
     if not criterion.given:
         cell = np.zeros(target.n, dtype=np.int32)
         rows = RowsInCells(target.rank, target.rank, NO_FLOATS, cell, NO_FLOATS, np.zeros((1, 4)))
-        return _Tested(rows, target, None, "")
+        members = _members(data)
+        assert members is not None
+        return _Tested(rows, members, target, None, "")
     (name,) = criterion.given
     given = data.ranks[name]
     cell, n_cells = given.cells()
     merged = 1
     if data.cluster is not None:
         cell, n_cells, merged = clusters_in_cells(cell, n_cells, data.cluster)
+    members = _members(data, given, merged)
+    if members is None:
+        return None
     rank = conditional_rank(target, given, merged)
     if rank is None:
         # A score within 1e-6 of the target's rank: what it differs by may still tell the group.
@@ -423,13 +456,14 @@ def _setting(criterion: Criterion, tested: str, data: _Data) -> _Tested | None:
     # Without its slope f has nothing that a trend of the groups within a cell could be taken for.
     slope = neighbor_slopes(center, means)
     rows = RowsInCells(rank, given.rank, given.normal, cell, center, slope)
-    return _Tested(
-        rows, target, given, f" within {n_cells} slices of {name}", _same_units(criterion)
-    )
+    where = f" within {n_cells} slices of {name}"
+    return _Tested(rows, members, target, given, where, _same_units(criterion))
 
 
 def _fine_structure(setting: _Tested, data: _Data) -> float:
     """p-value of the scan, over the rank given the condition, the rank itself and that of s − y."""
+    if data.members.measured:
+        return float("nan")
     rows = scan_rows(setting.target.n, data.members.n_groups)
     members = data.members.take(rows)
     cell = setting.rows.cell[rows]
@@ -469,7 +503,7 @@ def _unit_result(
     how = f"F with {units.dof} and {units.dof_left:.0f} degrees of freedom"
     p_value, fine = units.p_value, float("nan")
     drawn = independent_rows(data.weight, data.cluster, np.random.default_rng(seed))
-    if len(drawn) >= SCAN_ROWS:
+    if len(drawn) >= SCAN_ROWS and not data.members.measured:
         some = data.take(drawn)
         (tested,) = criterion.tested
         inner = _setting(criterion, tested, some) if some.ranks[tested].n_atoms > 1 else None
@@ -479,200 +513,6 @@ def _unit_result(
         decided = decided.replace("a scan", f"a scan of {len(drawn)} rows drawn to be independent")
     method = f"robust covariance {kind}{setting.where}, {how}{decided}{note}"
     return TestResult(units.statistic, units.dof, p_value, method)
-
-
-# ------------------------------------------------------------------------------------------------
-# Whether a criterion holds exactly for a measurement A: covariances of functions of ranks.
-#
-#     T_jk = Σᵢ wᵢ·[ψ_j(a) − E(ψ_j(A)|z)]·[ψ_k(t) − E(ψ_k(T)|z)]
-#
-# for the tested variable t and what is given z, with ψ₁, ψ₂, ψ₃ of normal scores of ranks (level,
-# spread, tails; j + k ≤ 4), given z of the ranks of standardized residuals, conditional means by
-# smoothing splines, and T₁₁ once more times z. If the criterion holds their expectation is zero,
-# and T'Cov⁻¹T follows Hotelling's law: no draws.
-
-
-@dataclass(frozen=True)
-class TestResult:
-    """A test that a criterion holds exactly.
-
-    Attributes
-    ----------
-    statistic : float
-        Quadratic form of the covariances between groups and the smooth test functions; its null
-        mean is about `dof`.
-    dof : int
-        Degrees of freedom.
-    p_value : float
-        Probability of evidence this strong, of the smooth functions or of the scan, if the
-        criterion held exactly; NaN if untestable.
-    method : str
-        How it was computed, in words, and which of the two decided.
-    """
-
-    __test__ = False  # not a test case, whatever pytest thinks of the name
-
-    statistic: float
-    dof: int
-    p_value: float
-    method: str
-
-
-PAIRS = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (3, 1))
-# Splines of what is given, and rows or clusters for each function of it, and for each bin of it.
-# Splines follow curves, bins follow steps: of S ⟂ A given the whole part of Y, splines alone reject
-# 38 % at 2,000 rows.
-_SPLINES, _ROWS, _ROWS_A_BIN = 14, 10, 16
-# Slices of what is given with covariances of their own.
-_SLICES = 10
-# Directions of covariances of smooth functions with less than this share of variance are rounding.
-SINGULAR = 1e-8
-
-
-def mid_ranks(values: Array, weight: Array | None) -> Array:
-    """Share of the weight below each value, and half of that at it."""
-    inverse = np.unique(values, return_inverse=True)[1]
-    mass = np.bincount(inverse, weight)
-    return ((np.cumsum(mass) - 0.5 * mass) / mass.sum())[inverse]
-
-
-def normal_scores(values: Array, weight: Array | None) -> Array:
-    """Φ⁻¹ of the (weighted) mid-ranks."""
-    least = 0.25 / len(values)
-    return ndtri(np.clip(mid_ranks(values, weight), least, 1.0 - least))
-
-
-def measured_p_values(
-    criteria: Iterable[Criterion], variables: Mapping[str, Array], groups: Groups
-) -> dict[str, TestResult]:
-    """Each criterion, of the measurement that `groups` are bands of."""
-    assert groups.measured is not None
-    positive = None if groups.weight is None else groups.weight > 0
-    if positive is not None and not positive.all():
-        variables = {name: column[positive] for name, column in variables.items()}
-        groups = groups.take(np.flatnonzero(positive))
-    return {c.name: _test_measurement(c, variables, groups) for c in criteria}
-
-
-def _test_measurement(
-    criterion: Criterion, variables: Mapping[str, Array], groups: Groups
-) -> TestResult:
-    if len(criterion.tested) > 1 or len(criterion.given) > 1:
-        return _untested("only one variable given at most one other is")
-    if groups.cluster is not None and groups.n_units < MIN_CLUSTERS:
-        return _untested(f"{groups.n_units} clusters say too little about how clusters differ")
-    (tested,) = criterion.tested
-    weight = groups.weight
-    target = variables[tested]
-    if target.min() == target.max():
-        return TestResult(0.0, 0, 1.0, f"holds: {tested} is constant")
-    assert groups.measured is not None
-    scores = [normal_scores(v, weight) for v in (groups.measured, target)]
-    where = ""
-    given = None
-    if criterion.given and np.ptp(variables[criterion.given[0]]) > 0:
-        given = normal_scores(variables[criterion.given[0]], weight)
-        tables = [_functions_given(v, given, weight, groups.n_units) for v in scores]
-        where = f" less their means given {criterion.given[0]}"
-        if not all(table.any() for table in tables):
-            return TestResult(0.0, 0, 1.0, f"holds: a function of {criterion.given[0]}")
-    else:
-        tables = [splines(v)[:, 1:4] for v in scores]
-        tables = [table - np.average(table, axis=0, weights=weight) for table in tables]
-    products = np.stack([tables[0][:, j - 1] * tables[1][:, k - 1] for j, k in PAIRS], axis=1)
-    if given is not None:
-        products = np.column_stack([products, products[:, 0] * given])
-    what = f"{products.shape[1]} covariances of functions of ranks{where}"
-    if weight is None and groups.cluster is None:
-        return _within_slices(tables, products, given, what)
-    units = products if weight is None else products * weight[:, None]
-    if groups.cluster is not None:
-        units = cluster_groups(groups.cluster, units)
-        what += f", {len(units)} clusters"
-    n = len(units)
-    # Regressions took their share from both residuals, and from their sum once.
-    left = n - float(_n_functions(n)) if given is not None else n - 1.0
-    root = root_inverse(np.cov(units, rowvar=False) * n * (n / left), SINGULAR)
-    dof = root.shape[1]
-    if not dof or n <= 2 * dof:
-        return _untested("too few rows or clusters")
-    statistic = float(np.square(units.sum(axis=0) @ root).sum())
-    p_value = float(f_law.sf(statistic * (n - dof) / (dof * (n - 1.0)), dof, n - dof))
-    return TestResult(statistic, dof, p_value, f"{what}, F with {dof} and {n - dof}")
-
-
-def _within_slices(
-    tables: list[Array], products: Array, given: Array | None, what: str
-) -> TestResult:
-    """Cov(T) = Σ_b (Σψψ')_A ∘ (Σψψ')_T / n_b over slices b of z, as if permuted within them.
-
-    With nothing given that is the covariance over all permutations. Products of the two covariances
-    are far less noisy than the covariance of products, with which the test rejects too often.
-    """
-    n = len(products)
-    j, k = (np.array(v) - 1 for v in zip(*PAIRS, strict=True))
-    slices = [np.arange(n)]
-    left = n - 1.0
-    if given is not None:
-        j, k = np.append(j, 0), np.append(k, 0)
-        slices = np.array_split(np.argsort(given, kind="stable"), max(min(_SLICES, n // 100), 1))
-        left = n - float(_n_functions(n))
-    covariance = np.zeros((len(j), len(j)))
-    for rows in slices:
-        a, b = (table[rows].T @ table[rows] for table in tables)
-        scale = np.ones((len(rows), len(j)))
-        if given is not None:
-            scale[:, -1] = given[rows]
-        mean = scale.T @ scale / len(rows)
-        covariance += a[np.ix_(j, j)] * b[np.ix_(k, k)] * mean / len(rows)
-    # What the regressions took from the residuals they took from both, and from T once.
-    root = root_inverse(covariance * n / left, SINGULAR)
-    statistic = float(np.square(products.sum(axis=0) @ root).sum())
-    dof = root.shape[1]
-    p_value = float(chi2.sf(statistic, dof)) if dof else 1.0
-    return TestResult(statistic, dof, p_value, f"{what}, χ² with {dof} degrees of freedom")
-
-
-def _functions_given(score: Array, given: Array, weight: Array | None, n_units: int) -> Array:
-    """ψ of a score less its mean, over its spread, given z; less their own means given z.
-
-    Of the score as it is they would have as many scales as z has values, and products of them
-    tails that few rows decide.
-    """
-    rest = _residuals(score[:, None], given, weight, n_units)[:, 0]
-    size = float(np.mean(rest * rest))
-    if size < 1e-6:
-        return np.zeros((len(score), 3))
-    square = (rest * rest)[:, None]
-    spread = (square - _residuals(square, given, weight, n_units))[:, 0]
-    rest = rest / np.sqrt(np.maximum(spread, 0.1 * size))
-    return _residuals(splines(normal_scores(rest, weight))[:, 1:4], given, weight, n_units)
-
-
-def _n_functions(n_units: int) -> int:
-    """How many bins and splines of what is given are taken out."""
-    return n_units // _ROWS_A_BIN + min(_SPLINES, max(n_units // _ROWS, 3))
-
-
-def _residuals(table: Array, given: Array, weight: Array | None, n_units: int) -> Array:
-    """Columns less their regressions on bins of what is given and smoothing splines of it."""
-    size = _n_functions(n_units) - n_units // _ROWS_A_BIN
-    weight = np.ones(len(given)) if weight is None else weight
-    rank = np.searchsorted(np.sort(given), given) / len(given)
-    _, code = np.unique(
-        (rank * max(n_units // _ROWS_A_BIN, 1)).astype(np.intp), return_inverse=True
-    )
-    mass = np.bincount(code, weight)
-
-    def center(columns: Array) -> Array:
-        means = [np.bincount(code, weight * column) / mass for column in columns.T]
-        return columns - np.stack(means, axis=1)[code]
-
-    basis, table = center(splines(given)[:, 1:size]), center(table)
-    weighted = basis * weight[:, None]
-    gram = basis.T @ weighted
-    gram[np.diag_indices(size - 1)] += cubic(np.arange(1, size)) + 1e-6
-    return table - basis @ scipy.linalg.solve(gram, weighted.T @ table, assume_a="pos")
 
 
 def _untested(reason: str) -> TestResult:
