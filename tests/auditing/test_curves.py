@@ -41,16 +41,25 @@ def test_density_of_hardly_any_rows_is_finite(values):
     assert grid[0] < grid[-1]
 
 
+def test_a_density_of_prices_stops_at_zero():
+    s = np.random.default_rng(0).gamma(1.0, 1.0, 4000)
+    grid = curves.grid_over(s)
+    assert grid[0] == 0
+    for weight in (np.ones(4000), (s > 0.5).astype(float)):
+        assert np.trapezoid(curves.density(s, weight, grid), grid) == pytest.approx(1, abs=0.01)
+    assert curves.grid_over(s - 1.0)[0] < -1
+
+
 def test_calibration_bins_are_weighted_means():
     rng = np.random.default_rng(0)
     s = rng.normal(size=1000)
     y = 2 * s + 1
-    x, mean, error = curves.calibration(s, y, np.ones(1000))
+    x, mean, error = curves.calibration(s, y, np.ones(1000), 0.95)
     assert len(x) == 10
     np.testing.assert_allclose(mean, 2 * x + 1)
     np.testing.assert_allclose(x[0], np.sort(s)[:100].mean())
     assert (error > 0).all()
-    assert len(curves.calibration(s[:30], y[:30], np.ones(30))[0]) == 1
+    assert len(curves.calibration(s[:30], y[:30], np.ones(30), 0.95)[0]) == 1
 
 
 @pytest.fixture

@@ -153,6 +153,9 @@ def test_audit_html(scores, tmp_path):
     result = run("audit", scores, *BASIC, "--html", out)
     assert str(out) in result.stdout.replace("\n", "")
     assert "scores.csv (text separated by comma, UTF-8)" in out.read_text(encoding="utf-8")
+    page = out.read_text(encoding="utf-8")
+    for fact in ("Seed", "Command", "Weights", "SHA-256 of scores.csv"):
+        assert f"<dt>{fact}</dt>" in page
     assert "exists already" in error("audit", scores, *BASIC, "--html", out)
     assert run("audit", scores, *BASIC, "--html", out, "--force").exit_code == 0
     message = error("audit", scores, *BASIC, "--html", tmp_path / "no" / "r.html")

@@ -1,7 +1,7 @@
 """The report to sign: who asks, in which order, what gets worse, and what is not stated."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -27,14 +27,15 @@ def test_what_is_stated_is_shown_and_what_is_not_is_said(audit, tmp_path):
     assert "Rents <2026>" in shown
     assert "Bob & Co" in shown
     asked = text.split("What is asked, and by whom")[1].split("</section>")[0]
-    assert asked.count(NOT_STATED) == 3  # the model, the period and the note
+    # The model, the period, the unit, the rows held out, the limits and the note.
+    assert asked.count(NOT_STATED) == 6
     data = json.loads(text.split('id="evenhand-data">')[1].split("</script>")[0])
     assert data["about"]["owner"] == "Bob & Co"
     assert data["about"]["period"] is None
-    assert audit_page(audit).split("</section>")[0].count(NOT_STATED) == 5
+    assert audit_page(audit).split("</section>")[0].count(NOT_STATED) == 8
 
 
-@pytest.mark.parametrize("name", ["title", "owner", "purpose", "model_name", "period", "note"])
+@pytest.mark.parametrize("name", [field.name for field in fields(About)])
 def test_every_field_is_escaped(audit, path, name):
     for text in HOSTILE[:2] + HOSTILE[5:7]:
         for scripts, page in ((1, audit_page(audit, about={name: text})),):
@@ -60,12 +61,29 @@ def test_an_audit_is_in_the_order_of_a_decision(audit, tmp_path):
     assert headings(text) == [
         "What is asked, and by whom", "Verdict", "The gap in units of the score", "In short",
         "Impact by region", "By group", "Method", "Data and software",
-        "Limits of the evidence", "Signatures",
+        "Limits of the evidence", "Decision and signatures",
     ]  # fmt: skip
     for line in ("Name", "Role", "Date", "Signature"):
         assert text.count(f"<dt>{line}</dt>") == 2
     assert "No tolerance was stated" in audit_page(audit)
     assert "No tolerance was stated" not in text
+
+
+def test_what_somebody_who_signs_asks_for(audit, path):
+    limits = eh.Tolerance(independence=0.5, smd=(-0.1, 0.1))
+    about = {"unit": "EUR", "limits_by": "the board, 2026-03-01"}
+    text = audit_page(audit, about=about, verdicts={"": audit.verdict(limits)})
+    shown = "".join(Reader(text).text)
+    assert "Limits set by, and when" in shown
+    assert " EUR higher" in shown.split("The gap in units of the score")[1].split("In short")[0]
+    assert "Reference group" in shown
+    assert "standardized mean difference, south" in shown  # clauses in words
+    assert "95% bounds" in shown
+    assert "90%" not in shown  # one confidence level
+    assert "\u2610 Approved on conditions" in shown
+    for name in ("Conditions", "Review by"):
+        assert f"<dt>{name}</dt>" in text
+    assert "yes, in 2 folds" in path_page(path)
 
 
 def test_a_frontier_is_in_the_order_of_a_decision(path, tmp_path):
@@ -76,7 +94,7 @@ def test_a_frontier_is_in_the_order_of_a_decision(path, tmp_path):
         "What is asked, and by whom", "Verdict", "The gap in units of the score", "In short",
         "What the selected model changes", "Who gains and who loses", "How the model was chosen",
         "What fairness costs", "All models", "The selected model in pictures", "Method",
-        "Data and software", "Limits of the evidence", "Signatures",
+        "Data and software", "Limits of the evidence", "Decision and signatures",
     ]  # fmt: skip
     assert "Gain (score falls)" in text
     assert "You did not say whether a high score is good" in path_page(path)

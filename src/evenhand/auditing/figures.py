@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from scipy.special import ndtri
 
 from .._core.arrays import Rows, Vector
 from .._core.validation import check_column, check_index, read_native
@@ -87,12 +88,19 @@ def grid_over(*columns: Vector, size: int = 120) -> Vector:
     if spread <= 1e-12 * max(abs(low), abs(high), 1e-300):
         spread = max(abs(float(low)), 1.0) * 0.1
     margin = 0.08 * spread
-    return np.linspace(float(low) - margin, float(high) + margin, size)
+    start = float(low) - margin
+    # Prices, counts and shares have no values below zero to draw.
+    if values.min() >= 0.0:
+        start = max(start, 0.0)
+    return np.linspace(start, float(high) + margin, size)
 
 
 def density(values: Vector, weight: Vector, grid: Vector) -> Vector:
-    """Kernel density Σ wᵢ φ((x − vᵢ)/h) / (h Σ wᵢ), h by Silverman's rule on effective rows."""
-    keep = weight > 0
+    """Kernel density Σ wᵢ φ((x − vᵢ)/h) / (h Σ wᵢ), h by Silverman's rule on effective rows.
+
+    Values that are never negative are mirrored at zero, so that no density is lost below it.
+    """
+    keep, mirrored = weight > 0, np.min(values, initial=0.0) >= 0.0
     values, weight = values[keep], weight[keep] / weight[keep].sum()
     if not len(values):
         return np.zeros_like(grid)
@@ -104,14 +112,16 @@ def density(values: Vector, weight: Vector, grid: Vector) -> Vector:
     width = 0.9 * spread * float(np.square(weight).sum()) ** 0.2
     # A group of one row, or of equal scores, is still drawn: as a bump of visible width.
     width = max(width, float(grid[-1] - grid[0]) / len(grid))
+    if mirrored:
+        values, weight = np.concatenate([values, -values]), np.concatenate([weight, weight])
     z = (grid[:, None] - values[None, :]) / width
     return np.exp(-0.5 * z * z) @ weight / (width * math.sqrt(2 * math.pi))
 
 
 def calibration(
-    s: Vector, y: Vector, weight: Vector, bins: int = 10
+    s: Vector, y: Vector, weight: Vector, confidence_level: float, bins: int = 10
 ) -> tuple[Vector, Vector, Vector]:
-    """Mean score, mean target and its standard error in bins of the score with equal weight.
+    """Mean score, mean target and half its interval in bins of the score with equal weight.
 
     Each bin holds 20 rows or more, so a small group has fewer bins.
     """
@@ -129,7 +139,13 @@ def calibration(
     mean_y = np.bincount(cell, weight * y, minlength=bins)[used] / total[used]
     square = np.bincount(cell, weight * y * y, minlength=bins)[used] / total[used]
     variance = np.maximum(square - mean_y**2, 0.0)
-    return mean_s, mean_y, np.sqrt(variance * squares[used]) / total[used]
+    errors = np.sqrt(variance * squares[used]) / total[used]
+    return mean_s, mean_y, _normal_width(confidence_level) * errors
+
+
+def _normal_width(confidence_level: float) -> float:
+    """Half the width of a normal interval, in standard errors."""
+    return float(ndtri(0.5 + confidence_level / 2))
 
 
 # ------------------------------------------------------------------------------------------------
@@ -165,9 +181,9 @@ def residual_changes(before: Audit, after: Audit) -> dict[str, list[Any]]:
     for when, source in (("before", old), ("after", new)):
         for end in ("", "_low", "_high"):
             columns[f"{when}{end}"] = list(source[f"mean_residual{end}"])
-    error = _change_errors(before, after)
+    error, wide = _change_errors(before, after), _normal_width(before.confidence_level)
     columns["remark"] = [
-        WORSE if abs(x) < abs(y) and not abs(y - x) <= 1.96 * e else ""
+        WORSE if abs(x) < abs(y) and not abs(y - x) <= wide * e else ""
         for x, y, e in zip(columns["before"], columns["after"], error, strict=True)
     ]
     return columns

@@ -12,7 +12,9 @@ import typer
 
 from .._core.files import TableError, write_text
 from .._core.progress import waiting
+from .._core.provenance import last_changed
 from ..report.view import Table, View, view_of
+from ..report.words import clean
 from ..tables.model_files import load_model
 from ..tables.readers import open_table, read_table
 from . import options as group
@@ -26,6 +28,7 @@ from .terminal import (
     deliver,
     leave,
     note,
+    run_facts,
     say,
     say_json,
     show_result,
@@ -99,9 +102,10 @@ def audit(
     verdicts = judged(audits_of(result), asked)
     compared = impacts(audits_of(result), asked)
     if output.html is not None:
+        facts = {**data.source_facts(), **tolerance_facts(judging.tolerance)}
         write_audit(
-            result, output, data.source_facts(), about, verdicts=verdicts, impacts=compared,
-            favorable=asked.favorable,
+            result, output, {**facts, **run_facts(measuring.seed)}, about, verdicts=verdicts,
+            impacts=compared, favorable=asked.favorable,
         )  # fmt: skip
     if output.json_:
         from ..report.audit_views import results_by_audit
@@ -188,7 +192,8 @@ def compare(
     data = load_models(files, columns)
     result = data.audit(dict(data.scores), measuring, pricing)
     if output.html is not None:
-        write_audit(result, output, data.source_facts(), about, favorable=favoring.favorable)
+        facts = {**data.source_facts(), **run_facts(measuring.seed)}
+        write_audit(result, output, facts, about, favorable=favoring.favorable)
     if output.json_:
         say_json({**result.to_dict(), "provenance": data.provenance()})
         return
@@ -268,6 +273,15 @@ def read_asked(judging: group.Judging, has_target: bool) -> Rules:
     if not cutoffs:
         cutoffs = (0.5,) if tolerance is None else tolerance.at or (0.5,)
     return Rules(tolerance, judging.impact, favorable, reference or "largest", cutoffs)
+
+
+def tolerance_facts(file: Path | None) -> dict[str, str]:
+    """For the report: the file of the tolerance, and when it was last changed."""
+    if file is None:
+        return {}
+    changed = last_changed(file)
+    when = "" if changed is None else f", last changed {changed:%Y-%m-%d %H:%M UTC}"
+    return {"Tolerance": f"{clean(file.name)}{when}"}
 
 
 def judged(audits: Mapping[str, Audit], asked: Rules) -> dict[str, Verdict]:

@@ -19,11 +19,11 @@ from ..data.criteria import CRITERIA, INDEPENDENCE, WITH_CONTROLS
 from ..tables.model_files import from_linear, load_model
 from ..tables.readers import TableError, open_table, read_table
 from . import options as group
-from .audits import exit_code, read_asked, show_compare, show_verdict
+from .audits import exit_code, read_asked, show_compare, show_verdict, tolerance_facts
 from .columns import is_text, write_table
 from .options import option
 from .rows import TableRows, load_training
-from .terminal import command, fail, leave, note, say, show_result
+from .terminal import command, fail, leave, note, run_facts, say, show_result
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -204,8 +204,9 @@ def frontier(
     path = run_path(data, estimator, fitting)
     chosen, problem = choose(path, request)
     write_path(
-        path, chosen, data, outputs, about=asdict(about), tolerance=asked.tolerance,
-        favorable=asked.favorable,
+        path, chosen, data, outputs,
+        {**tolerance_facts(tolerated.tolerance), **run_facts(fitting.seed)},
+        about=asdict(about), tolerance=asked.tolerance, favorable=asked.favorable,
     )  # fmt: skip
     show_frontier(path, chosen, problem, outputs)
     verdicts = verdict_on(path, asked.tolerance)
@@ -242,11 +243,12 @@ def choose(path: FairnessPath, request: Request) -> tuple[Any, str | None]:
 
 
 def write_path(
-    path: FairnessPath, chosen: Any, rows: TableRows, outputs: Mapping[str, Path], **asked: Any
-) -> None:
+    path: FairnessPath, chosen: Any, rows: TableRows, outputs: Mapping[str, Path],
+    more: Mapping[str, Any], **asked: Any,
+) -> None:  # fmt: skip
     """Report, CSV of the path and, if one was chosen, the model.
 
-    `asked` are who asks, the tolerance and the favorable side, for the report.
+    `more` are facts for the report, `asked` who asks, the tolerance and the favorable side.
     """
     from ..report.markup import csv_text
     from ..report.path_views import path_page
@@ -255,7 +257,8 @@ def write_path(
     linear = chosen is not None and hasattr(chosen, "coef_")
     features = _features(path, chosen, rows) if linear else None
     notes = [c.describe() for c in rows.features]
-    page = path_page(path, source=rows.source_facts(), features=features, notes=notes, **asked)
+    facts = {**rows.source_facts(), **more}
+    page = path_page(path, source=facts, features=features, notes=notes, **asked)
     if not linear:
         # A model of an earlier run must not stand beside the report of this one.
         outputs["model.json"].unlink(missing_ok=True)
@@ -458,7 +461,9 @@ def demo(writing: DemoFolder) -> None:
     say(f"   We ask for the most accurate model with independence of at most {limit:g}.")
     chosen = path.select(max_unfairness=limit, on_unreachable="best")
     assert path.selected is not None
-    write_path(path, chosen, rows, outputs, about=_DEMO, favorable="high")
+    write_path(
+        path, chosen, rows, outputs, run_facts(Fitting().seed), about=_DEMO, favorable="high"
+    )
     models = {"ordinary": first, "fair": path.selected.scores}
     _save(pa.table(known | models), out / "scores.csv", force)
     show_frontier(path, chosen, None, {})

@@ -157,10 +157,14 @@ class TableRows:
         facts["Target"] = clean(self.named.target or "none")
         if self.scores:
             facts["Prediction"] = ", ".join(short_names(list(self.scores), 60))
-        rate = "given; the target is a total over it, the score a rate"
-        known = {"weight": ("Weights", "given"), "frequency": ("Frequencies", "given"),
+        rate = "; the target is a total over it, the score a rate"
+        known = {"weight": ("Weights", ""), "frequency": ("Frequencies", ""),
                  "exposure": ("Exposure", rate)}  # fmt: skip
-        facts |= dict(words for role, words in known.items() if role in self.numbers)
+        facts |= {
+            head: f"column {clean(self.named.numbers[role])}{more}"
+            for role, (head, more) in known.items()
+            if role in self.numbers
+        }
         if self.named.control:
             facts["Controls"] = ", ".join(short_names(dict.fromkeys(self.named.control), 60))
         if self.named.probability:

@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -92,6 +93,11 @@ def deliver(result: Any, output: Output, style: str = "") -> None:
         result.to_html(output.html, force=output.force)
         if not output.json_:
             say(f"Page: {output.html}")
+
+
+def run_facts(seed: int) -> dict[str, Any]:
+    """For the report: the seed, and the command as it was typed."""
+    return {"Seed": seed, "Command": shlex.join(["evenhand", *sys.argv[1:]])}
 
 
 def leave(code: int) -> None:

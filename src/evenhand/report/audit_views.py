@@ -29,6 +29,7 @@ from .words import (
     is_measured,
     judge_criterion,
     judge_measure,
+    largest_group,
     measured,
     negative_scores,
     number,
@@ -376,7 +377,8 @@ def figures(audit: Audit) -> Html:
     rows, part = drawn_rows(audit), part_word(audit)
     charts = {f"Scores by {part}": density_chart(rows)}
     if rows.y is not None:
-        charts[f"Mean outcome at each score, by {part}"] = calibration_chart(rows)
+        chart = calibration_chart(rows, audit.confidence_level)
+        charts[f"Mean outcome at each score, by {part}"] = chart
     return join([group_legend(rows, audit), figure_grid(charts)])
 
 
@@ -416,7 +418,7 @@ def density_chart(
     return chart
 
 
-def calibration_chart(drawn: DrawnRows) -> Chart:
+def calibration_chart(drawn: DrawnRows, confidence_level: float) -> Chart:
     """The mean target in bins of the score, one line a group, over a cloud of rows."""
     assert drawn.y is not None
     wide, tall = grid_over(drawn.s), grid_over(drawn.y)
@@ -434,8 +436,8 @@ def calibration_chart(drawn: DrawnRows) -> Chart:
     for k, weight in enumerate(drawn.membership.T):
         if not weight.any():
             continue
-        x, y, error = calibration(drawn.s, drawn.y, weight)
-        chart.bars(x, y - 1.96 * error, y + 1.96 * error, k)
+        x, y, margin = calibration(drawn.s, drawn.y, weight, confidence_level)
+        chart.bars(x, y - margin, y + margin, k)
         chart.line(x, y, k)
         chart.dots(x, y, k)
     return chart
@@ -479,6 +481,7 @@ def audit_page(
     if favorable is None and impacts:
         favorable = next(iter(impacts.values())).favorable
     title = "Fairness audit" + (f": {first.name}" if first.name else "")
+    unit = About.of(about).unit or ""
     parts: list[Any] = []
     if not isinstance(result, Audit):
         title = f"Fairness by {result.kind}"
@@ -487,7 +490,7 @@ def audit_page(
             parts += [density_view(result), gains_view(result, favorable)]
     for k, (name, audit) in enumerate(audits.items(), 1):
         views = sections(
-            audit, verdicts.get(name), impacts.get(name), [money_view(audit, favorable)]
+            audit, verdicts.get(name), impacts.get(name), [money_view(audit, favorable, unit)]
         )
         if isinstance(result, Audit):
             parts += views
@@ -499,7 +502,9 @@ def audit_page(
     if drivers is not None:
         data["drivers"] = drivers.to_dict()
     heading = Heading(title, _counts(first), _question(first, next(iter(verdicts.values()), None)))
-    facts = {"Estimator": next(iter(first.measures.values())).estimator}
+    reference = next((one.reference for one in impacts.values()), largest_group(first))
+    estimator = next(iter(first.measures.values())).estimator
+    facts = {"Estimator": estimator, "Reference group": reference}
     return signed_page(data, first, about, source, heading, parts, facts=facts)
 
 

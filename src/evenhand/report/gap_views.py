@@ -404,9 +404,9 @@ def _draw_bands(result: Pricing) -> Html:
 # Mean scores, in words: what a page says first.
 
 
-def money_view(audit: Audit, favorable: str | None = None) -> View:
+def money_view(audit: Audit, favorable: str | None = None, unit: str = "") -> View:
     """Return gaps of mean scores against the largest group, the widest first."""
-    parts: list[Any] = money_sentences(audit, favorable)
+    parts: list[Any] = money_sentences(audit, favorable, unit)
     if audit.pricing is not None and audit.pricing.has_exposure:
         parts.append(Note("Scores are per unit of exposure."))
     if audit.n_negative:
@@ -414,13 +414,13 @@ def money_view(audit: Audit, favorable: str | None = None) -> View:
     return View("The gap in units of the score", parts)
 
 
-def money_sentences(audit: Audit, favorable: str | None = None) -> list[str]:
+def money_sentences(audit: Audit, favorable: str | None = None, unit: str = "") -> list[str]:
     """Return a sentence per group, the first as a lead."""
     if audit._rows is None:
         return [Lead(f"Mean scores differ by up to {number(audit.disparities.mean_score_gap)}.")]
     impact = audit.impact(at=(), favorable=favorable or "high")
     groups = widest_first(impact)
-    sentences = [gap_words(impact, group, favorable) for group in groups[:MOST_SENTENCES]]
+    sentences = [gap_words(impact, group, favorable, unit) for group in groups[:MOST_SENTENCES]]
     return _first(sentences, len(groups) - MOST_SENTENCES)
 
 
@@ -435,13 +435,14 @@ def widest_first(impact: Impact) -> list[str]:
     return sorted(groups, key=lambda group: (group in impact.apart, size(group)))
 
 
-def gap_words(impact: Impact, group: str, favorable: str | None) -> str:
+def gap_words(impact: Impact, group: str, favorable: str | None, unit: str = "") -> str:
     """Return one group against the reference: the gap in units, in percent, and for whose good."""
     gap, ratio = (impact.get(name, group) for name in ("mean_difference", "mean_ratio"))
     share = f" ({abs(100 * (ratio.value - 1)):.3g}%)" if has_percent(impact, group) else ""
+    size = " ".join([number(abs(gap.value), 3), *([unit] if unit else [])])
     way = "higher" if gap.value >= 0 else "lower"
     text = (
-        f"Scores of {group_name(group)} are {number(abs(gap.value), 3)}{share} {way} than those of "
+        f"Scores of {group_name(group)} are {size}{share} {way} than those of "
         f"{group_name(impact.reference)} on average"
     )
     if not gap.defined:
@@ -465,7 +466,9 @@ def has_percent(impact: Impact, group: str) -> bool:
     return float(impact.groups[impact.reference]["mean_score"]) > 0.5 * spread
 
 
-def gap_changes_view(before: Audit, after: Audit, favorable: str | None = None) -> View:
+def gap_changes_view(
+    before: Audit, after: Audit, favorable: str | None = None, unit: str = ""
+) -> View:
     """Return mean scores against the largest group, before and after."""
     pair = [audit.impact(at=(), favorable=favorable or "high") for audit in (before, after)]
     reference = pair[0].reference
@@ -482,8 +485,8 @@ def gap_changes_view(before: Audit, after: Audit, favorable: str | None = None) 
     return View(
         "The gap in units of the score",
         [
-            Lead(f"Before: {gap_words(pair[0], first, favorable)}"),
-            Lead(f"After: {gap_words(pair[1], first, favorable)}"),
+            Lead(f"Before: {gap_words(pair[0], first, favorable, unit)}"),
+            Lead(f"After: {gap_words(pair[1], first, favorable, unit)}"),
             Table(
                 ["group", "before: no fairness term", "after: selected model"], rows,
                 f"Mean score minus that of {group_name(reference)}, with {level} intervals",

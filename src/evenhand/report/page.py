@@ -91,6 +91,9 @@ _HEADS = {
     "purpose": "Purpose",
     "model_name": "Model",
     "period": "Period",
+    "unit": "Unit of the score",
+    "held_out": "Rows held out from training",
+    "limits_by": "Limits set by, and when",
     "note": "Note",
 }
 
@@ -113,6 +116,12 @@ class About:
         The model and its version.
     period : str
         The time that the data are from.
+    unit : str
+        Currency or unit of the score, such as "EUR per year".
+    held_out : str
+        Whether the model was fitted to other rows than these, and to which.
+    limits_by : str
+        Who set the limits of the tolerance, and when.
     note : str
         Anything else that a reader should know.
 
@@ -128,6 +137,9 @@ class About:
     purpose: str | None = None
     model_name: str | None = None
     period: str | None = None
+    unit: str | None = None
+    held_out: str | None = None
+    limits_by: str | None = None
     note: str | None = None
 
     def __post_init__(self) -> None:
@@ -176,29 +188,34 @@ def signature_block() -> Html:
     """Return lines for those who sign: who made the report, and who decides on it."""
     boxes = []
     for role in ("Prepared by", "Approved by"):
-        lines = [
-            element("div", element("dt", name), element("dd", "\u00a0"), class_="to-fill")
-            for name in ("Name", "Role", "Date", "Signature")
-        ]
-        boxes.append(element("div", element("h3", role), element("dl", *lines), class_="signs"))
+        lines = element("dl", *map(_to_fill, ("Name", "Role", "Date", "Signature")))
+        boxes.append(element("div", element("h3", role), lines, class_="signs"))
     words = "By signing, you confirm that you have read the limits above. The decision is yours."
+    choices = ("Approved", "Approved on conditions", "Rejected")
     return element(
         "section",
-        element("h2", "Signatures"),
+        element("h2", "Decision and signatures"),
         element("p", words, class_="note"),
+        element("ul", *(element("li", f"\u2610 {choice}") for choice in choices), class_="choices"),
+        element("dl", *map(_to_fill, ("Conditions", "Review by"))),
         element("div", *boxes, class_="signatures"),
         class_="whole",
     )
+
+
+def _to_fill(name: str) -> Html:
+    return element("div", element("dt", name), element("dd", "\u00a0"), class_="to-fill")
 
 
 def provenance(audit: Audit, more: Mapping[str, Any]) -> View:
     """Return data and software: enough to do it again."""
     known = f"{audit.n_rows:,}, of which {audit.n_unknown:,} without a {unknown_words(audit)}"
     count = [] if audit.n_clusters is None else [("Clusters", f"{audit.n_clusters:,}")]
+    weights = "none" if audit._sample.get("weight") is None else "given"
     table = [
-        *((str(name), escape(value)) for name, value in more.items()),
+        *((str(name), escape(value)) for name, value in {"Weights": weights, **more}.items()),
         ("Sensitive attribute", label(audit.sensitive_name)),
-        ("Rows", known),
+        ("Rows", " ".join([f"{known}.", *audit.remarks])),
         *count,
         ("Confidence level", percent(audit.confidence_level)),
         ("Software", _software()),

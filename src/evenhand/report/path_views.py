@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ from .words import (
     fixed,
     group_name,
     half_width,
+    largest_group,
     measured,
     number,
     part_word,
@@ -196,7 +198,9 @@ def path_page(
     notes : sequence of str
         How the columns were prepared, one sentence each.
     """
-    audits, chosen = audits_of(path), chosen_index(path)
+    audits, chosen, asked = audits_of(path), chosen_index(path), About.of(about)
+    if asked.held_out is None:
+        asked = replace(asked, held_out=f"yes, in {path.n_splits} folds")
     selected = path.selected is not None
     favorable = favorable or (None if tolerance is None else tolerance.favorable)
     before, after = audits[0], audits[chosen]
@@ -205,7 +209,7 @@ def path_page(
         body.append(verdict_view(after.verdict(tolerance)))
     changed = selected and chosen > 0
     if changed:
-        body.append(gap_changes_view(before, after, favorable))
+        body.append(gap_changes_view(before, after, favorable, asked.unit or ""))
     body.append(_summary(path, audits, chosen))
     if changed:
         pair = {"the model without a fairness term": before, "the selected one": after}
@@ -218,7 +222,8 @@ def path_page(
         used = bullets([element("bdi", note) for note in notes])
         body.append(View("How the columns were used", [used]))
     model = "" if path._handle is None else path._handle.estimator
-    facts = {"Criterion": path.criterion, "Model": model, "Measured with": path.measured_with}
+    facts = {"Criterion": path.criterion, "Model": model, "Measured with": path.measured_with,
+             "Reference group": largest_group(before)}  # fmt: skip
     question = (
         f"What does it cost to make the score fairer to {people_words(after)} ({path.criterion}), "
         "and how does that change everyone's score?"
@@ -226,7 +231,7 @@ def path_page(
     title = f"The price of fairness: {path.criterion}"
     heading = Heading(title, _path_heading(path, part_word(after)), question)
     return signed_page(
-        path.to_dict(), before, about, source, heading, body, facts=facts,
+        path.to_dict(), before, asked, source, heading, body, facts=facts,
         how=[_path_method(path)], caveats=_limits(path), script=asset("script.js"),
     )  # fmt: skip
 
@@ -327,7 +332,10 @@ def _models_view(path: FairnessPath, audits: Sequence[Audit]) -> View:
 
 def _pictures(before: Audit, after: Audit) -> View:
     pair = {"Before: no fairness term": before, "After: the selected model": after}
-    charts = {title: calibration_chart(drawn_rows(audit)) for title, audit in pair.items()}
+    charts = {
+        title: calibration_chart(drawn_rows(audit), audit.confidence_level)
+        for title, audit in pair.items()
+    }
     outcomes = View("Same score, same outcome?", [figure_grid(charts)])
     return View("The selected model in pictures", [density_view(pair), outcomes])
 

@@ -165,7 +165,8 @@ def plot_audit(audit: Audit) -> Any:
     drawn = drawn_rows(audit)
     charts = {f"Scores by {part_word(audit)}": density_chart(drawn)}
     if drawn.y is not None:
-        charts["Same score, same outcome?"] = calibration_chart(drawn)
+        chart = calibration_chart(drawn, audit.confidence_level)
+        charts["Same score, same outcome?"] = chart
     measures = [
         Bar(f"{m.criterion} {fixed(m.shown, 3)}", m.shown, *(m.interval if m.defined else (0, 0)))
         for m in audit.measures.values()

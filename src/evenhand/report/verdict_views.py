@@ -10,7 +10,7 @@ from ..auditing.tolerance import range_text
 from ..measures.measures import HOLDS, OPEN, RULE_WITH_TOLERANCE, VIOLATED
 from .markup import element
 from .view import Lead, Name, Note, Table, View
-from .words import clean, group_name, number, percent, short_names, span
+from .words import clean, group_name, number, percent, short_names, span, upper_first
 
 if TYPE_CHECKING:
     from ..auditing.by_group import ByGroup
@@ -147,6 +147,12 @@ BADGES = {
 }
 # What decides comes first.
 LIMITS = {VIOLATED: "✕ not met", OPEN: "? not enough data", HOLDS: "✓ met"}
+# Clauses whose names say too little; those of the impact table have names of their own.
+CLAUSES = {
+    "conditional": "independence given the controls",
+    "adjusted_gap": "gap that the controls leave",
+    "adjusted_percent": "gap that the controls leave, in %",
+}
 # Both are about the same number, and ask different questions of it.
 EXACT = (
     'Elsewhere in this report "violated" means "not exactly fair". A value can be surely above 0 '
@@ -205,10 +211,10 @@ def _round(count: float) -> str:
 def _clause_table(verdict: Verdict) -> Table:
     """One row per test, what decides first."""
     clauses = sorted(verdict.clauses, key=lambda c: list(LIMITS).index(c.judged))
-    heads = ["clause", "limit", "value", f"{percent(1 - 2 * verdict.level)} interval", "allowed"]
+    heads = ["clause", "limit", "value", f"{percent(1 - verdict.level)} bounds", "allowed"]
     rows = [
         [
-            Name(f"{c.clause}{f' at {c.at}' if c.at else ''}, {c.group or c.part}"),
+            Name(f"{clause_words(c.clause)}{f' at {c.at}' if c.at else ''}, {c.group or c.part}"),
             LIMITS[c.judged],
             number(c.value, 3),
             span(c.interval),
@@ -221,11 +227,16 @@ def _clause_table(verdict: Verdict) -> Table:
         for row, c in zip(rows, clauses, strict=True):
             row.append(_needed_cell(c))
     limits = "; ".join(
-        f"{STATISTICS.get(name, name)} {range_text(name, *ends)}"
+        f"{clause_words(name)} {range_text(name, *ends)}"
         for name, ends in verdict.tolerance.clauses
     )
     caption = f"Clauses of the tolerance: {limits}"
     return Table(heads, rows, caption, verdict._columns(), "verdict.csv", limit=44)
+
+
+def clause_words(name: str) -> str:
+    """Return what a clause is called in a sentence."""
+    return CLAUSES.get(name) or STATISTICS.get(name) or name.replace("_", " ")
 
 
 def _needed_cell(clause: ClauseResult) -> str:
@@ -238,7 +249,9 @@ def _verdict_notes(verdict: Verdict) -> list[str]:
     """What stands below the table."""
     notes = [*verdict.remarks]
     notes += [
-        f"{c.clause} of {clean(c.group or c.part)}: {c.note}." for c in verdict.clauses if c.note
+        f"{upper_first(clause_words(c.clause))} of {clean(c.group or c.part)}: {c.note}."
+        for c in verdict.clauses
+        if c.note
     ]
     if any(c.beyond_alone for c in verdict.clauses):
         notes.append(
@@ -252,6 +265,7 @@ def _verdict_notes(verdict: Verdict) -> list[str]:
         share = percent(verdict.tolerance.smallest)
         notes.append(f"Not judged on their own, under {share} of the rows: {listed}{more}.")
     notes.append(
-        f"Level {percent(verdict.level)}; tolerance with SHA-256 {verdict.tolerance.digest}."
+        f"Each bound holds by itself with {percent(1 - verdict.level)} confidence. SHA-256 of the "
+        f"tolerance: {verdict.tolerance.digest}."
     )
     return notes

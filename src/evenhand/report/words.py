@@ -298,6 +298,12 @@ def unknown_words(audit: Audit) -> str:
     return "known value" if is_measured(audit) else "known group"
 
 
+def largest_group(audit: Audit) -> str:
+    """Return the group that others are compared with unless another is named."""
+    shares = audit._groups.columns["share"]
+    return short_names([audit.labels[max(range(len(shares)), key=shares.__getitem__)]], 60)[0]
+
+
 def row_count(n_rows: int, n_clusters: int | None) -> str:
     """Return so many rows, and in how many clusters."""
     return f"{n_rows:,} rows" + ("" if n_clusters is None else f" in {n_clusters:,} clusters")
