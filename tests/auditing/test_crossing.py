@@ -143,7 +143,7 @@ def test_the_verdict_is_the_worst(crossed):
     text = str(crossed)
     assert "Independence is clearly violated" in text
     flat = " ".join(text.split())
-    assert "This is ethnicity: b against the rest; for all 24 crossed groups together" in flat
+    assert "This is for group 'ethnicity: b' against the rest. For all 24 crossed groups" in flat
     table = text[text.index("Each attribute on its own, and") :].split("\n\n")[0].splitlines()
     assert max(map(len, table[1:])) <= 80
     assert [line.split("  ")[0] for line in table[4:7]] == [

@@ -153,8 +153,9 @@ def _conditional_note(result: Conditional) -> str:
     note = (
         f"Controls: {', '.join(clean(name) for name in result.controls)}. Not explained is "
         f"{result.estimand}; explained is the rest of the gap. The reference is weighted to the "
-        f"controls of each group; the largest difference left is {result.balance.largest:.2g} "
-        f"standard deviations. Information through {result.summary}; p by {result.test}."
+        "controls of each group; the largest difference left is "
+        f"{fixed(result.balance.largest, 3)} standard deviations. Information through "
+        f"{result.summary}; p by {result.test}."
     )
     if result.left_out:
         why = "; ".join(f"{clean(name)}, {reason}" for name, reason in result.left_out.items())

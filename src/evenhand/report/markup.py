@@ -27,7 +27,7 @@ class Html(str):
 
 # Characters no HTML document may hold: most control characters and lone surrogates.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-_VOID = frozenset({"meta", "br", "hr", "line", "path", "circle", "rect", "polyline", "polygon"})
+_VOID = frozenset({"meta", "wbr", "path", "circle", "rect"})
 
 
 def escape(text: Any) -> Html:

@@ -212,6 +212,8 @@ def provenance(audit: Audit, more: Mapping[str, Any]) -> View:
     known = f"{audit.n_rows:,}, of which {audit.n_unknown:,} without a {unknown_words(audit)}"
     count = [] if audit.n_clusters is None else [("Clusters", f"{audit.n_clusters:,}")]
     weights = "none" if audit._sample.get("weight") is None else "given"
+    if audit.pricing is not None and audit.pricing.has_exposure:
+        weights = "the exposure"
     table = [
         *((str(name), escape(value)) for name, value in {"Weights": weights, **more}.items()),
         ("Sensitive attribute", label(audit.sensitive_name)),

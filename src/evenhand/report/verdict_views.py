@@ -10,7 +10,7 @@ from ..auditing.tolerance import range_text
 from ..measures.measures import HOLDS, OPEN, RULE_WITH_TOLERANCE, VIOLATED
 from .markup import element
 from .view import Lead, Name, Note, Table, View
-from .words import clean, group_name, number, percent, short_names, span, upper_first
+from .words import group_name, number, part_name, percent, short_names, span, upper_first
 
 if TYPE_CHECKING:
     from ..auditing.by_group import ByGroup
@@ -214,7 +214,7 @@ def _clause_table(verdict: Verdict) -> Table:
     heads = ["clause", "limit", "value", f"{percent(1 - verdict.level)} bounds", "allowed"]
     rows = [
         [
-            Name(f"{clause_words(c.clause)}{f' at {c.at}' if c.at else ''}, {c.group or c.part}"),
+            Name(f"{clause_words(c.clause)}{f' at {c.at}' if c.at else ''}, {_where(c)}"),
             LIMITS[c.judged],
             number(c.value, 3),
             span(c.interval),
@@ -234,6 +234,10 @@ def _clause_table(verdict: Verdict) -> Table:
     return Table(heads, rows, caption, verdict._columns(), "verdict.csv", limit=44)
 
 
+def _where(clause: ClauseResult) -> str:
+    return group_name(clause.group) if clause.group else part_name(clause.part)
+
+
 def clause_words(name: str) -> str:
     """Return what a clause is called in a sentence."""
     return CLAUSES.get(name) or STATISTICS.get(name) or name.replace("_", " ")
@@ -249,7 +253,7 @@ def _verdict_notes(verdict: Verdict) -> list[str]:
     """What stands below the table."""
     notes = [*verdict.remarks]
     notes += [
-        f"{upper_first(clause_words(c.clause))} of {clean(c.group or c.part)}: {c.note}."
+        f"{upper_first(clause_words(c.clause))}, {_where(c)}: {c.note}."
         for c in verdict.clauses
         if c.note
     ]

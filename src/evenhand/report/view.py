@@ -280,15 +280,26 @@ def _markup(part: Any, level: str, prefix: str) -> Html | None:
 
 
 def _page_table(part: Table, prefix: str) -> Html:
-    rows = [[label(c, 80) if isinstance(c, Name) else c for c in row] for row in part.rows]
+    rows = [list(map(_cell, row)) for row in part.rows]
     heads = [head if head.startswith("p (") else upper_first(head) for head in part.heads]
-    shown = table(
-        heads, rows, caption=part.caption,
-        class_="words" if part.wrapped else "",
-    )  # fmt: skip
+    width = len(heads)
+    look = "words" if part.wrapped else "many" * (width > 4) + " tight" * (width > 8)
+    shown = table(heads, rows, caption=part.caption, class_=look)
     if part.columns is None:
         return shown
     return join([shown, csv_link(part.columns, prefix + part.file)])
+
+
+def _cell(cell: Any) -> Any:
+    """A user's label, or a number whose interval may go to a second line."""
+    if isinstance(cell, Name):
+        return label(cell, 80)
+    if isinstance(cell, Html):
+        return cell
+    value, bracket, ends = cell.replace(" ± ", "\u00a0±\u00a0").partition(" (")
+    if not bracket:
+        return value
+    return join([f"{value} ", element("wbr"), f"({ends}"])
 
 
 def bullets(items: Sequence[Any]) -> Html:

@@ -80,6 +80,12 @@ def group_name(label: str) -> str:
     return f"group '{short_names([label], 60)[0]}'"
 
 
+def part_name(part: str) -> str:
+    """A part of an audit: "group 'north' against the rest", or an attribute."""
+    group, against, _ = part.rpartition(" against the rest")
+    return f"{group_name(group)}{against}" if against else f"'{short_names([part], 60)[0]}'"
+
+
 def fixed(value: float, places: int = 4) -> str:
     """A number to so many places, without "-0.0000"."""
     return f"{round(value, places) + 0.0:.{places}f}"
@@ -242,8 +248,8 @@ def judge_criterion(audit: Audit, criterion: str) -> str:
         return text
     kind = "crossed groups" if audit.attributes else "groups"
     return (
-        f"{text} This is {clean(name)}; for all {len(audit.labels)} {kind} "
-        f"together the value is {fixed(own.shown)}."
+        f"{text} This is for {part_name(name)}. For all {len(audit.labels)} {kind} together the "
+        f"value is {fixed(own.shown)}."
     )
 
 
