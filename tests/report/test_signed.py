@@ -77,7 +77,7 @@ def test_what_somebody_who_signs_asks_for(audit, path):
     assert "Limits set by, and when" in shown
     assert " EUR higher" in shown.split("The gap in units of the score")[1].split("In short")[0]
     assert "Reference group" in shown
-    assert "standardized mean difference, south" in shown  # clauses in words
+    assert "standardized mean difference, group 'south'" in shown  # clauses in words
     assert "95% bounds" in shown
     assert "90%" not in shown  # one confidence level
     assert "\u2610 Approved on conditions" in shown
