@@ -18,7 +18,7 @@ SECTIONS = {
     "Verdict": ("Tolerance", "rows_needed"),
     "Counts in place of rows": ("Cells", "audit_table"),
     "Who belongs where": ("bands", "Continuous", "Proxy"),
-    "Models": ("FairRegressor", "FairRidge", "FairGLM", "FairPostprocessor"),
+    "Models": ("FairRegressor", "FairRidge", "FairGLM", "FairPostprocessor", "load", "save"),
     "Frontier": ("fairness_path", "FairnessPath"),
     "Estimators of information": ("Adaptive", "Logistic", "LSPC", "Fourier", "KNN"),
     "For those who build models": ("FairnessRegularizer",),

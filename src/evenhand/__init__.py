@@ -38,6 +38,8 @@ _HOME = {
     "bands": "data.bands",
     "drivers": "auditing.drivers",
     "monitor": "tables.monitor",
+    "load": "training.model_files",
+    "save": "training.model_files",
     "fairness_path": "training.frontier",
     "independence": "measures.measures",
     "register_criterion": "data.criteria",

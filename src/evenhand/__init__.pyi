@@ -35,6 +35,8 @@ from .training.frontier import fairness_path as fairness_path
 from .training.glm import FairGLM as FairGLM
 from .training.glm import SeparationWarning as SeparationWarning
 from .training.linear import FairRidge as FairRidge
+from .training.model_files import load as load
+from .training.model_files import save as save
 from .training.path import FairnessPath as FairnessPath
 from .training.penalty import FairnessRegularizer as FairnessRegularizer
 from .training.postprocess import FairPostprocessor as FairPostprocessor

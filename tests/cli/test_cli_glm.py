@@ -49,8 +49,9 @@ def test_a_poisson_frontier_with_exposure(policies):
     report = (policies / "out" / "report.html").read_text()
     assert "of the deviance of the outcome (D²" in report
     model = json.loads((policies / "out" / "model.json").read_text())
-    assert model["link"] == "log"
-    assert [c["name"] for c in model["columns"] if c["kind"] == "number"] == ["power", "level"]
+    assert model["model"]["model"]["parameters"]["family"] == "poisson"
+    columns = model["model"]["columns"]
+    assert [c["name"] for c in columns if c["kind"] == "number"] == ["power", "level"]
     assert "d2" in model["about"]["held_out"]
     out = policies / "scored.csv"
     scored = run("predict", policies / "out", policies / "policies.csv", "-o", out)
@@ -72,7 +73,8 @@ def test_separation_given_a_column_and_a_limit_by_accuracy(policies):
     assert result.exit_code == 0, result.stderr
     assert "D² ≥ -5" in result.stdout
     model = json.loads((policies / "out" / "model.json").read_text())
-    assert [c["name"] for c in model["columns"] if c["kind"] == "number"] == ["power"]
+    columns = model["model"]["columns"]
+    assert [c["name"] for c in columns if c["kind"] == "number"] == ["power"]
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_monitor_of_an_engine(counted, scores):
 
 def test_drivers_of_a_model(scores, tmp_path):
     from evenhand.data.encoding import encode, fit_columns
-    from evenhand.tables.model_files import from_linear
+    from evenhand.training.model_files import TableModel
 
     frame = pd.read_csv(scores)
     features = pa.Table.from_pandas(frame[["mileage", "fuel"]])
@@ -172,7 +172,7 @@ def test_drivers_of_a_model(scores, tmp_path):
     fitted = eh.FairRidge(fairness_weight=0.0).fit(
         X, frame["premium"], sensitive_features=frame["region"]
     )
-    model = from_linear(fitted, columns, "premium", ["region"], {})
+    model = TableModel(fitted, tuple(columns), "premium", ("region",))
     model.save(tmp_path / "model.json")
     page = tmp_path / "d.html"
     done = run(

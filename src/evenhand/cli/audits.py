@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,8 +14,8 @@ from .._core.progress import waiting
 from .._core.provenance import last_changed
 from ..report.view import Table, View, view_of
 from ..report.words import clean
-from ..tables.model_files import load_model
 from ..tables.readers import open_table, read_table
+from ..training.model_files import load_table_model
 from . import options as group
 from .options import option
 from .rows import TableRows, load_models, load_scores
@@ -420,14 +419,14 @@ def drivers(file: group.OneFile, columns: DriverOptions, output: group.Output) -
     for role, name in names.items():
         source.resolve(name, f"--{role}")
     groups = [source.resolve(name, "--sensitive") for name in columns.sensitive]
-    model = None if columns.model is None else load_model(columns.model)
+    model = None if columns.model is None else load_table_model(columns.model)
     scorer: Any = None
     if model is None:
         taken = [*names.values(), *groups, *(source.resolve(n, "--drop") for n in columns.drop)]
         features = [name for name in source.names if name not in taken]
     else:
         features = [source.resolve(name, "The model") for name in model.needs]
-        scorer = SimpleNamespace(predict=lambda table: model.predict(table)[0])
+        scorer = model
     if not features:
         raise TableError(f"{str(source.path)!r} has no column left to use as a feature.")
     text = [] if model is None else model.text

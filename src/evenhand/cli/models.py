@@ -16,8 +16,8 @@ import typer
 from .._core import files as _files
 from .._core.provenance import stamp
 from ..data.criteria import CRITERIA, INDEPENDENCE, WITH_CONTROLS
-from ..tables.model_files import from_linear, load_model
 from ..tables.readers import TableError, open_table, read_table
+from ..training.model_files import TableModel, load_table_model
 from . import options as group
 from .audits import exit_code, read_asked, show_compare, show_verdict, tolerance_facts
 from .columns import is_text, write_table
@@ -253,21 +253,21 @@ def write_path(
     from ..report.markup import csv_text
     from ..report.path_views import path_page
 
-    # The report shows coefficients, and model.json holds them; a stack is more than those.
+    # The report shows coefficients; a stack is more than those.
     linear = chosen is not None and hasattr(chosen, "coef_")
     features = _features(path, chosen, rows) if linear else None
     notes = [c.describe() for c in rows.features]
     facts = {**rows.source_facts(), **more}
     page = path_page(path, source=facts, features=features, notes=notes, **asked)
-    if not linear:
+    if chosen is None:
         # A model of an earlier run must not stand beside the report of this one.
         outputs["model.json"].unlink(missing_ok=True)
     else:
-        model = from_linear(
-            chosen, rows.features, str(rows.named.target), rows.sensitive, _about(path, rows),
-            rows.bands,
+        model = TableModel(
+            chosen, tuple(rows.features), str(rows.named.target), tuple(rows.sensitive),
+            tuple(rows.bands), tuple(rows.bands.values()),
         )  # fmt: skip
-        model.save(outputs["model.json"], force=True)
+        model.save(outputs["model.json"], force=True, about=_about(path, rows))
     _files.write_text(outputs["path.csv"], csv_text(path._columns()), force=True)
     _files.write_text(outputs["report.html"], page, force=True)
 
@@ -330,13 +330,6 @@ def show_frontier(
         )
         assert path.request is not None
         say(f"Asked for: {path.request.limits()}, {path.request.judge()}")
-        if not hasattr(chosen, "coef_"):
-            base = type(chosen.estimator).__name__
-            say(
-                f"No model.json: it holds numbers that anybody can read, and a {base} has none. "
-                "Hint: fit it in Python, FairPostprocessor(..., fairness_weight="
-                f"{point.fairness_weight:.6g}, passthrough=True)."
-            )
     elif problem is None:
         say("\nNo model was chosen. Hint: choose one with --max-unfairness or --min-r2.")
     for name, path_ in outputs.items():
@@ -381,7 +374,7 @@ def score_file(model_path: Path, file: Path, scored: Scored) -> tuple[int, dict[
     """Copy a table with a column of scores added."""
     import pyarrow as pa
 
-    model = load_model(model_path)
+    model = load_table_model(model_path)
     source, column = open_table(file, scored.separator), scored.column
     if column in source.names:
         raise TableError(
@@ -391,7 +384,7 @@ def score_file(model_path: Path, file: Path, scored: Scored) -> tuple[int, dict[
         source.resolve(name, "The model")
     typed = read_table(source, model.needs, text=model.text)
     with np.errstate(all="ignore"):
-        scores, unseen = model.predict(typed)
+        scores, unseen = model.score_table(typed)
     if not np.isfinite(scores).all():
         row = int(np.flatnonzero(~np.isfinite(scores))[0])
         raise TableError(

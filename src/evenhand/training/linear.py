@@ -40,6 +40,7 @@ from ..data.weights import check_weight, scale_to_count
 from ..measures.losses import R2, Accuracy
 from .design import FeatureMatrix, ReadsTables, is_source
 from .group_features import GroupFeatures, Slopes
+from .model_files import Saves
 from .penalty import BoundRegularizer, FairnessRegularizer
 from .problem import Problem, RidgeProblem, TrainingRows, prepare_ridge
 from .solver import STARTS, Checkpoint, PathSolver, path_tolerance
@@ -107,7 +108,7 @@ def refuse_missing_groups(needed: bool) -> None:
         )  # fmt: skip
 
 
-class FairLinear(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator, ABC):
+class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstimator, ABC):
     """Base of :class:`FairRidge` and :class:`FairGLM`; not for use by itself."""
 
     takes_groups: ClassVar = True  # that were read before, in place of their labels

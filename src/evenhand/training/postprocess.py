@@ -41,6 +41,7 @@ from .group_features import (
     refuse_measured,
 )
 from .linear import FairRidge, ScoresWithGroups, check_kind, refuse_missing_groups
+from .model_files import Saves
 from .stack import (
     StackPenalty,
     check_regressor,
@@ -109,7 +110,7 @@ def warn_no_effect() -> None:
 BENDS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
-class FairPostprocessor(ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, BaseEstimator):
+class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMixin, BaseEstimator):
     """A fair map of the score s₀ of any regressor: s' = Σ_k p_k·m_k(s₀), or the stack on it.
 
     The maps minimize ``mean w(y − s')²/Var(y) + fairness_weight·Ĩ``, the objective of

@@ -43,6 +43,7 @@ from .design import ReadsTables
 from .glm import FairGLM
 from .held_out import Curve, Place
 from .linear import FairRidge, ScoresWithGroups
+from .model_files import Saves
 from .path import check_varies
 from .postprocess import FairPostprocessor
 
@@ -181,7 +182,7 @@ class Tried:
     behind_stderr: float
 
 
-class FairRegressor(ReadsTables, ScoresWithGroups, RegressorMixin, BaseEstimator):
+class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstimator):
     """The recommended fair model: features, map and strength chosen on inner folds.
 
     With `max_unfairness` the most accurate candidate whose held-out normalized information is at
