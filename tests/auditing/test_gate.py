@@ -1,5 +1,7 @@
 """A table cannot be dressed up to pass: each trick fails, is withheld, or is said."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -32,15 +34,50 @@ def test_many_labels_do_not_dilute():
     assert any(c.part == "b against the rest" and c.judged == "violated" for c in result.clauses)
 
 
-def test_rare_labels_that_nobody_judges_withhold_a_pass():
-    y, s, a = draw(gap=0.0)
+def test_sixty_labels_of_the_majority_do_not_dilute():
+    y, s, a = draw()
+    rng = np.random.default_rng(1)
+    split = np.where(a == "a", np.char.add("a", rng.integers(0, 60, len(a)).astype(str)), a)
+    result = judge(y, s, split)
+    assert result.outcome == "fail"
+    whole = next(c for c in result.clauses if c.part == "group")
+    assert whole.value < LIMIT["independence"][1]  # diluted below the limit
+
+
+def rare_labels(a, seed=2):
+    rng = np.random.default_rng(seed)
+    rare = np.where(a == "b", np.char.add("b", rng.integers(0, 60, len(a)).astype(str)), a)
+    return np.where(rng.random(len(a)) < 0.1, "c", rare)
+
+
+def test_rare_labels_are_judged_together():
     tolerance = eh.Tolerance(mean_difference=(-0.5, 0.5))
+    y, s, a = draw(gap=0.0)
     assert judge(y, s, a, tolerance).outcome == "pass"
+    result = judge(y, s, rare_labels(a), tolerance)
+    assert result.outcome == "pass"
+    assert len(result.unjudged) == 60
+    assert result.unjudged_share == 0.0
+    assert "They are judged together." in " ".join(str(result).split())
+    y, s, a = draw()
+    for limits in (tolerance, LIMIT, eh.Tolerance(mae_ratio=(0.9, 1.1), smd=(-0.3, 0.3))):
+        result = judge(y, s, rare_labels(a), limits)
+        assert result.outcome == "fail", limits
+        worst = [c for c in result.clauses if c.judged == "violated"]
+        assert any(
+            "60 small groups together" in (c.group, c.part.split(" against")[0]) for c in worst
+        )
+
+
+def test_groups_too_small_even_together_withhold_a_pass():
+    y, s, a = draw(gap=0.0)
+    tolerance = eh.Tolerance(mean_difference=(-0.5, 0.5), smallest=0.3)
     rng = np.random.default_rng(2)
-    rare = np.where(a == "b", np.char.add("b", rng.integers(0, 40, len(a)).astype(str)), a)
-    rare = np.where(rng.random(len(a)) < 0.1, "c", rare)
-    result = judge(y, s, rare, tolerance)
+    a = np.where(rng.random(len(a)) < 0.5, "c", "a")
+    a[rng.random(len(a)) < 0.1] = "b"
+    result = judge(y, s, a, tolerance)
     assert result.outcome == "not enough data"
+    assert result.unjudged_share == pytest.approx(np.mean(a == "b"))
     assert "groups that are too small to be judged hold" in str(result)
 
 
@@ -51,7 +88,58 @@ def test_unknown_groups_withhold_a_pass():
     a[:400] = None
     result = judge(y, s, a)
     assert result.outcome == "not enough data"
-    assert "400 rows (10.0%) have no known group" in str(result)
+    text = " ".join(str(result).split())
+    assert "400 rows (10.0%) have no known group" in text
+    means = f"their mean score is {s[:400].mean():.4g}, that of the others {s[400:].mean():.4g}"
+    assert means in text
+
+
+def test_what_unknown_rows_could_hide_is_bounded():
+    y, s, a = draw(gap=0.0)
+    a = a.astype(object)
+    a[:80] = None
+    tight, wide = (judge(y, s, a, eh.Tolerance(mean_difference=(-d, d))) for d in (0.2, 0.6))
+    assert (tight.outcome, wide.outcome) == ("not enough data", "pass")
+    assert "could hide a difference beyond the limit:" in " ".join(str(tight).split())
+    # The bound is reached: the highest scores are b's and the lowest a's.
+    order = np.argsort(s[:80])
+    best = -np.inf
+    for j in range(81):
+        for k in range(81 - j):
+            b = np.append(s[80:][a[80:] == "b"], s[:80][order[80 - j :]])
+            rest = np.append(s[80:][a[80:] == "a"], s[:80][order[:k]])
+            best = max(best, b.mean() - rest.mean())
+    rows = eh.audit(y, s, sensitive_features=a, estimator="logistic")._rows
+    down, up = rows.moved_by_unknown(1, 0)
+    gap = s[80:][a[80:] == "b"].mean() - s[80:][a[80:] == "a"].mean()
+    assert gap + up == pytest.approx(best, abs=1e-12)
+    assert down < 0 < up
+
+
+def test_labels_that_are_likely_the_same_or_none():
+    y, s, a = draw()
+    rng = np.random.default_rng(5)
+    dressed = np.where(a == "b", rng.choice(["Black", "BLACK", " black"], len(a)), a)
+    result = judge(y, s, dressed)
+    assert result.outcome == "fail"
+    named = "The labels ' black', 'BLACK' and 'Black' are likely the same group"
+    assert named in " ".join(str(result).split())
+    for text in ("NA", "None", "null"):
+        result = judge(y, s, np.where(a == "b", text, a))
+        assert result.outcome == "fail"
+        assert f"'{text}' is taken for a group" in " ".join(str(result).split())
+
+
+def test_frequencies_are_named_and_do_not_speak_alone():
+    pd = pytest.importorskip("pandas")
+    y, s, a = draw()
+    count = pd.Series(np.where((a == "b") & (s > np.median(s)), 0, 1), name="people")
+    result = judge(y, s, a, frequency=count)
+    assert result.unweighted == "fail"
+    assert "Rows count by the frequencies 'people'." in str(result)
+    assert f"{int((count == 0).sum()):,} rows of weight zero are left out." in str(result)
+    if result.outcome != "fail":
+        assert str(result).split("\n")[1].startswith("Without the frequencies 'people' the outcome")
 
 
 def test_weights_do_not_speak_alone():
@@ -64,6 +152,63 @@ def test_weights_do_not_speak_alone():
     assert "10 rows of weight zero are left out" in str(result)
     if result.outcome != "fail":
         assert result.remarks[0] == "Without the sample weights the outcome is: fail."
+    hidden = judge(y, s, a, sample_weight=np.where((a == "b") & (s > np.quantile(s, 0.3)), 1e-9, 1))
+    assert hidden.unweighted == "fail"
+    first = " ".join(str(hidden).split("\n")[1:3])
+    assert first.startswith("Without the sample weights the outcome is: fail.") or (
+        hidden.outcome == "fail"
+    )
+
+
+def trick(rng, y, s, a, how):
+    """One way to dress up a table."""
+    high = (a == "b") & (s > np.quantile(s, 0.5))
+    kind = rng.integers(7)
+    if kind == 0:
+        a = np.where(a == "a", np.char.add("a", rng.integers(0, 30, len(a)).astype(str)), a)
+    elif kind == 1:
+        a = np.where(a == "b", np.char.add("b", rng.integers(0, 40, len(a)).astype(str)), a)
+    elif kind == 2:
+        a = np.where(high & (rng.random(len(a)) < 0.9), None, a)
+    elif kind == 3:
+        how["sample_weight"] = how.get("sample_weight", 1.0) * np.where(
+            high, rng.choice([0, 0.1]), 1.0
+        )
+    elif kind == 4 and "frequency" not in how:
+        how["frequency"] = np.where(high & (rng.random(len(a)) < 0.9), 0, 1)
+    elif kind == 5:
+        spellings = ["b", "B", " b", "NA"]
+        a = np.where(a == "b", rng.choice(spellings, len(a)), a)
+    else:
+        twice = np.append(np.arange(len(a)), np.flatnonzero(~high))
+        y, s, a = y[twice], s[twice], a[twice]
+        how = {name: column[twice] for name, column in how.items()}
+    return y, s, a, how
+
+
+SAID = (
+    "are copies of others", "rows count by", "weight zero are left out", "have no known group",
+    "are likely the same group", "is taken for a group", "without the",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_composition_of_tricks_passes_in_silence(seed):
+    rng = np.random.default_rng(seed)
+    y, s, a = draw(1500, seed=seed)
+    a, how = a.astype(object), {}
+    for _ in range(rng.integers(1, 5)):
+        y, s, a, how = trick(rng, y, s, a.astype(object), how)
+    limits = (LIMIT, eh.Tolerance(mean_difference=(-0.3, 0.3)), eh.Tolerance(smd=(-0.2, 0.2)))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = judge(None, s, a, limits[seed % 3], **how)
+    except ValueError:
+        return  # a refusal is no pass
+    if result.outcome == "pass":
+        told = " ".join(result.remarks).lower()
+        assert any(words in told for words in SAID), told
 
 
 def inferred(n=6000, seed=3):

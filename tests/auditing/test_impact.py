@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 import evenhand as eh
 from evenhand.auditing.group_tables import AuditedRows, summarize_groups
-from evenhand.auditing.impact import MOST_SKEWED, STATISTICS, impact_table
+from evenhand.auditing.impact import FURTHER, MOST_SKEWED, STATISTICS, impact_table
 from evenhand.auditing.influence import holm, simultaneous_quantile
 from evenhand.data.groups import GroupWarning
 from evenhand.data.sample import Sample
@@ -490,3 +490,80 @@ def test_skewed_numbers_are_corrected_or_not_judged():
     for end, sign in zip(skewed.bounds(0.05), (1, -1), strict=True):
         quantile = stats.t.ppf(0.95, skewed.freedom)
         assert skewed.errors_from(end) == pytest.approx(sign * quantile, rel=1e-6)
+
+
+def further_rows(n=600, seed=0, groups=None):
+    rng = np.random.default_rng(seed)
+    a = rng.choice(["a", "b", "c"], n, p=[0.5, 0.3, 0.2])
+    y = rng.normal(size=n) + 0.3 * (a == "b")
+    s = y + (0.5 + 0.3 * (a == "c")) * rng.normal(size=n) + 0.4 * (a == "b")
+    return y, s, a
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_further_numbers_are_what_they_say(weighted):
+    y, s, a = further_rows()
+    w = np.random.default_rng(1).exponential(size=len(y)) if weighted else np.ones(len(y))
+    audit = eh.audit(y, s, sensitive_features=a, sample_weight=w, estimator="logistic")
+    table = audit._compare(at=(), statistics=tuple(FURTHER))
+    groups = audit.groups.set_index("group")
+
+    def spread(x):
+        return np.sqrt(np.average((x - np.average(x, weights=w)) ** 2, weights=w))
+
+    d = s / spread(s) - y / spread(y)
+    for g in "abc":
+        rows = a == g
+        for name in ("mean_residual", "calibration_slope", "kolmogorov_smirnov", "wasserstein"):
+            assert table.get(name, g).value == pytest.approx(groups.loc[g, name], rel=1e-9)
+        dsm = np.average(d[rows], weights=w[rows]) - np.average(d, weights=w)
+        assert table.get("dsm", g).value == pytest.approx(dsm, abs=1e-12)
+        if g != table.reference:
+            for name in ("mae", "rmse"):
+                ratio = groups.loc[g, name] / groups.loc[table.reference, name]
+                assert table.get(f"{name}_ratio", g).value == pytest.approx(ratio, rel=1e-9)
+    # Errors of what is also in the table of groups are the same there.
+    number = table.get("mean_residual", "b")
+    half = (groups.loc["b", "mean_residual_high"] - groups.loc["b", "mean_residual_low"]) / 2
+    low, high = number.interval(0.95)
+    assert (high - low) / 2 == pytest.approx(half, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["dsm", "kolmogorov_smirnov", "wasserstein"])
+@pytest.mark.parametrize("clustered", [False, True])
+def test_errors_of_distances_are_those_of_new_samples(name, clustered):
+    def rows(seed):
+        y, s, a = further_rows(400, seed)
+        cluster = None
+        if clustered:  # pairs of rows alike
+            y, s, a, cluster = (np.repeat(v, 2) for v in (y, s, a, np.arange(len(y))))
+        return AuditedRows(Sample.read(y, s, sensitive_features=a, cluster=cluster))
+
+    values, errors = np.array(
+        [list(zip(*list(rows(seed).against_rest(name)), strict=True))[:2] for seed in range(150)]
+    ).transpose(1, 0, 2)
+    # Of the group that differs: near zero a distance varies less than its error says.
+    assert errors[:, 1].mean() == pytest.approx(values[:, 1].std(), rel=0.2)
+
+
+def test_further_numbers_need_rows_and_a_target():
+    y, s, a = further_rows()
+    audit = eh.audit(y, s, sensitive_features=a, estimator="logistic")
+    back = pickle.loads(pickle.dumps(audit))
+    for name, limit in (("dsm", 0.1), ("mae_ratio", (0.5, 2))):
+        with pytest.raises(ValueError, match="an audit that was read back from a file"):
+            back.verdict(eh.Tolerance(**{name: limit}))
+    plain = eh.audit(None, s, sensitive_features=a, estimator="logistic")
+    with pytest.raises(ValueError, match="not ask for dsm, which this audit has not measured"):
+        plain.verdict(eh.Tolerance(dsm=0.1))
+    assert plain.verdict(eh.Tolerance(kolmogorov_smirnov=0.9)).outcome == "pass"
+    result = audit.verdict(
+        eh.Tolerance(mae_ratio=(0.9, 1.1), kolmogorov_smirnov=0.05, calibration_slope=(0.1, 3))
+    )
+    judged = {(c.clause, c.group): c.judged for c in result.clauses}
+    assert judged["mae_ratio", "c"] == judged["kolmogorov_smirnov", "b"] == "violated"
+    assert judged["calibration_slope", "a"] == "holds"
+    rate = audit.verdict(
+        eh.Tolerance(impact_ratio=(0.1, None), favorable="high", at=(), cutoffs=[0.5])
+    )
+    assert {c.at for c in rate.clauses} == {"score 0.5"}

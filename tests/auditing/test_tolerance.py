@@ -10,6 +10,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 import evenhand as eh
+from evenhand.auditing.tolerance import distinct_entries
 
 WHOLE = eh.Tolerance(
     independence=0.01, separation=0.02, sufficiency=0.03, smd=(-0.1, 0.1),
@@ -63,7 +64,7 @@ def test_it_does_not_change():
     [
         (
             {},
-            "must hold at least one clause, got none; there are indep.*odds_ratio, adjusted_gap",
+            "must hold at least one clause, got none; there are indep.*mean_residual.*adjusted_gap",
         ),
         ({"means_ratio": (1, 2)}, "no clause 'means_ratio'; there are .*Hint: did you mean 'mean_"),
         ({"zzz": 1}, "no clause 'zzz'; there are independence, separation.*smallest.$"),
@@ -133,3 +134,39 @@ def test_only_regular_files_are_replaced(tmp_path):
     with pytest.raises(OSError, match="is a symbolic link, which is never overwritten"):
         WHOLE.to_file(link, force=True)
     assert not (tmp_path / "elsewhere.toml").exists()
+
+
+def test_further_clauses_take_numbers_or_ranges():
+    tolerance = eh.Tolerance(
+        mean_residual=(-1, 1), calibration_slope=(0.9, 1.1), mae_ratio=(0.8, 1.25),
+        rmse_ratio=(None, 1.25), dsm=0.1, kolmogorov_smirnov=0.05, wasserstein=2,
+        impact_ratio=(0.8, None), favorable="high", at=(), cutoffs=[620],
+    )  # fmt: skip
+    assert tolerance["dsm"] == (-0.1, 0.1)
+    assert tolerance["kolmogorov_smirnov"] == (-math.inf, 0.05)
+    assert tolerance.cutoffs == (620.0,)
+    assert tolerance.needs_target == [
+        "mean_residual", "calibration_slope", "mae_ratio", "rmse_ratio", "dsm",
+    ]  # fmt: skip
+    assert eh.Tolerance.from_dict(tolerance.to_dict()) == tolerance
+    for bad in (-0.1, "x", True):
+        with pytest.raises(ValueError, match="`dsm` must be two numbers"):
+            eh.Tolerance(dsm=bad)
+    # A tolerance without such cutoffs keeps the digest that was published.
+    assert "cutoffs" not in eh.Tolerance(dsm=0.1).to_dict()
+
+
+@pytest.mark.parametrize("kind", ["json", "toml"])
+def test_two_limits_for_one_clause_are_refused(tmp_path, kind):
+    path = tmp_path / f"limits.{kind}"
+    eh.Tolerance(independence=0.01).to_file(path)
+    text = path.read_text()
+    again = '"independence": 0.01, "independence": 0.5'
+    if kind == "toml":
+        again = "independence = 0.01\nindependence = 0.5"
+    line = next(line.strip() for line in text.splitlines() if "independence" in line)
+    path.write_text(text.replace(line, again))
+    with pytest.raises(ValueError, match=r"limits\.\w+.*(one limit, got 0.01 and 0.5|overwrite)"):
+        eh.Tolerance.from_file(path)
+    with pytest.raises(ValueError, match=r"`independence` must have one limit, got 0\.1 and 0\.2"):
+        distinct_entries([("independence", 0.1), ("smd", (0, 1)), ("independence", 0.2)])

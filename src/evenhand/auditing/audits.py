@@ -6,14 +6,16 @@ Not named `audit`: a submodule of that name would hide the function `evenhand.au
 from __future__ import annotations
 
 import math
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from .._core.arrays import Rows, Vector
+from .._core.arrays import Matrix, Rows, Vector
 from .._core.threads import n_threads
 from .._core.validation import (
     InputError,
@@ -188,8 +190,19 @@ def describe_rows(
         "n_negative": count_negative(units),
         "_groups": table,
         "_sample": sample_rows(units),
-        "_rows": AuditedRows(units),
+        "_rows": AuditedRows(units, unknown=_unknown_scores(sample)),
     }
+
+
+def _unknown_scores(sample: Sample) -> Matrix | None:
+    """Scores and weights of rows without a known group, on the scale of the groups' weights."""
+    known = sample.groups.known
+    if known is None:
+        return None
+    weight = np.ones(sample.n_rows)
+    if sample.weight is not None:
+        weight = sample.weight / sample.weight[known].mean()
+    return np.stack([sample.scores[~known], weight[~known]])
 
 
 def audit(
@@ -281,7 +294,7 @@ def audit(
     >>> 0 <= result.separation.interval[0] <= result.separation.interval[1] <= 1
     True
     """
-    seed = check_seed(random_state)
+    given, seed = dict(locals()), check_seed(random_state)
     run = _Run(
         get_estimator(estimator, seed), _name_of(estimator),
         check_confidence_level(confidence_level), seed, check_n_boot(n_boot), reference,
@@ -314,9 +327,47 @@ def audit(
         audits = run.audit_models(samples, attributes, per_attribute)
         if per_attribute and attributes:
             (crossed,) = audits.values()
-            return AuditSet({**crossed.attributes, " × ".join(attributes): crossed}, "attribute")
+            parts = {**crossed.attributes, " × ".join(attributes): crossed}
+            return AuditSet(_beside_plain(parts, given), "attribute")
+    audits = _beside_plain(audits, given)
     several = isinstance(y_pred, dict) or len(models) > 1
     return AuditSet(audits, "model") if several else next(iter(audits.values()))
+
+
+# How rows may count, in words.
+_COUNTED = {"sample_weight": "the sample weights", "frequency": "the frequencies"}
+
+
+def _beside_plain(audits: dict[str, Audit], given: dict[str, Any]) -> dict[str, Audit]:
+    """Audits that know what they would be without weights and frequencies, for a verdict."""
+    counted, n_absent = [], 0
+    for key, words in _COUNTED.items():
+        values = None if given[key] is None else check_column(given[key], key)
+        if values is not None and (values != values[0]).any():
+            native = read_native(given[key], key)
+            name = getattr(native, "name", None) or next(iter(getattr(native, "columns", [])), None)
+            counted.append(words if name is None else f"{words} {str(name)!r}")
+            n_absent += int(np.count_nonzero(values == 0)) if key == "frequency" else 0
+    if not counted:
+        return audits
+
+    @cache
+    def audit_plainly() -> Audit | AuditSet:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return audit(**{**given, **dict.fromkeys(_COUNTED)})
+
+    def find(name: str) -> Audit:
+        plain = audit_plainly()
+        return plain if isinstance(plain, Audit) else plain[name]
+
+    return {
+        name: replace(
+            one, counted_by=tuple(counted), n_weightless=one.n_weightless + n_absent,
+            _unweighted=partial(find, name),
+        )
+        for name, one in audits.items()
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -371,20 +422,8 @@ class _Run:
         weighted = sample.weighted()
         kept, n_copies = weighted.distinct(self.frequent, self.estimator)
         audit = self.audit(kept, name, attributes, crossed, warn)
-        weight = sample.weight
-        is_weighted = weight is not None and bool((weight != weight[0]).any())
-
-        def audit_plainly() -> Audit:
-            rows = replace(sample, weight=None, groups=sample.groups.reweigh(None))
-            parts = {
-                k: v._unweighted() if v._unweighted else v for k, v in audit.attributes.items()
-            }
-            return self.audit_once(rows, name, parts, crossed, False)
-
-        return replace(
-            audit, n_copies=n_copies, n_weightless=sample.n_rows - weighted.n_rows,
-            _unweighted=audit_plainly if is_weighted else None,
-        )  # fmt: skip
+        weightless = sample.n_rows - weighted.n_rows
+        return replace(audit, n_copies=n_copies, n_weightless=weightless)
 
     def audit(
         self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,

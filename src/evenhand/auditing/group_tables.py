@@ -22,7 +22,7 @@ from ..data.weights import cluster_groups, cluster_sums
 from ..estimators.ranks import Ranks
 from ..measures.effective import group_sizes, unit_masses
 from ..measures.measures import freedom_of, standard_error
-from .influence import Entry, GroupRows
+from .influence import Entry, GroupRows, two_sided
 
 # Numbers in the cumulative shares of a few groups.
 _GAP_NUMBERS = 2_000_000
@@ -324,11 +324,13 @@ class AuditedRows:
         Those with a known group.
     times : float
         People that each row stands for, as one of a sample does; errors count people.
+    unknown : (2, u) array, optional
+        Scores and weights of the rows whose group is not known.
     """
 
-    def __init__(self, rows: Sample, times: float = 1.0):
+    def __init__(self, rows: Sample, times: float = 1.0, unknown: Matrix | None = None):
         self.rows = Sample(rows.groups, rows.scores, rows.target)
-        self.times = times
+        self.times, self.unknown = times, unknown
 
     @property
     def has_target(self) -> bool:
@@ -373,7 +375,54 @@ class AuditedRows:
 
     def standing_for(self, people: int) -> AuditedRows:
         """The same rows as a sample of so many people."""
-        return AuditedRows(self.rows, people / self.rows.n_rows)
+        return AuditedRows(self.rows, people / self.rows.n_rows, self.unknown)
+
+    def pool(self, labels: Sequence[str], name: str) -> AuditedRows:
+        """The same rows with some of the groups as one, the last."""
+        groups = self.rows.groups
+        kept = [k for k, label in enumerate(groups.label_names) if label not in labels]
+        place = np.full(groups.n_groups, len(kept))
+        place[kept] = np.arange(len(kept))
+        codes, table = groups.codes, groups.probabilities
+        if table is None:
+            codes = place[codes]
+        else:
+            table = table @ np.eye(len(kept) + 1)[place]
+        names = (*(groups.label_names[k] for k in kept), name)
+        merged = replace(groups, labels=names, codes=codes, probabilities=table, measured=None)
+        return AuditedRows(replace(self.rows, groups=merged), self.times)
+
+    def compare_unknown(self) -> tuple[float, float, float] | None:
+        """Mean scores of rows of unknown group and of the others, and a p-value that they agree."""
+        if self.unknown is None:
+            return None
+        s = np.append(self.unknown[0], self.rows.scores)
+        weight = np.append(self.unknown[1], self.rows.groups.row_weight)
+        codes = (np.arange(len(s)) >= self.unknown.shape[1]).astype(np.intp)
+        two = GroupRows(Groups(("unknown", "known"), codes, None, weight, None, len(s)))
+        mean = two.mean(s)
+        theirs, others = mean.value.tolist()
+        error = float(np.sqrt(np.square(mean.stderr).sum()))
+        return theirs, others, two_sided(theirs - others, error, float(two.size.sum() - 2.0))
+
+    def moved_by_unknown(self, k: int, ref: int) -> tuple[float, float] | None:
+        """How far mean score of k less that of ref could fall or rise with the unknown rows.
+
+        It is highest where those of the highest scores are of group k and of the lowest of ref.
+        """
+        if self.unknown is None:
+            return 0.0, 0.0
+        members = GroupRows(self.rows.groups)
+        mean, order = members.mean(self.rows.scores).value, np.argsort(self.unknown[0])
+        scores, weights = self.unknown[:, order]
+
+        def furthest(group: int, sign: int) -> float:
+            s, w = scores[::-sign], weights[::-sign]
+            total = np.cumsum(np.append(members.total[group] * mean[group], s * w))
+            values = total / np.cumsum(np.append(members.total[group], w))
+            return float(values.max() if sign > 0 else values.min()) - float(mean[group])
+
+        return furthest(k, -1) - furthest(ref, 1), furthest(k, 1) - furthest(ref, -1)
 
     def change(self, other: AuditedRows) -> AuditedRows:
         """How far each row's score moves from these to other scores of the same rows."""

@@ -55,6 +55,8 @@ FURTHER = {
     "kolmogorov_smirnov": "Kolmogorov-Smirnov distance from all others",
     "wasserstein": "Wasserstein distance from all others",
 }
+# Clauses on groups in words.
+WORDS = {**STATISTICS, **FURTHER}
 # Clauses of a tolerance on the gaps that legitimate factors leave, by the gap they are on.
 ADJUSTED = {"adjusted_gap": "adjusted", "adjusted_percent": "adjusted_percent"}
 AT_CUTOFF = ("impact_ratio", "odds_ratio")
@@ -413,7 +415,7 @@ def impact_table(
 ) -> Impact:
     """The table of :meth:`Audit.impact`, from the rows of an audit."""
     check_favorable(favorable)
-    wanted = [*read_cutoffs(at), *(_known_cutoff(c) for c in _listed(cutoffs, "cutoffs"))]
+    wanted = [*read_cutoffs(at), *check_cutoffs(cutoffs)]
     smallest = check_smallest(smallest)
     more = [name for s in statistics if s in FURTHER for name in _FORMULAS.get(s, [()])[0]]
     m = rows.moments(wanted, favorable, more)
@@ -585,11 +587,12 @@ def check_smallest(smallest: Any) -> float:
     return number
 
 
-def _known_cutoff(value: Any) -> Cutoff:
-    number = as_number(value)
-    if not math.isfinite(number):
-        raise ValueError(f"`cutoffs` must hold finite scores, got {value!r}.")
-    return Cutoff(value=number)
+def check_cutoffs(cutoffs: Any) -> list[Cutoff]:
+    """Cutoffs in units of the score."""
+    for value in _listed(cutoffs, "cutoffs"):
+        if not math.isfinite(as_number(value)):
+            raise ValueError(f"`cutoffs` must hold finite scores, got {value!r}.")
+    return [Cutoff(value=as_number(value)) for value in _listed(cutoffs, "cutoffs")]
 
 
 def _listed(value: Any, name: str) -> list[Any]:

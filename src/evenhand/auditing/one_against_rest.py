@@ -23,6 +23,7 @@ from ..estimators.estimation import EntropyEstimator
 from ..measures.entropies import estimate_entropies
 from ..measures.exact_tests import exact_fairness_p_values
 from ..measures.measures import Measure, measure
+from .impact import SMALLEST
 
 # Bins a side of the table that candidates are screened on, and rows that the cuts are taken from.
 BINS = 16
@@ -109,7 +110,7 @@ def _certain(value: Measure) -> float:
 
 
 def _candidates(groups: Groups, names: Sequence[str]) -> list[tuple[str, list[bool]]]:
-    """Which of the crossed groups belong to each candidate: every group, and every level.
+    """Which of the crossed groups belong to each candidate: every group, level, all small groups.
 
     Levels of an attribute of two are left out: there one against the rest is the attribute.
     """
@@ -123,6 +124,10 @@ def _candidates(groups: Groups, names: Sequence[str]) -> list[tuple[str, list[bo
             for level in levels:
                 inside = [label[j] == level for label in groups.labels]
                 candidates.append((f"{attribute}: {level}", inside))
+    small = groups.shares < SMALLEST
+    if not names and small.sum() > 1 and groups.shares[small].sum() >= SMALLEST and not small.all():
+        # One group that was cut into many small ones, each too small to tell anything by itself.
+        candidates.append((f"{small.sum()} small groups together", small.tolist()))
     return candidates
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,9 @@ class Audit(Shown):
     n_copies : int
         Rows that are copies of others; each person counts once, and `n_rows` leaves them out.
     n_weightless : int
-        Rows of weight zero, which count as absent.
+        Rows of weight or frequency zero, which count as absent.
+    counted_by : tuple of str
+        What rows count by if not alike, in words: sample weights, frequencies, with their names.
     """
 
     measures: dict[str, Measure]
@@ -80,6 +82,7 @@ class Audit(Shown):
     n_negative: int = 0
     n_copies: int = 0
     n_weightless: int = 0
+    counted_by: tuple[str, ...] = ()
     _groups: GroupTable = field(repr=False, default_factory=lambda: GroupTable({}))
     _sample: dict[str, Any] = field(repr=False, default_factory=dict, compare=False)
     _rows: AuditedRows | GroupMoments | None = field(repr=False, default=None, compare=False)
@@ -112,9 +115,18 @@ class Audit(Shown):
                 f"{self.n_copies:,} of {self.n_copies + self.n_rows:,} rows are copies of others, "
                 "and each person counts once."
             )
+        if self.counted_by:
+            out.append(f"Rows count by {self.counted}.")
         if self.n_weightless:
             out.append(f"{self.n_weightless:,} rows of weight zero are left out.")
+        for part in self.attributes.values() or [self]:
+            out += _doubtful_labels(part.labels)
         return tuple(out)
+
+    @property
+    def counted(self) -> str:
+        """What rows count by, in words."""
+        return " and ".join(self.counted_by)
 
     def parts(self, criterion: str) -> dict[str, Measure]:
         """All there is on one criterion, by what it is on; a verdict is the worst of them.
@@ -357,6 +369,26 @@ class Audit(Shown):
         """
         page = _page({"": self}, self, tolerance, favorable, about=about, drivers=drivers)
         return write_text(path, page, force)
+
+
+# Text that often stands for a missing value.
+_LIKE_MISSING = ("na", "n/a", "nan", "none", "null", "unknown", "missing", "?", "-", "")
+
+
+def _doubtful_labels(labels: Sequence[str]) -> Iterator[str]:
+    """Sentences on labels that are likely the same, or likely no group."""
+    alike: dict[str, list[str]] = {}
+    for label in labels:
+        alike.setdefault(" ".join(label.split()).casefold(), []).append(repr(label))
+    for key, several in alike.items():
+        if len(several) > 1:
+            listed = f"{', '.join(several[:-1])} and {several[-1]}"
+            yield f"The labels {listed} are likely the same group, but count as different ones."
+        if key in _LIKE_MISSING:
+            yield (
+                f"{several[0]} is taken for a group; make it missing if it stands for people whose "
+                "group is not known."
+            )
 
 
 @dataclass(frozen=True)

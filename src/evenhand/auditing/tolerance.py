@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from .impact import (
     NEED_TARGET,
     ON_LOG,
     SMALLEST,
-    STATISTICS,
+    WORDS,
     as_number,
+    check_cutoffs,
     check_favorable,
     check_smallest,
     read_cutoffs,
@@ -31,12 +32,14 @@ from .impact import (
 
 FORMAT = "evenhand.tolerance"
 VERSION = 1
-_SETTINGS = ("level", "reference", "favorable", "at", "smallest")
+_SETTINGS = ("level", "reference", "favorable", "at", "cutoffs", "smallest")
+# Clauses that one number will do for: a largest distance, and a largest absolute value.
+_LARGEST, _ABSOLUTE = ("kolmogorov_smirnov", "wasserstein"), ("dsm",)
 
 
 def clause_names() -> list[str]:
-    """All clauses there are: criteria, numbers of the impact table, adjusted gaps."""
-    return [*CRITERIA, *WITH_CONTROLS, *STATISTICS, *ADJUSTED]
+    """All clauses there are: criteria, numbers of groups, adjusted gaps."""
+    return [*CRITERIA, *WITH_CONTROLS, *WORDS, *ADJUSTED]
 
 
 def of_information(clause: str) -> bool:
@@ -62,15 +65,21 @@ class Tolerance:
         `odds_ratio`.
     at : list of "median" and quantiles
         Cutoffs of these two.
+    cutoffs : list of float
+        Cutoffs of these two in units of the score.
     smallest : float
-        Groups of a smaller share of the rows are not judged by themselves.
+        Groups of a smaller share of the rows are judged together.
     **clauses : number, or (low, high)
         For `independence`, `separation`, `sufficiency` and `conditional` (independence among people
         with the same `controls`) the largest normalized information, above 0 and below 1. For
         `smd`, `mean_difference`, `mean_ratio`, `actual_expected`, `actual_expected_ratio`,
         `impact_ratio` and `odds_ratio` the range of every group's number, and for `adjusted_gap`
         and `adjusted_percent` that of the gap which the `controls` of the audit leave, in units of
-        the score and in percent; None leaves an end open.
+        the score and in percent; None leaves an end open. So for `mean_residual`,
+        `calibration_slope`, `mae_ratio` and `rmse_ratio` (against the reference) and `dsm`, the
+        mean of s/σ_s − y/σ_y in the group less that of all rows, where one number limits the
+        absolute value; for `kolmogorov_smirnov` and `wasserstein`, the distance of the group's
+        scores from those of all others, the largest one.
 
     Examples
     --------
@@ -87,6 +96,7 @@ class Tolerance:
     reference: str
     favorable: str | None
     at: tuple[float, ...]
+    cutoffs: tuple[float, ...]
     smallest: float
 
     def __init__(
@@ -96,6 +106,7 @@ class Tolerance:
         reference: str = "largest",
         favorable: str | None = None,
         at: Any = ("median",),
+        cutoffs: Any = (),
         smallest: float = SMALLEST,
         **clauses: Any,
     ) -> None:
@@ -119,12 +130,14 @@ class Tolerance:
             )  # fmt: skip
         if not isinstance(reference, str) or not reference:
             raise InputError("reference", 'be "largest" or a group', repr(reference))
-        cutoffs = tuple(float(c.quantile or 0.0) for c in read_cutoffs(at))
-        if rates and not cutoffs:
+        quantiles = tuple(float(c.quantile or 0.0) for c in read_cutoffs(at))
+        known = tuple(float(c.value or 0.0) for c in check_cutoffs(cutoffs))
+        if rates and not (quantiles or known):
             raise InputError("at", f"hold a cutoff for {rates[0]}, got none")
         values = {
             "clauses": tuple(ranges.items()), "level": check_level(level), "reference": reference,
-            "favorable": favorable, "at": cutoffs, "smallest": check_smallest(smallest),
+            "favorable": favorable, "at": quantiles, "cutoffs": known,
+            "smallest": check_smallest(smallest),
         }  # fmt: skip
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -152,19 +165,14 @@ class Tolerance:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values that JSON can hold; an open end is None."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "level": self.level,
-            "reference": self.reference,
-            "favorable": self.favorable,
-            "at": list(self.at),
-            "smallest": self.smallest,
-            "clauses": {
-                name: ends[1] if of_information(name) else json_safe(ends)
-                for name, ends in self.clauses
-            },
+        settings = {name: json_safe(getattr(self, name)) for name in _SETTINGS}
+        if not self.cutoffs:
+            del settings["cutoffs"]
+        limits = {
+            name: ends[1] if of_information(name) else json_safe(ends)
+            for name, ends in self.clauses
         }
+        return {"format": FORMAT, "version": VERSION, **settings, "clauses": limits}
 
     @classmethod
     def from_dict(cls, data: Any) -> Tolerance:
@@ -227,7 +235,7 @@ class Tolerance:
         text = path.read_text(encoding="utf-8")
         try:
             if path.suffix == ".json":
-                data = json.loads(text)
+                data = json.loads(text, object_pairs_hook=distinct_entries)
             else:
                 import tomllib
 
@@ -243,7 +251,7 @@ class Tolerance:
     def __str__(self) -> str:
         parts = []
         for name, (low, high) in self.clauses:
-            words = STATISTICS.get(name, name)
+            words = WORDS.get(name, name)
             parts.append(f"{words} {range_text(name, low, high)}")
         return f"{'; '.join(parts)} (level {100 * self.level:g}%, sha256 {self.digest[:12]})"
 
@@ -260,6 +268,25 @@ def check_level(level: Any) -> float:
     if not 0.0 < as_number(level) < 0.5:
         raise InputError("level", f"be between 0 and 0.5, got {level!r}")
     return float(level)
+
+
+def distinct_entries(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Names and values as a dict; two values for one name are refused.
+
+    Parameters
+    ----------
+    pairs : iterable of (str, value)
+        Such as the clauses of a command line, or the entries of a file.
+    """
+    out: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in out:
+            raise InputError(
+                name, f"have one limit, got {out[name]!r} and {value!r}",
+                hint="keep the one that was agreed on.",
+            )  # fmt: skip
+        out[name] = value
+    return out
 
 
 def _unknown(name: str) -> str:
@@ -281,6 +308,8 @@ def _range(name: str, value: Any) -> tuple[float, float]:
                 hint="no data can show that a criterion holds exactly; 0.01 is a small violation.",
             )  # fmt: skip
         return 0.0, limit
+    if name in _LARGEST + _ABSOLUTE and as_number(value) > 0.0:
+        value = (None if name in _LARGEST else -value, value)
     listed = isinstance(value, list | tuple | np.ndarray)
     if not listed or len(value) != 2:
         raise InputError(name, f"be two numbers, (low, high), got {value!r}")

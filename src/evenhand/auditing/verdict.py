@@ -22,16 +22,18 @@ from .._core.views import Shown
 from ..data.criteria import CRITERIA, WITH_CONTROLS
 from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, judge, units_needed
 from .adjusted_gap import MOST_IMBALANCE, Imbalance
+from .group_tables import AuditedRows
 from .impact import (
     ADJUSTED,
     AT_CUTOFF,
     MOST_SKEWED,
     NEED_TARGET,
-    STATISTICS,
+    WORDS,
     Impact,
     ImpactNumber,
+    impact_table,
 )
-from .influence import holm
+from .influence import find_reference, holm
 from .tolerance import Tolerance, check_level, of_information
 
 if TYPE_CHECKING:
@@ -114,11 +116,14 @@ class Verdict(Shown):
     unit : {"rows", "clusters"}
         What `needed` counts, and `n`, how many there are.
     unjudged : tuple of str
-        Groups too small to be judged by themselves.
+        Groups too small to be judged by themselves; they are judged together where that makes
+        them large enough.
+    unjudged_share : float
+        Share of the rows that no clause on groups was asked of, neither alone nor together.
     remarks : tuple of str
         What was done to the rows, in sentences.
     unweighted : str
-        The outcome without the sample weights, where there are any.
+        The outcome without weights and frequencies, where there are any.
     """
 
     outcome: str
@@ -128,6 +133,7 @@ class Verdict(Shown):
     unit: str
     n: int
     unjudged: tuple[str, ...] = ()
+    unjudged_share: float = 0.0
     remarks: tuple[str, ...] = ()
     unweighted: str = ""
 
@@ -196,17 +202,40 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
     words = {clause.judged for clause in judged}
     worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
     small: dict[str, None] = {}
+    share = 0.0
     if any(not of_information(name) for name, _ in tolerance.clauses):
-        small = dict.fromkeys(g for part in _impact_parts(audit) for g in _small(part, tolerance))
+        parts = [audit, *audit.attributes.values()]
+        small = dict.fromkeys(g for part in parts for g in _small(part, tolerance))
+        share = max(_unjudged(part, tolerance)[1] for part in parts)
     unit = "rows" if first.n_clusters is None else "clusters"
-    plain, remarks = "", audit.remarks
-    if audit._unweighted is not None:
-        plain = verdict_of(audit._unweighted(), tolerance, level).outcome
-        if plain != OUTCOMES[worst]:
-            remarks = (f"Without the sample weights the outcome is: {plain}.", *remarks)
+    plain, remarks = _plain_outcome(audit, tolerance, level), (*audit.remarks, *_unknown(audit))
+    if plain not in ("", OUTCOMES[worst]):
+        remarks = (f"Without {audit.counted} the outcome is: {plain}.", *remarks)
     return Verdict(
-        OUTCOMES[worst], tuple(judged), tolerance, level, unit, n, tuple(small), remarks, plain
-    )
+        OUTCOMES[worst], tuple(judged), tolerance, level, unit, n, tuple(small), share, remarks,
+        plain,
+    )  # fmt: skip
+
+
+def _plain_outcome(audit: Audit, tolerance: Tolerance, level: float) -> str:
+    """The outcome without weights and frequencies; "" where there are none."""
+    if audit._unweighted is None:
+        return ""
+    try:
+        return verdict_of(audit._unweighted(), tolerance, level).outcome
+    except ValueError:  # such as too few rows, where each stands for many people
+        return OUTCOMES[OPEN]
+
+
+def _unknown(audit: Audit) -> Iterator[str]:
+    """How scores of rows without a known group compare with the others', in a sentence."""
+    compared = audit._rows.compare_unknown() if isinstance(audit._rows, AuditedRows) else None
+    if compared is not None:
+        theirs, others, p_value = compared
+        yield (
+            f"{audit.n_unknown:,} of {audit.n_rows:,} rows have no known group: their mean score "
+            f"is {theirs:.4g}, that of the others {others:.4g} (p = {p_value:.2g})."
+        )
 
 
 def _refuse_unmeasured(audit: Audit, tolerance: Tolerance) -> None:
@@ -239,7 +268,7 @@ def _withhold(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> Claus
         return clause
     reason = (
         _inferred(audit, clause, tolerance)
-        or _hidden(audit, clause)
+        or _hidden(audit, clause, tolerance)
         or _left_out(audit, clause, tolerance)
     )
     return replace(clause, judged=OPEN, needed=math.inf, note=reason) if reason else clause
@@ -266,31 +295,46 @@ def _inferred(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
     )
 
 
-def _hidden(audit: Audit, clause: ClauseResult) -> str:
+def _hidden(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
     """Why rows of unknown group stand in the way of a pass, or "".
 
     With a share u of them, I(S;A)/H(A) can be as large as (1 − u)·(value among the others) + u.
     """
     share = audit.n_unknown / audit.n_rows if audit.n_rows else 0.0
-    limit = _MOST_UNJUDGED
+    limit, could = _MOST_UNJUDGED, ""
     if of_information(clause.clause):
         limit = (clause.tolerance[1] - clause.interval[1]) / max(1.0 - clause.interval[1], 1e-12)
+    part = audit.attributes.get(clause.part, audit)
+    if share and clause.clause == "mean_difference" and clause.group in part.labels:
+        bounds = _bounds_of_unknown(part, clause, tolerance)
+        if bounds is not None:
+            ends = clause.interval[0] + bounds[0], clause.interval[1] + bounds[1]
+            inside = clause.tolerance[0] <= ends[0] and ends[1] <= clause.tolerance[1]
+            limit, could = (1.0 if inside else 0.0), f": {ends[0]:.3g} to {ends[1]:.3g}"
     if share <= limit:
         return ""
     return (
         f"{audit.n_unknown:,} rows ({100 * share:.1f}%) have no known group, and could hide a "
-        "difference beyond the limit"
+        f"difference beyond the limit{could}"
     )
+
+
+def _bounds_of_unknown(
+    part: Audit, clause: ClauseResult, tolerance: Tolerance
+) -> tuple[float, float] | None:
+    """How far rows of unknown group could move a difference of means, down and up."""
+    if not isinstance(part._rows, AuditedRows) or tolerance.reference == "best":
+        return None
+    reference = tolerance.reference if tolerance.reference in part.labels else "largest"
+    ref = find_reference(reference, part.labels, part._rows.rows.groups.shares)
+    return part._rows.moved_by_unknown(part.labels.index(clause.group), ref)
 
 
 def _left_out(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> str:
     """Why groups too small to be judged stand in the way of a pass, or ""."""
     if of_information(clause.clause):
         return ""
-    part = audit.attributes.get(clause.part, audit)
-    small = _small(part, tolerance)
-    shares = dict(zip(part.labels, part._groups.columns["share"], strict=True))
-    share = sum(shares[group] for group in small)
+    small, share = _unjudged(audit.attributes.get(clause.part, audit), tolerance)
     if share <= _MOST_UNJUDGED:
         return ""
     return (
@@ -305,14 +349,14 @@ def _tests(audit: Audit, tolerance: Tolerance, level: float) -> Iterator[ClauseR
         if name in CRITERIA:
             for _, part, m, compared in information_parts({"": audit}, {name: ends[1]}):
                 yield _information(name, part or audit.sensitive_name, m, ends, level, compared)
-    wanted = {name: ends for name, ends in tolerance.clauses if name in STATISTICS}
+    wanted = {name: ends for name, ends in tolerance.clauses if name in WORDS}
     if wanted:
-        parts = _impact_parts(audit)
+        parts = [audit, *audit.attributes.values()]
         groups = {group for one in parts for group in one.labels}
         for one in parts:
-            table = _impact(one, tolerance, groups)
-            for name, ends in wanted.items():
-                yield from _numbers(table, name, ends, level, tolerance.reference == "best")
+            for table in _impacts(one, tolerance, groups, tuple(wanted)):
+                for name, ends in wanted.items():
+                    yield from _numbers(table, name, ends, level, tolerance.reference == "best")
     yield from _adjusted(audit, tolerance, level)
 
 
@@ -402,24 +446,49 @@ def _information(
     return result
 
 
-def _impact_parts(audit: Audit) -> list[Audit]:
-    return [audit, *audit.attributes.values()]
-
-
 def _small(audit: Audit, tolerance: Tolerance) -> list[str]:
     shares = audit._groups.columns["share"]
     return [g for g, s in zip(audit.labels, shares, strict=True) if s < tolerance.smallest]
 
 
-def _impact(audit: Audit, tolerance: Tolerance, groups: set[str]) -> Impact:
+def _unjudged(audit: Audit, tolerance: Tolerance) -> tuple[list[str], float]:
+    """Groups too small to be judged alone or together, and their share of the rows."""
+    small = _small(audit, tolerance)
+    shares = dict(zip(audit.labels, audit._groups.columns["share"], strict=True))
+    share = float(sum(shares[group] for group in small))
+    if share >= tolerance.smallest and isinstance(audit._rows, AuditedRows):
+        return [], 0.0
+    return small, share
+
+
+def _impacts(
+    audit: Audit, tolerance: Tolerance, groups: set[str], statistics: tuple[str, ...]
+) -> Iterator[Impact]:
+    """Tables of the groups that are large enough, and of all others together."""
     reference = tolerance.reference
     # Of several attributes, a group of one is no reference for another.
     if reference not in audit.labels and reference in groups:
         reference = "largest"
-    at = tolerance.at if any(name in tolerance for name in AT_CUTOFF) else ()
-    return audit.impact(
-        reference, at, tolerance.favorable or "high", smallest=tolerance.smallest
-    )  # fmt: skip
+    is_cut = any(name in tolerance for name in AT_CUTOFF)
+    how: dict[str, Any] = {
+        "at": tolerance.at if is_cut else (), "cutoffs": tolerance.cutoffs if is_cut else (),
+        "favorable": tolerance.favorable or "high", "smallest": tolerance.smallest,
+        "statistics": statistics,
+    }  # fmt: skip
+    table = audit._compare(reference=reference, **how)
+    yield table
+    small = _small(audit, tolerance)
+    if small and not _unjudged(audit, tolerance)[0]:
+        assert isinstance(audit._rows, AuditedRows)
+        name = f"{len(small)} small groups together"
+        # A small reference is compared as well, with the largest of the others.
+        left = [group for group in audit.labels if group not in small]
+        against = table.reference if table.reference in left else "largest"
+        pooled = audit._rows.pool(small, name)
+        one = impact_table(
+            pooled, reference=against, sensitive_name=audit.sensitive_name, **how
+        )  # fmt: skip
+        yield replace(one, numbers=tuple(n for n in one.numbers if n.group == name))
 
 
 def _numbers(

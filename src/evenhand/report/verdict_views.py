@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..auditing.impact import STATISTICS
+from ..auditing.impact import WORDS
 from ..auditing.tolerance import range_text
 from ..measures.measures import HOLDS, OPEN, RULE_WITH_TOLERANCE, VIOLATED
 from .markup import element
@@ -175,7 +176,9 @@ def verdict_view(verdict: Verdict) -> View:
 
 
 def _reason(verdict: Verdict) -> str:
-    """Why the outcome is so."""
+    """Why the outcome is so; first of all that it depends on weights, where it does."""
+    if verdict.unweighted not in ("", verdict.outcome):
+        return f"{verdict.remarks[0]} {_reason(replace(verdict, unweighted=''))}"
     count = {word: sum(c.judged == word for c in verdict.clauses) for word in LIMITS}
     total = len(verdict.clauses)
     if verdict.outcome == "pass":
@@ -240,7 +243,7 @@ def _where(clause: ClauseResult) -> str:
 
 def clause_words(name: str) -> str:
     """Return what a clause is called in a sentence."""
-    return CLAUSES.get(name) or STATISTICS.get(name) or name.replace("_", " ")
+    return CLAUSES.get(name) or WORDS.get(name) or name.replace("_", " ")
 
 
 def _needed_cell(clause: ClauseResult) -> str:
@@ -251,7 +254,10 @@ def _needed_cell(clause: ClauseResult) -> str:
 
 def _verdict_notes(verdict: Verdict) -> list[str]:
     """What stands below the table."""
-    notes = [*verdict.remarks]
+    differs = verdict.unweighted not in ("", verdict.outcome)
+    notes = [*verdict.remarks[differs:]]
+    if verdict.unweighted and not differs:
+        notes.append(f"Without weights and frequencies the outcome is the same: {verdict.outcome}.")
     notes += [
         f"{upper_first(clause_words(c.clause))}, {_where(c)}: {c.note}."
         for c in verdict.clauses
@@ -267,7 +273,11 @@ def _verdict_notes(verdict: Verdict) -> list[str]:
         listed = ", ".join(short_names(verdict.unjudged[:8], 26))
         more = f" and {len(verdict.unjudged) - 8} more" if len(verdict.unjudged) > 8 else ""
         share = percent(verdict.tolerance.smallest)
-        notes.append(f"Not judged on their own, under {share} of the rows: {listed}{more}.")
+        left = verdict.unjudged_share
+        notes.append(
+            f"Not judged on their own, under {share} of the rows: {listed}{more}. "
+            + (f"They hold {percent(left)} of the rows." if left else "They are judged together.")
+        )
     notes.append(
         f"Each bound holds by itself with {percent(1 - verdict.level)} confidence. SHA-256 of the "
         f"tolerance: {verdict.tolerance.digest}."
