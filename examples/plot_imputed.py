@@ -71,14 +71,14 @@ print(audit)
 # The estimate takes it that among people with the same name and place the price has nothing to do
 # with the group. For C this is so, and the estimate is right. For B it is not: the part of the gap
 # that name and place do not tell is left out, and the interval does not help. The bounds hold
-# whatever the law is, and they hold the truth.
+# whatever the distribution is, and they hold the truth.
 
 found = audit.imputation
 truth = {k: price[group == j].mean() - price[group == 0].mean() for j, k in enumerate(groups)}
 figure, ax = plt.subplots(figsize=(7.0, 2.6), layout="constrained")
 for at, gap in enumerate(found.gaps):
     ax.plot(gap.bounds, [at, at], color="#cccccc", linewidth=9, solid_capstyle="butt",
-            label=None if at else "bounds, whatever the law")  # fmt: skip
+            label=None if at else "bounds, whatever the distribution")  # fmt: skip
     ax.plot(gap.interval, [at, at], color="#4878a8", linewidth=3,
             label=None if at else "estimate under the assumption")  # fmt: skip
     ax.plot(gap.value, at, "o", color="#4878a8")

@@ -61,7 +61,7 @@ def roofline(rows: list[Row]) -> str:
         " matrix product, both measured in the same run. An LSPC evaluation is the first four"
         " passes; a logistic one is the mean and spread, one Hessian pass a Newton step (two or"
         " three from a warm start) and the gradient.\n\n"
-        + table(["pass", "time a row", "bytes, operations, rates"], body)
+        + table(["pass", "time per row", "bytes, operations, rates"], body)
     )
 
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 import pages.reproduction_tables as table
-from common import LSAC_ROWS, SEED
+from common import ALPHA, LSAC_ROWS, SEED
 from evidence import RESULTS
 from pages.markdown import origin, picture
 from pages.penalties import minima, what_we_had_wrong
@@ -52,9 +52,11 @@ in the folder named by `EVENHAND_DATA`).
 
 **How it was measured.** *Data:* Communities and Crime (1,994 communities, 99 features, violent
 crimes per person; a community is "black" where the rescaled share exceeds 0.5, "other" else) and
-LSAC ({LSAC_ROWS:,} random law students of 20,800, undergraduate grade, white against all others).
+LSAC ({LSAC_ROWS:,} random law students of 20,800, undergraduate grade, white against all others;
+features: LSAT score, full-time study, family income, age, sex, cluster of law schools, race).
 Race is among the features of both, as in the paper. *Base model:* linear, squared error, the same
-ridge penalty for every method, columns standardized on the training folds. *Folds:* five,
+fixed ridge penalty for every method (alpha = {ALPHA:g}; the paper chooses it by cross-validation),
+columns standardized on the training folds. *Folds:* five,
 shuffled, the same for all. *Measures:* R² and the normalized criteria (0 is fair, 1 means that the
 group is given away) of the predictions of all rows together, each row predicted by the model that
 did not see its fold. Measuring all rows at once instead of fold by fold has a fraction of the
@@ -69,9 +71,9 @@ favors the rivals). *Not run:* on LSAC, where auto takes several times as long, 
 {left_out}.
 
 LSPC here is `FairRidge(classifier="lspc", kappa="published")`, started from the ridge solution: the
-published equations with the published penalty in this package's implementation, not the authors'
-code. "Best penalty" is the best of that and of other penalties. The convex penalties ("CVX") are
-exact, in linear time.
+published equations in this package's implementation, not the authors' code. The published penalty
+κ is the default of the authors' code, 1 on the score as it is. "Best penalty" is the best of that
+and of other penalties. The convex penalties ("CVX") are exact, in linear time.
 
 An earlier version of this page had LSPC at a penalty that nobody would choose, and judged the paper
 by it: see [what we had wrong](#what-we-had-wrong-and-how-it-was-found).

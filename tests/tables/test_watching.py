@@ -141,7 +141,7 @@ def test_dates_as_text_in_other_forms(form, lazy, frame):
 def test_days_and_months_that_cannot_be_told_apart(frame):
     early = frame[frame["day"].dt.day <= 12]
     text = early.assign(day=early["day"].dt.strftime("%d/%m/%Y"))
-    with pytest.raises(ValueError, match="of which month and day cannot be told apart"):
+    with pytest.raises(ValueError, match="of which month and day cannot be distinguished"):
         eh.monitor(text, **NAMES)
 
 

@@ -183,7 +183,7 @@ here = _here.get
 def joined(workers: Workers) -> Iterator[None]:
     """Be one of several workers, among exchanges that are not ours.
 
-    An error cannot be told to workers that may be anywhere: whoever is waiting learns of it when
+    No error can be sent to workers that may be anywhere: whoever is waiting learns of it when
     this worker leaves.
     """
     token = _here.set(Shard(workers))

@@ -227,7 +227,7 @@ def check_index(**columns: Any) -> None:
     for name, values in columns.items():
         if isinstance(values, str | PathLike):
             raise InputError(
-                name, f"hold one value or line a row, got the name {str(values)!r}",
+                name, f"hold one value or line per row, got the name {str(values)!r}",
                 hint="pass the columns themselves. Files and names of columns are taken by "
                 "`audit_table`, `monitor`, and `fit` and `predict` of FairRidge and FairGLM.",
             )  # fmt: skip

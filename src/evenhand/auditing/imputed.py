@@ -8,14 +8,14 @@ with the group among people of the same p. Two assumptions give a number, and th
 
 Where neither holds the truth can lie outside both.
 
-Bounds over all joint laws that agree with the probabilities: within a stratum c of rows with like
-probabilities, any rows may be those of group k, as long as they are p_k of them. The mean score of
-a group is then at most
+Bounds over all joint distributions that agree with the probabilities: within a stratum c of rows
+with like probabilities, any rows may be those of group k, as long as they are p_k of them. The mean
+score of a group is then at most
 
     Σ_i ω_i [(s_i − t_c)₊ + t_c p_ik] / Σ_i ω_i p_ik,   t_c the upper p_k-quantile of the stratum
 
 (the group has the highest scores of every stratum), and at least the same with the signs turned.
-Least information: min over such laws of I(S;A), a convex problem.
+Least information: min over such distributions of I(S;A), a convex problem.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class ImputedGap:
     regressed, regressed_interval
         By regression: if score and probabilities are independent among people of the same group.
     low, high : float
-        Least and largest over all laws that agree with the probabilities.
+        Least and largest over all distributions that agree with the probabilities.
     bounds : (float, float)
         The same with sampling error: they hold the gap with the stated confidence, whatever the
-        law.
+        distribution.
     """
 
     group: str
@@ -83,8 +83,9 @@ class Imputation(Shown):
     gaps : tuple of ImputedGap
         One for each group but the reference.
     least_independence : float
-        No law that agrees with the probabilities has a smaller normalized independence, but for
-        sampling error. There is no largest one below 1: within a stratum the score may decide.
+        No distribution that agrees with the probabilities has a smaller normalized independence,
+        but for sampling error. There is no largest one below 1: within a stratum the score may
+        decide.
     certainty : float
         1 − H(A|Z)/H(A): the share of the uncertainty about the group that the probabilities remove.
         1 is a recorded group, and 0 says nothing about it.
@@ -235,7 +236,7 @@ def _extreme_terms(s: Vector, p: Array, weight: Vector, strata: Rows) -> Array:
 
 
 def _least_information(s: Vector, p: Array, weight: Vector, strata: Rows, groups: Groups) -> float:
-    """min I(S;A) in nats over laws that agree with the probabilities, less what chance adds.
+    """min I(S;A) in nats over distributions that agree with the probabilities, minus chance.
 
     Scores are binned, which only lowers it. Mirror descent in w_cbk = P(k | stratum, bin), whose
     slope is log(q_bk/P_k) with q_bk the share of group k in bin b, brought back by turns to

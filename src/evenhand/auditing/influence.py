@@ -63,7 +63,7 @@ class GroupRows:
         return self._weigh(1.0 / self.own(self.total))
 
     def add(self, x: Array) -> Vector:
-        """Σ ω a_k x, (K,), of a column, or of one column a group where groups are inferred."""
+        """Σ ω a_k x, (K,), of a column, or of one column per group where groups are inferred."""
         if self.groups.codes is None:
             return self._weigh(x[:, None] if x.ndim == 1 else x).sum(axis=0)
         return np.bincount(self.groups.codes, self._weigh(x), self.groups.n_groups).astype(float)
@@ -80,7 +80,7 @@ class GroupRows:
         return Entry(self, mean, x - self.own(mean))
 
     def by_unit(self, psi: Array) -> Any:
-        """Σ ω ψ of units: one number a row for known groups of single rows, else units × K."""
+        """Σ ω ψ of units: one number per row for known groups of single rows, else units × K."""
         groups, values = self.groups, self._weigh(psi)
         if groups.cluster is None:
             return values

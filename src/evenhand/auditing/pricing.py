@@ -95,7 +95,7 @@ class Pricing(Shown):
         return json_safe({**held, "groups": self._groups, "bands": self._bands})
 
     def plot(self) -> Any:
-        """A Matplotlib figure: actual over expected in each band, one line a group."""
+        """A Matplotlib figure: actual over expected in each band, one line per group."""
         return view("plot_pricing")(self)
 
 
@@ -194,8 +194,8 @@ class _Ledger:
         """p-value of A_k = c·E_k for all groups, c = ΣA/ΣE, from what each row or cluster adds.
 
         U_k = Σ ω(y − c·e·s) of group k sums to 0 over groups; a unit adds its own part of it less
-        the share E_k/ΣE of all it has. U'Cov⁺U follows Hotelling's law. No logarithm is taken, so
-        that a group without claims counts like any other.
+        the share E_k/ΣE of all it has. U'Cov⁺U follows Hotelling's distribution. No logarithm is
+        taken, so that a group without claims counts like any other.
         """
         members, (actual, expected) = GroupRows(groups), self.amounts
         a, e = members.add(actual), members.add(expected)

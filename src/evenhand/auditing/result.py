@@ -252,7 +252,7 @@ class Audit(Shown):
         A clause on a criterion is asked of every part (:meth:`parts`), and one on a number of the
         impact table of every group that is not small, crossed and by attribute. It is violated
         where a one-sided test, by Holm's rule over all of them, rejects that the value lies within
-        the tolerance; it holds where tests reject that it lies beyond. One violated clause is a
+        the tolerance; it holds where tests reject that it is outside. One violated clause is a
         fail; a pass needs all to hold.
 
         Parameters

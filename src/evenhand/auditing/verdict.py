@@ -1,8 +1,8 @@
 """An audit against a tolerance: pass, fail, or not enough data.
 
 Every clause asks two questions of every part of an audit that it applies to, each by a one-sided
-test: does the true value lie beyond the tolerance, does it lie within? A fail needs one proof that
-a value lies beyond, and allows for many having been tried (Holm); a pass needs the proof that each
+test: is the true value outside the tolerance, is it within? A fail needs one proof that
+a value is outside, and allows for many having been tried (Holm); a pass needs the proof that each
 value lies within, where trying many only makes it harder (an intersection-union test). So neither
 is wrong more often than the level says.
 """
@@ -64,7 +64,7 @@ class ClauseResult:
         Of the hypothesis that the true value lies within the tolerance, by Holm's rule over all
         clauses; small is a violation.
     p_beyond : float
-        Of the hypothesis that it lies beyond; small means that the clause holds.
+        Of the hypothesis that it is outside; small means that the clause holds.
     errors : float
         Standard errors from the value to the nearer end of the tolerance; 0 where that is not
         known.
@@ -97,7 +97,7 @@ class ClauseResult:
 
     @property
     def beyond_alone(self) -> bool:
-        """Whether the interval lies beyond, though not surely so among all the tests made."""
+        """Whether the interval is outside, though not surely so among all the tests made."""
         low, high = self.interval
         return self.judged == OPEN and (high < self.tolerance[0] or low > self.tolerance[1])
 

@@ -166,7 +166,7 @@ class Criterion:
 
     @property
     def equalizes_scores(self) -> bool:
-        """Whether it asks for nothing but the same law of scores in every group."""
+        """Whether it asks for nothing but the same distribution of scores in every group."""
         return self.given == NOTHING and self.joint == SCORE
 
     def variable(self, name: str) -> Variable:

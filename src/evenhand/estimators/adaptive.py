@@ -6,7 +6,7 @@ the probabilities of the groups are learned from them in many ways, the rungs of
 - multinomial logistic regression on the normal scores of the ranks: a constant, linear, quadratic,
   then smoothing splines of falling penalty (`rungs`, `splines`);
 - for discrete data the table of cells;
-- for laws that nothing smooth follows, the mixture over all dyadic partitions (`dyadic`).
+- for distributions that nothing smooth follows, the mixture over all dyadic partitions (`dyadic`).
 
 For two variables there are several coordinate systems: the two ranks, and one of them with the
 residual of the other. The probabilities of the rungs are averaged, with weights by their
@@ -101,11 +101,11 @@ class Adaptive:
     Notes
     -----
     Costs a sort of each variable and of each derived coordinate (beyond 100,000 rows a search among
-    quantiles), and beyond 16,384 rows an amount that does not depend on n; where the law is
-    one that only partitions follow, some seconds at a million rows.
-    The result does not change under increasing maps of a variable nor, up to the placing of the
-    grid, under decreasing ones, save where score and target differ by a narrow band, which is
-    looked for in standard deviations too. Copies of a row are taken for one row of greater weight.
+    quantiles), and beyond 16,384 rows an amount that does not depend on n; where the distribution
+    is one that only partitions follow, some seconds at a million rows. The result does not change
+    under increasing maps of a variable nor, up to the placing of the grid, under decreasing ones,
+    save where score and target differ by a narrow band, which is looked for in standard deviations
+    too. Copies of a row are taken for one row of greater weight.
 
     The entropies are scaled so that with nothing to condition on the estimate is the H(A) of the
     group shares: both then share its small-sample bias, which cancels in every criterion.
@@ -287,7 +287,7 @@ def _prior_bias(constant: Rung) -> float:
 
 
 def _grid_sizes(groups: Groups) -> list[int]:
-    """Bins a side of the grids to weigh rungs on and to repeat the best on; 0 for the rows."""
+    """Bins per side of the grids to weigh rungs on and to repeat the best on; 0 for the rows."""
     # The (C, K−1, K−1) leverages are the largest array; many groups mean fewer cells.
     room = max(512, int(4e6 / max(groups.n_groups - 1, 1) ** 2))
     if groups.n_known <= min(_COARSE_ROWS, room):

@@ -2,9 +2,9 @@
 
 Each condition has a ladder of rungs of growing size (`density_fits`). With r parameters the mean
 log ratio of the fitted rows is too large by about r/2n, which is taken out (`_Ladder.make`); what a
-rung then lacks is the part of the law that it cannot follow. In the rung that predicts best, that
-is about as much as its noise. An estimate of information wants less of it: from the rung that
-predicts best one climbs as long as a larger one differs by more than chance (Lepski's rule,
+rung then lacks is the part of the distribution that it cannot follow. In the rung that predicts
+best, that is about as much as its noise. An estimate of information wants less of it: from the rung
+that predicts best one climbs as long as a larger one differs by more than chance (Lepski's rule,
 `_stop`). Both conditions of a criterion are on the same rung, where much of the bias cancels.
 Errors are those of the rows' log ratios by the rungs that predict best.
 

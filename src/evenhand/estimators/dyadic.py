@@ -1,4 +1,4 @@
-"""A rung for any law: the mixture over all recursive dyadic partitions of a grid of ranks.
+"""A rung for any distribution: the mixture over all recursive dyadic partitions of a grid of ranks.
 
     P(R) = ½·DM(counts of R) + ¼·P(left)·P(right) + ¼·P(lower)·P(upper)
 
@@ -251,9 +251,9 @@ def _averaged(counts: Counts, depth: tuple[int, int], data: Data, effective: flo
 def _resolution(counts: Counts, plane: Plane, data: Data, fitted: Fitted) -> float:
     """What the size of sample and grid adds to the entropy: quarters on a coarser grid, less all.
 
-    Where the quarters lose much of what is found by all the rows, the law that an error halves
-    with four times the rows has not set in, and less of the difference is taken off. Nor is it
-    more than what fitting the parts costs (the gap between leave-one-out and in-sample loss) and
+    Where the quarters lose much of what is found by all the rows, the rule that an error
+    halves with four times the rows has not set in, and less of the difference is taken off. Nor is
+    it more than what fitting the parts costs (the gap between leave-one-out and in-sample loss) and
     what the coarser grid alone costs.
     """
     inside, outside = fitted.losses(counts.mass)

@@ -240,7 +240,7 @@ def neighbor_slopes(center: Array, means: Array) -> Array:
 
 
 def typical_spread(values: Array, weight: Array | None) -> float:
-    """Standard deviation, or five times that of a normal law with the same 1 to 99 % range if less.
+    """Standard deviation; if less, five times that of a normal one with the same 1 to 99 % range.
 
     One value far out makes up a standard deviation by itself, and all others would look the same.
     """

@@ -31,9 +31,9 @@ LARGE_ROWS = 1500
 def spline_table() -> tuple[float, float, Array]:
     """Smooth functions of a standard normal variable, from smoothest to roughest, on a grid.
 
-    Quartic splines with knots at normal quantiles, made orthonormal under the normal law and
-    orthogonal in ∫ f‴² dΦ: 1, u, (u² − 1)/√2, then curves of growing roughness. Symmetric, so that
-    reversing a variable only changes signs.
+    Quartic splines with knots at normal quantiles, made orthonormal under the normal distribution
+    and orthogonal in ∫ f‴² dΦ: 1, u, (u² − 1)/√2, then curves of growing roughness. Symmetric, so
+    that reversing a variable only changes signs.
     """
     from scipy.interpolate import BSpline
 

@@ -594,7 +594,7 @@ def log_odds(p: Vector) -> Vector:
 
 
 def summarize_controls(controls: Controls, groups: Groups) -> tuple[Vector, str]:
-    """One number a row that stands for the controls where a model is trained, and what it is.
+    """One number per row that stands for the controls where a model is trained, and what it is.
 
     One numeric control stands for itself. Otherwise it is the balancing score b(C), the log-odds of
     the group: given b, the group is independent of the controls, so that S ⟂ A | C implies

@@ -124,8 +124,8 @@ class Cells:
         frequency : (n,) array, optional
             Number of people that each row stands for.
         edges : Edges or int, optional
-            Those of the cells that these are to be merged with; a number of bins a side; or a grid
-            that suits the rows at hand.
+            Those of the cells that these are to be merged with; a number of bins per side; or a
+            grid that suits the rows at hand.
         """
         if isinstance(sensitive_features, Proxy):
             raise InputError(

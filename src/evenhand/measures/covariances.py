@@ -167,17 +167,17 @@ class UnitScores:
     """T² = Uᵀ V⁺ U with U = Σ_g S_g and V = Σ_g S_g S_gᵀ over units g.
 
     S_g = Σ_{i∈g} (W_c/n_c) w_i (a_i − ā_c) ⊗ (f_i − f̄_c) / √q_gc. In a cell the sum over all units
-    is Σ_{i<j} w_i w_j (a_i − a_j)(f_i − f_j) / n_c, whose mean is zero under the weighted law
-    whatever the weights depend on; divided by W_c, as a weighted covariance is, it would not be.
-    q = 1 − 2W_gc/W_c + Σ W_gc²/W_c² is what estimating the means of a cell leaves of the variance
-    of a unit, 1 where a unit is a whole cell.
+    is Σ_{i<j} w_i w_j (a_i − a_j)(f_i − f_j) / n_c, whose mean is zero under the weighted
+    distribution whatever the weights depend on; divided by W_c, as a weighted covariance is, it
+    would not be. q = 1 − 2W_gc/W_c + Σ W_gc²/W_c² is what estimating the means of a cell leaves of
+    the variance of a unit, 1 where a unit is a whole cell.
 
-    T² is referred to Hotelling's law with ν degrees of freedom. Clusters: ν = (Σ M)² / Σ M² with
-    M_g = W_g Σ_{i∈g} w_i (a_i − ā_c)², the clusters that a group's contrast rests on, and T² is
-    taken with V about the mean of the S_g. Rows: ν = p(p + 2) / Σ_g (S_gᵀ V⁺ S_g)² − 2,
-    the number of equal normal units that would spread V as much, and a whitened sum z of skewness
-    γ counts as z + γ(2z² + 1)/6 (Johnson 1978) where that is less: a sample that missed the few
-    rows of large weight has a small V and a sum off to the other side.
+    T² is referred to Hotelling's distribution with ν degrees of freedom. Clusters: ν = (Σ M)² / Σ
+    M² with M_g = W_g Σ_{i∈g} w_i (a_i − ā_c)², the clusters that a group's contrast rests on, and
+    T² is taken with V about the mean of the S_g. Rows: ν = p(p + 2) / Σ_g (S_gᵀ V⁺ S_g)² − 2, the
+    number of equal normal units that would spread V as much, and a whitened sum z of skewness γ
+    counts as z + γ(2z² + 1)/6 (Johnson 1978) where that is less: a sample that missed the few rows
+    of large weight has a small V and a sum off to the other side.
     """
 
     def __init__(
@@ -338,7 +338,7 @@ def clusters_in_cells(
 
 
 def independent_rows(weight: Array | None, cluster: Rows | None, rng: np.random.Generator) -> Rows:
-    """Rows drawn so that they are independent and follow the weighted law without weights.
+    """Rows drawn so that they are independent and follow the weighted distribution without weights.
 
     A row is kept with probability w / max w. With clusters, one row of each is drawn in proportion
     to w, and the cluster kept with probability W / max W.
@@ -428,7 +428,7 @@ def scan_p_value(coordinates: Sequence[Array], cell: NDArray[np.int32], members:
     p_jk is of Q = Σ D²/V over the rectangles of a level, or of its largest term. D contrasts, in a
     block of cells, the rows of a group in two neighboring bins of the tested variable; its
     variance V over permutations of the groups within cells is exact. Of Q the mean is exact and
-    the variance is 2m + Σ κ₄/V², which a gamma law matches; the largest term is bounded by
+    the variance is 2m + Σ κ₄/V², which a gamma distribution matches; the largest term is bounded by
     Bennett's inequality.
 
     Parameters

@@ -98,7 +98,7 @@ class Edges:
     Attributes
     ----------
     bins : int
-        Bins a side.
+        Bins per side.
     score : Axis
     target : Axis or None
         None where there is no target.
@@ -124,7 +124,7 @@ class Edges:
         """
         if bins is not None and not (isinstance(bins, Integral) and 2 <= bins <= MOST_BINS):
             raise InputError(
-                "edges", "be Edges of other cells, or a number of bins a side between 2 and "
+                "edges", "be Edges of other cells, or a number of bins per side between 2 and "
                 f"{MOST_BINS}, got {bins!r}",
             )  # fmt: skip
         some, other = draw_rows(s, y)

@@ -71,7 +71,7 @@ def draw_all(
 
 
 def handful_of(members: Members, fewest: int) -> int:
-    """Rows of the smaller of two groups if fewer than that, too few for the χ² law; else 0."""
+    """Rows of the smaller of two groups if too few for the χ² distribution; else 0."""
     if members.codes is None or members.n_groups != 2:
         return 0
     count = int((members.codes == 0).sum())
@@ -170,11 +170,11 @@ def exact_fairness_p_value(
         ``"s"`` and what else the criterion needs: (m,) arrays over the known rows, by name.
     groups : Groups
         Membership, weights and clusters of the same rows. Unequal weights are taken for sampling
-        weights: the criterion is one of the weighted law; equal ones count as none. Probabilities
-        are used as they are; of a measurement, Legendre polynomials of its rank given the
-        conditioning variable take the place of groups.
+        weights: the criterion is one of the weighted distribution; equal ones count as none.
+        Probabilities are used as they are; of a measurement, Legendre polynomials of its rank given
+        the conditioning variable take the place of groups.
     random_state : int, Generator or None
-        For the permutations drawn where the χ² law is too rough (with few rows, and for
+        For the permutations drawn where the χ² distribution is too rough (with few rows, and for
         independence with a handful in the smaller of two groups), and for the rows scanned with
         clusters or weights. None is seed 0.
 
@@ -195,9 +195,9 @@ def exact_fairness_p_value(
 
     Weights may depend on the group and the tested variable jointly, and no permutation is a
     reference then; nor is it with clusters. The covariance is then that of independent units, with
-    an F law (:class:`UnitScores`), and the scan is of rows drawn so that they are independent and
-    follow the weighted law. Groups need not be the same within a cluster. With fewer than ten
-    clusters nothing is tested.
+    an F distribution (:class:`UnitScores`), and the scan is of rows drawn so that they are
+    independent and follow the weighted distribution. Groups need not be the same within a cluster.
+    With fewer than ten clusters nothing is tested.
     """
     criterion = get_criterion(criterion)
     return exact_fairness_p_values([criterion], variables, groups, random_state=random_state)[

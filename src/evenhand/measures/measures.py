@@ -56,7 +56,7 @@ def judge(p_within: float, p_beyond: float, level: float) -> str:
     p_within : float
         Of the hypothesis that the value lies within the tolerance.
     p_beyond : float
-        Of the hypothesis that it lies beyond.
+        Of the hypothesis that it is outside.
     level : float
     """
     if p_within < level:

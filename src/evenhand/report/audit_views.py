@@ -402,7 +402,7 @@ def density_chart(
     height: int = 300,
     title: str = "Density of scores by group",
 ) -> Chart:
-    """Densities of the score, one curve a group."""
+    """Densities of the score, one curve per group."""
     grid = grid_over(drawn.s) if grid is None else grid
     curves = [density(drawn.s, weight, grid) for weight in drawn.membership.T]
     top = max(float(c.max()) for c in curves) * 1.05 or 1.0
@@ -419,7 +419,7 @@ def density_chart(
 
 
 def calibration_chart(drawn: DrawnRows, confidence_level: float) -> Chart:
-    """The mean target in bins of the score, one line a group, over a cloud of rows."""
+    """The mean target in bins of the score, one line per group, over a cloud of rows."""
     assert drawn.y is not None
     wide, tall = grid_over(drawn.s), grid_over(drawn.y)
     chart = Chart(

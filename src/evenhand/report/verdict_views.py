@@ -192,7 +192,7 @@ def _reason(verdict: Verdict) -> str:
 
 
 def _needed_words(verdict: Verdict) -> str:
-    """How many rows would decide what is undecided."""
+    """How many rows would decide the rest."""
     if any(c.note for c in verdict.clauses if c.judged == OPEN):
         return "More rows would not decide some of them (see the notes)."
     if not math.isfinite(verdict.needed):

@@ -166,7 +166,7 @@ def cells_of(
     table, y_true, y_pred, sensitive_features, sample_weight, frequency, engine
         As in :func:`audit_table`.
     edges : Edges or int, optional
-        Those of the cells that these are to be merged with; a number of bins a side; or a grid
+        Those of the cells that these are to be merged with; a number of bins per side; or a grid
         that suits the table.
     """
     columns = columns_of(y_true, y_pred, sensitive_features, sample_weight, frequency)

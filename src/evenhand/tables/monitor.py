@@ -142,7 +142,7 @@ def _date_format(rows: Any, time: str) -> str:
 
 
 def _no_dates(what: str) -> InputError:
-    tail = " cannot be told apart" if what.endswith("day") else " none"
+    tail = " cannot be distinguished" if what.endswith("day") else " none"
     return InputError(
         "time", "hold dates", what + tail,
         "write them as 2024-03-07, or pass period=None to take the values as they are.",

@@ -496,7 +496,7 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
 
 
 def _check_inside(found: dict[str, NDArray[Any]], edges: Edges, facts: dict[str, float]) -> None:
-    """Where bins were not clipped nothing may lie beyond them: rows may have come since."""
+    """Where bins were not clipped nothing may be outside them: rows may have come since."""
     for name, axis, clipped in zip(
         "sy", (edges.score, edges.target), clipped_sides(edges, facts), strict=True
     ):

@@ -94,7 +94,7 @@ def weights_root(term: Any, rows: Rows, inverse: float) -> Array:
 def diagonal_bound(factor: Array) -> Array:
     """d_i = ‖B_i‖·λmax(Σ_j B_jB_jᵀ/‖B_j‖), for which BBᵀ ≤ diag(d).
 
-    For whoever can use one number a row only, as boosting libraries do. BBᵀ ≤ diag(d) is
+    For whoever can use one number per row only, as boosting libraries do. BBᵀ ≤ diag(d) is
     Σ B_jB_jᵀ/d_j ≤ I; numbers in proportion to the norms satisfy it at a smaller sum than one
     common number does.
 

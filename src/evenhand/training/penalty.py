@@ -526,7 +526,7 @@ class FairnessRegularizer:
         sample_weight : (n,) array, optional
         frequency : (n,) array, optional
             Number of people that each row of an aggregated table stands for; scores and gradients
-            still have one entry a row.
+            still have one entry per row.
         given : (n,) array, optional
             What separation and sufficiency condition on in place of `y_true`, such as a legitimate
             measure of risk where the target is mostly zeros; for other criteria the column that
