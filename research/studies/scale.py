@@ -3,8 +3,8 @@
 Rows of Parquet in a temporary folder. Each engine runs in a process of its own: its mean and
 variance by group, the light queries, the scan that counts cells, and the peak of its memory with
 the audit that follows. Beside them audits against exact ones, a frame in memory, and cells of 1,000
-parts merged. Times are CPU seconds. Parts are the engines, "duckdb, large" with 10⁸ rows, "frame"
-and "merge".
+parts merged; and one table of 3·10⁷ rows through all engines. Times are CPU seconds. Parts are the
+engines, "duckdb, large" with 10⁸ rows, "frame", "merge" and "same".
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def block(number: int, n: int) -> dict[str, np.ndarray]:
     return {"s": s, "y": y, "a": np.array(["p", "q", "r", "t"])[a]}
 
 
-def make(folder: Path, rows: int) -> None:
+def make(folder: Path, rows: int, draw: Any = block) -> None:
     """Parquet files of a million rows each."""
     import pyarrow as pa
     from pyarrow import parquet
 
     for number in range(0, -(-rows // BLOCK)):
         n = min(BLOCK, rows - number * BLOCK)
-        parquet.write_table(pa.table(block(number, n)), folder / f"{number:05}.parquet")
+        parquet.write_table(pa.table(draw(number, n)), folder / f"{number:05}.parquet")
 
 
 def cpu(child: int | None = None) -> float:
@@ -172,6 +172,70 @@ def merge_line(n_parts: int, n_rows: int) -> Row:
     }  # fmt: skip
 
 
+# The same table everywhere: jointly normal variables, whose information is known.
+SHIFT = 0.3
+PLACES = ("duckdb", "polars", "ibis", "memory", "spark")
+
+
+def normal_block(number: int, n: int) -> dict[str, np.ndarray]:
+    """Targets that a group shifts, and scores that add noise to them."""
+    rng = np.random.default_rng([11, number])
+    a = rng.integers(0, 2, n)
+    y = rng.normal(size=n) + SHIFT * a
+    return {"s": y + rng.normal(size=n), "y": y, "a": np.array(["p", "q"])[a]}
+
+
+def truths() -> dict[str, float]:
+    """Normalized information of `normal_block`: s tells nothing about a beyond y."""
+    from studies.next_door import shift_information
+
+    target = shift_information(0.5, SHIFT)
+    score = shift_information(0.5, SHIFT / np.sqrt(2))
+    return {
+        "independence": score / np.log(2), "separation": 0.0,
+        "sufficiency": (target - score) / (np.log(2) - score),
+    }  # fmt: skip
+
+
+def same_line(place: str, folder: str) -> list[Row]:
+    """Measures of one table as one engine counts it, in this process."""
+    engine, table = place, f"{folder}/*.parquet"
+    if place == "spark":
+        _start_spark()
+    if place == "memory":
+        from pyarrow import parquet
+
+        engine, table = None, parquet.read_table(folder)
+    if place == "ibis":
+        import ibis
+
+        engine, table = None, ibis.duckdb.connect(threads=2).read_parquet(table)
+    begin = time.perf_counter()
+    audit = eh.audit_table(table, **ROLES, engine=engine)
+    known = truths()
+    return [
+        {
+            "what": "same", "part": "same", "engine": place, "rows": audit.n_rows,
+            "criterion": name, "value": m.value, "stderr": m.stderr, "low": m.interval[0],
+            "high": m.interval[1], "truth": known[name],
+            "covered": bool(m.interval[0] <= known[name] <= m.interval[1]),
+            "peak_mb": peak(), "wall_s": time.perf_counter() - begin,
+        }
+        for name, m in audit.measures.items()
+    ]  # fmt: skip
+
+
+def same_lines(rows: int, places: tuple[str, ...]) -> Iterator[Row]:
+    """All engines on one table, and how far each is from the first, in standard errors."""
+    with tempfile.TemporaryDirectory() as folder:
+        make(Path(folder), rows, normal_block)
+        first: dict[str, float] = {}
+        for place in places:
+            for line in run_apart(same_line, place, folder):
+                start = first.setdefault(line["criterion"], line["value"])
+                yield {**line, "error_se": abs(line["value"] - start) / line["stderr"]}
+
+
 # Part: engine and rows.
 ENGINES = {
     "duckdb": ("duckdb", 10_000_000),
@@ -193,3 +257,5 @@ def run(setting: Setting) -> Iterator[Row]:
         yield exact_line(setting.choose(1_000_000, 30_000))
     if setting.wants("merge"):
         yield merge_line(*setting.choose((1_000, 10_000), (10, 1_000)))
+    if setting.wants("same"):
+        yield from same_lines(*setting.choose((30_000_000, PLACES), (50_000, PLACES[:2])))

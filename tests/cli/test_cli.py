@@ -344,6 +344,9 @@ def test_groups_are_told_apart_as_they_are_written(tmp_path):
     path = tmp_path / "codes.csv"
     path.write_text("y,s,race\n" + "1,1,01\n2,3,1\n2,2,NA\n3,2,1.0\n" * 20)
     found = json.loads(run("audit", path, *BASIC, "--json", "--estimator", "logistic").stdout)
+    assert found["groups"]["group"] == ["01", "1", "1.0", "NA"]
+    gaps = ("--missing", "NA", "--estimator", "logistic")
+    found = json.loads(run("audit", path, *BASIC, "--json", *gaps).stdout)
     assert found["groups"]["group"] == ["01", "1", "1.0"]
     assert found["n_unknown"] == 20
 

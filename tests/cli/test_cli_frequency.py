@@ -57,7 +57,7 @@ def test_frontier(files):
     found, expected = ((files / k / "path.csv").read_text() for k in "ab")
     assert found == expected
     report = (files / "a" / "report.html").read_text()
-    assert "<dt>Frequencies</dt><dd>given</dd>" in report
+    assert "<dt>Frequencies</dt><dd>column people" in report
 
 
 def test_messages(files):

@@ -66,8 +66,8 @@ def test_a_poisson_frontier_with_exposure(policies):
 def test_separation_given_a_column_and_a_limit_by_accuracy(policies):
     arguments = [
         "frontier", policies / "policies.csv", "-y", "cost", "--model", "glm-tweedie", "--power",
-        "1.6", "--given", "level", "-c", "separation", "--drop", "claims", "--drop", "years",
-        *BASIC, "--min-accuracy", "-5", "-o", policies / "out",
+        "1.6", "--given", "level", "--criterion", "separation", "--drop", "claims", "--drop",
+        "years", *BASIC, "--min-accuracy", "-5", "-o", policies / "out",
     ]  # fmt: skip
     result = run(*arguments)
     assert result.exit_code == 0, result.stderr
@@ -84,7 +84,7 @@ def test_separation_given_a_column_and_a_limit_by_accuracy(policies):
         (["--exposure", "years"], "--exposure must be None for FairRidge, whose fit takes none"),
         (["--model", "glm-poisson", "--exposure", "nothing"], "nothing"),
         (["--model", "glm-gamma"], "must be positive for the gamma loss, got 0 in row"),
-        (["--model", "glm-tweedie", "--power", "0.5"], "--power must be a number of at least 1"),
+        (["--model", "glm-tweedie", "--power", "0.5"], "--power must be a number between 1 and 3"),
         (["--model", "glm-poisson", "--min-r2", "0.1"], "--min-r2 must be None on a path whose"),
         (["--min-accuracy", "2"], "--min-accuracy must be a number of at most 1, got 2.0"),
         (["--certify"], "--certify needs --max-unfairness, --min-r2 or --min-accuracy"),
@@ -112,8 +112,8 @@ def test_every_glm_is_an_estimator_with_a_fairness_weight():
 def test_a_frontier_given_controls(policies):
     options = ["frontier", policies / "policies.csv", "--target", "cost", *BASIC]
     out = ["-o", policies / "given"]
-    result = run(*options, "-c", "conditional", "--control", "power", *out)
+    result = run(*options, "--criterion", "conditional", "--control", "power", *out)
     assert result.exit_code == 0, result.output
     assert "conditional" in (policies / "given" / "path.csv").read_text()
-    message = error(*options, "-c", "conditional", "-o", policies / "none")
+    message = error(*options, "--criterion", "conditional", "-o", policies / "none")
     assert "--control must be given with the criterion 'conditional'" in message

@@ -140,7 +140,8 @@ def test_the_report_names_the_limit_and_how_it_was_judged(training, tmp_path, ce
     result = run(*arguments, "-m", "0.7", "--min-r2", "0.1")
     assert f"Asked for: independence ≤ 0.7 and R² ≥ 0.1, {how}" in result.stdout
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert f"It was chosen for independence ≤ 0.7 and R² ≥ 0.1 ({how})." in page
+    assert "independence ≤ 0.7 and R² ≥ 0.1" in page
+    assert how in page
     about = json.loads((out / "model.json").read_text())["about"]
     assert about["asked"] == {
         "criterion": "independence", "max_unfairness": 0.7, "min_r2": 0.1, "certify": certify,
@@ -149,7 +150,7 @@ def test_the_report_names_the_limit_and_how_it_was_judged(training, tmp_path, ce
     assert about["file"]["sha256"] == hashlib.sha256(training.read_bytes()).hexdigest()
     error(*arguments, "-m", "0.5", "--min-r2", "0.99", code=1)
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert f"No model meets what was asked, independence ≤ 0.5 and R² ≥ 0.99 ({how})" in page
+    assert "No model meets what was asked, independence ≤ 0.5 and R² ≥ 0.99." in page
 
 
 def test_a_closed_pipe_keeps_the_exit_code(tmp_path):

@@ -205,7 +205,7 @@ def test_a_file_that_disappears(name, tmp_path, request, monkeypatch):
 
     edges = tables._edges
     monkeypatch.setattr(tables, "_edges", made)
-    write(tmp_path, a=rows(), b=rows())
+    write(tmp_path, a=rows(), b=rows()[::-1])
     table, engine = read(tmp_path, name, request)
     message = "changed while it was read: of 800 people 400|cannot be read by .*b.parquet"
     with pytest.raises(ValueError, match=message) as caught:

@@ -198,7 +198,7 @@ def verdict_of(audit: Audit, tolerance: Any, level: float | None = None) -> Verd
                 "can be told and not how large it is; see the adjusted gap"
             )
         clause = replace(clause, p_within=p, judged=word, needed=needed, note=note)
-        judged.append(_withhold(audit, clause, tolerance))
+        judged.append(withhold(audit, clause, tolerance))
     words = {clause.judged for clause in judged}
     worst = VIOLATED if VIOLATED in words else OPEN if OPEN in words else HOLDS
     small: dict[str, None] = {}
@@ -262,7 +262,7 @@ def _refuse_unmeasured(audit: Audit, tolerance: Tolerance) -> None:
 _MOST_UNJUDGED = 0.05
 
 
-def _withhold(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> ClauseResult:
+def withhold(audit: Audit, clause: ClauseResult, tolerance: Tolerance) -> ClauseResult:
     """A pass that the data behind it cannot carry becomes "not enough data", with the reason."""
     if clause.judged != HOLDS:
         return clause

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,19 +41,35 @@ if TYPE_CHECKING:
     from ..auditing.verdict import Verdict
 
 
-def check_limits(
-    result: Audit | AuditSet, limits: Mapping[str, float], judge_by: str
-) -> list[dict[str, Any]]:
-    """One entry per limit, audit and part of it: a crossing must not hide what it is made of."""
-    from ..auditing.verdict import information_parts
+def check_limits(audits: Mapping[str, Audit], rules: Rules) -> list[dict[str, Any]]:
+    """One entry per limit, audit and part of it: a crossing must not hide what it is made of.
+
+    A limit that is met by data that cannot carry a pass is "not enough data", as in a verdict.
+    """
+    from ..auditing.tolerance import Tolerance
+    from ..auditing.verdict import HOLDS, ClauseResult, information_parts, withhold
 
     checks = []
-    for (name, criterion), part, m, _ in information_parts(audits_of(result), limits):
-        limit = limits[criterion]
-        value = {"value": m.value, "lower": m.interval[0], "upper": m.interval[1]}[judge_by]
+    for (name, criterion), part, m, _ in information_parts(audits, rules.limits):
+        limit, by = rules.limits[criterion], rules.judge_by
+        value = {"value": m.value, "lower": m.interval[0], "upper": m.interval[1]}[by]
+        outcome, why = "pass" if value <= limit else "fail", ""
+        if not m.defined:
+            outcome, why = "not enough data", "there is nothing to measure"
+        elif by == "upper" and m.unsized:
+            why = "a test finds a difference that the estimate is too coarse to size"
+            outcome = "not enough data"
+        elif outcome == "pass":
+            clause = ClauseResult(
+                criterion, part or "", (0.0, limit), value=value, interval=(value, value),
+                judged=HOLDS,
+            )  # fmt: skip
+            limits: dict[str, Any] = {criterion: limit}
+            why = withhold(audits[name], clause, Tolerance(**limits)).note
+            outcome = "not enough data" if why else outcome
         checks.append({
-            "audit": name, "part": part, "criterion": criterion, "limit": limit,
-            "judged_by": judge_by, "judged": value, "passed": bool(value <= limit),
+            "audit": name, "part": part, "criterion": criterion, "limit": limit, "judged_by": by,
+            "judged": value, "passed": outcome == "pass", "outcome": outcome, "note": why,
         })  # fmt: skip
     return checks
 
@@ -92,19 +108,31 @@ def audit(
     if columns.probability and columns.sensitive:
         raise typer.BadParameter("--probability is in place of --sensitive: give one of them.")
     table = Asked(files, counting.engine, columns, {"loss": pricing.loss})
-    has_target = table.has_target()
-    limits = parse_limits("--fail-above", judging.fail_above, has_target)
-    asked = read_asked(judging, has_target)
+    rules = read_rules(judging, table.has_target())
     data = table if table.counted else load_scores(Path(files[0]), columns)
     result = run_audit(data, measuring, pricing, judging)
-    checks = check_limits(result, limits, judging.judge_by)
-    verdicts = judged(audits_of(result), asked)
-    compared = impacts(audits_of(result), asked)
+    facts = tolerance_facts(judging.tolerance) | run_facts(measuring.seed)
+    title = ", ".join(files)
+    _conclude(result, data, rules, about, output, facts, lambda: show_audits(result, title))
+
+
+def _conclude(
+    result: Any, data: TableRows | Asked, rules: Rules, about: group.About, output: group.Output,
+    facts: dict[str, Any], show: Callable[[], None],
+) -> None:  # fmt: skip
+    """Judge audits, show or write all there is, and leave with the code of the worst."""
+    audits = audits_of(result)
+    # Rows that were left out could hide as much as rows of unknown group.
+    known = {
+        name: replace(a, n_rows=a.n_rows + data.dropped, n_unknown=a.n_unknown + data.dropped)
+        for name, a in audits.items()
+    }
+    checks, verdicts = check_limits(known, rules), judged(known, rules, data.dropped)
+    compared = impacts(audits, rules)
     if output.html is not None:
-        facts = {**data.source_facts(), **tolerance_facts(judging.tolerance)}
         write_audit(
-            result, output, {**facts, **run_facts(measuring.seed)}, about, verdicts=verdicts,
-            impacts=compared, favorable=asked.favorable,
+            result, output, {**data.source_facts(), **facts}, about, verdicts=verdicts,
+            impacts=compared, favorable=rules.favorable,
         )  # fmt: skip
     if output.json_:
         from ..report.audit_views import results_by_audit
@@ -114,14 +142,15 @@ def audit(
     else:
         for name, verdict in verdicts.items():
             show_verdict(verdict, name)
-        show_audits(result, ", ".join(files))
+        show()
         for groups in compared.values():
             show_result(groups)
         for check in checks:
-            say(_check_words(check), "green" if check["passed"] else "bold red")
+            say(_check_words(check), _STYLES[check["outcome"]])
         if output.html is not None:
             say(f"Report: {output.html}")
-    leave(exit_code(verdicts, all(check["passed"] for check in checks)))
+    outcomes = [v.outcome for v in verdicts.values()] + [check["outcome"] for check in checks]
+    leave(exit_code(outcomes))
 
 
 def run_audit(
@@ -163,10 +192,11 @@ def show_audits(result: Any, title: str) -> None:
 def _check_words(check: Mapping[str, Any]) -> str:
     """Whether a limit is met."""
     named = ", ".join(check[key] for key in ("audit", "part") if check[key])
-    sign = "✓ within" if check["passed"] else "✕ above"
+    sign = "✕ above" if check["judged"] > check["limit"] else "✓ within"
     return (
         f"{check['criterion']}{f' ({named})' if named else ''}: {check['judged_by']} "
         f"{check['judged']:.4f} {sign} the limit {check['limit']:g}"
+        + (f", but not enough data: {check['note']}" if check["note"] else "")
     )
 
 
@@ -178,7 +208,7 @@ def compare(
                        "--prediction columns."),
     ],
     columns: group.ModelColumns, pricing: group.Pricing, about: group.About,
-    measuring: group.Measuring, output: group.Output, favoring: group.Favoring,
+    measuring: group.Measuring, output: group.Output, gate: group.Gate,
 ) -> None:  # fmt: skip
     """Compare two or more models on the same rows: measures side by side, who gains, who loses.
 
@@ -188,17 +218,13 @@ def compare(
 
     Or, with both scores in one file: evenhand compare scores.csv -y y -s old -s new -a race
     """
+    rules = read_rules(group.Judging(**asdict(gate)), columns.target is not None)
     data = load_models(files, columns)
     result = data.audit(dict(data.scores), measuring, pricing)
-    if output.html is not None:
-        facts = {**data.source_facts(), **run_facts(measuring.seed)}
-        write_audit(result, output, facts, about, favorable=favoring.favorable)
-    if output.json_:
-        say_json({**result.to_dict(), "provenance": data.provenance()})
-        return
-    show_compare(result, favoring.favorable)
-    if output.html is not None:
-        say(f"\nReport: {output.html}")
+    facts = tolerance_facts(gate.tolerance) | run_facts(measuring.seed)
+    _conclude(
+        result, data, rules, about, output, facts, lambda: show_compare(result, rules.favorable)
+    )
 
 
 def show_compare(result: AuditSet, favorable: str | None = None) -> None:
@@ -235,6 +261,9 @@ class Rules:
     favorable : str or None
     reference, at
         Of the impact table.
+    limits : dict of criterion → float
+        Of --fail-above.
+    judge_by : {"value", "upper", "lower"}
     """
 
     tolerance: Tolerance | None
@@ -242,9 +271,11 @@ class Rules:
     favorable: str | None
     reference: str
     at: tuple[Any, ...]
+    limits: dict[str, float]
+    judge_by: str
 
 
-def read_asked(judging: group.Judging, has_target: bool) -> Rules:
+def read_rules(judging: group.Judging, has_target: bool) -> Rules:
     """The options of the command line, checked before any rows are read."""
     from ..auditing.impact import read_cutoffs
     from ..auditing.tolerance import Tolerance
@@ -271,7 +302,11 @@ def read_asked(judging: group.Judging, has_target: bool) -> Rules:
     cutoffs = tuple(float(cutoff.quantile or 0.0) for cutoff in given)
     if not cutoffs:
         cutoffs = (0.5,) if tolerance is None else tolerance.at or (0.5,)
-    return Rules(tolerance, judging.impact, favorable, reference or "largest", cutoffs)
+    limits = parse_limits("--fail-above", judging.fail_above, has_target)
+    return Rules(
+        tolerance, judging.impact, favorable, reference or "largest", cutoffs, limits,
+        judging.judge_by,
+    )  # fmt: skip
 
 
 def tolerance_facts(file: Path | None) -> dict[str, str]:
@@ -283,27 +318,31 @@ def tolerance_facts(file: Path | None) -> dict[str, str]:
     return {"Tolerance": f"{clean(file.name)}{when}"}
 
 
-def judged(audits: Mapping[str, Audit], asked: Rules) -> dict[str, Verdict]:
+def judged(audits: Mapping[str, Audit], rules: Rules, dropped: int) -> dict[str, Verdict]:
     """Verdicts by audit; an attribute of a crossing is judged as a part of it."""
-    if asked.tolerance is None:
+    if rules.tolerance is None:
         return {}
     parts = {part for audit in audits.values() for part in audit.attributes}
-    return {
-        name: audit.verdict(asked.tolerance) for name, audit in audits.items() if name not in parts
+    verdicts = {
+        name: audit.verdict(rules.tolerance) for name, audit in audits.items() if name not in parts
     }
+    if not dropped:
+        return verdicts
+    told = f"{dropped:,} rows were left out by --drop-missing, and count as rows of unknown group."
+    return {name: replace(v, remarks=(*v.remarks, told)) for name, v in verdicts.items()}
 
 
-def impacts(audits: Mapping[str, Audit], asked: Rules) -> dict[str, Impact]:
+def impacts(audits: Mapping[str, Audit], rules: Rules) -> dict[str, Impact]:
     """Impact tables by audit."""
-    if not asked.impact:
+    if not rules.impact:
         return {}
-    assert asked.favorable is not None
+    assert rules.favorable is not None
     groups = {group for audit in audits.values() for group in audit.labels}
     return {
         name: audit.impact(
-            "largest" if asked.reference in groups.difference(audit.labels) else asked.reference,
-            asked.at,
-            asked.favorable,
+            "largest" if rules.reference in groups.difference(audit.labels) else rules.reference,
+            rules.at,
+            rules.favorable,
         )
         for name, audit in audits.items()
     }
@@ -317,12 +356,10 @@ def show_verdict(verdict: Verdict, name: str = "") -> None:
     say("")
 
 
-def exit_code(verdicts: Mapping[str, Verdict], limits_met: bool) -> int:
+def exit_code(outcomes: Iterable[str]) -> int:
     """A fail outranks not enough data, and that a pass."""
-    codes = {EXIT_CODES[verdict.outcome] for verdict in verdicts.values()}
-    if not limits_met or LIMIT_MISSED in codes:
-        return LIMIT_MISSED
-    return NOT_ENOUGH_DATA if NOT_ENOUGH_DATA in codes else 0
+    codes = {EXIT_CODES[outcome] for outcome in outcomes}
+    return LIMIT_MISSED if LIMIT_MISSED in codes else max(codes, default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -429,8 +466,10 @@ def drivers(file: group.OneFile, columns: DriverOptions, output: group.Output) -
         scorer = model
     if not features:
         raise TableError(f"{str(source.path)!r} has no column left to use as a feature.")
-    text = [] if model is None else model.text
-    table = read_table(source, [*names.values(), *groups, *features], text=text)
+    text = [*groups, *([] if model is None else model.text)]
+    table = read_table(
+        source, [*names.values(), *groups, *features], text=text, missing=columns.missing
+    )
     given = {r: table.column(n).to_numpy(zero_copy_only=False) for r, n in names.items()}
     with waiting("Closing paths"):
         result = find(

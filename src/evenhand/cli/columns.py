@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import re
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +14,14 @@ from numpy.typing import NDArray
 from .._core.files import arrow_kind
 from .._core.validation import InputError, quote
 from ..data.bands import Bands, Continuous, measurement
-from ..data.labels import MAX_FRACTIONS, MAX_NUMBERS, suggest_edges
-from ..tables.readers import TableError, called, value_type
+from ..data.labels import whole
+from ..tables.plan import check_levels_read
+from ..tables.readers import Source, TableError, called, is_text_type, value_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .options import Columns
+    from .options import Roles
 
 
 _TEXT = (".csv", ".tsv", ".txt", ".gz")
@@ -113,8 +113,11 @@ def is_text(path: Path) -> bool:
     return path.suffix.lower() in _TEXT
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write a table in the format its name asks for, compressed where it ends in .gz."""
+def write_table(table: pa.Table, path: Path, like: Source | None = None) -> None:
+    """Write a table in the format its name asks for, compressed where it ends in .gz.
+
+    Text has the separator, the decimal point and the encoding of a file that it is to be `like`.
+    """
     from pyarrow import feather, parquet
 
     endings = [s.lower() for s in path.suffixes[-2:]]
@@ -124,19 +127,29 @@ def write_table(table: pa.Table, path: Path) -> None:
     elif kind in (".feather", ".arrow"):
         feather.write_feather(table, str(path))
     elif kind in _TEXT:
-        separator = "\t" if ".tsv" in endings else ","
+        like = like if like is not None and like.kind == "csv" else Source(path, "csv", None, ())
+        separator = "\t" if ".tsv" in endings else like.separator or ","
+        encoding = {"Windows-1252": "cp1252"}.get(like.encoding, like.encoding or "utf-8")
         # Not Arrow's writer, which quotes every text.
         opened = gzip.open if kind == ".gz" else open
-        with opened(path, "wt", encoding="utf-8", newline="") as stream:
+        with opened(path, "wt", encoding=encoding, newline="") as stream:
             writer = csv.writer(stream, delimiter=separator, lineterminator="\n")
             writer.writerow(table.column_names)
             for batch in table.to_batches(max_chunksize=50_000):
-                writer.writerows(zip(*(c.to_pylist() for c in batch.columns), strict=True))
+                cells = [_as_written(c.to_pylist(), like.decimal) for c in batch.columns]
+                writer.writerows(zip(*cells, strict=True))
     else:
         raise TableError(
             f"{called(path)} must end in .csv, .tsv, .csv.gz, .parquet or .feather, so that its "
             "format is known."
         )
+
+
+def _as_written(values: list[Any], decimal: str) -> list[Any]:
+    """Numbers with another decimal point; text stays as it is."""
+    if decimal == "." or not any(isinstance(v, float) for v in values):
+        return values
+    return [str(v).replace(".", decimal) if isinstance(v, float) else v for v in values]
 
 
 # ------------------------------------------------------------------------------------------------
@@ -145,33 +158,29 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 # None: a measurement that is not cut.
 Edges = list[float] | list[str] | None
-_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ].*)?")
-_OTHERS = 3
-# 02139 is the name of a place, not a number.
-_NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)([.,]\d+)?")
 
 
-def parse_bands(columns: Columns) -> dict[str, Edges]:
+def parse_bands(columns: Roles) -> dict[str, Edges]:
     """``age:25,65`` → {"age": [25.0, 65.0]}; edges that are no numbers are dates.
 
     {"age": None} where age is asked about as it is, with --continuous.
     """
-    sensitive = columns.sensitive
-    if columns.continuous:
-        if columns.band or len(sensitive) != 1:
-            also = "--band as well" if columns.band else f"{len(sensitive)} columns"
+    sensitive, band = columns.sensitive, getattr(columns, "band", [])
+    if getattr(columns, "continuous", False):
+        if band or len(sensitive) != 1:
+            also = "--band as well" if band else f"{len(sensitive)} columns"
             raise TableError(
                 f"--continuous asks about one --sensitive column that is not cut, got {also}. "
                 "Hint: audit one measurement at a time, or cut it with --band instead."
             )
-        if columns.control:
+        if getattr(columns, "control", []):
             raise TableError(
                 "--control needs groups, and --continuous asks about a measurement. Hint: cut it "
                 f"with --band instead, such as --band {sensitive[0]}:25,65."
             )
         return {sensitive[0]: None}
     bands: dict[str, Edges] = {}
-    for text in columns.band:
+    for text in band:
         name, sign, listed = text.rpartition(":")
         parts = [part.strip() for part in listed.split(",")]
         if not sign or not name or not all(parts):
@@ -236,37 +245,8 @@ def check_levels(table: pa.Table, as_written: bool) -> None:
     as_written : bool
         Whether text may be a number or a date that nobody has declared to be text (CSV).
     """
-    import pyarrow as pa
-
     for name in table.column_names:
         column = table.column(name)
-        levels = [v for v in column.unique().to_pylist() if v is not None and v == v]
-        what = arrow_kind(column.type)
-        if what == "text" and as_written:
-            what, levels = _read_levels(levels)
-        elif pa.types.is_temporal(value_type(column.type)):
-            what = "dates"
-        if what not in ("numbers", "dates"):
-            continue
-        whole = what == "dates" or all(v == int(v) for v in levels)
-        limit = MAX_NUMBERS if whole else MAX_FRACTIONS
-        if len(levels) <= limit:
-            continue
-        ordered = sorted(levels)
-        shown = [f"{v:g}" if what == "numbers" else str(v) for v in (ordered[0], ordered[-1])]
-        raise TableError(
-            f"--sensitive {quote(name)} has {len(levels)} different {what}, from {shown[0]} to "
-            f"{shown[1]}; more than {limit} are taken for a measurement, not for groups. Hint: ask "
-            "about the measurement itself with --continuous, or cut it into bands, such as --band "
-            f"{name}:{','.join(suggest_edges(ordered))}; codes of true groups must not look like "
-            "numbers, so put a letter before them."
-        )
-
-
-def _read_levels(levels: list[str]) -> tuple[str, list[Any]]:
-    """The numbers or dates among texts, where all but a few ("unknown", "other") are such."""
-    for what, pattern in (("numbers", _NUMBER), ("dates", _DATE)):
-        read = [v for v in levels if pattern.fullmatch(v)]
-        if read and len(levels) - len(read) <= _OTHERS:
-            return what, [float(v.replace(",", ".")) for v in read] if what == "numbers" else read
-    return "text", levels
+        if as_written or not is_text_type(column.type):
+            levels = [whole(v) for v in column.unique().to_pylist() if v is not None and v == v]
+            check_levels_read(levels, table.num_rows, name)

@@ -16,10 +16,10 @@ import typer
 from .._core import files as _files
 from .._core.provenance import stamp
 from ..data.criteria import CRITERIA, INDEPENDENCE, WITH_CONTROLS
-from ..tables.readers import TableError, open_table, read_table
+from ..tables.readers import Source, TableError, open_table, read_table
 from ..training.model_files import TableModel, load_table_model
 from . import options as group
-from .audits import exit_code, read_asked, show_compare, show_verdict, tolerance_facts
+from .audits import exit_code, read_rules, show_compare, show_verdict, tolerance_facts
 from .columns import is_text, write_table
 from .options import option
 from .rows import TableRows, load_training
@@ -94,7 +94,6 @@ class Fitting(group.Powered, group.Seeded):
 
     criterion: str = option(
         "The sense of fairness to train for; conditional needs --control.",
-        "-c",
         choices=ChainMap(WITH_CONTROLS, CRITERIA),  # which users may add to
         default=INDEPENDENCE.name,
     )
@@ -197,7 +196,7 @@ def frontier(
     """
     outputs = check_folder(writing.out, writing.force)
     request.check()
-    asked = read_asked(group.Judging(**asdict(tolerated)), has_target=True)
+    rules = read_rules(group.Judging(**asdict(tolerated)), has_target=True)
     estimator = fitting.build()
     data = load_training(file, columns)
     writing.out.mkdir(parents=True, exist_ok=True)
@@ -206,16 +205,17 @@ def frontier(
     write_path(
         path, chosen, data, outputs,
         {**tolerance_facts(tolerated.tolerance), **run_facts(fitting.seed)},
-        about=asdict(about), tolerance=asked.tolerance, favorable=asked.favorable,
+        about=asdict(about), tolerance=rules.tolerance, favorable=rules.favorable,
     )  # fmt: skip
     show_frontier(path, chosen, problem, outputs)
-    verdicts = verdict_on(path, asked.tolerance)
+    verdicts = verdict_on(path, rules.tolerance)
     for verdict in verdicts.values():
         say("")
         show_verdict(verdict)
     if problem is not None:
         fail(problem)
-    leave(exit_code(verdicts, problem is None))
+    outcomes = [verdict.outcome for verdict in verdicts.values()]
+    leave(exit_code([*outcomes, "pass" if problem is None else "fail"]))
 
 
 def run_path(rows: TableRows, model: Any, fitting: Fitting) -> FairnessPath:
@@ -356,7 +356,8 @@ def predict(
 ) -> None:
     """Score new rows with a model that 'evenhand frontier' chose.
 
-    All columns of the file are copied unchanged and the score is added.
+    All columns of the file are copied unchanged and the score is added, with the separator, the
+    decimal point and the encoding of the file.
 
     For example: evenhand predict fair/model.json new.csv --out scored.csv
     """
@@ -399,12 +400,12 @@ def score_file(model_path: Path, file: Path, scored: Scored) -> tuple[int, dict[
     # Text is copied as text, so that "007" and "1.50" come out as they went in.
     table = read_table(source, source.names, as_text=is_text(scored.out))
     table = table.append_column(column, pa.array(scores))
-    _save(table, scored.out, scored.force)
+    _save(table, scored.out, scored.force, source)
     return len(scores), unseen
 
 
-def _save(table: pa.Table, path: Path, force: bool) -> None:
-    _files.write_file(path, lambda temporary: write_table(table, temporary), force)
+def _save(table: pa.Table, path: Path, force: bool, like: Source | None = None) -> None:
+    _files.write_file(path, lambda temporary: write_table(table, temporary, like), force)
 
 
 @dataclass(frozen=True, kw_only=True)

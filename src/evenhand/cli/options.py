@@ -82,6 +82,10 @@ CLUSTER = (
 _FREQUENCY = "Column with the number of people that each row of an aggregated table stands for."
 SEPARATOR = "Separator of a CSV file, if it is not recognized."
 _SCORE = "Column with the score."
+_BAND = (
+    "Cut a --sensitive column of numbers or dates into bands, such as age:25,65 for under 25, 25 "
+    "to 64, 65 and over. May be given several times."
+)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -97,6 +101,11 @@ class Roles:
         "Column with the true outcome (numbers). Without it only independence is measured.", "-y"
     )
     weight: str | None = option("Column with the weight of each row.", "-w")
+    missing: list[str] = option(
+        "Label that means 'not known' in --sensitive columns, such as NA; otherwise it is a group. "
+        "May be given several times.",
+        default=[],
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +123,7 @@ class Columns(Roles):
     exposure: str | None = option(
         "Column with the time at risk; the target is a total over it, the score a rate."
     )
-    band: list[str] = option(
-        "Cut a --sensitive column of numbers or dates into bands, such as age:25,65 for under 25, "
-        "25 to 64, 65 and over. May be given several times.",
-        metavar="COLUMN:EDGES",
-        default=[],
-    )
+    band: list[str] = option(_BAND, metavar="COLUMN:EDGES", default=[])
     continuous: bool = option(
         "The --sensitive column is a measurement, such as age or income: ask about the number "
         "itself, not about groups.",
@@ -166,6 +170,11 @@ class AuditColumns(Columns):
         "in each row, and an empty cell means 'not known'.",
         default=[],
     )
+    assume: str | None = option(
+        "What the score depends on, where groups were imputed: on the guess alone, or on the group "
+        "alone. Without it no limit is met by imputed groups.",
+        choices=("guess", "group"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +200,7 @@ class TrainingColumns(Columns):
     control: list[str] = option(
         "Column with a legitimate factor, for --criterion conditional. It stays a feature unless "
         "--drop names it. May be given several times.",
+        "-c",
         default=[],
     )
 
@@ -220,6 +230,7 @@ class CellColumns(CountedColumns):
 
     sensitive: list[str] = option(_SENSITIVE, "-a", default=REQUIRED)
     prediction: str = option(_SCORE, "-s", default=REQUIRED)
+    band: list[str] = option(_BAND, metavar="COLUMN:EDGES", default=[])
 
 
 # ------------------------------------------------------------------------------------------------
@@ -305,8 +316,8 @@ class Tolerated(Favoring):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judging(Tolerated, Cutoffs):
-    """What is judged, and by what."""
+class Gate(Tolerated):
+    """Limits that decide about the exit code."""
 
     fail_above: list[str] = option(
         "Exit with code 1 if the criterion exceeds the limit, such as separation=0.05. Of several "
@@ -320,6 +331,12 @@ class Judging(Tolerated, Cutoffs):
         choices=("value", "upper", "lower"),
         default="value",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging(Gate, Cutoffs):
+    """What is judged, and by what."""
+
     impact: bool = option("Compare each group with a reference; needs --favorable.", default=False)
     reference: str | None = option("Group for --impact and --control; the largest if left out.")
     each: bool = option("Audit each --sensitive column by itself as well.", default=False)

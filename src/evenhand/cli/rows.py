@@ -115,7 +115,7 @@ class TableRows:
         if self.named.continuous:
             who = Continuous(who.column(0), who.column_names[0])
         elif self.named.probability:
-            who = Proxy(who)
+            who = Proxy(who, assume=getattr(self.named, "assume", None))
         cluster, controls = self.named.cluster, list(dict.fromkeys(self.named.control))
         return {
             "sensitive_features": who,
@@ -158,13 +158,12 @@ class TableRows:
         if self.scores:
             facts["Prediction"] = ", ".join(short_names(list(self.scores), 60))
         rate = "; the target is a total over it, the score a rate"
-        known = {"weight": ("Weights", ""), "frequency": ("Frequencies", ""),
-                 "exposure": ("Exposure", rate)}  # fmt: skip
-        facts |= {
-            head: f"column {clean(self.named.numbers[role])}{more}"
-            for role, (head, more) in known.items()
-            if role in self.numbers
-        }
+        heads = {"weight": "Weights", "frequency": "Frequencies", "exposure": "Exposure"}
+        for role, head in heads.items():
+            if role in self.numbers:
+                zero = int((self.numbers[role] == 0).sum())
+                more = rate if role == "exposure" else f", zero in {zero:,} rows" if zero else ""
+                facts[head] = f"column {clean(self.named.numbers[role])}{more}"
         if self.named.control:
             facts["Controls"] = ", ".join(short_names(dict.fromkeys(self.named.control), 60))
         if self.named.probability:
@@ -200,7 +199,8 @@ def _read_scores(file: Path, columns: Columns) -> TableRows:
     labels = list(dict.fromkeys([*columns.sensitive, *_cluster(columns)]))
     # Groups named 1 and 01 are two, unless the column is also read for its numbers.
     text = [name for name in labels if name not in used and name not in bands]
-    table = read_table(source, [*used, *labels, *columns.control], text=text)
+    wanted = [*used, *labels, *columns.control]
+    table = read_table(source, wanted, text=text, missing=columns.missing)
     return TableRows(source, columns, table, {name: name for name in names})
 
 
@@ -340,7 +340,7 @@ def _order(first: pa.Table, other: pa.Table, key: str, path: Path) -> NDArray[np
 
 def load_training(file: Path, columns: Columns) -> TableRows:
     """Target, groups and every other column as a feature."""
-    parse_bands(columns)  # which refuses before the file is read
+    bands = parse_bands(columns)
     source = open_table(file, columns.separator)
     others = _resolve(source, columns)
     if columns.target in columns.sensitive:
@@ -351,9 +351,9 @@ def load_training(file: Path, columns: Columns) -> TableRows:
     cluster = _cluster(columns)
     features = _feature_names(source, [*others, *columns.sensitive, *cluster, *columns.drop])
     wanted = [*others, *columns.sensitive, *cluster, *features, *columns.control]
-    text = [name for name in cluster if name not in (*others, *columns.sensitive)]
-    rows = TableRows(source, columns, read_table(source, wanted, text=text), {})
-    rows = _without_gaps(rows)
+    text = [n for n in (*cluster, *columns.sensitive) if n not in others and n not in bands]
+    table = read_table(source, wanted, text=text, missing=columns.missing)
+    rows = _without_gaps(TableRows(source, columns, table, {}))
     (table,) = repeat_rows(rows.numbers.get("frequency"), table=rows.table)
     why = dict.fromkeys(columns.drop, "--drop says so")
     why |= dict.fromkeys(cluster, "--cluster names it")

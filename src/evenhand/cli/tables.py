@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from .._core.provenance import file_facts, stamp
 from ..data.criteria import CRITERIA
 from ..tables.readers import open_table, read_table
 from . import options as group
+from .columns import parse_bands
 from .options import option
 from .terminal import LIMIT_MISSED, NOT_ENOUGH_DATA, command, deliver, leave, note, say
 
@@ -28,8 +30,13 @@ _ARGUMENTS = {
     "sample_weight": "weight", "frequency": "frequency",
 }  # fmt: skip
 _NEEDS_ROWS = (
-    "cluster", "band", "drop_missing", "separator", "exposure", "probability", "continuous",
+    "cluster", "drop_missing", "separator", "exposure", "probability", "continuous",
 )  # fmt: skip
+
+
+# Bytes of one file beyond which an engine counts its rows: in memory they take some 20 times that.
+LARGE = 2**28
+_COUNTABLE = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".parq")
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class Asked:
     engine: str | None
     columns: group.Roles
     needs_rows: dict[str, Any]
+    dropped: int = 0
 
     def named(self, role: str) -> Any:
         """The column or columns of a role, None where there is no such option."""
@@ -65,18 +73,35 @@ class Asked:
             raise TableError("Files of cells and tables of rows must not be mixed.")
         return all(kinds)
 
-    @property
+    @cached_property
     def counted(self) -> bool:
-        """Cells, or tables for an engine: asked for, several, a pattern, a folder, a database."""
+        """Cells, or tables for an engine: asked for, several, a pattern, a folder, a database.
+
+        One large file too, unless an option needs its rows.
+        """
         one = self.files[0]
-        return (
+        if (
             self.are_cells
             or self.engine is not None
             or len(self.files) > 1
             or one.startswith("duckdb:")
             or Path(one).is_dir()
             or (any(sign in one for sign in "*?[") and not Path(one).exists())
+        ):
+            return True
+        large = one.lower().endswith(_COUNTABLE) and Path(one).is_file()
+        if not large or Path(one).stat().st_size < LARGE or any(self._rows_options.values()):
+            return False
+        note(
+            f"{one} is larger than {LARGE >> 20} MB, so its rows are counted by an engine and not "
+            "held in memory."
         )
+        return find_spec("duckdb") is not None or find_spec("polars") is not None
+
+    @property
+    def _rows_options(self) -> dict[str, Any]:
+        """Options that only rows allow."""
+        return {role: self.named(role) for role in _NEEDS_ROWS} | self.needs_rows
 
     @property
     def table(self) -> str | list[str]:
@@ -102,8 +127,7 @@ class Asked:
             for name, other in {"sensitive": "probability", "prediction": ""}.items():
                 if not self.named(name) and not self.named(other):
                     raise typer.BadParameter(f"Missing option '--{name}'.")
-        needs_rows = {role: self.named(role) for role in _NEEDS_ROWS} | self.needs_rows
-        for name, value in needs_rows.items() if self.counted else ():
+        for name, value in self._rows_options.items() if self.counted else ():
             option = "--" + name.replace("_", "-")
             if value:
                 raise TableError(
@@ -188,8 +212,9 @@ class Asked:
 
 
 def column_names(columns: group.Roles) -> dict[str, Any]:
-    """Columns by the arguments of `audit_table`."""
-    return {argument: getattr(columns, role) for argument, role in _ARGUMENTS.items()}
+    """Columns by the arguments of `cells_of`."""
+    named = {argument: getattr(columns, role) for argument, role in _ARGUMENTS.items()}
+    return {**named, "missing": columns.missing, "bands": parse_bands(columns)}
 
 
 def count(table: Any, engine: str | None, columns: group.Roles, edges: Any = None) -> Cells:
@@ -352,6 +377,7 @@ def _table(asked: Asked) -> tuple[Any, dict[str, Any]]:
         "time": asked.named("time"),
         "cluster": asked.named("cluster"),
     }
+    del names["bands"]
     if asked.counted:
         return asked.table, {**names, "engine": asked.engine}
     source = open_table(Path(asked.files[0]), asked.named("separator"))
@@ -379,6 +405,8 @@ def parse_limits(option: str, texts: Sequence[str], has_target: bool = True) -> 
                 f"{option} must be CRITERION=LIMIT with one of {', '.join(CRITERIA)}, got "
                 f"{text!r}. Hint: {option} separation=0.05"
             )
+        if name in limits:
+            raise TableError(f"{option} names {name} twice. Hint: give one limit for each.")
         limits[name] = as_number(value, float("nan"))
         if not 0 <= limits[name] <= 1:
             raise TableError(

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from .._core.validation import InputError
+from ..data.labels import ManyValues
 from ..report.view import WIDTH, View, view_lines, view_of
 from ..report.words import clean
 from .options import Output, check_choices, long_name
@@ -175,6 +176,15 @@ def _in_words(debug: bool) -> Iterator[None]:
         except KeyboardInterrupt:
             fail("Interrupted; nothing half-written is left.")
             raise typer.Exit(130) from None
+        except MemoryError as error:
+            if debug:
+                raise
+            fail(
+                f"There is not enough memory for this ({_first(error)}). Hint: count the rows "
+                "where they are, with --engine duckdb, which needs memory for cells and not for "
+                "rows."
+            )
+            raise typer.Exit(BAD_INPUT) from None
         except (ValueError, OSError, ModuleNotFoundError) as error:
             if debug:
                 raise
@@ -192,6 +202,10 @@ def _in_words(debug: bool) -> Iterator[None]:
             seen = {str(w.message) for w in caught if issubclass(w.category, UserWarning)}
             for text in sorted(seen):
                 note(text)
+
+
+def _first(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 # Arguments of the library as the command line names them.
@@ -218,7 +232,14 @@ def _plain(error: Exception) -> str:
     if isinstance(error, InputError) and error.argument in _NAMES:
         where = error.where.removeprefix("of a Proxy")
         name = f"{_NAMES[error.argument]} {where}".rstrip()
-        return error.worded(name, "" if error.hint == _LEFT_OUT else error.hint)
+        hint = "" if error.hint == _LEFT_OUT else error.hint
+        if isinstance(error, ManyValues):
+            hint = (
+                "ask about the measurement itself with --continuous, or cut it into bands, such as "
+                f"--band {error.column}:{','.join(error.edges)}; codes of true groups must not "
+                "look like numbers, so put a letter before them."
+            )
+        return error.worded(name, hint)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {str(error.filename)!r}."
     return str(error) or type(error).__name__

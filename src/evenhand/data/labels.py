@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Integral, Number
 from typing import Any
@@ -64,6 +64,20 @@ def whole(value: Any) -> Any:
     if isinstance(value, float | Decimal):
         return int(value) if float(value).is_integer() else float(value)
     return value
+
+
+def lasting(label: Any) -> Any:
+    """A label as a file can hold it, the same from every engine: numbers, booleans and text.
+
+    Moments are in UTC where they have a time zone, and days where they are at midnight.
+    """
+    if isinstance(label, tuple):
+        return tuple(map(lasting, label))
+    label = whole(label.item() if isinstance(label, np.generic) else label)
+    if isinstance(label, datetime):
+        label = label.astimezone(UTC).replace(tzinfo=None) if label.tzinfo else label
+        return str(label).removesuffix(" 00:00:00")
+    return label if isinstance(label, str | int | float | bool) else str(label)
 
 
 def _distinct(values: NDArray[Any]) -> tuple[NDArray[Any], Rows]:
@@ -228,6 +242,20 @@ def cross(coded: list[tuple[Rows, list[Any]]]) -> tuple[Rows, list[Any]]:
     return out, crossed
 
 
+class ManyValues(InputError):
+    """Numbers or dates with more distinct values than groups have.
+
+    Attributes
+    ----------
+    column : str
+    edges : list of str
+        Two that would cut them into bands.
+    """
+
+    column: str = ""
+    edges: tuple[str, ...] = ()
+
+
 def check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) -> None:
     """Refuse a measurement or an identifier where a category is meant."""
     if here().is_shard:
@@ -242,7 +270,7 @@ def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) ->
     if limit is not None and count > limit:
         what = {"float": "fractions", "integer": "whole numbers", "date": "dates"}[kind]
         ordered = sorted(labels)
-        raise InputError(
+        error = ManyValues(
             "sensitive_features", f"be categories, got {what} with {count} distinct values, from "
             f"{_plain(ordered[0])} to {_plain(ordered[-1])}; more than {limit} are taken for a "
             "measurement",
@@ -250,6 +278,8 @@ def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) ->
             f"[{_example(ordered)}]); drop an identifier; pass codes of true groups as text or "
             "categories.", where=where,
         )  # fmt: skip
+        error.column, error.edges = name or "", tuple(suggest_edges(ordered))
+        raise error
     if kind != "float" and n_rows > 20 and count > n_rows / 2:
         raise InputError(
             "sensitive_features", f"be categories, got {count} distinct values in {n_rows} rows, "

@@ -54,7 +54,7 @@ def about(cells: Cells) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "edges": cells.edges.to_dict(),
-        "labels": [_plain(label) for label in cells.labels],
+        "labels": list(cells.labels),
         "names": list(cells.names),
         "n_unknown": cells.n_unknown,
     }
@@ -190,14 +190,6 @@ def _numbers(table: Any, name: str) -> NDArray[Any]:
     return values
 
 
-def _plain(label: Any) -> Any:
-    """A label as JSON has it; what JSON does not know becomes text."""
-    if isinstance(label, tuple):
-        return [_plain(v) for v in label]
-    label = label.item() if isinstance(label, np.generic) else label
-    return label if isinstance(label, str | int | float | bool) else str(label)
-
-
 # ------------------------------------------------------------------------------------------------
 # Cells as files: Parquet, whole or not at all, with a checksum of what is in them.
 
@@ -315,6 +307,11 @@ def read_table(path: Any) -> Any:
     except (pa.ArrowException, OSError, ValueError) as error:  # also of names that are no text
         text = str(error).splitlines()[0]
         raise TableError(f"{str(path)!r} is not a whole file of cells: {text}") from error
+    if KEY in metadata and _SUM not in metadata:
+        raise TableError(
+            f"{str(path)!r} holds cells without a checksum, so that nobody can say whether they "
+            "were changed. Hint: write them with Cells.to_file or `evenhand cells`."
+        )
     if _SUM not in metadata:
         raise TableError(f"{str(path)!r} is no file of cells, as `evenhand cells` writes them.")
     if metadata[_SUM] != digest:

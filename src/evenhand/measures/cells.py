@@ -26,7 +26,7 @@ from .._core.validation import InputError, check_column, check_index
 from ..data.bands import Continuous
 from ..data.copies import are_copies
 from ..data.groups import Proxy, resolve_groups
-from ..data.labels import sorted_labels
+from ..data.labels import lasting, sorted_labels
 from ..data.sample import check_frequency
 from ..data.weights import check_weight
 from .cell_files import from_arrow, read_table, to_arrow, write_cells
@@ -94,6 +94,7 @@ class Cells:
     n_unknown: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", tuple(map(lasting, self.labels)))
         for values in self._arrays():
             values.setflags(write=False)
 

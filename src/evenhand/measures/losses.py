@@ -424,6 +424,8 @@ class QuantileLoss(Loss):
         return share * (1.0 - share) / self.width
 
 
+# Beyond it amounts a few times the mean count for nothing; 3 is the inverse Gaussian.
+MOST_POWER = 3.0
 # Family → variance power, canonical link (other than log for Tweedie, and not offered), default.
 _POWERS: dict[str, tuple[float | None, str | None, str]] = {
     "normal": (0.0, "identity", "identity"),
@@ -477,9 +479,9 @@ def get_loss(
         return QuantileLoss(quantile)
     p, canonical, default = _POWERS[name]
     if p is None:
-        if isinstance(power, bool) or not _is_real(power) or not 1 <= float(power) < np.inf:
+        if isinstance(power, bool) or not _is_real(power) or not 1 <= float(power) <= MOST_POWER:
             raise InputError(
-                "power", f"be a number of at least 1, got {power!r}",
+                "power", f"be a number between 1 and {MOST_POWER:g}, got {power!r}",
                 hint="between 1 (Poisson) and 2 (gamma) the target may be zero or positive, as a "
                 "pure premium is.",
             )  # fmt: skip

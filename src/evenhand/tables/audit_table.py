@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,7 @@ def audit_table(
     estimator: Any = "auto",
     confidence_level: float = 0.95,
     engine: str | None = None,
+    missing: Sequence[str] = (),
     explain: bool = False,
 ) -> Audit | str:
     """Measure the fairness of scores in a table, where it is.
@@ -74,6 +75,8 @@ def audit_table(
         Found from the table; for files DuckDB. Tables in memory are counted by NumPy. With an
         address of a database, such as ``ibis:postgres://user@host/database``, `table` is the name
         of a table there.
+    missing : sequence of str
+        Labels of groups that stand for "not known", such as "NA", beside NULL, NaN and blanks.
     explain : bool
         Print the queries in place of counting, and return them as text. The light ones are run,
         since the last one has their results in it.
@@ -100,6 +103,7 @@ def audit_table(
     arguments = {
         "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
         "sample_weight": sample_weight, "frequency": frequency, "engine": engine,
+        "missing": missing,
     }  # fmt: skip
     if explain:
         text = explain_cells(table, **arguments)
@@ -158,18 +162,24 @@ def cells_of(
     frequency: str | None = None,
     edges: Edges | int | None = None,
     engine: str | None = None,
+    missing: Sequence[str] = (),
+    bands: Mapping[str, Any] | None = None,
 ) -> Cells:
     """Count the rows of a table into :class:`evenhand.Cells`, where it is.
 
     Parameters
     ----------
-    table, y_true, y_pred, sensitive_features, sample_weight, frequency, engine
+    table, y_true, y_pred, sensitive_features, sample_weight, frequency, engine, missing
         As in :func:`audit_table`.
     edges : Edges or int, optional
         Those of the cells that these are to be merged with; a number of bins per side; or a grid
         that suits the table.
+    bands : mapping of column → edges, optional
+        Where sensitive columns of numbers or dates are cut; see :func:`evenhand.bands`.
     """
-    columns = columns_of(y_true, y_pred, sensitive_features, sample_weight, frequency)
+    columns = columns_of(
+        y_true, y_pred, sensitive_features, sample_weight, frequency, missing=missing, bands=bands
+    )
     with waiting("Looking at the table") as say:
         return _counted(table, columns, edges, engine, say)
 
@@ -181,13 +191,14 @@ def _counted(
     opened = open_table(table, columns, engine)
     check_columns(opened.kinds(), columns)
     if isinstance(opened, Held):
-        cells = without_blank(opened.count(columns, edges))
+        cells = without_blank(opened.count(columns, edges), columns.missing)
         for j, name in enumerate(columns.groups):
             several = len(columns.groups) > 1
             check_levels(len({v[j] if several else v for v in cells.labels}), name)
         return cells
     facts = opened.facts(columns)
     _check_facts(facts, columns)
+    opened.refuse_measurements(columns, facts)
     say("Drawing a sample")
     grid = _edges(opened, columns, facts, edges)
     say(f"Counting {facts['n']:,.0f} rows")
@@ -211,7 +222,8 @@ def explain_cells(table: Any, edges: Edges | int | None = None, **arguments: Any
 
 def columns_of(
     y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any = None,
-    frequency: Any = None, controls: Any = (),
+    frequency: Any = None, controls: Any = (), missing: Sequence[str] = (),
+    bands: Mapping[str, Any] | None = None,
 ) -> Columns:  # fmt: skip
     """Names of columns, checked to be names."""
     several = sensitive_features
@@ -242,7 +254,16 @@ def columns_of(
     crossed = (*groups, *beside)
     if len(set(crossed)) < len(crossed) or y_pred in beside:
         raise InputError("controls", f"be columns other than groups and score, got {list(beside)}")
-    return Columns(y_pred, y_true, crossed, sample_weight, frequency, tuple(beside))
+    return Columns(
+        y_pred,
+        y_true,
+        crossed,
+        sample_weight,
+        frequency,
+        tuple(beside),
+        tuple(missing),
+        bands or {},
+    )
 
 
 def check_columns(

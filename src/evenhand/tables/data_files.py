@@ -6,6 +6,7 @@ all of this is found out before one of them reads a row.
 
 from __future__ import annotations
 
+import filecmp
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -18,6 +19,8 @@ from .readers import open_table as open_file
 
 _CSV = (".csv", ".tsv", ".txt", ".gz", ".zst")
 NULL = "null"
+# Bytes that tell most files apart, and that a file without a row stays below.
+_HEAD, _EMPTY = 2**16, 2**12
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Files:
         return list(dict.fromkeys(part.partition("=")[0] for part in parts if "=" in part))
 
 
-def look_at(paths: Sequence[Any], columns: Columns) -> Files:
+def look_at(paths: Sequence[Any], columns: Columns, cased: bool = True) -> Files:
     """The files that paths, folders and patterns name, checked.
 
     Parameters
@@ -81,6 +84,8 @@ def look_at(paths: Sequence[Any], columns: Columns) -> Files:
     paths : sequence of str or Path
     columns : Columns
         Those that will be read.
+    cased : bool
+        Whether names of columns may differ in case alone.
     """
     files = list_files(paths)
     kinds = {_kind(file) for file in files}
@@ -90,7 +95,25 @@ def look_at(paths: Sequence[Any], columns: Columns) -> Files:
     if any("://" in file for file in files):
         # Not to be looked at from here.
         return Files(kind, (Batch(tuple(files)),), {})
-    return _parquet(files, columns) if kind == "parquet" else _csv(files, columns)
+    _refuse_copies(files)
+    look = _parquet if kind == "parquet" else _csv
+    return look(files, columns, cased)
+
+
+def _refuse_copies(files: list[str]) -> None:
+    """Refuse two files that hold the same bytes, unless these are no rows."""
+    seen: dict[Any, str] = {}
+    for file in files:
+        with Path(file).open("rb") as stream:
+            head = stream.read(_HEAD)
+        key = Path(file).stat().st_size, head
+        other = seen.setdefault(key, file)
+        # Writers leave small files without a row, all alike.
+        if other != file and len(head) > _EMPTY and filecmp.cmp(other, file, shallow=False):
+            raise TableError(
+                f"{file!r} and {other!r} hold the same bytes, and their people would count twice. "
+                "Hint: leave one of them out."
+            )
 
 
 def _kind(file: str) -> str:
@@ -106,7 +129,7 @@ def _kind(file: str) -> str:
     raise InputError("table", f"be Parquet or CSV files, and {file!r} has neither ending")
 
 
-def _parquet(files: list[str], columns: Columns) -> Files:
+def _parquet(files: list[str], columns: Columns, cased: bool) -> Files:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -125,7 +148,7 @@ def _parquet(files: list[str], columns: Columns) -> Files:
         if folders is None:
             folders = tuple(n for n in columns.names if n not in inside and n in outside)
         _check_folders(file, files[0], schema.names, folders, outside, columns)
-        _check_once(file, inside, schema.names)
+        _check_once(file, inside, schema.names, cased)
         for name in inside:
             kind = arrow_kind(schema.field(name).type)
             before = seen.setdefault(name, (kind, file)) if kind != NULL else (kind, file)
@@ -179,7 +202,7 @@ def _common(schemas: list[dict[str, Any]]) -> dict[str, str]:
     return found
 
 
-def _csv(files: list[str], columns: Columns) -> Files:
+def _csv(files: list[str], columns: Columns, cased: bool) -> Files:
     found: dict[tuple[Any, ...], list[str]] = {}
     for file in files:
         source = open_file(file, whole=False)
@@ -193,7 +216,7 @@ def _csv(files: list[str], columns: Columns) -> Files:
         for name in columns.names:
             if name not in source.names:
                 _no_column(file, name, list(source.names))
-        _check_once(file, columns.names, list(source.names))
+        _check_once(file, columns.names, list(source.names), cased)
         key = (source.names, source.separator, source.decimal, source.skip)
         found.setdefault(key, []).append(file)
     batches = tuple(Batch(tuple(named), (), *key[1:]) for key, named in found.items())
@@ -205,8 +228,14 @@ def _in_folders(file: str, columns: Columns) -> list[str]:
     return [name for name, sign, _ in parts if sign and name in columns.names]
 
 
-def _check_once(file: str, wanted: Sequence[str], names: list[str]) -> None:
+def _check_once(file: str, wanted: Sequence[str], names: list[str], cased: bool) -> None:
     for name in wanted:
+        alike = [other for other in names if other.casefold() == name.casefold()]
+        if not cased and len(set(alike)) > 1:
+            raise TableError(
+                f"{file!r} has the columns {', '.join(map(repr, alike))}, which this engine takes "
+                "for one. Hint: rename one of them, or take the engine polars."
+            )
         if names.count(name) > 1:
             raise TableError(
                 f"{file!r} has {names.count(name)} columns named {name!r}. Hint: rename one of "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path, PurePath
@@ -18,10 +18,11 @@ from narwhals.stable.v2 import Implementation
 from .._core.validation import InputError, frame_columns
 from ..auditing.audits import audit
 from ..auditing.result import Audit
+from ..data.bands import bands
 from ..measures.cells import Cells
 from ..measures.edges import Edges
 from .data_files import Batch, Files, look_at
-from .plan import Columns, Engine, EngineError, in_short
+from .plan import Columns, Engine, EngineError, in_short, is_blank
 from .readers import NULLS, TableError, nearest
 
 ENGINES = ("duckdb", "polars", "spark", "ibis", "dask", "numpy")
@@ -52,6 +53,11 @@ class Held:
         """What a column may be is checked where it is counted."""
         return dict.fromkeys(self.columns, "number")
 
+    def cut(self, columns: Columns) -> None:
+        """Put bands in place of measurements."""
+        made = {name: bands(self.columns[name], edges) for name, edges in columns.bands.items()}
+        self.columns |= made
+
     def count(self, columns: Columns, edges: Edges | int | None) -> Cells:
         """The cells."""
         take = {None: None, **self.columns}
@@ -67,7 +73,7 @@ class Held:
         groups = [name for name in columns.groups if name not in columns.controls]
         result = audit(
             take[columns.target], take[columns.score],
-            sensitive_features={name: known(take[name]) for name in groups},
+            sensitive_features={name: known(take[name], columns.missing) for name in groups},
             controls={name: take[name] for name in columns.controls},
             sample_weight=take[columns.weight], frequency=take[columns.frequency], **how,
         )  # fmt: skip
@@ -75,10 +81,10 @@ class Held:
         return result
 
 
-def known(labels: Any) -> Any:
-    """Labels with a gap in place of an empty text."""
+def known(labels: Any, missing: Sequence[str] = ()) -> Any:
+    """Labels with a gap in place of a text that stands for none."""
     values = np.asarray(labels, dtype=object)
-    blank = np.array([isinstance(value, str) and not value for value in values], dtype=bool)
+    blank = np.array([is_blank(value, missing) for value in values], dtype=bool)
     if not blank.any():
         return labels
     values = values.copy()
@@ -97,6 +103,12 @@ def open_table(table: Any, columns: Columns, engine: str | None = None) -> Any:
         Those that will be read; files are checked to have them.
     engine : str, optional
     """
+    opened = _open(table, columns, engine)
+    opened.cut(columns)
+    return opened
+
+
+def _open(table: Any, columns: Columns, engine: str | None) -> Any:
     if isinstance(engine, str) and engine.startswith(ADDRESS):
         return open_address(engine.removeprefix(ADDRESS), table)
     if engine is not None and engine not in ENGINES:
@@ -158,27 +170,50 @@ def _is_paths(table: Any) -> bool:
 
 
 def _open_paths(paths: list[Any], columns: Columns, engine: str | None) -> Engine:
-    readers = {"duckdb": _duckdb_files, "polars": _polars_files, "spark": _spark_files}
+    readers = {"duckdb": _DuckDBFiles, "polars": _PolarsFiles, "spark": _SparkFiles}
     if engine is None:
         engine = "duckdb" if find_spec("duckdb") or not find_spec("polars") else "polars"
     if engine not in readers:
         raise InputError("engine", f"be duckdb, polars or spark for files, got {engine!r}")
-    return readers[engine](look_at(paths, columns), columns)
+    files = look_at(paths, columns, cased=engine == "polars")
+    reader: Any = readers[engine]()
+    try:
+        if files.kind == "parquet":
+            parts = reader.parquet(files, columns)
+            return Engine(parts[0] if len(parts) == 1 else _joined(parts, files, columns))
+        csv = [_typed(nw.from_native(reader.csv(b)), b, columns) for b in files.batches]
+        return Engine(csv[0] if len(csv) == 1 else nw.concat(csv), as_written=True)
+    except TableError:
+        raise
+    except Exception as error:  # every engine has its own kinds
+        said = f"be read by {reader.name}: {in_short(error)}"
+        raise EngineError("table", said, verb="cannot") from error
 
 
-def _joined(parts: list[Any], files: Files, columns: Columns) -> Engine:
+def _joined(parts: list[Any], files: Files, columns: Columns) -> Any:
     """Frames of batches as one, with columns of types that all of them can have."""
-    frames = [nw.from_native(part) for part in parts]
-    if len(frames) == 1:
-        return Engine(frames[0])
     alike = []
-    for frame, batch in zip(frames, files.batches, strict=True):
+    for part, batch in zip(parts, files.batches, strict=True):
         casts = [
             (nw.lit(None) if name in batch.missing else nw.col(name)).cast(_TYPES[kind]).alias(name)
             for name, kind in files.types.items()
         ]
-        alike.append((frame.with_columns(*casts) if casts else frame).select(*columns.names))
-    return Engine(nw.concat(alike))
+        alike.append(nw.from_native(part).with_columns(*casts).select(*columns.names))
+    return nw.concat(alike)
+
+
+def _typed(rows: nw.LazyFrame[Any], batch: Batch, columns: Columns) -> nw.LazyFrame[Any]:
+    """Columns of a CSV file: numbers as such, labels as they are written, "02139" and "NA" too."""
+    made = {}
+    cut = [name for name, edges in columns.bands.items() if not isinstance(edges[0], str)]
+    for name in (*columns.numbers.values(), *cut):
+        text = nw.col(name).str.strip_chars()
+        if batch.decimal == ",":
+            text = text.str.replace_all(",", ".", literal=True)
+        made[name] = nw.when(~text.is_in(NULLS)).then(text).cast(nw.Float64)
+    for name in set(columns.groups).difference(made):
+        made[name] = nw.when(nw.col(name).str.strip_chars() != "").then(nw.col(name))
+    return rows.select(*columns.names).with_columns(**made)
 
 
 def _needed(package: str, extra: str = "engines") -> ModuleNotFoundError:
@@ -215,29 +250,37 @@ def _open_database(address: str) -> Engine:
     if not slash or not path or not name:
         raise InputError("table", "be duckdb:FILE/TABLE", repr(address))
     parts = [_quoted(part) for part in name.split(".")]
-    return _asked(_connect(path), f"SELECT * FROM {'.'.join(parts)}")
+    import duckdb
+
+    try:
+        return Engine(nw.from_native(_connect(path).sql(f"SELECT * FROM {'.'.join(parts)}")))
+    except duckdb.Error as error:
+        said = f"be read by DuckDB: {in_short(error)}"
+        raise EngineError("table", said, verb="cannot") from error
 
 
-def _duckdb_files(files: Files, columns: Columns) -> Engine:
-    """Files of one kind as one table, with the columns matched by name."""
-    if files.kind == "parquet":
+class _DuckDBFiles:
+    """Files through a database in memory."""
+
+    name = "DuckDB"
+
+    def __init__(self) -> None:
+        self._connection = _connect()
+
+    def parquet(self, files: Files, columns: Columns) -> list[Any]:
+        """One table, with the columns matched by name."""
         options = "union_by_name = true, hive_partitioning = false"
         if files.folders:
             options = "union_by_name = true, hive_partitioning = true, hive_types_autocast = false"
         query = f"SELECT * FROM read_parquet({_list(files.files)}, {options})"
-        return _asked(_connect(), query)
-    # Numbers are told from all lines and not the first few; codes of groups such as "02139" stay.
-    types = {**dict.fromkeys(columns.groups, "VARCHAR")}
-    types |= dict.fromkeys(columns.numbers.values(), "DOUBLE")
-    given = ", ".join(f"{_text(name)}: {_text(t)}" for name, t in types.items())
-    names = ", ".join(_quoted(name) for name in columns.names)
-    parts = [
-        f"SELECT {names} FROM read_csv({_list(batch.files)}, header = true, "
-        f"delim = {_text(batch.separator)}, decimal_separator = {_text(batch.decimal)}, "
-        f"skip = {batch.skip}, types = {{{given}}}, nullstr = {_list(NULLS)})"
-        for batch in files.batches
-    ]
-    return _asked(_connect(), " UNION ALL ".join(parts))
+        return [nw.from_native(self._connection.sql(query))]
+
+    def csv(self, batch: Batch) -> Any:
+        """All columns as text."""
+        return self._connection.sql(
+            f"SELECT * FROM read_csv({_list(batch.files)}, header = true, all_varchar = true, "
+            f"delim = {_text(batch.separator)}, skip = {batch.skip})"
+        )
 
 
 def _open_in_duckdb(table: Any, frame: Any) -> Engine:
@@ -250,16 +293,6 @@ def _open_in_duckdb(table: Any, frame: Any) -> Engine:
     if isinstance(frame, nw.DataFrame):
         table = frame.to_arrow()
     return Engine(nw.from_native(connection.from_arrow(table)))
-
-
-def _asked(connection: Any, query: str) -> Engine:
-    import duckdb
-
-    try:
-        return Engine(nw.from_native(connection.sql(query)))
-    except duckdb.Error as error:
-        said = f"be read by DuckDB: {in_short(error)}"
-        raise EngineError("table", said, verb="cannot") from error
 
 
 def _quoted(name: str, mark: str = '"') -> str:
@@ -276,73 +309,81 @@ def _text(value: str) -> str:
 
 
 # ------------------------------------------------------------------------------------------------
-# Polars: files as lazy frames.
+# Polars and Spark: files as lazy frames.
 
 
-def _polars_files(files: Files, columns: Columns) -> Engine:
-    try:
-        import polars as pl
-    except ModuleNotFoundError:
-        raise _needed("Polars") from None
-    if files.kind == "parquet":
-        return _joined([_polars_parquet(b, files, columns) for b in files.batches], files, columns)
-    types: dict[str, Any] = dict.fromkeys(columns.groups, pl.String)
-    types |= dict.fromkeys(columns.numbers.values(), pl.Float64)
-    parts = [
-        pl.scan_csv(
-            list(batch.files), schema_overrides=types, null_values=list(NULLS),
-            separator=batch.separator, decimal_comma=batch.decimal == ",", skip_rows=batch.skip,
-        ).select(columns.names)
-        for batch in files.batches
-    ]  # fmt: skip
-    return _joined(parts, files, columns)
+class _PolarsFiles:
+    """Files as lazy frames."""
+
+    name = "Polars"
+
+    def __init__(self) -> None:
+        try:
+            import polars as pl
+        except ModuleNotFoundError:
+            raise _needed("Polars") from None
+        self._pl = pl
+
+    def parquet(self, files: Files, columns: Columns) -> list[Any]:
+        """The columns that are wanted, as the first file of each batch has them."""
+        return [nw.from_native(self._batch(b, files, columns)) for b in files.batches]
+
+    def _batch(self, batch: Batch, files: Files, columns: Columns) -> Any:
+        pl = self._pl
+        if "://" in batch.files[0]:
+            return pl.scan_parquet(list(batch.files))
+        schema = pl.read_parquet_schema(batch.files[0])
+        wanted = {name: schema[name] for name in columns.names if name in schema}
+        more: dict[str, Any] = {"hive_partitioning": False}
+        if files.folders:
+            more = {"hive_partitioning": True, "hive_schema": dict.fromkeys(files.keys, pl.String)}
+        rows = pl.scan_parquet(list(batch.files), schema=wanted, extra_columns="ignore", **more)
+        return rows.select(columns.names)
+
+    def csv(self, batch: Batch) -> Any:
+        """All columns as text."""
+        return self._pl.scan_csv(
+            list(batch.files), infer_schema=False, separator=batch.separator, skip_rows=batch.skip
+        )
 
 
-def _polars_parquet(batch: Batch, files: Files, columns: Columns) -> Any:
-    """The columns that are wanted, as the first file has them; others may differ as they like."""
-    import polars as pl
+class _SparkFiles:
+    """Files through the session that runs, or a new one."""
 
-    if "://" in batch.files[0]:
-        return pl.scan_parquet(list(batch.files))
-    schema = pl.read_parquet_schema(batch.files[0])
-    wanted = {name: schema[name] for name in columns.names if name in schema}
-    more: dict[str, Any] = {"hive_partitioning": False}
-    if files.folders:
-        more = {"hive_partitioning": True, "hive_schema": dict.fromkeys(files.keys, pl.String)}
-    rows = pl.scan_parquet(list(batch.files), schema=wanted, extra_columns="ignore", **more)
-    return rows.select(columns.names)
+    name = "Spark"
 
+    def __init__(self) -> None:
+        try:
+            from pyspark.sql import SparkSession
+        except ModuleNotFoundError:
+            raise _needed("PySpark", "spark") from None
+        self._session = SparkSession.builder.getOrCreate()
 
-# ------------------------------------------------------------------------------------------------
-# Spark: files through the session that runs, or a new one.
+    def parquet(self, files: Files, columns: Columns) -> list[Any]:
+        """A frame for each batch."""
+        return [nw.from_native(self._batch(batch, files)) for batch in files.batches]
 
+    def _batch(self, batch: Batch, files: Files) -> Any:
+        reader = self._session.read
+        if files.folders:
+            # Values of folders as text, as they stand: "02139" is not 2139.
+            from pyspark.sql.types import StringType, StructField, StructType
 
-def _spark_files(files: Files, columns: Columns) -> Engine:
-    try:
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError:
-        raise _needed("PySpark", "spark") from None
-    session = SparkSession.builder.getOrCreate()
-    read = _spark_parquet if files.kind == "parquet" else _spark_csv
-    try:
-        parts = [read(session, batch, files, columns) for batch in files.batches]
-        return _joined(parts, files, columns)
-    except Exception as error:  # many kinds
-        said = f"be read by Spark: {in_short(error)}"
-        raise EngineError("table", said, verb="cannot") from error
+            reader = reader.option("basePath", _root(files))
+            fields = reader.parquet(*batch.files).schema
+            text = {name: StructField(name, StringType()) for name in files.folders}
+            reader = reader.schema(StructType([text.get(field.name, field) for field in fields]))
+        return reader.parquet(*batch.files)
 
-
-def _spark_parquet(session: Any, batch: Batch, files: Files, columns: Columns) -> Any:
-    reader = session.read
-    if files.folders:
-        # Values of folders as text, as they stand: "02139" is not 2139.
-        from pyspark.sql.types import StringType, StructField, StructType
-
-        reader = reader.option("basePath", _root(files))
-        fields = reader.parquet(*batch.files).schema
-        text = {name: StructField(name, StringType()) for name in files.folders}
-        reader = reader.schema(StructType([text.get(field.name, field) for field in fields]))
-    return reader.parquet(*batch.files)
+    def csv(self, batch: Batch) -> Any:
+        """All columns as text."""
+        if batch.skip:
+            raise TableError(f"{batch.files[0]!r} has a line before the names of its columns.")
+        # A line with more or fewer fields than there are names is an error and no gap.
+        return self._session.read.csv(
+            list(batch.files), header=True, sep=batch.separator, escape='"', mode="FAILFAST",
+            enforceSchema=False,
+        )  # fmt: skip
 
 
 def _root(files: Files) -> str:
@@ -353,27 +394,6 @@ def _root(files: Files) -> str:
         first = next(k for k, part in enumerate(parts) if "=" in part)
         roots.append(str(PurePath(*parts[:first])) if first else ".")
     return os.path.commonpath(roots)
-
-
-def _spark_csv(session: Any, batch: Batch, files: Files, columns: Columns) -> Any:
-    if batch.skip:
-        raise ValueError(f"{batch.files[0]!r} has a line before the names of its columns.")
-    # A line with more or fewer fields than there are names is an error and no gap.
-    frame = session.read.csv(
-        list(batch.files), header=True, sep=batch.separator, escape='"', mode="FAILFAST",
-        enforceSchema=False,
-    )  # fmt: skip
-    missing = ", ".join(map(_text, NULLS))
-
-    def read(name: str) -> str:
-        quoted = _quoted(name, "`")
-        known = f"CASE WHEN {quoted} IN ({missing}) THEN NULL ELSE {quoted} END"
-        if name not in columns.numbers.values():
-            return f"{known} AS {quoted}"
-        digits = f"REPLACE({known}, ',', '.')" if batch.decimal == "," else known
-        return f"CAST({digits} AS DOUBLE) AS {quoted}"
-
-    return frame.selectExpr(*[read(name) for name in columns.names])
 
 
 # ------------------------------------------------------------------------------------------------

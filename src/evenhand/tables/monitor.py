@@ -320,8 +320,9 @@ def count_periods(
         One of :data:`PERIODS`; None takes the values of `time`, up to 200 of them, as they are.
     time, cluster : str
     **names : str
-        y_true, y_pred, sensitive_features, sample_weight, frequency.
+        y_true, y_pred, sensitive_features, sample_weight, frequency and missing.
     """
+    names["missing"] = names["missing"] or ()
     wanted = names.pop("sensitive_features")
     wanted = [wanted] if isinstance(wanted, str) else list(wanted)
     more = [name for name in (time, cluster) if name is not None]
@@ -395,7 +396,10 @@ def _clustered(
     if len(np.unique(units[own])) < LEAST:
         return None
     part = {argument: rows[name][own].to_native() for argument, name in columns.items()}
-    labels = {name: known(rows[name][own].to_native()) for name in names["sensitive_features"]}
+    labels = {
+        name: known(rows[name][own].to_native(), names["missing"])
+        for name in names["sensitive_features"]
+    }
     sample = Sample.read(
         **part, cluster=units[own], groups_optional=True, unit=units[own], labels=labels
     )
@@ -454,6 +458,7 @@ def monitor(
     level: float = 0.05,
     estimator: Any = "auto",
     engine: str | None = None,
+    missing: Sequence[str] = (),
 ) -> Monitor:
     """Measure a score period by period, and say whether its fairness has moved.
 
@@ -484,7 +489,7 @@ def monitor(
         Chance of one or more false alarms, however long the series and however often one looks.
     estimator : {"auto", "logistic", "lspc"}
         That of the audit. "logistic" is quicker, and sees shifts and spreads alone.
-    engine : str, optional
+    engine, missing
         As in :func:`audit_table`.
 
     Returns
@@ -520,6 +525,7 @@ def monitor(
     columns = {
         "time": time, "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
         "sample_weight": sample_weight, "frequency": frequency, "cluster": cluster,
+        "missing": missing or None,
     }  # fmt: skip
     # A grid of the score alone is smaller by far, and says as much about independence.
     flat = not any("y" in get_criterion(name).needs for name in criteria)

@@ -11,10 +11,12 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from io import StringIO
 from typing import Any
 
@@ -25,15 +27,14 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Vector
 from .._core.validation import InputError
-from ..data.columns import is_missing
+from ..data.bands import Bands
+from ..data.columns import MOMENT, is_missing
 from ..data.encoding import MISSING
-from ..data.labels import check_count, cross, kind_of, sorted_labels, whole
+from ..data.labels import MAX_FRACTIONS, check_count, cross, kind_of, sorted_labels, whole
 from ..measures.cell_files import EXTREMES, SUMS, checked
 from ..measures.cells import Cells
 from ..measures.edges import Axis, Edges, looks_drawn, scramble, share_drawn
 
-# The largest float: neither NaN nor infinity is at most this, in any engine.
-LARGEST = 1.7976931348623157e308
 PLACE = "place"
 # Integers of 32 bits, which engines group by faster, go up to this.
 SMALL = 2**31 - 1
@@ -45,7 +46,8 @@ Expressions = dict[str, nw.Expr]
 class Columns:
     """Names of columns by their role.
 
-    `controls` are some of the groups: those in which a gap is a level of its own.
+    `controls` are some of the groups: those in which a gap is a level of its own. Labels in
+    `missing`, and blank ones, stand for none. Columns in `bands` are cut at these edges.
     """
 
     score: str
@@ -54,6 +56,8 @@ class Columns:
     weight: str | None = None
     frequency: str | None = None
     controls: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    bands: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def numbers(self) -> dict[str, str]:
@@ -76,6 +80,12 @@ class Columns:
 
 def _number(name: str) -> nw.Expr:
     return nw.col(name).cast(nw.Float64)
+
+
+def _is_finite(value: nw.Expr) -> nw.Expr:
+    """Neither NaN nor infinite."""
+    # Not by bounds: DuckDB takes those of a column from its file, where NaN is left out.
+    return value - value == 0.0
 
 
 def _count_if(*conditions: nw.Expr, hold: bool = True) -> nw.Expr:
@@ -103,7 +113,7 @@ def facts(columns: Columns) -> Expressions:
         out["n_used"] = _count_if(*keep)
     for argument, name in columns.numbers.items():
         value = _number(name)
-        out[f"bad_{argument}"] = _count_if(value.abs() <= LARGEST, hold=False)
+        out[f"bad_{argument}"] = _count_if(_is_finite(value), hold=False)
         if argument in ("y_pred", "y_true") and keep:
             value = nw.when(*keep).then(value)
         out[f"least_{argument}"] = value.min()
@@ -275,15 +285,52 @@ class Engine:
     Parameters
     ----------
     rows : narwhals LazyFrame
+    as_written : bool
+        Whether text may be a number or a date that nobody has declared to be text (CSV).
     """
 
-    def __init__(self, rows: nw.LazyFrame[Any]) -> None:
-        self.rows = rows
+    def __init__(self, rows: nw.LazyFrame[Any], as_written: bool = False) -> None:
+        self.rows, self.as_written = rows, as_written
         self.name, self._text = _SHOWN.get(rows.implementation, (str(rows.implementation), str))
 
     def kinds(self) -> dict[str, str]:
         """Column → "number", "boolean", "text", "date", or the type's own name for any other."""
         return {name: column_kind(dtype) for name, dtype in self._guarded(self._schema).items()}
+
+    def cut(self, columns: Columns) -> None:
+        """Put bands in place of measurements."""
+        kinds = self.kinds() if columns.bands else {}
+        for name, edges in columns.bands.items():
+            value: nw.Expr = nw.col(name)
+            there, kind = ~value.is_null(), kinds.get(name)
+            if kind == "number":
+                value = _number(name)
+                there = _is_finite(value)
+                asked = self.rows.filter(there).select(
+                    n=_count_if(value == value.floor(), hold=False)
+                )
+                fractions = self.run(asked)["n"][0].as_py()
+                made = Bands.make(edges, np.array([0.5 if fractions else 0.0]))
+            else:
+                made = Bands.make(edges, np.zeros(1, dtype=MOMENT))
+            label = nw.lit(made.labels[-1])
+            for edge, lower in zip(reversed(made.edges), reversed(made.labels[:-1]), strict=True):
+                # Text in CSV files is compared as such, which is right for 1990-12-31.
+                end: Any = datetime.fromisoformat(str(edge)) if kind == "date" else edge
+                label = nw.when(value < nw.lit(end)).then(nw.lit(lower)).otherwise(label)
+            self.rows = self.rows.with_columns(nw.when(there).then(label).alias(name))
+
+    def refuse_measurements(self, columns: Columns, facts: dict[str, float]) -> None:
+        """Refuse numbers and dates that nobody has cut, before all rows are counted."""
+        kinds = self.kinds()
+        for j, name in enumerate(columns.groups):
+            count, kind = facts[f"levels_{j}"], kinds[name]
+            if name in columns.controls or not MAX_FRACTIONS < count <= _MANY or kind == "boolean":
+                continue
+            if kind != "text" or self.as_written:
+                table = self.run(self.rows.select(name).unique())
+                _, levels = _encode(table.column(name), columns.missing)
+                check_levels_read(levels, int(facts["n"]), name)
 
     def facts(self, columns: Columns) -> dict[str, float]:
         """What :func:`facts` asks for; NaN where there is no row."""
@@ -343,6 +390,8 @@ class Engine:
         except MemoryError:
             raise
         except Exception as error:  # every engine has its own kinds
+            if type(error).__name__ == "OutOfMemoryException":
+                raise MemoryError(in_short(error)) from error
             spark = self.rows.implementation is Implementation.PYSPARK
             reason = _spark_cause(error) if spark else in_short(error)
             said = f"be read by {self.name}: {reason}"
@@ -460,7 +509,7 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
     """
     coded = []
     for j, name in enumerate(columns.groups):
-        codes, values = _encode(table.column(f"label_{j}"))
+        codes, values = _encode(table.column(f"label_{j}"), columns.missing)
         if name in columns.controls:
             codes, values = _as_text(codes, values)
         check_levels(len(values), name, columns.role(name))
@@ -510,6 +559,29 @@ def _check_inside(found: dict[str, NDArray[Any]], edges: Edges, facts: dict[str,
             )  # fmt: skip
 
 
+# Numbers and dates as people write them; 02139 is the name of a place, not a number.
+_NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)([.,]\d+)?")
+_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ].*)?")
+# Texts such as "unknown" that may be among them.
+_OTHERS = 3
+# Distinct values beyond which they are not listed.
+_MANY = 10_000
+
+
+def check_levels_read(levels: list[Any], n_rows: int, name: str) -> None:
+    """Refuse measurements among labels, those that are written as text too."""
+    kind = kind_of(levels)
+    for what, pattern in (("integer", _NUMBER), ("date", _DATE)):
+        read = [v for v in levels if isinstance(v, str) and pattern.fullmatch(v)]
+        if read and len(levels) - len(read) <= _OTHERS:
+            levels, kind = read, what
+            if what == "integer":
+                levels = [whole(float(v.replace(",", "."))) for v in read]
+                kind = kind_of(levels)
+            break
+    check_count(levels, n_rows, kind, name)
+
+
 class TooManyLevels(InputError):
     """A column with so many values that it is no attribute."""
 
@@ -524,9 +596,15 @@ def check_levels(count: float, name: str, argument: str = "sensitive_features") 
         )  # fmt: skip
 
 
-def without_blank(cells: Cells) -> Cells:
-    """People whose label is an empty text counted among those of unknown group."""
-    blank = np.array([_is_blank(label) for label in cells.labels], dtype=bool)
+def without_blank(cells: Cells, missing: Sequence[str]) -> Cells:
+    """People whose label stands for none counted among those of unknown group."""
+    blank = np.array(
+        [
+            any(is_blank(v, missing) for v in (label if isinstance(label, tuple) else (label,)))
+            for label in cells.labels
+        ],
+        dtype=bool,
+    )
     if not blank.any():
         return cells
     keep = ~blank[cells.group]
@@ -534,8 +612,9 @@ def without_blank(cells: Cells) -> Cells:
     return _without_empty(replace(cells.take(keep), n_unknown=unknown))
 
 
-def _is_blank(label: Any) -> bool:
-    return any(_is_blank(v) for v in label) if isinstance(label, tuple) else label == ""
+def is_blank(label: Any, missing: Sequence[str] = ()) -> bool:
+    """Whether a label is a text that stands for none."""
+    return isinstance(label, str) and (not label or label in missing)
 
 
 def _without_empty(cells: Cells) -> Cells:
@@ -548,7 +627,7 @@ def _without_empty(cells: Cells) -> Cells:
     return replace(cells, labels=labels, group=number[cells.group])
 
 
-def _encode(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
+def _encode(column: Any, missing: Sequence[str]) -> tuple[NDArray[np.intp], list[Any]]:
     """Codes, −1 where missing, and the labels in order."""
     import pyarrow as pa
 
@@ -557,7 +636,10 @@ def _encode(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
     array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     coded = array.dictionary_encode()
     index = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
-    values = [_label(v) for v in coded.dictionary.to_pylist()]
+    values = [
+        None if is_missing(v) or is_blank(v, missing) else whole(v)
+        for v in coded.dictionary.to_pylist()
+    ]
     labels = sorted_labels([v for v in values if v is not None])
     place = {label: k for k, label in enumerate(labels)}
     lookup = np.array([-1 if v is None else place[v] for v in values] + [-1], dtype=np.intp)
@@ -571,11 +653,6 @@ def _as_text(codes: NDArray[np.intp], labels: list[Any]) -> tuple[NDArray[np.int
         texts.append(MISSING)  # the last one, which −1 is the place of
     names = sorted(set(texts))
     return np.array([names.index(text) for text in texts], dtype=np.intp)[codes], names
-
-
-def _label(value: Any) -> Any:
-    """As `eh.audit` names groups: whole numbers without a fraction; None where missing."""
-    return None if value == "" or is_missing(value) else whole(value)
 
 
 def _floats(table: Any, name: str) -> NDArray[np.float64]:

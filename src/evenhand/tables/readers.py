@@ -6,10 +6,8 @@ the column and the way out.
 
 from __future__ import annotations
 
-import bz2
 import csv
 import difflib
-import gzip
 import io
 import lzma
 import re
@@ -30,16 +28,17 @@ if TYPE_CHECKING:
 
 SEPARATORS = (",", ";", "\t", "|")
 _SAMPLE = 1 << 16
-# What people and programs write for "no value"; a label spelled so reads as missing.
+# What people and programs write for "no value" in place of a number or of a feature. Among labels
+# of groups only blanks are that: people called "None" and countries called "NA" exist.
 NULLS = (
     "", " ", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "<NA>", "?",
 )  # fmt: skip
-_COMPRESSED = {
-    b"\x1f\x8b": gzip.decompress,
-    b"BZh": bz2.decompress,
-    b"\xfd7zXZ\x00": lzma.decompress,
-}
-_ZSTD, _LZ4 = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
+# What Arrow unpacks, by the first bytes; and what it does not.
+_PACKED = {
+    b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+}  # fmt: skip
+_XZ, _ZIP = b"\xfd7zXZ\x00", b"PK\x03\x04"
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def open_table(path: Any, separator: str | None = None, whole: bool = True) -> S
     try:
         with path.open("rb") as file:
             head = file.read(_SAMPLE)
-            data = _decompress(head, file, path) if whole else _beginning(head, path)
+        data = _unpack(path, head, None if whole else _SAMPLE)
     except OSError as error:
         raise TableError(f"{called(path)} cannot be read: {error.strerror or error}.") from error
     if data is not None:
@@ -144,25 +143,24 @@ def open_table(path: Any, separator: str | None = None, whole: bool = True) -> S
         return _open_binary(path, data, "parquet")
     if head.startswith((b"ARROW1", b"FEA1")):
         return _open_binary(path, data, "feather")
-    if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+    if head.startswith((_ZIP, b"\xd0\xcf\x11\xe0")):
         raise TableError(f"{called(path)} is a spreadsheet. Hint: save it as CSV first.")
     return _open_csv(path, data, head, separator)
 
 
-def _decompress(head: bytes, file: Any, path: Path) -> bytes | None:
-    whole = head + file.read() if _is_compressed(head) else b""
-    try:
-        for magic, function in _COMPRESSED.items():
-            if head.startswith(magic):
-                return function(whole)
-        if head.startswith((_ZSTD, _LZ4)):
-            import pyarrow as pa
+def _unpack(path: Path, head: bytes, size: int | None) -> bytes | None:
+    """The content of a compressed file, or so much of its beginning; None for any other."""
+    import pyarrow as pa
 
-            kind = "zstd" if head.startswith(_ZSTD) else "lz4"
-            with pa.CompressedInputStream(pa.BufferReader(whole), kind) as stream:
-                return stream.read()
-        if head.startswith(b"PK\x03\x04"):
-            with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+    kind = next((kind for magic, kind in _PACKED.items() if head.startswith(magic)), None)
+    try:
+        if kind is not None:
+            with pa.CompressedInputStream(pa.OSFile(str(path)), kind) as stream:
+                return bytes(stream.read() if size is None else stream.read(size))
+        if head.startswith(_XZ) and size is None:
+            return lzma.decompress(path.read_bytes())
+        if head.startswith(_ZIP) and size is None:
+            with zipfile.ZipFile(path) as archive:
                 members = [m for m in archive.namelist() if not m.endswith("/")]
                 if len(members) == 1:
                     return archive.read(members[0])
@@ -171,26 +169,6 @@ def _decompress(head: bytes, file: Any, path: Path) -> bytes | None:
             f"{called(path)} looks compressed and cannot be unpacked: {error}. Hint: is it whole?"
         ) from error
     return None
-
-
-def _beginning(head: bytes, path: Path) -> bytes | None:
-    """The first bytes of a file packed by gzip or zstd."""
-    import pyarrow as pa
-
-    kind = "gzip" if head.startswith(b"\x1f\x8b") else "zstd" if head.startswith(_ZSTD) else None
-    if kind is None:
-        return None
-    try:
-        with pa.CompressedInputStream(pa.OSFile(str(path)), kind) as stream:
-            return bytes(stream.read(_SAMPLE))
-    except (OSError, EOFError, ValueError) as error:
-        raise TableError(
-            f"{called(path)} looks compressed and cannot be unpacked: {error}. Hint: is it whole?"
-        ) from error
-
-
-def _is_compressed(head: bytes) -> bool:
-    return head.startswith((*_COMPRESSED, _ZSTD, _LZ4, b"PK\x03\x04"))
 
 
 def _open_binary(path: Path, data: bytes | None, kind: str) -> Source:
@@ -203,6 +181,8 @@ def _open_binary(path: Path, data: bytes | None, kind: str) -> Source:
             names = parquet.read_schema(where).names
         else:
             names = feather.read_table(where, memory_map=data is None).column_names
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise TableError(f"{called(path)} is not a whole {kind} file: {_first(error)}") from error
     return Source(path, kind, data, tuple(names))
@@ -255,8 +235,9 @@ def _transcode(data: bytes, encoding: str) -> bytes:
 
 
 def read_table(
-    source: Source, columns: Sequence[str], as_text: bool = False, text: Sequence[str] = ()
-) -> pa.Table:
+    source: Source, columns: Sequence[str], as_text: bool = False, text: Sequence[str] = (),
+    missing: Sequence[str] = (),
+) -> pa.Table:  # fmt: skip
     """Read some columns, each named once.
 
     Parameters
@@ -268,7 +249,10 @@ def read_table(
     as_text : bool
         Leave every CSV cell as it is written, for copying it through.
     text : sequence of str
-        CSV columns that are text even where every cell looks like a number: "02139" stays.
+        Columns of labels. In CSV they are text even where every cell looks like a number: "02139"
+        stays.
+    missing : sequence of str
+        Labels that stand for no value, beside blanks.
     """
     import pyarrow as pa
     from pyarrow import feather, parquet
@@ -276,12 +260,14 @@ def read_table(
     columns = list(dict.fromkeys(columns))
     try:
         if source.kind == "csv":
-            table = _read_csv(source, columns, as_text, text)
+            table = _read_csv(source, columns, as_text, text, missing)
         else:
             data = source.data
             where: Any = str(source.path) if data is None else pa.BufferReader(data)
             reader = parquet if source.kind == "parquet" else feather
-            table = reader.read_table(where, columns=columns)
+            table = _without(reader.read_table(where, columns=columns), text, missing)
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise TableError(_explain(source, error)) from error
     if not table.num_rows:
@@ -291,7 +277,25 @@ def read_table(
     return table
 
 
-def _read_csv(source: Source, columns: list[str], as_text: bool, text: Sequence[str]) -> pa.Table:
+def _without(table: pa.Table, names: Iterable[str], values: Sequence[str]) -> pa.Table:
+    """The table with nothing in place of blanks and some other texts in columns of text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for k, name in enumerate(table.column_names):
+        kind = table.column(name).type
+        if name in names and is_text_type(kind):
+            column = table.column(name).cast(pa.string())
+            gaps = pc.is_in(pc.utf8_trim_whitespace(column), pa.array(["", *values]))
+            known = pc.if_else(gaps, pa.scalar(None, pa.string()), column)
+            coded = pa.types.is_dictionary(kind)
+            table = table.set_column(k, name, known.dictionary_encode() if coded else known)
+    return table
+
+
+def _read_csv(
+    source: Source, columns: list[str], as_text: bool, text: Sequence[str], missing: Sequence[str]
+) -> pa.Table:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -300,7 +304,7 @@ def _read_csv(source: Source, columns: list[str], as_text: bool, text: Sequence[
     convert = arrow_csv.ConvertOptions(
         include_columns=columns,
         column_types=dict.fromkeys(columns, pa.string()) if as_text else kept,
-        null_values=[] if as_text else list(NULLS), strings_can_be_null=not as_text,
+        null_values=[] if as_text else list(NULLS),
         auto_dict_encode=not as_text, auto_dict_max_cardinality=1000, decimal_point=source.decimal,
     )  # fmt: skip
     parse = arrow_csv.ParseOptions(delimiter=source.separator, newlines_in_values=True)
@@ -321,14 +325,17 @@ def _read_csv(source: Source, columns: list[str], as_text: bool, text: Sequence[
         table = read(None)
     except pa.ArrowInvalid as error:
         if "UTF8" in str(error):
-            return _read_csv(_recoded(source), columns, as_text, text)
+            return _read_csv(_recoded(source), columns, as_text, text, missing)
         # Types are told from the first block. Where a later one disagrees, look at all of them.
         if "conversion error" not in str(error) or size >= 2**31:
             raise
         table = read(size + 1)
     if any(pa.types.is_binary(value_type(field.type)) for field in table.schema):
-        return _read_csv(_recoded(source), columns, as_text, text)
-    return table
+        return _read_csv(_recoded(source), columns, as_text, text, missing)
+    if as_text:
+        return table
+    others = [name for name in table.column_names if name not in text]
+    return _without(_without(table, text, missing), others, NULLS)
 
 
 def _recoded(source: Source) -> Source:
