@@ -350,12 +350,12 @@ def test_leave_one_out_matches_refitting():
     cells = gather_two((cut(s, ones), cut(y, ones)), None, ones, groups, 0)
     columns = np.column_stack([ones, s, y, s * y])
     penalty = np.array([0.0, 0.5, 0.5, 0.5])
-    full = fit(columns, cells, penalty)
+    full = fit(columns.T, cells, penalty)
     for row in range(0, n, 17):
         weight = ones.copy()
         weight[row] = 0.0
         part = gather_two((cut(s, ones), cut(y, ones)), None, weight, groups, 0)
-        refitted = fit(columns, part, penalty)
+        refitted = fit(columns.T, part, penalty)
         np.testing.assert_allclose(
             full.outside[cells.row_entry[row]], refitted.inside[part.row_entry[row]], atol=0.02
         )
@@ -372,7 +372,7 @@ def test_traces_of_the_smoothing_matrix_and_its_square():
     cells = gather_two((cut(s, ones), cut(y, ones)), None, ones, resolve_groups(a, n_rows=n), 0)
     columns = np.column_stack([ones, s, y, s * y])
     penalty = np.array([0.0, 5.0, 20.0, 80.0])
-    found = fit(columns, cells, penalty)
+    found = fit(columns.T, cells, penalty)
     prob = softmax(np.column_stack([np.zeros(n), columns @ found.theta.T]), axis=1)[:, 1:]
     inner = prob[:, :, None] * (np.eye(2) - prob[:, None, :])
     data = np.einsum("ijk,id,ie->jdke", inner, columns, columns).reshape(8, 8)
@@ -393,7 +393,7 @@ def test_the_losses_are_weighed_so_that_fitting_noise_costs_nothing():
             (cut(columns[:, 1], ones), cut(columns[:, 2], ones)), None, ones,
             resolve_groups(a, n_rows=n), 0,
         )  # fmt: skip
-        found = fit(columns, cells, penalty)
+        found = fit(columns.T, cells, penalty)
         inside, outside = cells.mean(found.inside), cells.mean(found.outside)
         lean = lean_of(found.terms, found.squares)
         errors.append(n * (blend(inside, outside, lean) - np.log(2)))
@@ -410,18 +410,18 @@ def test_a_bad_start_does_not_matter():
     cells = gather_two((cut(s, ones), cut(y, ones)), None, ones, resolve_groups(a, n_rows=200), 0)
     columns = np.column_stack([ones, s, y, s**3])
     penalty = np.array([0.0, 0.1, 0.1, 0.1])
-    good = fit(columns, cells, penalty)
-    bad = fit(columns, cells, penalty, np.array([[5.0, -80.0, 40.0, 30.0]]))
+    good = fit(columns.T, cells, penalty)
+    bad = fit(columns.T, cells, penalty, np.array([[5.0, -80.0, 40.0, 30.0]]))
     np.testing.assert_allclose(bad.inside, good.inside, atol=1e-3)
 
 
 def test_spline_table_is_orthonormal_and_symmetric():
     low, step, table = spline_table()
-    grid = low + step * np.arange(len(table))
+    grid = low + step * np.arange(table.shape[1])
     density = np.exp(-0.5 * grid**2)
-    gram = table.T @ (density[:, None] * table) / density.sum()
-    np.testing.assert_allclose(gram, np.eye(table.shape[1]), atol=2e-3)
-    for column in table.T:
+    gram = table @ (density * table).T / density.sum()
+    np.testing.assert_allclose(gram, np.eye(len(table)), atol=2e-3)
+    for column in table:
         np.testing.assert_allclose(np.abs(column[::-1]), np.abs(column), atol=1e-6)
 
 

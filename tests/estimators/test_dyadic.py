@@ -245,7 +245,7 @@ def test_common_values_come_last():
     assert not is_heaped(cut(np.arange(100.0), np.ones(100)))
 
 
-@pytest.mark.parametrize("noise", [1.0, 1e-3])
+@pytest.mark.parametrize("noise", [1.0, 0.01])
 @pytest.mark.parametrize("map_", [lambda v: v, np.exp], ids=["as it is", "exp"])
 def test_a_residual_keeps_the_order_given_the_other(noise, map_):
     rng = np.random.default_rng(0)
@@ -253,7 +253,7 @@ def test_a_residual_keeps_the_order_given_the_other(noise, map_):
     e = rng.standard_normal(20_000)
     s = map_(y + noise * e)
     weight = np.ones(len(y))
-    rest = residual(s, cut(s, weight), y, cut(y, weight), weight)
+    rest = residual(cut(s, weight), cut(y, weight), weight)
     assert np.corrcoef(np.argsort(np.argsort(rest)), np.argsort(np.argsort(e)))[0, 1] > 0.85
 
 
@@ -272,7 +272,7 @@ def test_leaving_a_fold_out_is_close_to_a_new_fit():
     cells = gather_one(level, weight, groups, groups.cluster)
     columns = np.column_stack([np.ones(len(level.score)), level.score, level.score**2])
     penalty = np.array([0.0, 0.05, 0.05])
-    found = losses_without_fold(columns, cells, penalty, fit(columns, cells, penalty).theta)
+    found = losses_without_fold(columns.T, cells, penalty, fit(columns.T, cells, penalty).theta)
     rows = found[cells.row_entry]
     for left in (0, 7, 29):
         keep = cluster != left
@@ -284,7 +284,7 @@ def test_leaving_a_fold_out_is_close_to_a_new_fit():
             np.eye(2)[a[keep]], weight[keep], weight[keep], np.zeros(len(at)), np.arange(len(at)),
         )  # fmt: skip
         basis = np.column_stack([np.ones(len(at)), at, at**2])
-        theta = fit(basis, part, penalty).theta[0]
+        theta = fit(basis.T, part, penalty).theta[0]
         own = level.score[level.codes[~keep]]
         eta = theta[0] + theta[1] * own + theta[2] * own**2
         exact = np.logaddexp(0.0, eta) - a[~keep] * eta

@@ -8,10 +8,9 @@ from scipy.special import softmax
 import evenhand as eh
 from evenhand import Logistic
 from evenhand.data.groups import resolve_groups
-from evenhand.estimators import _cell_leave_out, _cell_newton, _multinomial, logistic
-from evenhand.estimators._cell_leave_out import collapse_inverse, leave_out_each
-from evenhand.estimators._cell_newton import gather, grid_pays, settle
-from evenhand.estimators._newton import descend, objective_at
+from evenhand.estimators import _leave_out, _multinomial, _newton, logistic
+from evenhand.estimators._leave_out import leave_out_rows
+from evenhand.estimators._newton import descend, descend_by_cells, gather, grid_pays, objective_at
 from evenhand.estimators.ranks import cut, gather_two
 from evenhand.kernels import make_rows, with_score
 from evenhand.kernels.basis import get_basis
@@ -61,7 +60,7 @@ def test_cells_hold_the_rows(n_groups, weighted):
 @pytest.mark.parametrize("n_groups", [3, 5, 20])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("soft", [False, True])
-def test_settles_where_newton_steps_end(n_groups, weighted, soft):
+def test_curvature_from_cells_ends_where_newton_steps_do(n_groups, weighted, soft, monkeypatch):
     y, s, a, groups = draw(6000, n_groups, weighted)
     if soft:
         table = np.random.default_rng(1).dirichlet(np.ones(n_groups), 6000) + np.eye(n_groups)[a]
@@ -69,35 +68,35 @@ def test_settles_where_newton_steps_end(n_groups, weighted, soft):
             eh.Proxy(table / 2.0), n_rows=6000, sample_weight=groups.weight, warn=False
         )
     rows, basis = rows_of(y, s, groups)
-    fit, converged = descend(rows, basis, KAPPA, None, 50)
-    assert converged
-    found = settle(rows, basis, KAPPA)
-    assert found is not None
-    np.testing.assert_allclose(found.weights, fit.weights, rtol=1e-6, atol=2e-6)
+    fit = descend(rows, basis, KAPPA, None, 50)
+    assert fit.converged
+    by_cells = descend_by_cells(rows, basis, KAPPA)
+    assert by_cells.converged
+    np.testing.assert_allclose(by_cells.weights, fit.weights, rtol=1e-6, atol=2e-6)
     moved = with_score(rows, s + 0.02 * np.sin(7 * s))
-    again = settle(moved, basis, KAPPA, found.weights, found.curvature, scale=1.0)
-    assert again is not None
-    assert again.grid is None  # the old curvature was enough
-    expected, _ = descend(moved, basis, KAPPA, None, 50)
-    value, gradient = logistic.evaluate(moved, basis, expected.weights, KAPPA, 1.0)
-    assert -again.objective == pytest.approx(value, rel=1e-12)
-    np.testing.assert_allclose(again.gradient, gradient, atol=1e-6 * np.abs(gradient).max())
+    monkeypatch.setattr(_newton, "gather", None)  # the old curvature is enough
+    again = descend_by_cells(moved, basis, KAPPA, by_cells.weights, by_cells.chord)
+    expected = descend(moved, basis, KAPPA, None, 50)
+    (value, gradient), (own, ours) = (
+        logistic.evaluate(moved, basis, f.weights, KAPPA, 1.0) for f in (expected, again)
+    )
+    assert own == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(ours, gradient, atol=1e-6 * np.abs(gradient).max())
 
 
-def test_a_far_start_and_a_useless_one_settle_too():
+def test_a_far_start_and_a_useless_one_end_there_too():
     y, s, _, groups = draw(6000, 5)
     rows, basis = rows_of(y, s, groups)
-    found = settle(rows, basis, KAPPA)
+    fit = descend_by_cells(rows, basis, KAPPA)
     flipped = with_score(rows, -s)
-    expected, _ = descend(flipped, basis, KAPPA, None, 50)
-    for start in (found.weights, 1e3 * np.ones_like(found.weights)):
-        again = settle(flipped, basis, KAPPA, start, found.curvature)
-        assert again is not None
-        assert again.grid is not None
+    expected = descend(flipped, basis, KAPPA, None, 50)
+    for start in (fit.weights, 1e3 * np.ones_like(fit.weights)):
+        again = descend_by_cells(flipped, basis, KAPPA, start, fit.chord)
+        assert again.converged
         np.testing.assert_allclose(again.weights, expected.weights, rtol=1e-6, atol=2e-6)
 
 
-def test_what_does_not_settle_is_left_to_newton_steps(monkeypatch, by_rows):
+def test_what_cells_do_not_reach_is_left_to_newton_steps(monkeypatch, by_rows):
     """Groups that the score gives away: probabilities of 0 and 1, where full steps overshoot."""
     rng = np.random.default_rng(0)
     a = np.arange(5000) % 25
@@ -105,8 +104,7 @@ def test_what_does_not_settle_is_left_to_newton_steps(monkeypatch, by_rows):
     groups = resolve_groups(a, n_rows=5000)
     rows, basis = with_score(make_rows(groups), s), get_basis("quadratic", 1)
     assert grid_pays(rows)
-    monkeypatch.setattr(_cell_newton, "_MAX_PASSES", 1)
-    assert settle(rows, basis, KAPPA, scale=1.0) is None
+    assert not descend_by_cells(rows, basis, KAPPA, max_iter=1).converged
     mixed = logistic.newton(rows, basis, KAPPA)
     by_rows()
     plain = logistic.newton(rows, basis, KAPPA)
@@ -175,12 +173,12 @@ def test_leaving_out_by_cells_is_close_to_row_by_row(n_groups, weighted, conditi
 def test_leaving_out_by_series_equals_solving(monkeypatch):
     y, s, _, groups = draw(900, 14, weighted=True)
     rows, basis = rows_of(y, s, groups)
-    weights = descend(rows, basis, 0.1, None, 50)[0].weights
-    hessian = objective_at(rows, basis, weights, 0.1)[2]
-    polynomials = collapse_inverse(np.linalg.inv(hessian), basis)
-    found = leave_out_each(rows, basis, weights, polynomials)
-    monkeypatch.setattr(_cell_leave_out, "_MANY", 15)
-    expected = leave_out_each(rows, basis, weights, polynomials)
+    weights = descend(rows, basis, 0.1, None, 50).weights
+    inverse = np.linalg.inv(objective_at(rows, basis, weights, 0.1)[2])
+    found = leave_out_rows(rows, basis, weights, inverse)
+    monkeypatch.setattr(_leave_out, "_MANY", 15)
+    monkeypatch.setattr(_multinomial, "_SERIES", 0.0)
+    expected = leave_out_rows(rows, basis, weights, inverse)
     assert not np.array_equal(found[1], expected[1])
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
     # Where leverages are below a thousandth the series ends with its first term.
@@ -254,12 +252,12 @@ def test_ladder_fit_equals_plain_newton_steps(n_groups, width, soft, monkeypatch
     for large in (np.inf, 0.0):
         monkeypatch.setattr(_multinomial, "_LARGE", large)
         # From the optimum the leverages are those at the optimum too.
-        found = _multinomial.fit(columns, cells, penalty, theta.reshape(n_groups - 1, width))
+        found = _multinomial.fit(columns.T, cells, penalty, theta.reshape(n_groups - 1, width))
         np.testing.assert_allclose(found.theta.ravel(), theta, atol=1e-4)
         assert cells.mean(found.outside) == pytest.approx(np.average(outside, weights=weight), 1e-6)
         np.testing.assert_allclose(found.outside, outside, rtol=1e-4, atol=1e-5)
         assert found.terms == pytest.approx(terms, rel=1e-4)
         assert found.squares == pytest.approx(squares, rel=1e-4)
-        cold = _multinomial.fit(columns, cells, penalty)
+        cold = _multinomial.fit(columns.T, cells, penalty)
         assert cells.mean(cold.inside) == pytest.approx(cells.mean(found.inside), abs=1e-5)
         assert cells.mean(cold.outside) == pytest.approx(cells.mean(found.outside), abs=1e-3)

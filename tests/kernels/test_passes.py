@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from evenhand._core import threads
 from evenhand.data.groups import Groups
-from evenhand.estimators._cell_leave_out import leave_out_each
+from evenhand.estimators._leave_out import leave_out_rows
 from evenhand.kernels import make_rows, passes, standardizer, with_score
 from evenhand.kernels.basis import get_basis
 
@@ -91,7 +91,7 @@ def check_all(n, n_groups, name, n_variables, soft, weighted, seed=0):
     whole = rng.normal(size=(f * basis.n_terms,) * 2)
     whole = (whole @ whole.T / (100 * f * n)).reshape(f, basis.n_terms, f, basis.n_terms)
     blocks = basis.collapse(np.stack([whole[k, :, o] for k in range(f) for o in range(k + 1)]))
-    found = leave_out_each(rows, basis, free, blocks)
+    found = leave_out_rows(rows, basis, free, whole.reshape(2 * (f * basis.n_terms,)))
     expected = reference.logistic_row_losses(rows, basis, free, blocks)
     for f, e in zip(found, expected, strict=True):
         close(f, e, scale=10.0)

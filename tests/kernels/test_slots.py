@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evenhand.estimators.ranks import quantile_slots
-from evenhand.kernels.ranks import find_slots, slice_numbers
+from evenhand.estimators.ranks import Ranks, quantile_slots
+from evenhand.kernels.ranks import find_slots
 
 N = 120_000
 LAWS = {
@@ -40,8 +40,8 @@ def test_values_beyond_the_floats_have_slots():
     assert slot.tolist() == [0, 2 * 4095 + 1, 2 * 2047 + 1, 1]
 
 
-def test_slices_have_equal_width():
-    rank = np.array([0.0, 0.24, 0.25, 0.5, 0.999, 1.0])
-    number, rows = slice_numbers(rank, 4)
-    assert number.tolist() == [0, 0, 1, 2, 3, 3]
-    assert rows.tolist() == [2, 1, 1, 2]
+def test_slices_are_equally_filled_and_numbered_without_gaps():
+    number, count = Ranks(np.arange(12.0)).slices(4)
+    assert (number.tolist(), count) == (np.repeat(range(4), 3).tolist(), 4)
+    number, count = Ranks(np.repeat([1.0, 2.0], 6)).slices(4)
+    assert (number.tolist(), count) == (np.repeat(range(2), 6).tolist(), 2)

@@ -64,7 +64,7 @@ def parts(data, bound, bounded, s):
     omega = torch.tensor(np.ones(len(s)) if groups.weight is None else groups.weight)
     member, out = torch.tensor(groups.membership()), []
     for sign, condition, term in bound._terms:
-        weights = term._weights
+        weights = term.weights_at(None)
         y = torch.tensor(data.y) if "y" in condition else None
 
         def of(s, flat, shape=weights.shape, y=y):

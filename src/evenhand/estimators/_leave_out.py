@@ -1,4 +1,4 @@
-"""Losses of rows whose whole cluster was left out of the fit.
+"""Losses of rows that were left out of the fit, one by one or with their whole cluster.
 
     logistic       w₋c = w − (H − H_c)⁻¹ u_c     one Newton step, H_c and u_c the cluster's sums,
                                                  over rows or over the cells of a fold of clusters
@@ -10,16 +10,19 @@ A row that shares a cluster with others in the fit is not left out by leaving ou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotri
 
 from .._core.arrays import Array
 from ..data.weights import deal_by_first_row
-from ..kernels import Rows, numpy_passes
+from ..kernels import Rows, get_kernels, numpy_passes, passes_for
 from ..kernels.basis import Basis
+from ._multinomial import MOST, Entries, Regression, left_out_losses, softmax, solve_each
+from ._newton import Grid, LogisticFit
 from .ranks import Cells, sums
 
 # Entries of all matrices that are held, and solved with, at a time.
@@ -27,6 +30,10 @@ HELD = 2_000_000
 # Where solving for every cluster takes more operations than this, several are left out at a time,
 # in no fewer parts than that: the bias of leaving out more is then in the second digit of the bias.
 MOST_OPERATIONS, LEAST_PARTS = 200_000_000, 100
+# What leaving out may cost a row that is taken for its cell, in nats.
+_SMALL = 0.02
+# Groups from which steps of rows are found to first order where they are small.
+_MANY = 10
 # Of a part's own curvature this share stays, so that what is left is never singular.
 STAYS = 1e-3
 
@@ -101,7 +108,7 @@ def logistic_losses(
         score, curve = np.zeros((count, size)), np.zeros((count, size, size))
         free_columns = (np.ascontiguousarray(label[1:].T), np.ascontiguousarray(rho.T))
         logistic_sums(block.phi, *free_columns, block.weight, block.starts, score, curve)
-        step = _solve(hessian - (1.0 - STAYS) * curve, score[:, :, None])[:, :, 0]
+        step = solve_each(hessian - (1.0 - STAYS) * curve, score[:, :, None])[:, :, 0]
         step = step.reshape(count, free, terms)
         for k in range(free):
             f[k + 1] -= np.einsum("id,id->i", step[:, k][block.part], block.phi)
@@ -137,7 +144,7 @@ def least_squares_losses(
         label = np.ascontiguousarray(block.label)
         least_squares_sums(block.phi, label, block.weight, block.starts, cross, own)
         left = total - (1.0 - 1e-6) * cross
-        solved = _solve(gram - (1.0 - 1e-6) * own, left.transpose(0, 2, 1))
+        solved = solve_each(gram - (1.0 - 1e-6) * own, left.transpose(0, 2, 1))
         f_in = block.phi @ weights.T
         f_out = np.empty_like(f_in)
         for k in range(groups):
@@ -148,7 +155,7 @@ def least_squares_losses(
     return inside, outside
 
 
-def losses_without_fold(columns: Array, cells: Cells, penalty: Array, theta: Array) -> Array:
+def losses_without_fold(functions: Array, cells: Cells, penalty: Array, theta: Array) -> Array:
     """−log p of every entry after one Newton step to the fit without its fold.
 
     With g and H the gradient and Hessian of the fold's own part of the loss at the fit of all, the
@@ -157,7 +164,7 @@ def losses_without_fold(columns: Array, cells: Cells, penalty: Array, theta: Arr
 
     Parameters
     ----------
-    columns : (C, D) array
+    functions : (D, C) array
     cells : Cells
         With folds.
     penalty : (D,) array
@@ -165,58 +172,91 @@ def losses_without_fold(columns: Array, cells: Cells, penalty: Array, theta: Arr
         The fit to all rows.
     """
     assert cells.fold is not None
-    k, d = cells.counts.shape[1], columns.shape[1]
-    q = k - 1
-    between = np.kron(np.eye(q) - 1.0 / k, np.diag(penalty))
-    eta = columns @ theta.T
-    prob = _softmax(eta)
-    whole = _hessian(columns, cells.counts.sum(axis=1), prob) + between
+    problem = Regression(functions, cells.by_group, penalty)
+    at = problem.look(theta)
+    whole = problem.hessian(at.prob)
     out = np.empty(len(cells.weight))
     for fold in np.unique(cells.fold):
         entries = np.flatnonzero(cells.fold == fold)
         place, own = np.unique(cells.cell[entries], return_inverse=True)
         share = cells.weight[entries][:, None] * cells.target[entries]
-        counts = np.stack([sums(own, v, len(place)) for v in share.T], axis=1)
-        total = counts.sum(axis=1)
-        here, p = columns[place], prob[place]
-        slope = (total[:, None] * p - counts)[:, 1:].T @ here
-        left = whole - _hessian(here, total, p)
-        left[np.diag_indices(q * d)] += 1e-9 * np.trace(whole) / (q * d)
+        counts = np.stack([sums(own, v, len(place)) for v in share.T])
+        here, p = functions[:, place], at.prob[:, place]
+        mine = Regression(here, counts, 0.0 * penalty)
+        slope = (mine.total * p - counts)[1:] @ here.T
+        left = whole - mine.hessian(p)
+        np.einsum("ii->i", left)[:] += 1e-9 * np.trace(whole) / len(whole)
         try:
             step = scipy.linalg.solve(left, slope.ravel(), assume_a="pos", check_finite=False)
         except np.linalg.LinAlgError:
             step = np.linalg.lstsq(left, slope.ravel(), rcond=1e-10)[0]
-        moved = eta[place] + np.clip(here @ step.reshape(q, d).T, -25.0, 25.0)
-        loss = -np.log(np.maximum(_softmax(moved), 1e-300))
-        out[entries] = (cells.target[entries] * loss[own]).sum(axis=1)
+        move = step.reshape(slope.shape) @ here
+        loss = -np.log(
+            np.maximum(softmax(at.eta[:, place] + np.clip(move, -MOST, MOST))[1], 1e-300)
+        )
+        out[entries] = (cells.target[entries] * loss.T[own]).sum(axis=1)
     return out
+
+
+# ------------------------------------------------------------------------------------------------
+# Single rows of many: what leaving out costs, by cell and group.
+
+
+def leave_out_by_cells(
+    rows: Rows, basis: Basis, fit: LogisticFit, grid: Grid
+) -> tuple[Array, Array]:
+    """In-sample and leave-one-out losses of all rows, (n,) each.
+
+    One Newton step without row i costs O(K³). Leverages and probabilities are smooth in (s, y) and
+    the step is of the order of parameters/n, so its effect on the loss is found at the cells of a
+    grid, for each group, and added to the exact losses of the rows; in the weight ω of a row it is
+    linear to first order. The few rows on which it is not small are done one by one.
+    """
+    inside, weights = np.empty(len(rows.s)), fit.weights
+    passes_for(rows).logistic_pass(rows, basis, weights, False, None, inside)
+    assert fit.chord is not None
+    lower = np.tril(dpotri(fit.chord.factor, lower=True)[0])
+    inverse = lower + np.tril(lower, -1).T
+    cell, group = np.nonzero(grid.rows.probabilities)
+    target = np.eye(rows.n_groups)[group]
+    entries = Entries(cell, target, grid.single[cell], np.zeros(len(cell)))
+    own, left = _losses_at(grid.rows, basis, weights, inverse, entries)
+    extra = np.zeros(grid.rows.probabilities.shape)
+    extra[cell, group] = left - own
+    more = extra[grid.number, rows.codes]
+    if len(rows.weight):
+        more *= rows.weight / grid.single[grid.number]
+    outside = inside + more
+    if len(large := np.flatnonzero(more > _SMALL)):
+        some = numpy_passes.take(rows, large)
+        outside[large] = leave_out_rows(some, basis, weights, inverse)[1]
+    return inside, outside
+
+
+def leave_out_rows(rows: Rows, basis: Basis, weights: Array, inverse: Array) -> tuple[Array, Array]:
+    """In-sample and leave-one-out losses, row by row, from H⁻¹."""
+    if len(rows.codes) and rows.n_groups == 2:
+        return get_kernels().pair_losses(rows, basis, weights, basis.collapse(inverse)[None])
+    out = np.empty((2, len(rows.s)))
+    exact = not len(rows.codes) or rows.n_groups < _MANY
+    for block, part in numpy_passes.blocks(rows):
+        n, target = len(part.s), np.ascontiguousarray(numpy_passes.labels(part).T)
+        entries = Entries(np.arange(n), target, numpy_passes.weights_of(part), np.zeros(n))
+        out[:, block] = _losses_at(part, basis, weights, inverse, entries, exact)
+    return out[0], out[1]
+
+
+def _losses_at(
+    places: Rows, basis: Basis, weights: Array, inverse: Array, entries: Entries,
+    exact: bool = False,
+) -> tuple[Array, Array]:  # fmt: skip
+    phi = numpy_passes.monomials(places, basis, basis.n_terms)
+    eta = weights @ phi
+    blocks = inverse.reshape(*weights.shape, *weights.shape)
+    return left_out_losses(phi, blocks, eta, softmax(eta)[1], entries, exact)
 
 
 def _log_sum(f: Array) -> Array:
     """log Σ_k exp f_k over the first axis."""
     top = f.max(axis=0)
     return top + np.log(np.exp(f - top).sum(axis=0))
-
-
-def _solve(matrices: Array, right: Array) -> NDArray[Any]:
-    try:
-        return np.linalg.solve(matrices, right)
-    except np.linalg.LinAlgError:  # singular as far as rounding can tell
-        return np.linalg.pinv(matrices, hermitian=True) @ right
-
-
-def _softmax(eta: Array) -> Array:
-    """(C, K) probabilities; group 0 has predictor 0."""
-    full = np.concatenate([np.zeros((1, len(eta))), eta.T])
-    return np.exp(full - _log_sum(full)).T
-
-
-def _hessian(columns: Array, total: Array, prob: Array) -> Array:
-    q, d = prob.shape[1] - 1, columns.shape[1]
-    out = np.empty((q, d, q, d))
-    for i in range(q):
-        for j in range(i + 1):
-            p = prob[:, i + 1]
-            w = total * p * ((i == j) - prob[:, j + 1])
-            out[i, :, j] = out[j, :, i] = columns.T @ (w[:, None] * columns)
-    return out.reshape(q * d, q * d)

@@ -25,7 +25,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -79,12 +79,6 @@ _LEEWAY = 12.0
 _STEPS_GAIN = 24.0
 # Correlation of normal scores below which a variable is turned round.
 _FALLING = -0.99
-# Numbers of stretches of the given variable in each of which a curve is fitted to the other, and
-# the least rows of one.
-_PIECES, _STRETCH_ROWS = (1, 32, 256, 1024), 60
-# Unexplained variance below which a closer fit is tried, and the share of it below which a closer
-# fit takes the place of a plainer one.
-_NEAR, _CLOSE = 0.01, 0.8
 
 
 class Adaptive:
@@ -185,9 +179,8 @@ class Adaptive:
         cells = gather_one(level, data.weight, data.groups, data.folds)
         rungs = Ladder(cells, (name,)).climb(self.temperature / data.effective)
         planes = _lines(name, level) if data.effective >= LEAST_ROWS else []
-        best = min(rung.mean_outside for rung in rungs)
-        partitions = self._partitions(planes, best, data)
-        pooled = combine([*rungs, *partitions], data, self.temperature, cells.averaged)
+        partitions = self._partitions(planes, _best(rungs), data)
+        pooled = combine([*rungs, *partitions], data, self.temperature)
         return replace(pooled, prior_bias=_prior_bias(rungs[0]))
 
     def _two(
@@ -195,48 +188,47 @@ class Adaptive:
         single: Mapping[str, Rung], data: Data,
     ) -> Rung:  # fmt: skip
         """The pool of two variables; a variable that adds nothing is best left out, so that either
-        one alone is a rung too."""
+        one alone is a rung too.
+
+        Where one is a monotone map of the other, as far as the order of the rows can tell, either
+        says as much as both, save where the map has steps that give the group away: a cent more for
+        one group changes no rank.
+        """
         pair = levels[names[0]], levels[names[1]]
         alone = [single[name] for name in names]
-        if np.array_equal(pair[0].codes, pair[1].codes):
-            return self._monotone(names, variables, pair, alone[0], data)
-        grids = [partial(_gather, pair, data, bins) for bins in _grid_sizes(data.groups)]
-        cells = grids[0]()
-        rungs = Ladder(cells, names).climb(self.temperature / data.effective)
-        bias = _prior_bias(rungs[0])
-        planes = _planes(names, variables, pair, data) if data.effective >= LEAST_ROWS else []
-        smooth_best = min(rung.mean_outside for rung in rungs)
-        best = min(smooth_best, *(rung.mean_outside for rung in alone))
-        partitions = self._partitions(planes, best, data)
-        least = min([best, *(rung.mean_outside for rung in partitions)])
-        if len(grids) > 1 and smooth_best <= least + self._reach(data):
-            share = weigh([r.mean_outside for r in rungs], data.effective, self.temperature)
-            kept = [r for r, w in zip(rungs, share, strict=True) if w >= 0.1 * share.max()]
-            finer = grids[1]()
-            again = Ladder(finer, names).repeat(kept)
-            # A fine grid does not predict worse than a coarse one, save where a fit failed on it.
-            reached = min((rung.mean_outside for rung in again), default=np.inf)
-            if reached <= smooth_best + 1.0 / data.effective:
-                cells, rungs = finer, again
-        rungs = [*rungs, *partitions, *alone]
-        return replace(combine(rungs, data, self.temperature, cells.averaged), prior_bias=bias)
+        is_map = np.array_equal(pair[0].codes, pair[1].codes)
+        smooth, bias = [], alone[0].prior_bias
+        best = _best(alone)
+        if is_map:
+            alone = alone[:1]
+            best = alone[0].mean_outside - (_STEPS_GAIN - HANDICAP) / data.effective
+        else:
+            grids = [partial(_gather, pair, data, bins) for bins in _grid_sizes(data.groups)]
+            smooth = Ladder(grids[0](), names).climb(self.temperature / data.effective)
+            bias, best = _prior_bias(smooth[0]), min(best, _best(smooth))
+        partitions = []
+        if data.effective >= LEAST_ROWS and best > 0:
+            partitions = self._partitions(_planes(names, variables, pair, data), best, data)
+        if smooth and len(grids) > 1:
+            least = min(best, _best(partitions))
+            smooth = self._refine(smooth, least, lambda: Ladder(grids[1](), names), data)
+        rungs = [*smooth, *partitions, *alone]
+        if len(rungs) == 1:
+            return rungs[0]
+        return replace(combine(rungs, data, self.temperature), prior_bias=bias)
 
-    def _monotone(
-        self, names: Condition, variables: Mapping[str, Array], pair: Pair, either: Rung, data: Data
-    ) -> Rung:
-        """One variable is a monotone map of the other, as far as the order of the rows can tell.
-
-        Then either says as much as both, save where the map has steps that give the group away: a
-        cent more for one group changes no rank.
-        """
-        best = either.mean_outside - (_STEPS_GAIN - HANDICAP) / data.effective
-        if data.effective < LEAST_ROWS or best <= 0:
-            return either
-        partitions = self._partitions(_planes(names, variables, pair, data), best, data)
-        if not partitions:
-            return either
-        pooled = combine([*partitions, either], data, self.temperature, averaged=False)
-        return replace(pooled, prior_bias=either.prior_bias)
+    def _refine(
+        self, rungs: list[Rung], least: float, make: Callable[[], Ladder], data: Data
+    ) -> list[Rung]:
+        """The best of the rungs on a finer grid, where they have a share in the average."""
+        reached = _best(rungs)
+        if reached > least + self._reach(data):
+            return rungs
+        share = weigh([r.mean_outside for r in rungs], data.effective, self.temperature)
+        kept = [r for r, w in zip(rungs, share, strict=True) if w >= 0.1 * share.max()]
+        again = make().repeat(kept)
+        # A fine grid does not predict worse than a coarse one, save where a fit failed on it.
+        return again if _best(again) <= reached + 1.0 / data.effective else rungs
 
     def _reach(self, data: Data) -> float:
         """A loss so far above the least one has no share in the average."""
@@ -256,6 +248,11 @@ class Adaptive:
                    data.groups.entropy - _LEAST_GAIN / data.effective)  # fmt: skip
         order = np.argsort(looks, kind="stable")[:_MOST_PLANES]
         return [grow(planes[j][1], data) for j in order if looks[j] <= most]
+
+
+def _best(rungs: Sequence[Rung]) -> float:
+    """The least leave-one-out loss."""
+    return min((rung.mean_outside for rung in rungs), default=np.inf)
 
 
 def _correlation(levels: Sequence[Levels], weight: Array) -> float:
@@ -366,8 +363,7 @@ def _planes(
     add(f"partitions along {words[0]} = {words[1]}", y, cut(apart, weight))
     for given, other in ((1, 0), (0, 1)):
         name = f"partitions of {words[given]} and residual {words[other]}"
-        rest = residual(values[other], pair[other], values[given], pair[given], weight)
-        add(name, pair[given], cut(rest, weight))
+        add(name, pair[given], cut(residual(pair[other], pair[given], weight), weight))
     return planes
 
 
@@ -378,34 +374,12 @@ def _depths(first: Levels, second: Levels, one: int, other: int) -> tuple[int, i
     return max(one, 1), max(other, 1)
 
 
-def residual(
-    values: Array, level: Levels, given: Array, given_level: Levels, weight: Array
-) -> Array:
-    """A function of (t, z) that increases in t at every z, and of which z tells little.
-
-    The normal score of t less its smooth regression on that of z. Where t follows z so closely that
-    this blurs what is left (a score that is the target but for a cent), the residual of t from a
-    parabola, or from parabolas in narrow stretches of z, in multiples of its spread there: in the
-    units of the two, which see what is finer than the rows are dense.
-    """
+def residual(level: Levels, given: Levels, weight: Array) -> Array:
+    """A function of (t, z) that increases in t at every z, and of which z tells little: the normal
+    score of t less its smooth regression on that of z."""
     score = level.score[level.codes]
-    mass, mean = _level_means(score, given_level, weight)
-    best = score - smooth(given_level.score, mean, mass)[given_level.codes]
-    if float(weight @ np.square(best)) > _NEAR * max(float(weight @ np.square(score)), 1e-300):
-        return best
-    # The tails decide a variance and hold few rows.
-    middle = np.abs(given_level.rank - 0.5)[given_level.codes] < 0.49
-    t, z = (v / max(float(np.abs(v).max()), 1e-300) for v in (values, given))
-    left = np.inf
-    for pieces in _PIECES:
-        if pieces > 1 and pieces * _STRETCH_ROWS > len(t):
-            break
-        rest, unexplained = _curves(t, z, given_level, weight, middle, pieces)
-        # What is fitted by chance, three coefficients a stretch, is no explanation.
-        unexplained *= 1.0 + 6.0 * pieces / len(t)
-        if unexplained < _CLOSE * left:
-            best, left = rest, unexplained
-    return best
+    mass, mean = _level_means(score, given, weight)
+    return score - smooth(given.score, mean, mass)[given.codes]
 
 
 def standardized(values: Array, weight: Array) -> Array:
@@ -414,31 +388,6 @@ def standardized(values: Array, weight: Array) -> Array:
     t = t - float(weight @ t) / float(weight.sum())
     spread = float(np.sqrt(weight @ np.square(t) / weight.sum()))
     return t / spread if spread > 1e-15 else np.zeros_like(t)
-
-
-def _curves(
-    t: Array, z: Array, level: Levels, weight: Array, middle: NDArray[np.bool_], pieces: int
-) -> tuple[Array, float]:
-    """Residual from a parabola in each of so many stretches of z, over its spread there; the share
-    of the variance of t that it leaves."""
-    piece = np.minimum((level.rank * pieces).astype(np.intp), pieces - 1)[level.codes]
-    w = np.where(middle, weight, 0.0) if pieces == 1 else weight
-    mass = np.maximum(sums(piece, w, pieces), 1e-300)
-
-    def mean(v: Array) -> Array:
-        return (sums(piece, w * v, pieces) / mass)[piece]
-
-    dz, dt = z - mean(z), t - mean(t)
-    size = np.maximum(mean(dz * dz), 1e-300)
-    rest = dt - mean(dz * dt) / size * dz
-    bend = dz * dz - size
-    bend -= mean(dz * bend) / size * dz
-    rest = rest - mean(bend * rest) / np.maximum(mean(bend * bend), 1e-300) * bend
-    spread = np.sqrt(mean(rest * rest))
-    inside = weight * middle
-    center = t - inside @ t / inside.sum()
-    left = float(inside @ (rest * rest) / max(inside @ (center * center), 1e-300))
-    return rest / np.maximum(spread, 1e-300), left
 
 
 def _batches(conditions: Sequence[Condition]) -> list[list[Condition]]:

@@ -30,6 +30,7 @@ from .._core.validation import InputError
 from ..data.criteria import NOTHING, Condition, word_for
 from ..data.groups import Groups
 from ..data.weights import cluster_groups, cluster_sums
+from ._newton import damped_newton
 from .estimation import EntropyEstimator, RowLosses, refuse_many_variables
 from .ranks import sums
 from .rungs import blend, lean_of, pool_losses, weigh
@@ -192,28 +193,17 @@ def _maximize(
     mass = sums(design.entry_cell, counted, len(f))
     total = np.stack([sums(design.entry_cell, counted * v, len(f)) for v in own], axis=1)
 
-    def objective(candidate: Array) -> tuple[float, Array]:
-        eta = f @ candidate.T
-        log_z = law.log_z(eta)
-        return float((total * eta).sum() - mass @ log_z - 0.5 * (penalty * candidate**2).sum()), eta
-
-    value, eta = objective(theta)
-    for _ in range(_ITERATIONS):
+    def look(theta: Array) -> tuple[float, Array, Array, Array, Array]:
+        eta = f @ theta.T
         mean, covariance = law.moments(eta)
-        gradient = (total - mass[:, None] * mean).T @ f - penalty * theta
+        shrunk = penalty * theta
+        value = mass @ law.log_z(eta) - (total * eta).sum() + 0.5 * (shrunk * theta).sum()
+        score = (total - mass[:, None] * mean).T @ f - shrunk
         hessian = _gram(f, mass, covariance)
-        curved = hessian + np.diag(penalty.ravel())
-        step = scipy.linalg.solve(curved, gradient.ravel(), assume_a="pos").reshape(theta.shape)
-        if float((step * gradient).sum()) < _TOLERANCE:
-            break
-        for scale in 0.5 ** np.arange(14):
-            new, new_eta = objective(theta + scale * step)
-            if new > value:
-                theta, value, eta = theta + scale * step, new, new_eta
-                break
-        else:
-            break
-    return theta, eta, hessian
+        return float(value), score, hessian + np.diag(penalty.ravel()), eta, hessian
+
+    end = damped_newton(look, theta, look(theta), 1.0, lambda _: _TOLERANCE, _ITERATIONS)
+    return end.weights, *end.seen[3:]
 
 
 @dataclass(frozen=True)

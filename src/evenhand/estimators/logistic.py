@@ -10,7 +10,6 @@ is the reference. It only keeps perfectly separated groups finite.
 from __future__ import annotations
 
 import warnings
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,18 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..kernels import Rows, passes_for
 from ..kernels.basis import Basis
-from ._cell_leave_out import collapse_inverse, leave_out, leave_out_each
-from ._cell_newton import Curvature, Settled, grid_pays, settle
-from ._leave_out import logistic_losses
-from ._newton import LAST_STEP, LogisticFit, descend, finish_at, objective_at, penalty
+from ._leave_out import leave_out_by_cells, leave_out_rows, logistic_losses
+from ._newton import (
+    LAST_STEP,
+    Chord,
+    LogisticFit,
+    descend,
+    descend_by_cells,
+    gather,
+    grid_pays,
+    objective_at,
+    penalty,
+)
 from .base import BasisClassifier
 
 KAPPA = 1e-3
@@ -79,23 +86,22 @@ class Logistic(BasisClassifier):
         return softmax(scores, axis=1)
 
     def _row_losses(self, rows, basis):
-        settled = None
         if grid_pays(rows) and len(rows.codes):
-            losses = np.empty(len(rows.s))
-            settled = settle(rows, basis, _positive(self.kappa), losses=losses)
-        if settled is not None:
-            inside, outside = leave_out(rows, basis, settled, losses)
-        else:
-            fit = newton(rows, basis, self.kappa, max_iter=self.max_iter)
-            _, _, hessian = objective_at(rows, basis, fit.weights, self.kappa)
-            inverse = collapse_inverse(np.linalg.pinv(hessian, hermitian=True), basis)
-            inside, outside = leave_out_each(rows, basis, fit.weights, inverse)
-        return inside, outside
+            grid = gather(rows)
+            fit = descend_by_cells(rows, basis, _positive(self.kappa), grid=grid)
+            if fit.converged:
+                return leave_out_by_cells(rows, basis, fit, grid)
+        fit, hessian = self._fit_curved(rows, basis)
+        inverse = np.linalg.pinv(hessian, hermitian=True)
+        return leave_out_rows(rows, basis, fit.weights, inverse)
 
     def _cluster_losses(self, rows, basis, cluster):
-        fit = newton(rows, basis, self.kappa, max_iter=self.max_iter)
-        _, _, hessian = objective_at(rows, basis, fit.weights, self.kappa)
+        fit, hessian = self._fit_curved(rows, basis)
         return logistic_losses(rows, basis, fit.weights, hessian, cluster)
+
+    def _fit_curved(self, rows, basis):
+        fit = newton(rows, basis, self.kappa, max_iter=self.max_iter)
+        return fit, objective_at(rows, basis, fit.weights, self.kappa)[2]
 
 
 def newton(
@@ -104,24 +110,25 @@ def newton(
     kappa: float = KAPPA,
     *,
     start: NDArray[np.float64] | None = None,
+    chord: Chord | None = None,
     max_iter: int = MAX_ITER,
     last_step: float = LAST_STEP,
 ) -> LogisticFit:
     """Fit by Newton steps, halving a step that does not improve the objective.
 
     Many rows without a start get one from some of them; many rows of many groups take their
-    curvature from cells where that is enough.
+    curvature from cells where that is enough, and begin with the one of a fit nearby, `chord`.
     """
     n = rows.n
     if grid_pays(rows):
-        settled = settle(rows, basis, _positive(kappa), start, last_step=last_step)
-        if settled is not None:
-            return LogisticFit(settled.weights, settled.n_iter)
+        fit = descend_by_cells(rows, basis, _positive(kappa), start, chord)
+        if fit.converged:
+            return fit
     if start is None and n >= 2 * SAMPLE_ROWS:
         some = every(rows, n // SAMPLE_ROWS)
-        start = descend(some, basis, _positive(kappa), None, SAMPLE_STEPS)[0].weights
-    fit, converged = descend(rows, basis, _positive(kappa), start, max_iter, last_step)
-    if not converged:
+        start = descend(some, basis, _positive(kappa), None, SAMPLE_STEPS).weights
+    fit = descend(rows, basis, _positive(kappa), start, max_iter, last_step)
+    if not fit.converged:
         warnings.warn(
             f"The logistic classifier of the group did not converge in {max_iter} Newton steps. "
             "Hint: raise `max_iter` or `kappa`.",
@@ -160,9 +167,16 @@ def evaluate(
 
     At the optimum the derivative at fixed weights is the total one (envelope theorem).
     """
-    finish = None if scale is None else finish_at(rows, basis, weights, kappa, scale)
+    finish, n, (size, slope, _) = None, rows.n, penalty(weights)
+    if scale is not None:
+        # Mean and spread move with every score: what they take is Σg and Σg·u. At the optimum the
+        # sums Σrφ that give both are those of the penalty.
+        constant, along = 0.0, 0.0
+        if rows.moves:
+            constant, along = basis.totals(basis.slopes(weights), kappa * slope)
+        finish = scale * float(rows.center[1]) / n, constant / n, along / n
     loss, _, _, gradient = passes_for(rows).logistic_pass(rows, basis, weights, False, finish)
-    return -(loss + 0.5 * kappa * penalty(weights)[0]) / rows.n, gradient
+    return -(loss + 0.5 * kappa * size) / n, gradient
 
 
 class LogisticTerm:
@@ -174,44 +188,32 @@ class LogisticTerm:
 
     def __init__(self, basis: Basis, kappa: float = KAPPA):
         self.basis, self.kappa = basis, kappa
-        self._weights: NDArray[np.float64] | None = None
-        self._curvature: Curvature | None = None
+        self._fit: LogisticFit | None = None
 
     def warm_start(self, other: LogisticTerm) -> None:
         """Begin from the weights of another term."""
-        self._weights, self._curvature = other._weights, copy(other._curvature)
+        self._fit = other._fit
 
     def weights_at(self, rows: Rows) -> NDArray[np.float64]:
         """The weights, (K − 1, D); those of the last gradient, which must be at these rows."""
-        if self._weights is None:
-            self._weights = newton(rows, self.basis, self.kappa).weights
-        return self._weights
+        if self._fit is None:
+            self._fit = self._near(rows)
+        return self._fit.weights
 
     def value(self, rows: Rows) -> float:
-        settled = self._settle(rows, LAST_STEP, 1.0)
-        if settled is not None:
-            return -settled.objective
-        fit = newton(rows, self.basis, self.kappa, start=self._weights)
-        return evaluate(rows, self.basis, fit.weights, self.kappa)[0]
+        return evaluate(rows, self.basis, self._near(rows).weights, self.kappa)[0]
 
     def value_and_grad(
         self, rows: Rows, scale: float, rough: bool = False
     ) -> tuple[float, NDArray[np.float64]]:
         """L and scale·∂L/∂s; if `rough`, to three digits."""
-        last_step = ROUGH_LAST_STEP if rough else LAST_STEP
-        settled = self._settle(rows, last_step, scale)
-        if settled is not None:
-            self._weights, self._curvature = settled.weights, settled.curvature
-            assert settled.gradient is not None
-            return -settled.objective, settled.gradient
-        fit = newton(rows, self.basis, self.kappa, start=self._weights, last_step=last_step)
-        self._weights = fit.weights
-        value, gradient = evaluate(rows, self.basis, fit.weights, self.kappa, scale)
+        self._fit = self._near(rows, ROUGH_LAST_STEP if rough else LAST_STEP)
+        value, gradient = evaluate(rows, self.basis, self._fit.weights, self.kappa, scale)
         assert gradient is not None
         return value, gradient
 
-    def _settle(self, rows: Rows, last_step: float, scale: float) -> Settled | None:
-        if not grid_pays(rows):
-            return None
-        start = self._weights, self._curvature
-        return settle(rows, self.basis, self.kappa, *start, last_step=last_step, scale=scale)
+    def _near(self, rows: Rows, last_step: float = LAST_STEP) -> LogisticFit:
+        """Fit from the last weights."""
+        start, chord = (None, None) if self._fit is None else (self._fit.weights, self._fit.chord)
+        options: Any = {"start": start, "chord": chord, "last_step": last_step}
+        return newton(rows, self.basis, self.kappa, **options)

@@ -24,6 +24,7 @@ Index = NDArray[np.intp]
 CELL_ROWS = 10
 MAX_CELLS = 2000
 BLOCK_ROWS = 50
+_STRETCH = 8192
 MAX_BLOCKS = 64
 # Beyond this many rows ranks are interpolated between this many quantiles.
 EXACT_RANK_ROWS = 100_000
@@ -126,10 +127,8 @@ class Ranks:
 
     def slices(self, wanted: int) -> tuple[NDArray[np.int32], int]:
         """Number of the slice each row is in, of about `wanted` equally filled ones."""
-        from ..kernels.ranks import slice_numbers
-
-        raw, rows = slice_numbers(self.rank, wanted)
-        present = rows > 0
+        raw = np.minimum((self.rank * wanted).astype(np.int32), wanted - 1)
+        present = np.bincount(raw, minlength=wanted) > 0
         if present.all():
             return raw, wanted
         return (np.cumsum(present) - 1).astype(np.int32)[raw], int(present.sum())
@@ -207,8 +206,11 @@ def conditional_rank(target: Ranks, given: Ranks, rows_a_unit: int = 1) -> Array
     block, n_blocks = given.slices(
         int(min(max(given.n // (BLOCK_ROWS * rows_a_unit), 1), MAX_BLOCKS))
     )
-    powers, right = kernels.power_sums(z, t)
-    gram = powers[np.add.outer(np.arange(4), np.arange(4))]
+    gram, right = np.zeros((4, 4)), np.zeros(4)
+    for start in range(0, given.n, _STRETCH):  # what is made of these stays in the cache
+        part = slice(start, start + _STRETCH)
+        powers = np.vander(z[part], 4, increasing=True).T
+        gram, right = gram + powers @ powers.T, right + powers @ t[part]
     # Few distinct values of z leave the cubic undetermined: the shortest solution will do.
     beta = np.linalg.lstsq(gram, right, rcond=1e-10)[0]
     sums = kernels.block_sums(z, t, beta, block, n_blocks)
@@ -339,19 +341,15 @@ class Cells:
         return self.counts.sum(axis=1)
 
     @cached_property
-    def group_totals(self) -> Array:
-        """Weight of each group, (K,)."""
-        return self.counts.sum(axis=0)
+    def by_group(self) -> Array:
+        """The counts, (K, C)."""
+        return np.ascontiguousarray(self.counts.T)
 
     @cached_property
-    def in_order(self) -> bool:
-        """Whether the entries come cell by cell."""
-        return not (self.cell[1:] < self.cell[:-1]).any()
-
-    @cached_property
-    def averaged(self) -> bool:
-        """Whether some entries hold rows of different memberships."""
-        return bool(self.spread.any())
+    def entropy(self) -> float:
+        """H(A) of the shares of the groups."""
+        share = self.by_group.sum(axis=1) + 1e-9
+        return float(-(share * np.log(share / share.sum())).sum() / share.sum())
 
     def mean(self, losses: Array) -> float:
         """Weighted mean over rows of a loss given by entry."""
@@ -525,6 +523,11 @@ def _collect(
     )
 
 
+def averages_memberships(groups: Groups, folds: Index | None) -> bool:
+    """Whether rows of one cell share an entry whatever their membership probabilities."""
+    return groups.codes is None and groups.n_known > SOFT_ROWS and folds is None
+
+
 def _entries(
     cell: Index, c: int, weight: Array, groups: Groups, folds: Index | None
 ) -> dict[str, Any]:
@@ -543,7 +546,7 @@ def _entries(
     else:
         target = groups.membership()
         counts = np.stack([sums(cell, weight * p, c) for p in target.T], axis=1)
-        averaged = len(cell) > SOFT_ROWS and folds is None
+        averaged = averages_memberships(groups, folds)
         row_entry, place = (cell, np.arange(c)) if averaged else (np.arange(len(cell)), cell)
     own = sums(row_entry, weight, len(place))
     safe = np.where(own > 0, own, 1.0)

@@ -236,10 +236,11 @@ def neighbor_counts(
     points = np.column_stack(columns if len(columns) == 2 else [*columns, np.zeros(len(codes))])
     masses = None if weight is None else np.column_stack([weight, np.square(weight)])
     counts, mass = _count(points, codes, n_neighbors, masses)
-    if mass is not None:
-        assert masses is not None
+    if masses is not None:
         mass -= np.column_stack([masses, masses])
-    return NeighborCounts(counts[:, 0], counts[:, 1], counts[:, 2], counts[:, 3], mass)
+    own, own_below, pooled, pooled_below = counts.T
+    near = None if masses is None else mass
+    return NeighborCounts(own, own_below, pooled, pooled_below, near)
 
 
 def _run(kernel: Any, calls: Iterable[tuple[Any, ...]]) -> None:
@@ -285,7 +286,7 @@ def _new_tree(points: Array, rows: NDArray[np.int64], low: int, high: int, leaf:
 
 def _count(
     points: Array, codes: Index, n_neighbors: int, masses: Array | None
-) -> tuple[NDArray[np.int64], Array | None]:
+) -> tuple[NDArray[np.int64], Array]:
     """The four counts of each row, and sums of weights over the two balls."""
     from ..kernels import neighbors as kernels
 
@@ -301,29 +302,24 @@ def _count(
     _run(kernels.build_tree, [
         (t.points, t.rows, t.low, t.high, t.depth, t.spans, t.boxes) for t in trees
     ])  # fmt: skip
-    radius, counts = np.full(n, -1.0), np.zeros((n, 4), dtype=np.int64)
+    radius, counts, mass = np.full(n, -1.0), np.zeros((n, 4), dtype=np.int64), np.zeros((2, n, 2))
+    prefixes = [_running_sums(masses, t.rows) for t in (pooled, own[0] if own else pooled)]
     _run(kernels.nearest_plane, [
-        (*t.arrays, *span, min(n_neighbors, t.high - t.low - 1), radius, counts)
+        (*t.arrays, *span, min(n_neighbors, t.high - t.low - 1), radius, counts, prefixes[1],
+         mass[0])
         for t in own for span in t.chunks(leaf)
     ])  # fmt: skip
     _run(kernels.count_plane, [
-        (*pooled.arrays, *span, radius, counts) for span in pooled.chunks(leaf)
-    ])  # fmt: skip
-    if masses is None:
-        return counts, None
-    mass = np.zeros((2, n, 2))
-    prefixes = [_running_sums(masses[t.rows]) for t in (pooled, own[0] if own else pooled)]
-    _run(kernels.mass_plane, [
-        (*t.arrays, *span, radius, prefixes[t is not pooled], mass[int(t is pooled)])
-        for t in trees for span in t.chunks(leaf)
+        (*pooled.arrays, *span, radius, counts, prefixes[0], mass[1])
+        for span in pooled.chunks(leaf)
     ])  # fmt: skip
     return counts, np.concatenate(mass, axis=1)
 
 
-def _running_sums(values: Array) -> Array:
-    out = np.zeros((len(values) + 1, values.shape[1]))
-    np.cumsum(values, axis=0, out=out[1:])
-    return out
+def _running_sums(masses: Array | None, rows: Index) -> Array:
+    if masses is None:
+        return np.empty((0, 2))
+    return np.concatenate([np.zeros((1, 2)), np.cumsum(masses[rows], axis=0)])
 
 
 def _unit_spread(values: Array, weight: Array | None) -> Array:

@@ -22,7 +22,7 @@ from ..data.groups import Groups
 from ..data.weights import deal_by_size
 from ._leave_out import losses_without_fold
 from ._multinomial import fit
-from .ranks import Cells, sums
+from .ranks import Cells, averages_memberships, sums
 from .splines import LARGE_ROWS, SplineDesign, designs, trim
 
 Index = NDArray[np.intp]
@@ -196,11 +196,11 @@ def weigh(losses: Sequence[float], effective: float, temperature: float) -> Arra
     return share / share.sum()
 
 
-def combine(rungs: Sequence[Rung], data: Data, temperature: float, averaged: bool) -> Rung:
-    """Pool rungs. `averaged`: memberships of several rows were averaged in entries of some."""
+def combine(rungs: Sequence[Rung], data: Data, temperature: float) -> Rung:
+    """Pool rungs."""
     n = data.effective
     share = weigh([r.mean_outside + r.handicap / n for r in rungs], n, temperature)
-    pooled = _average(rungs, share, data, averaged)
+    pooled = _average(rungs, share, data)
     # With these weights the average is within T·log(rungs) of the best rung, over all rows; more
     # means that something went wrong on the way, and then the best one stands alone. (Always
     # keeping the best one costs up to 17 % of the error at 500 rows: it is often ahead by luck.)
@@ -208,10 +208,10 @@ def combine(rungs: Sequence[Rung], data: Data, temperature: float, averaged: boo
     best = int(np.argmin([r.mean_outside for r in rungs]))
     if pooled.mean_outside <= rungs[best].mean_outside + slack / n:
         return pooled
-    return _average(rungs, np.eye(len(rungs))[best], data, averaged)
+    return _average(rungs, np.eye(len(rungs))[best], data)
 
 
-def _average(rungs: Sequence[Rung], share: Array, data: Data, averaged: bool) -> Rung:
+def _average(rungs: Sequence[Rung], share: Array, data: Data) -> Rung:
     """The average of rungs with given shares; the heaviest one in words."""
     heaviest = rungs[int(np.argmax(share))]
     rungs, share = [r for r, w in zip(rungs, share, strict=True) if w], share[share > 0]
@@ -230,7 +230,7 @@ def _average(rungs: Sequence[Rung], share: Array, data: Data, averaged: bool) ->
         # The entries of different parts are different sets of rows. Where memberships were averaged
         # over them, only their mean losses can be compared, not those of one row.
         weight = np.array([share[mine].sum() for mine in parts.values()])
-        merge = _mean if averaged else pool_losses
+        merge = _mean if averages_memberships(data.groups, data.folds) else pool_losses
         inside = merge([near[entry] for near, _, entry in losses], weight)
         outside = merge([far[entry] for _, far, entry in losses], weight)
         row_entry = np.arange(len(row_entry))
@@ -324,7 +324,7 @@ class Ladder:
         return smooth + [tables[rung.words] for rung in rungs if rung.words in tables]
 
     def fit(self, recipe: Recipe) -> Rung:
-        """Fit the columns of degree up to `top` that the penalty leaves something of."""
+        """Fit the functions of degree up to `top` that the penalty leaves something of."""
         number, top, penalty, ridge, theta = recipe
         if number not in self._made:
             # One at a time: a design is as large as everything else.
@@ -334,13 +334,13 @@ class Ladder:
         keep &= penalty * design.roughness <= _NEGLIGIBLE * cells.mass
         shrink = np.where(design.roughness > 0, penalty * design.roughness, ridge)
         shrink[0] = 0.0
-        columns = design.take(keep)
-        fitted = fit(columns, cells, shrink[keep], None if theta is None else theta[:, keep])
+        functions = design.take(keep)
+        fitted = fit(functions, cells, shrink[keep], None if theta is None else theta[:, keep])
         full = np.zeros((len(fitted.theta), len(keep)))
         full[:, keep] = fitted.theta
         outside = fitted.outside
         if cells.fold is not None:
-            outside = losses_without_fold(columns, cells, shrink[keep], fitted.theta)
+            outside = losses_without_fold(functions, cells, shrink[keep], fitted.theta)
         name = ("constant", "linear", "quadratic")[top] if top < 3 else design.name
         return self._rung(
             f"{name}, {fitted.terms:.0f} terms", fitted.inside, outside, fitted.terms,

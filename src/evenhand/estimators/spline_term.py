@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.lapack import dpotrs
 
 from .._core.arrays import Array
 from ..kernels import Rows, get_kernels, numpy_passes
-from ._newton import cold_objective
+from ._newton import cholesky, cold_objective, damped_newton
 
 Index = NDArray[np.intp]
 
@@ -45,7 +45,7 @@ ROUGHNESS = 3.0
 # Squared Newton decrement per row after which one more step is the last, and where three digits of
 # the gradient will do.
 LAST_STEP, ROUGH_LAST_STEP = 1e-8, 1e-5
-MAX_STEPS, MAX_HALVINGS = 100, 30
+MAX_STEPS = 100
 # Of conjugate gradients: what may be left of the residual, near the optimum and far, and steps.
 CG_TOL, CG_STEPS = (1e-4, 0.1), 60
 
@@ -154,10 +154,19 @@ def _products(columns: Array) -> Array:
     return np.ascontiguousarray((columns[:, :, None] * columns[:, None]).reshape(n, width**2).T)
 
 
+class Seen(NamedTuple):
+    """The objective and −∂objective/∂weights; log ρ and ρ at the nodes, (K, G, M)."""
+
+    objective: float
+    score: Array
+    log_rho: Array
+    rho: Array
+
+
 class Table:
     """Masses of the groups at the nodes, (K, G, M), and the penalized loss of weights on them.
 
-    Weights are (K − 1, D), the first group being the numpy_passes.
+    Weights are (K − 1, D), the first group being the reference.
     """
 
     def __init__(self, masses: Array, design: Design, strength: Array) -> None:
@@ -169,16 +178,14 @@ class Table:
         """Half the gradient of the penalty: differences from the mean group, by strength."""
         return self.strength * (weights - weights.sum(axis=0) / (self._free + 1))
 
-    def evaluate(self, weights: Array) -> tuple[float, Array, Array]:
-        """The objective, log ρ and ρ at the nodes."""
+    def look(self, weights: Array) -> Seen:
         log_rho, rho = self.design.softmax(weights)
-        penalty = 0.5 * float((weights * self.smooth(weights)).sum())
-        return penalty - float(self.masses.ravel() @ log_rho.ravel()), log_rho, rho
-
-    def score(self, weights: Array, rho: Array) -> Array:
-        """−∂objective/∂weights."""
+        slope = self.smooth(weights)
+        objective = 0.5 * float((weights * slope).sum()) - float(
+            self.masses.ravel() @ log_rho.ravel()
+        )
         residual = self.masses[1:] - self.total * rho[1:]
-        return self.design.project(residual) - self.smooth(weights)
+        return Seen(objective, self.design.project(residual) - slope, log_rho, rho)
 
     def curve(self, rho: Array, v: Array) -> Array:
         """Hessian times v, both (K − 1, D)."""
@@ -205,7 +212,7 @@ class Table:
 
     def information(self, weights: Array) -> Array:
         """The whole Hessian, (D(K − 1), D(K − 1))."""
-        rho, size = self.evaluate(weights)[2], weights.size
+        rho, size = self.look(weights).rho, weights.size
         unit = np.eye(size).reshape(size, *weights.shape)
         return np.stack([self.curve(rho, v).ravel() for v in unit])
 
@@ -220,12 +227,14 @@ def newton_step(table: Table, rho: Array, score: Array) -> Array:
         # The penalty of a difference from the mean of two is half that of the one that moves.
         table = Table(table.masses, table.design, 0.5 * table.strength)
         (block,) = table.gram(table.total * rho[1:] * rho[0])
-        return dpotrs(_factor(block), score[0])[0][None]
-    factors = [_factor(block) for block in table.gram(table.total * rho)]
+        return dpotrs(cholesky(block), score[0], lower=True)[0][None]
+    factors = [cholesky(block) for block in table.gram(table.total * rho)]
 
     def precondition(r: Array) -> Array:
-        shared = dpotrs(factors[0], r.sum(axis=0))[0]
-        return np.stack([dpotrs(f, one)[0] + shared for f, one in zip(factors[1:], r, strict=True)])
+        first, *rest = (
+            dpotrs(f, v, lower=True)[0] for f, v in zip(factors, (r.sum(axis=0), *r), strict=True)
+        )
+        return np.stack(rest) + first
 
     residual, step = score, np.zeros_like(score)
     z = p = precondition(residual)
@@ -245,38 +254,20 @@ def newton_step(table: Table, rho: Array, score: Array) -> Array:
     return step
 
 
-def _factor(block: Array) -> Array:
-    """Cholesky factor, whatever rounding makes of the block."""
-    ridge = 1e-13 * float(np.trace(block)) / len(block)
-    while True:
-        factor, failed = dpotrf(block + ridge * np.eye(len(block)))
-        if not failed:
-            return factor
-        ridge *= 100.0
-
-
 def fit_table(
-    table: Table, weights: Array, start: tuple[float, Array, Array], last_step: float
+    table: Table, weights: Array, start: Seen, last_step: float
 ) -> tuple[Array, float, Array]:
-    """Weights of least objective, that objective and log ρ, by Newton steps from what `evaluate`
-    says of the weights, halved until they improve."""
+    """Weights of least objective, that objective and log ρ, from what `look` says of weights."""
+
+    def step_at(seen: Seen) -> Array:
+        return newton_step(table, seen.rho, seen.score)
+
     n = float(table.total.sum())
-    objective, log_rho, rho = start
-    for _ in range(MAX_STEPS):
-        score = table.score(weights, rho)
-        step = newton_step(table, rho, score)
-        decrement = float((score * step).sum()) / n
-        for halvings in range(MAX_HALVINGS):
-            trial = weights + 0.5**halvings * step
-            value, *rest = table.evaluate(trial)
-            if value <= objective + 1e-13 * abs(objective):
-                break
-        else:
-            break  # no way down that rounding lets us see
-        weights, objective, (log_rho, rho) = trial, value, rest
-        if decrement <= last_step:
-            break
-    return weights, objective, log_rho
+    end = damped_newton(table.look, weights, start, n, lambda _: last_step, MAX_STEPS, step_at)
+    last = table.look(end.optimum)
+    if not last.objective <= end.seen.objective + 1e-13 * abs(last.objective):
+        return end.weights, end.seen.objective, end.seen.log_rho
+    return end.optimum, last.objective, last.log_rho
 
 
 class SplineTerm:
@@ -368,13 +359,13 @@ class SplineTerm:
         table = self.tabulate(rows)
         weights = self._weights
         if weights is not None:
-            start = table.evaluate(weights)
+            start = table.look(weights)
             # Else worse than knowing nothing: the data have moved too far for them to help.
             if start[0] <= rows.n * cold_objective(rows):
                 return fit_table(table, weights, start, last_step)
         weights = np.zeros((rows.n_groups - 1, self.basis.n_terms))
         weights[:, 0] = np.log(rows.shares[1:] / rows.shares[0])
-        return fit_table(table, weights, table.evaluate(weights), last_step)
+        return fit_table(table, weights, table.look(weights), last_step)
 
     def cell_of(self, rows: Rows) -> Index:
         """Cell of the target of each row."""

@@ -51,13 +51,20 @@ def spline_table() -> tuple[float, float, Array]:
     )
     table = basis @ vectors
     table[:, :3] = np.stack([np.ones_like(grid), grid, (grid**2 - 1.0) / np.sqrt(2.0)], axis=1)
-    return -limit, float(grid[1] - grid[0]), np.ascontiguousarray(table[:, :N_SPLINES])
+    return -limit, float(grid[1] - grid[0]), np.ascontiguousarray(table[:, :N_SPLINES].T)
 
 
-def splines(u: Array) -> Array:
-    from ..kernels.splines import table_rows
-
-    return table_rows(np.ascontiguousarray(u), *spline_table())
+def splines(u: Array, count: int = N_SPLINES) -> Array:
+    """Values of the first functions at u, (n, count), contiguous by function."""
+    low, step, table = spline_table()
+    x = np.clip((u - low) / step, 0.0, table.shape[1] - 1.0)
+    at = np.minimum(x.astype(np.intp), table.shape[1] - 2)
+    share = x - at
+    below, above = (np.take(table[:count], j, axis=1) for j in (at, at + 1))
+    below *= 1.0 - share
+    above *= share
+    below += above
+    return below.T
 
 
 def cubic(degree: Any) -> Any:
@@ -67,7 +74,7 @@ def cubic(degree: Any) -> Any:
 
 def smooth(u: Array, v: Array, weight: Array) -> Array:
     """Smoothing-spline regression of v on u, at u."""
-    f = splines(u)[:, :12]
+    f = splines(u, 12)
     gram = f.T @ (weight[:, None] * f)
     gram[np.diag_indices(12)] += cubic(np.arange(12)) + 1e-6
     return f @ scipy.linalg.solve(gram, f.T @ (weight * v), assume_a="pos")
@@ -95,20 +102,20 @@ def product_terms(large: bool) -> tuple[Index, Index, Index, Array]:
 
 @dataclass(frozen=True)
 class SplineDesign:
-    """Columns of one basis; `roughness` is zero for the terms that are not smoothed."""
+    """Functions of one basis, (D, C); `roughness` is zero for those that are not smoothed."""
 
     name: str
-    columns: Array
+    functions: Array
     roughness: Array
     degree: Index
     _last: list[tuple[NDArray[np.bool_], Array]] = field(default_factory=list, repr=False)
 
     def take(self, keep: NDArray[np.bool_]) -> Array:
-        """Some of the columns, contiguous; the same ones as last time are not copied again."""
+        """Some of the functions; the same ones as last time are not copied again."""
         if keep.all():
-            return self.columns
+            return self.functions
         if not self._last or not np.array_equal(self._last[0][0], keep):
-            self._last[:] = [(keep, np.compress(keep, self.columns, axis=1))]
+            self._last[:] = [(keep, self.functions[keep])]
         return self._last[0][1]
 
 
@@ -117,9 +124,9 @@ def designs(cells: Cells, names: Condition) -> list[Callable[[], SplineDesign]]:
     words = [word_for(name) for name in names]
     if len(names) == 1:
         degree, name = np.arange(N_SPLINES), f"splines of {words[0]}"
-        columns = (name, splines(cells.coordinates[0]), cubic(degree), degree)
+        functions = (name, splines(cells.coordinates[0]).T, cubic(degree), degree)
         atom = cells.atoms[0] if cells.values[0] is None else cells.values[0]
-        return [lambda: _assemble(*columns, [(atom, None)])]
+        return [lambda: _assemble(*functions, [(atom, None)])]
     s, y = cells.coordinates
     weight = cells.totals
     large = bool(weight.sum() > LARGE_ROWS)
@@ -153,40 +160,42 @@ def _multiply(
     name: str, first: Array, second: Array, atoms: Atoms, large: bool, additive: bool = False
 ) -> SplineDesign:
     """Products of the splines of two variables; if `additive`, only the quadratic ones."""
-    from ..kernels.splines import products
-
     left, right, degree, roughness = product_terms(large)
     if additive:
         alone = (np.minimum(left, right) == 0) | (degree <= 2)
         left, right, degree, roughness = (v[alone] for v in (left, right, degree, roughness))
-    columns = products(splines(first), splines(second), left, right)
-    return _assemble(name, columns, roughness, degree, atoms)
+    functions = splines(first).T[left]
+    functions *= splines(second).T[right]
+    return _assemble(name, functions, roughness, degree, atoms)
 
 
 def _assemble(
-    name: str, columns: Array, roughness: Array, degree: Index, atoms: Atoms
+    name: str, functions: Array, roughness: Array, degree: Index, atoms: Atoms
 ) -> SplineDesign:
     """Add the terms of point masses: each its own level, and its own slope along the other."""
-    extra, rough = [columns], [roughness]
+    extra, rough = [functions], [roughness]
     for atom, along in atoms:
         count = int(atom.max(initial=-1)) + 1
         lift = 1.0 if count > 3 else 0.01
-        ones = np.ones((len(atom), 1))
-        slopes = ones if along is None else splines(along)[:, : 5 if count <= 3 else 2]
+        slopes = np.ones((1, len(atom)))
+        if along is not None and count:
+            slopes = splines(along, 5 if count <= 3 else 2).T
         for j in range(count):
-            extra.append((atom == j)[:, None] * slopes)
-            rough.append(lift + cubic(np.arange(slopes.shape[1])))
-    columns, roughness = np.concatenate(extra, axis=1), np.concatenate(rough)
+            extra.append((atom == j) * slopes)
+            rough.append(lift + cubic(np.arange(len(slopes))))
+    if len(extra) > 1:
+        functions, roughness = np.concatenate(extra), np.concatenate(rough)
     degree = np.concatenate([degree, np.full(len(roughness) - len(degree), 3)])
-    return SplineDesign(name, columns, roughness, degree)
+    return SplineDesign(name, functions, roughness, degree)
 
 
 def trim(design: SplineDesign, n_groups: int) -> SplineDesign:
-    """Keep the smoothest columns where many groups would make the Newton system large."""
+    """Keep the smoothest functions where many groups would make the Newton system large."""
     room = max(3, _MAX_PARAMETERS // (n_groups - 1))
     if len(design.roughness) <= room:
         return design
     order = np.lexsort((design.degree, design.roughness))[:room]
     order.sort()
-    columns = np.ascontiguousarray(design.columns[:, order])
-    return SplineDesign(design.name, columns, design.roughness[order], design.degree[order])
+    return SplineDesign(
+        design.name, design.functions[order], design.roughness[order], design.degree[order]
+    )

@@ -60,18 +60,6 @@ class Rows(NamedTuple):
         return len(self.shares)
 
 
-class Entries(NamedTuple):
-    """Sets of rows with one cell and one membership: (E,), (E, K), (E,) and (E,) arrays.
-
-    Their cell, membership and typical weight; and 0, or how far their memberships lie apart.
-    """
-
-    cell: NDArray[np.intp]
-    target: NDArray[np.float64]
-    single: NDArray[np.float64]
-    spread: NDArray[np.float64]
-
-
 def make_rows(groups: Groups, y: NDArray[np.float64] | None = None) -> Rows:
     """Rows without a score yet, from Groups and an optional second variable."""
     if groups.codes is not None:

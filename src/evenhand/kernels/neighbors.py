@@ -160,8 +160,12 @@ def _nearest_below(points, spans, boxes, first_leaf, top, x, y, nearest, stack):
 
 
 @jit
-def _count_below(points, spans, boxes, first_leaf, top, x, y, most, below, stack):
-    """How many points below node `top` are at distance ≤ most, and ≤ below (≤ most)."""
+def _count_below(points, spans, boxes, first_leaf, top, x, y, most, below, prefix, stack, sums):
+    """How many points below node `top` are at distance ≤ most, and ≤ below (≤ most).
+
+    `prefix` (n + 1, 2) holds running sums of two quantities in the order of the tree, or nothing;
+    their totals at distance ≤ most are added to `sums`.
+    """
     n_most = 0
     n_below = 0
     stack[0] = top
@@ -172,16 +176,17 @@ def _count_below(points, spans, boxes, first_leaf, top, x, y, most, below, stack
         if _gap(boxes, j, x, y) > most:
             continue
         reach = _reach(boxes, j, x, y)
-        if reach <= below:
+        if reach <= below or (reach <= most and _gap(boxes, j, x, y) > below):
             n_most += spans[j, 1] - spans[j, 0]
-            n_below += spans[j, 1] - spans[j, 0]
-        elif reach <= most and _gap(boxes, j, x, y) > below:
-            n_most += spans[j, 1] - spans[j, 0]
+            n_below += spans[j, 1] - spans[j, 0] if reach <= below else 0
+            _add_sums(prefix, spans[j, 0], spans[j, 1], sums)
         elif j >= first_leaf:
             for t in range(spans[j, 0], spans[j, 1]):
                 distance = max(abs(points[t, 0] - x), abs(points[t, 1] - y))
                 n_most += distance <= most
                 n_below += distance <= below
+                if distance <= most:
+                    _add_sums(prefix, t, t + 1, sums)
         else:
             stack[height] = 2 * j + 1
             stack[height + 1] = 2 * j + 2
@@ -190,25 +195,39 @@ def _count_below(points, spans, boxes, first_leaf, top, x, y, most, below, stack
 
 
 @jit
-def _count_from(points, spans, boxes, first_leaf, leaf, x, y, most, below, stack):
-    """`_count_below` of the whole tree, from a leaf near (x, y) upward."""
-    n_most, n_below = _count_below(points, spans, boxes, first_leaf, leaf, x, y, most, below, stack)
-    j = leaf
-    while j > 0:
-        sibling = j + 1 if j % 2 else j - 1
-        if _gap(boxes, sibling, x, y) <= most:
-            more = _count_below(points, spans, boxes, first_leaf, sibling, x, y, most, below, stack)
-            n_most += more[0]
-            n_below += more[1]
-        j = (j - 1) // 2
-    return n_most, n_below
+def _add_sums(prefix, start, stop, sums):
+    if len(prefix):
+        sums[0] += prefix[stop, 0] - prefix[start, 0]
+        sums[1] += prefix[stop, 1] - prefix[start, 1]
 
 
 @jit
-def nearest_plane(points, rows, spans, boxes, first_leaf, begin, end, k, radius, counts):
+def _count_from(points, spans, boxes, first_leaf, leaf, x, y, most, below, prefix, stack, sums):
+    """`_count_below` of the whole tree, from a leaf near (x, y) upward."""
+    n_most = 0
+    n_below = 0
+    j = leaf
+    at = leaf
+    while True:
+        if at == leaf or _gap(boxes, at, x, y) <= most:
+            more = _count_below(
+                points, spans, boxes, first_leaf, at, x, y, most, below, prefix, stack, sums
+            )
+            n_most += more[0]
+            n_below += more[1]
+        if j == 0:
+            return n_most, n_below
+        at = j + 1 if j % 2 else j - 1
+        j = (j - 1) // 2
+
+
+@jit
+def nearest_plane(
+    points, rows, spans, boxes, first_leaf, begin, end, k, radius, counts, prefix, mass
+):
     """ρ and the counts within the group, for leaves begin:end of the group's tree.
 
-    Writes ``radius[row]`` and ``counts[row, :2]``.
+    Writes ``radius[row]``, ``counts[row, :2]`` and, where there are running sums, ``mass[row]``.
     """
     # One neighbor more than asked for tells whether the k-th is tied.
     nearest = np.empty(k + 1)
@@ -222,6 +241,7 @@ def nearest_plane(points, rows, spans, boxes, first_leaf, begin, end, k, radius,
                 radius[row] = radius[rows[t - 1]]
                 counts[row, 0] = counts[rows[t - 1], 0]
                 counts[row, 1] = counts[rows[t - 1], 1]
+                mass[row] = mass[rows[t - 1]]
                 continue
             nearest[:] = np.inf
             for u in range(spans[leaf, 0], spans[leaf, 1]):
@@ -242,11 +262,12 @@ def nearest_plane(points, rows, spans, boxes, first_leaf, begin, end, k, radius,
             slack += _TOLERANCE * rho
             radius[row] = rho
             tied = nearest[k] <= rho + slack or (k > 1 and nearest[k - 2] > rho - slack)
-            if zero or tied:
+            if zero or tied or len(prefix):
                 below = -1.0 if zero else max(rho - slack, 0.0)
                 n_most, n_below = _count_from(
-                    points, spans, boxes, first_leaf, leaf, x, y, rho + slack, below, stack
-                )
+                    points, spans, boxes, first_leaf, leaf, x, y, rho + slack, below, prefix, stack,
+                    mass[row],
+                )  # fmt: skip
                 counts[row, 0] = n_most - 1
                 counts[row, 1] = n_below - 1
             else:
@@ -255,7 +276,7 @@ def nearest_plane(points, rows, spans, boxes, first_leaf, begin, end, k, radius,
 
 
 @jit
-def count_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, counts):
+def count_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, counts, prefix, mass):
     """The counts in the whole sample, for leaves begin:end of its tree, into counts[row, 2:]."""
     stack = np.empty(128, np.int64)
     for leaf in range(begin, end):
@@ -271,58 +292,13 @@ def count_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, coun
                 if x == points[t - 1, 0] and y == points[t - 1, 1] and rho == radius[other]:
                     counts[row, 2] = counts[other, 2]
                     counts[row, 3] = counts[other, 3]
+                    mass[row] = mass[other]
                     continue
             slack = _TOLERANCE * (max(abs(x), abs(y)) + rho)
             below = -1.0 if rho == 0.0 else max(rho - slack, 0.0)
             n_most, n_below = _count_from(
-                points, spans, boxes, first_leaf, leaf, x, y, rho + slack, below, stack
-            )
+                points, spans, boxes, first_leaf, leaf, x, y, rho + slack, below, prefix, stack,
+                mass[row],
+            )  # fmt: skip
             counts[row, 2] = n_most - 1
             counts[row, 3] = n_below - 1
-
-
-@jit
-def mass_plane(points, rows, spans, boxes, first_leaf, begin, end, radius, prefix, out):
-    """Sums over the rows at distance ≤ ρ, the row itself included, for leaves begin:end.
-
-    `prefix` (n + 1, 2) holds running sums of two quantities in the order of the tree; ``out[row]``
-    gets their totals.
-    """
-    stack = np.empty(128, np.int64)
-    for leaf in range(begin, end):
-        for t in range(spans[leaf, 0], spans[leaf, 1]):
-            x = points[t, 0]
-            y = points[t, 1]
-            rho = radius[rows[t]]
-            if rho < 0.0:
-                continue
-            if t > spans[begin, 0]:
-                other = rows[t - 1]
-                if x == points[t - 1, 0] and y == points[t - 1, 1] and rho == radius[other]:
-                    out[rows[t], 0] = out[other, 0]
-                    out[rows[t], 1] = out[other, 1]
-                    continue
-            most = rho + _TOLERANCE * (max(abs(x), abs(y)) + rho)
-            total = 0.0
-            square = 0.0
-            stack[0] = 0
-            height = 1
-            while height:
-                height -= 1
-                j = stack[height]
-                if _gap(boxes, j, x, y) > most:
-                    continue
-                if _reach(boxes, j, x, y) <= most:
-                    total += prefix[spans[j, 1], 0] - prefix[spans[j, 0], 0]
-                    square += prefix[spans[j, 1], 1] - prefix[spans[j, 0], 1]
-                elif j >= first_leaf:
-                    for u in range(spans[j, 0], spans[j, 1]):
-                        if max(abs(points[u, 0] - x), abs(points[u, 1] - y)) <= most:
-                            total += prefix[u + 1, 0] - prefix[u, 0]
-                            square += prefix[u + 1, 1] - prefix[u, 1]
-                else:
-                    stack[height] = 2 * j + 1
-                    stack[height + 1] = 2 * j + 2
-                    height += 2
-            out[rows[t], 0] = total
-            out[rows[t], 1] = square

@@ -50,7 +50,13 @@ def blocks(rows, size: int = BLOCK) -> Iterator[tuple[slice, Rows]]:
     """Rows a few at a time: what is made of them stays in the cache."""
     for start in range(0, len(rows.s), size):
         block = slice(start, start + size)
-        yield block, rows._replace(**{name: getattr(rows, name)[block] for name in _COLUMNS})
+        yield block, take(rows, block)
+
+
+def take(rows, some) -> Rows:
+    """Some of the rows; columns that are absent stay so."""
+    columns = {name: getattr(rows, name) for name in _COLUMNS}
+    return rows._replace(**{name: v[some] for name, v in columns.items() if len(v)})
 
 
 def labels(rows):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from .primitives import jit, piece
 
@@ -200,23 +199,6 @@ def _select_places(x, start, stop, places):
         done = at + 1
 
 
-def slice_numbers(rank, wanted):
-    """Slice of each row, of `wanted` ones of equal width in rank, and how many rows each has."""
-    out, counts = np.empty(len(rank), np.int32), np.zeros(wanted, np.int64)
-    _fill_slices(rank, out, counts)
-    return out, counts
-
-
-@jit
-def _fill_slices(rank, out, counts):
-    wanted = counts.shape[0]
-    for i in range(rank.shape[0]):
-        k = np.int64(rank[i] * wanted)
-        k = k if k < wanted else wanted - 1
-        out[i] = k
-        counts[k] += 1
-
-
 def slot_ranks(values, slot, table):
     """Rank and normal score, linear in x within each slot.
 
@@ -237,45 +219,6 @@ def _fill_ranks(values, slot, table, rank, score):
             share = 0.5
         rank[i] = table[k, 2] + share * table[k, 3]
         score[i] = table[k, 4] + share * table[k, 5]
-
-
-def power_sums(z, t):
-    """Σ z^k for k ≤ 6 and Σ t z^k for k ≤ 3: all that a cubic regression needs."""
-    out = np.empty(11)
-    out[0] = len(z)
-    _fill_powers(z, t, out)
-    return out[:7], out[7:]
-
-
-@njit(cache=True, nogil=True, fastmath=True, no_cfunc_wrapper=True)
-def _fill_powers(z, t, out):
-    a1 = a2 = a3 = a4 = a5 = a6 = 0.0
-    b0 = b1 = b2 = b3 = 0.0
-    for i in range(z.shape[0]):
-        x = z[i]
-        y = t[i]
-        x2 = x * x
-        x3 = x2 * x
-        a1 += x
-        a2 += x2
-        a3 += x3
-        a4 += x2 * x2
-        a5 += x2 * x3
-        a6 += x3 * x3
-        b0 += y
-        b1 += y * x
-        b2 += y * x2
-        b3 += y * x3
-    out[1] = a1
-    out[2] = a2
-    out[3] = a3
-    out[4] = a4
-    out[5] = a5
-    out[6] = a6
-    out[7] = b0
-    out[8] = b1
-    out[9] = b2
-    out[10] = b3
 
 
 def block_sums(z, t, beta, block, n_blocks):
