@@ -156,11 +156,11 @@ def test_files_are_read_one_at_a_time(days, monkeypatch):
     def count(paths):
         nonlocal most
         gc.collect()
-        most = max(most, sum(isinstance(v, eh.Cells) for v in gc.get_objects()))
+        most = max(most, sum(type(v) is eh.Cells for v in gc.get_objects()))
         return read(paths)
 
     gc.collect()
-    before = sum(isinstance(v, eh.Cells) for v in gc.get_objects())
+    before = sum(type(v) is eh.Cells for v in gc.get_objects())
     monkeypatch.setattr(module, "read_parts", count)
     eh.monitor(str(days / "*.cells"), criteria=["separation"])
     assert most - before <= 3
