@@ -1,5 +1,6 @@
 """The pages of the site, as far as they can be checked without building it (`make docs`)."""
 
+import inspect
 import re
 import sys
 from importlib import import_module
@@ -27,6 +28,16 @@ def test_public_names_are_all_in_the_reference():
     assert len(listed) == len({*listed})
     modules = {"boosting", "datasets", "distributed", "report", "tables"}
     assert {*listed} == {name for name in eh.__all__ if name[0] != "_"} - modules
+
+
+@pytest.mark.parametrize("name", [n for names in package.public_names().values() for n in names])
+def test_every_public_name_has_an_example_and_relatives(name):
+    text = inspect.getdoc(getattr(eh, name))
+    assert re.search(r"\nExamples\n--------\n(.+\n+)?>>> ", text)
+    related = re.search(r"\nSee Also\n--------\n((?:evenhand\.\w+\n?)+)", text)
+    assert related, f"{name} must name related functions under See Also"
+    for other in related[1].split():
+        assert other.removeprefix("evenhand.") in eh.__all__
 
 
 def test_a_name_that_is_no_longer_public_is_noticed(monkeypatch):

@@ -286,6 +286,17 @@ def audit(
     -------
     Audit, or AuditSet for several models or attributes
 
+    See Also
+    --------
+    evenhand.independence
+    evenhand.audit_table
+    evenhand.Tolerance
+    evenhand.fairness_path
+
+    References
+    ----------
+    Barocas, S., Hardt, M. and Narayanan, A. (2023). Fairness and Machine Learning. MIT Press.
+
     Examples
     --------
     >>> import evenhand as eh

@@ -416,6 +416,21 @@ class Drivers(Shown):
         How paths were closed.
     surrogate_r2 : float
         Share of the score's variance that the features explain, where no model was given; else NaN.
+
+    See Also
+    --------
+    evenhand.drivers
+    evenhand.audit
+
+    Examples
+    --------
+    >>> import numpy as np, evenhand as eh
+    >>> rng = np.random.default_rng(0)
+    >>> a, X = rng.integers(0, 2, 300), rng.normal(size=(300, 2))
+    >>> X[:, 0] += a
+    >>> result = eh.drivers(X[:, 0], X, sensitive_features=a, estimator="logistic", random_state=0)
+    >>> result.drivers[0].feature
+    'x0'
     """
 
     drivers: tuple[Driver, ...]
@@ -559,6 +574,11 @@ def drivers(
     two that stand in for each other are each counted without it. Parts of an information do not
     add up at all. Closing a path is a statement about the model and not about the world: what
     would happen if the feature itself were changed is another question.
+
+    See Also
+    --------
+    evenhand.Drivers
+    evenhand.audit
 
     Examples
     --------

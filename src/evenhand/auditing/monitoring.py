@@ -174,6 +174,32 @@ class Monitor(Shown):
     detectable : dict of criterion → float
         The smallest rise that would have raised an alarm at the last look; infinite where none
         would have.
+
+    See Also
+    --------
+    evenhand.monitor
+
+    References
+    ----------
+    Zou, G. Y. and Donner, A. (2008). Construction of Confidence Limits about Effect Measures: A
+    General Approach. Statistics in Medicine 27.
+
+    Examples
+    --------
+    >>> import numpy as np, evenhand as eh
+    >>> rng = np.random.default_rng(0)
+    >>> table = {"month": np.repeat([1, 2, 3], 200), "s": rng.normal(size=600)}
+    >>> table["a"] = rng.integers(0, 2, 600)
+    >>> one = eh.Cells.from_rows(None, table["s"], sensitive_features=table["a"])
+    >>> months = {
+    ...     f"month {k}": eh.Cells.from_rows(
+    ...         None, table["s"][at], sensitive_features=table["a"][at], edges=one.edges
+    ...     )
+    ...     for k in (1, 2, 3)
+    ...     for at in [table["month"] == k]
+    ... }
+    >>> eh.monitor(months, estimator="logistic").alarms
+    ()
     """
 
     looks: dict[str, tuple[Look, ...]]

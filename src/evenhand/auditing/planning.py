@@ -64,6 +64,16 @@ def rows_needed(
         Independent rows of equal weight. Of clustered rows count the effective ones: rows divided
         by 1 + (m − 1)·ρ for clusters of m rows that correlate by ρ.
 
+    See Also
+    --------
+    evenhand.Tolerance
+    evenhand.audit
+
+    References
+    ----------
+    Schuirmann, D. J. (1987). A Comparison of the Two One-Sided Tests Procedure and the Power
+    Approach. Journal of Pharmacokinetics and Biopharmaceutics 15.
+
     Examples
     --------
     >>> import evenhand as eh

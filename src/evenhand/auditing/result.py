@@ -63,6 +63,29 @@ class Audit(Shown):
         Rows of weight or frequency zero, which count as absent.
     counted_by : tuple of str
         What rows count by if not alike, in words: sample weights, frequencies, with their names.
+
+    See Also
+    --------
+    evenhand.audit
+    evenhand.Tolerance
+    evenhand.drivers
+
+    References
+    ----------
+    Barocas, S., Hardt, M. and Narayanan, A. (2023). Fairness and Machine Learning. MIT Press.
+
+    Holm, S. (1979). A Simple Sequentially Rejective Multiple Test Procedure. Scandinavian Journal
+    of Statistics 6.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(500, random_state=0)
+    >>> audit = eh.audit(data.y, data.s, sensitive_features=data.a, estimator="logistic")
+    >>> list(audit.measures)
+    ['independence', 'separation', 'sufficiency']
+    >>> audit.labels
+    ('0', '1')
     """
 
     measures: dict[str, Measure]
@@ -393,7 +416,22 @@ def _doubtful_labels(labels: Sequence[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class AuditSet(Mapping[str, Audit], Shown):
-    """Several audits by name: models compared on the same rows, or attributes one by one."""
+    """Several audits by name: models compared on the same rows, or attributes one by one.
+
+    See Also
+    --------
+    evenhand.audit
+    evenhand.Audit
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(500, random_state=0)
+    >>> scores = {"full": data.s, "half": data.s / 2}
+    >>> audits = eh.audit(data.y, scores, sensitive_features=data.a, estimator="logistic")
+    >>> list(audits)
+    ['full', 'half']
+    """
 
     audits: dict[str, Audit]
     kind: str = "model"

@@ -81,6 +81,19 @@ class Tolerance:
         absolute value; for `kolmogorov_smirnov` and `wasserstein`, the distance of the group's
         scores from those of all others, the largest one.
 
+    See Also
+    --------
+    evenhand.audit
+    evenhand.rows_needed
+
+    References
+    ----------
+    Schuirmann, D. J. (1987). A Comparison of the Two One-Sided Tests Procedure and the Power
+    Approach. Journal of Pharmacokinetics and Biopharmaceutics 15.
+
+    Holm, S. (1979). A Simple Sequentially Rejective Multiple Test Procedure. Scandinavian Journal
+    of Statistics 6.
+
     Examples
     --------
     >>> import evenhand as eh

@@ -46,6 +46,11 @@ def bands(values: Any, edges: Sequence[Any], *, labels: Sequence[str] | None = N
         Ordered categories in the library the values came in, with their index; for NumPy arrays and
         lists an object array of text with None where a value is missing.
 
+    See Also
+    --------
+    evenhand.Continuous
+    evenhand.audit
+
     Examples
     --------
     >>> import evenhand as eh
@@ -240,6 +245,11 @@ class Continuous:
         their order counts, so that outliers and units do not.
     name : str, optional
         What the attribute is called in tables; that of the series when left out.
+
+    See Also
+    --------
+    evenhand.bands
+    evenhand.audit
 
     Examples
     --------

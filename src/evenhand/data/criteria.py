@@ -48,6 +48,17 @@ class Variable:
         The columns `of`, in this order, → the (n,) column.
     slope : callable, optional
         The same → ∂v/∂s of each row, with which models can be trained for it.
+
+    See Also
+    --------
+    evenhand.Criterion
+    evenhand.register_criterion
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Variable("r", "residual", "R", ("s", "y"), lambda s, y: y - s).word
+    'residual'
     """
 
     name: str
@@ -108,6 +119,22 @@ class Criterion:
         The decisions it is for.
     variables : tuple of Variable
         Those of `joint` that are computed from others, or have words of their own.
+
+    See Also
+    --------
+    evenhand.Variable
+    evenhand.register_criterion
+    evenhand.independence
+
+    References
+    ----------
+    Barocas, S., Hardt, M. and Narayanan, A. (2023). Fairness and Machine Learning. MIT Press.
+
+    Examples
+    --------
+    >>> from evenhand.data.criteria import get_criterion
+    >>> get_criterion("separation").statement
+    'S ⟂ A | Y'
     """
 
     name: str
@@ -280,6 +307,11 @@ def register_criterion(criterion: Criterion) -> Criterion:
     -------
     Criterion
         The same.
+
+    See Also
+    --------
+    evenhand.Criterion
+    evenhand.Variable
 
     Examples
     --------

@@ -121,6 +121,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     feature_names_in_ : (d,) array
         Of frames.
 
+    See Also
+    --------
+    evenhand.FairRidge
+    evenhand.FairGLM
+    evenhand.load
+
     Examples
     --------
     >>> import pandas as pd, evenhand as eh

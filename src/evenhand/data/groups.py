@@ -48,6 +48,23 @@ class Proxy:
     Notes
     -----
     Information is measured under "guess". The truth can lie outside both where neither holds.
+
+    See Also
+    --------
+    evenhand.audit
+    evenhand.Continuous
+
+    References
+    ----------
+    Kallus, N., Mao, X. and Zhou, A. (2022). Assessing Algorithmic Fairness with Unobserved
+    Protected Class Using Data Combination. Management Science 68.
+
+    Examples
+    --------
+    >>> import numpy as np, evenhand as eh
+    >>> p = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
+    >>> eh.Proxy(p, ["A", "B"], assume="guess").assume
+    'guess'
     """
 
     probabilities: Any

@@ -103,6 +103,22 @@ class Adaptive:
 
     The entropies are scaled so that with nothing to condition on the estimate is the H(A) of the
     group shares: both then share its small-sample bias, which cancels in every criterion.
+
+    See Also
+    --------
+    evenhand.Logistic
+    evenhand.LSPC
+    evenhand.KNN
+    evenhand.Fourier
+    evenhand.independence
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(500, random_state=0)
+    >>> value = eh.independence(None, data.s, sensitive_features=data.a, estimator=eh.Adaptive())
+    >>> 0 < value < 1
+    True
     """
 
     def __init__(self, temperature: float = 4.0) -> None:

@@ -62,6 +62,21 @@ class Logistic(BasisClassifier):
     Attributes
     ----------
     classes_, weights_ (K, D), mean_, scale_, n_iter_, n_features_in_
+
+    See Also
+    --------
+    evenhand.Adaptive
+    evenhand.LSPC
+    evenhand.FairnessRegularizer
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(500, random_state=0)
+    >>> linear = eh.Logistic("linear")
+    >>> value = eh.independence(None, data.s, sensitive_features=data.a, estimator=linear)
+    >>> 0 < value < 1
+    True
     """
 
     def __init__(

@@ -43,6 +43,28 @@ class LSPC(BasisClassifier):
     Attributes
     ----------
     classes_, weights_ (K, D), mean_, scale_, n_features_in_
+
+    See Also
+    --------
+    evenhand.Logistic
+    evenhand.Adaptive
+    evenhand.FairRidge
+
+    References
+    ----------
+    Sugiyama, M. (2010). Superfast-Trainable Multi-Class Probabilistic Classifier by Least-Squares
+    Posterior Fitting. IEICE Transactions on Information and Systems E93-D.
+
+    Steinberg, D., Reid, A., O'Callaghan, S., Lattimore, F., McCalman, L. and Caetano, T. (2020).
+    Fast Fair Regression via Efficient Approximations of Mutual Information.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(500, random_state=0)
+    >>> value = eh.independence(None, data.s, sensitive_features=data.a, estimator=eh.LSPC())
+    >>> 0 < value < 1
+    True
     """
 
     def __init__(

@@ -126,6 +126,26 @@ class KNN:
 
     Near zero the estimate can fall slightly below zero; it is not clipped. Terms of rows are kept
     within ± the loss of the rarest group by the shares at odds of 1 : n, n counting effective rows.
+
+    See Also
+    --------
+    evenhand.Adaptive
+    evenhand.Fourier
+
+    References
+    ----------
+    Ross, B. C. (2014). Mutual Information between Discrete and Continuous Data Sets. PLoS ONE 9.
+
+    Steinberg, D., Reid, A., O'Callaghan, S., Lattimore, F., McCalman, L. and Caetano, T. (2020).
+    Fast Fair Regression via Efficient Approximations of Mutual Information.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(500, random_state=0)
+    >>> value = eh.independence(None, data.s, sensitive_features=data.a, estimator=eh.KNN())
+    >>> 0 < value < 1
+    True
     """
 
     n_neighbors: int = 5
@@ -424,6 +444,27 @@ class Fourier:
     once per group with its probability as weight, and its loss is −Σ_k p_ik log ρ_k(zᵢ).
 
     Memory is n × `n_components` floats.
+
+    See Also
+    --------
+    evenhand.Adaptive
+    evenhand.KNN
+
+    References
+    ----------
+    Rahimi, A. and Recht, B. (2007). Random Features for Large-Scale Kernel Machines. NIPS.
+
+    Steinberg, D., Reid, A., O'Callaghan, S., Lattimore, F., McCalman, L. and Caetano, T. (2020).
+    Fast Fair Regression via Efficient Approximations of Mutual Information.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(500, random_state=0)
+    >>> estimator = eh.Fourier(n_components=20, random_state=0)
+    >>> value = eh.independence(None, data.s, sensitive_features=data.a, estimator=estimator)
+    >>> value < 1
+    True
     """
 
     n_components: int = 100

@@ -70,6 +70,12 @@ class Cells:
     n_unknown : int
         People whose group is not known; they are in no cell.
 
+    See Also
+    --------
+    evenhand.audit
+    evenhand.audit_table
+    evenhand.monitor
+
     Examples
     --------
     >>> import evenhand as eh

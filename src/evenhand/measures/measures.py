@@ -553,6 +553,27 @@ def independence(
     float
         0 when predictions tell nothing about the group, 1 when they give it away. Estimates near
         zero can come out slightly negative: that is sampling error and means "none was found".
+
+    See Also
+    --------
+    evenhand.separation
+    evenhand.sufficiency
+    evenhand.audit
+
+    References
+    ----------
+    Barocas, S., Hardt, M. and Narayanan, A. (2023). Fairness and Machine Learning. MIT Press.
+
+    Steinberg, D., Reid, A., O'Callaghan, S., Lattimore, F., McCalman, L. and Caetano, T. (2020).
+    Fast Fair Regression via Efficient Approximations of Mutual Information.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(500, random_state=0)
+    >>> value = eh.independence(None, data.s, sensitive_features=data.a, estimator="logistic")
+    >>> 0 < value < 1
+    True
     """
     return _measure(
         INDEPENDENCE, y_true, y_pred, estimator, normalize, sensitive_features=sensitive_features,
@@ -585,6 +606,27 @@ def separation(
     Returns
     -------
     float
+
+    See Also
+    --------
+    evenhand.independence
+    evenhand.sufficiency
+    evenhand.audit
+
+    References
+    ----------
+    Barocas, S., Hardt, M. and Narayanan, A. (2023). Fairness and Machine Learning. MIT Press.
+
+    Steinberg, D., Reid, A., O'Callaghan, S., Lattimore, F., McCalman, L. and Caetano, T. (2020).
+    Fast Fair Regression via Efficient Approximations of Mutual Information.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(500, random_state=0)
+    >>> value = eh.separation(data.y, data.s, sensitive_features=data.a, estimator="logistic")
+    >>> value < 1
+    True
     """
     return _measure(
         SEPARATION, y_true, y_pred, estimator, normalize, sensitive_features=sensitive_features,
@@ -617,6 +659,27 @@ def sufficiency(
     Returns
     -------
     float
+
+    See Also
+    --------
+    evenhand.independence
+    evenhand.separation
+    evenhand.audit
+
+    References
+    ----------
+    Barocas, S., Hardt, M. and Narayanan, A. (2023). Fairness and Machine Learning. MIT Press.
+
+    Steinberg, D., Reid, A., O'Callaghan, S., Lattimore, F., McCalman, L. and Caetano, T. (2020).
+    Fast Fair Regression via Efficient Approximations of Mutual Information.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(500, random_state=0)
+    >>> value = eh.sufficiency(data.y, data.s, sensitive_features=data.a, estimator="logistic")
+    >>> value < 1
+    True
     """
     return _measure(
         SUFFICIENCY, y_true, y_pred, estimator, normalize, sensitive_features=sensitive_features,

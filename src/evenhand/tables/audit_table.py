@@ -85,6 +85,12 @@ def audit_table(
     -------
     Audit, or str with `explain`
 
+    See Also
+    --------
+    evenhand.audit
+    evenhand.Cells
+    evenhand.monitor
+
     Examples
     --------
     >>> import evenhand as eh

@@ -508,6 +508,17 @@ def monitor(
     Without `cluster` rows are taken for independent people. Where the same person, or place, has
     several rows, alarms then come too often.
 
+    See Also
+    --------
+    evenhand.Monitor
+    evenhand.Cells
+    evenhand.audit_table
+
+    References
+    ----------
+    Zou, G. Y. and Donner, A. (2008). Construction of Confidence Limits about Effect Measures: A
+    General Approach. Statistics in Medicine 27.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, evenhand as eh

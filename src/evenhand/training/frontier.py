@@ -216,6 +216,17 @@ def fairness_path(
     -------
     FairnessPath
 
+    See Also
+    --------
+    evenhand.FairnessPath
+    evenhand.FairRegressor
+    evenhand.audit
+
+    References
+    ----------
+    Agarwal, A., Dudík, M. and Wu, Z. S. (2019). Fair Regression: Quantitative Definitions and
+    Reduction-Based Algorithms. ICML.
+
     Examples
     --------
     >>> import numpy as np, evenhand as eh

@@ -33,7 +33,18 @@ MOSTLY_ZERO = 0.8
 
 
 class SeparationWarning(UserWarning):
-    """Separation given a target that is mostly zeros says little more than independence."""
+    """Separation given a target that is mostly zeros says little more than independence.
+
+    See Also
+    --------
+    evenhand.FairGLM
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> issubclass(eh.SeparationWarning, UserWarning)
+    True
+    """
 
 
 class _ScoreMethod:
@@ -121,6 +132,20 @@ class FairGLM(FairLinear):
     n_features_in_, feature_names_in_
     encoder_ : TableEncoder or None
         What made numbers of a frame that held others.
+
+    See Also
+    --------
+    evenhand.FairRidge
+    evenhand.FairRegressor
+    evenhand.fairness_path
+
+    References
+    ----------
+    Nelder, J. A. and Wedderburn, R. W. M. (1972). Generalized Linear Models. Journal of the Royal
+    Statistical Society A 135.
+
+    Steinberg, D., Reid, A., O'Callaghan, S., Lattimore, F., McCalman, L. and Caetano, T. (2020).
+    Fast Fair Regression via Efficient Approximations of Mutual Information.
 
     Examples
     --------

@@ -510,6 +510,18 @@ class FairRidge(FairLinear):
     encoder_ : TableEncoder or None
         What made numbers of a frame that held others.
 
+    See Also
+    --------
+    evenhand.FairRegressor
+    evenhand.FairGLM
+    evenhand.FairnessRegularizer
+    evenhand.fairness_path
+
+    References
+    ----------
+    Steinberg, D., Reid, A., O'Callaghan, S., Lattimore, F., McCalman, L. and Caetano, T. (2020).
+    Fast Fair Regression via Efficient Approximations of Mutual Information.
+
     Examples
     --------
     >>> import numpy as np, evenhand as eh

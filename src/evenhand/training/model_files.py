@@ -79,6 +79,23 @@ def save(model: Any, path: Any, *, force: bool = False, about: Any = None) -> Pa
         these.
     path, force, about
         As for the `save` of a model.
+
+    See Also
+    --------
+    evenhand.load
+    evenhand.TableEncoder
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, evenhand as eh
+    >>> from sklearn.linear_model import LinearRegression
+    >>> X = np.arange(6.0).reshape(3, 2)
+    >>> model = LinearRegression().fit(X, [1.0, 2.0, 3.0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = eh.save(model, f"{folder}/model.json")
+    ...     again = eh.load(path)
+    >>> bool(np.allclose(again.predict(X), [1.0, 2.0, 3.0]))
+    True
     """
     data = {
         "format": FORMAT, "version": VERSION, "about": dict(about or {}),
@@ -106,6 +123,11 @@ def load(path: Any) -> Any:
     Returns
     -------
     fitted estimator
+
+    See Also
+    --------
+    evenhand.save
+    evenhand.FairRidge
 
     Examples
     --------

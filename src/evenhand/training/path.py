@@ -280,6 +280,23 @@ class FairnessPath(Shown):
     accuracy : Accuracy
         What the estimator calls its accuracy: R², or D² for a deviance.
     sensitive_name, labels
+
+    See Also
+    --------
+    evenhand.fairness_path
+    evenhand.FairRegressor
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.datasets.make_bivariate_normal(500, random_state=0)
+    >>> X = data.s[:, None]
+    >>> path = eh.fairness_path(
+    ...     eh.FairRidge(), X, data.y, sensitive_features=data.a, fairness_weights=[0, 1], cv=2,
+    ...     measure_with="logistic", random_state=0,
+    ... )
+    >>> len(path)
+    2
     """
 
     points: tuple[PathPoint, ...]

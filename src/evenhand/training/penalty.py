@@ -429,6 +429,16 @@ class FairnessRegularizer:
     intercepts too makes the probabilities of the groups add up to a curve instead of 1, which
     training finds as well.
 
+    See Also
+    --------
+    evenhand.FairRidge
+    evenhand.independence
+
+    References
+    ----------
+    Steinberg, D., Reid, A., O'Callaghan, S., Lattimore, F., McCalman, L. and Caetano, T. (2020).
+    Fast Fair Regression via Efficient Approximations of Mutual Information.
+
     Examples
     --------
     >>> import numpy as np, evenhand as eh

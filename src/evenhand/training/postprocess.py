@@ -212,6 +212,17 @@ class FairPostprocessor(Saves, ScoresWithGroups, RegressorMixin, MetaEstimatorMi
     n_features_in_, feature_names_in_
         Where the base has them.
 
+    See Also
+    --------
+    evenhand.FairRegressor
+    evenhand.FairRidge
+    evenhand.fairness_path
+
+    References
+    ----------
+    Chzhen, E., Denis, C., Hebiri, M., Oneto, L. and Pontil, M. (2020). Fair Regression with
+    Wasserstein Barycenters. NeurIPS.
+
     Examples
     --------
     >>> import numpy as np, evenhand as eh

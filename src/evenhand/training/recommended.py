@@ -245,6 +245,21 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         The same unfairness with its interval.
     n_features_in_, feature_names_in_
 
+    See Also
+    --------
+    evenhand.FairRidge
+    evenhand.FairGLM
+    evenhand.FairPostprocessor
+    evenhand.fairness_path
+
+    References
+    ----------
+    Steinberg, D., Reid, A., O'Callaghan, S., Lattimore, F., McCalman, L. and Caetano, T. (2020).
+    Fast Fair Regression via Efficient Approximations of Mutual Information.
+
+    Agarwal, A., Dudík, M. and Wu, Z. S. (2019). Fair Regression: Quantitative Definitions and
+    Reduction-Based Algorithms. ICML.
+
     Examples
     --------
     >>> import numpy as np, evenhand as eh
