@@ -360,6 +360,30 @@ def test_controls_that_act_together(kind):
     assert (covered(draw) >= 0.75).all()
 
 
+@pytest.mark.parametrize("kind", ["corner", "six"])
+def test_steps_of_numbers_are_followed(kind):
+    """Without leaves gaps are off by 0.9 and 1.7 standard errors, and tests reject 80 and 30 %."""
+
+    def draw(seed):
+        rng = np.random.default_rng([7, seed])
+        x = rng.normal(size=(3000, 6 if kind == "six" else 3))
+        f = ((x[:, 0] > 0.3) & (x[:, 1] < 0.2)) + 1.0 * (np.abs(x[:, 2]) < 0.5)
+        if kind == "six":
+            f = 0.5 * (x > 0.3 * rng.normal(size=6)).sum(axis=1)
+        a = np.where(rng.random(3000) < 1 / (1 + np.exp(f.mean() - f)), "A", "B")
+        return x, a, 10 + f + 0.5 * rng.normal(size=3000)
+
+    off, rejected = [], []
+    for seed in range(10):
+        C, a, s = draw(seed)
+        result = given(s, a, C, reference="B")
+        off.append(result.gap().adjusted.value / result.gap().adjusted.stderr)
+        rejected.append(result.information.p_value < 0.05)
+    assert abs(np.mean(off)) < 0.5
+    assert np.abs(off).max() < 3.0
+    assert np.sum(rejected) <= 2
+
+
 def test_a_score_that_is_a_function_of_zip_codes_alone_is_fair():
     C, a, s = zips(3000, 80, noise=0.0)
     result = given(s, a, C)

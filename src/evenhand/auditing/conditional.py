@@ -30,6 +30,7 @@ from ..estimators.ranks import Ranks
 from ..measures.balancing import (
     LEAST_COUNTERPARTS,
     Regression,
+    add_leaves,
     build_basis,
     log_odds,
 )
@@ -359,7 +360,7 @@ def audit_given(
     _check(controls, s, groups)
     at = find_reference(reference, units.label_names, units.shares)
     with one_blas_thread():
-        basis = build_basis(controls, groups.n_effective)
+        basis = add_leaves(build_basis(controls, groups.n_effective), s, groups)
         gaps = adjusted_gaps(s, units, basis, at, how["confidence_level"], seed)
         if not any(gap.n_compared for gap in gaps):
             raise InputError(
