@@ -6,6 +6,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from .files import write_text
+from .frames import to_frame
+
 # A function of `report` -> the module that holds it.
 VIEWS = {
     "result_page": "after_views",
@@ -34,3 +37,34 @@ class Shown:
 
     def _repr_html_(self) -> str:
         return view("show_notebook")(self)
+
+
+class Tabled(Shown):
+    """A result that is one table, whose columns `_columns` gives."""
+
+    _columns: Callable[[], dict[str, Any]]
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """The table as a data frame.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The first of these that is installed when left out.
+        """
+        return to_frame(self._columns(), backend)
+
+
+class Paged(Shown):
+    """A result that can be written as a page of its own."""
+
+    def to_html(self, path: Any, *, force: bool = False) -> Any:
+        """Write the picture and the table as one self-contained page.
+
+        Parameters
+        ----------
+        path : str or Path
+        force : bool
+            Overwrite an existing file.
+        """
+        return write_text(path, view("result_page")(self), force)

@@ -55,33 +55,33 @@ from .result import Audit, AuditSet
 
 def models_of(y_pred: Any) -> dict[str, Any]:
     """Prediction columns by name; a single column has the name ""."""
-    if isinstance(y_pred, dict):
-        if not y_pred:
-            raise InputError("y_pred", "hold at least one model, got an empty dict")
-        check_names(list(y_pred), "y_pred")
-        return {str(name): column for name, column in y_pred.items()}
-    native = read_native(y_pred, "y_pred")
-    if isinstance(native, nw.DataFrame) and len(native.columns) > 1:
-        check_names([column.name for column in native.iter_columns()], "y_pred")
-        return {name: column.to_numpy() for name, column in frame_columns(native)}
-    return {"": y_pred}
+    columns = _named_columns(y_pred, "y_pred")
+    if isinstance(y_pred, dict) and not y_pred:
+        raise InputError("y_pred", "hold at least one model, got an empty dict")
+    several = columns is not None and (isinstance(y_pred, dict) or len(columns) > 1)
+    return columns if columns is not None and several else {"": y_pred}
+
+
+def _named_columns(columns: Any, argument: str) -> dict[str, Any] | None:
+    """Columns of a dict or a frame by name; None for anything else."""
+    native = read_native(columns, argument)
+    if isinstance(columns, dict):
+        check_names(list(columns), argument)
+        return {str(name): column for name, column in columns.items()}
+    if isinstance(native, nw.DataFrame):
+        check_names([column.name for column in native.iter_columns()], argument)
+        return {name: column.to_native() for name, column in frame_columns(native)}
+    return None
 
 
 def attributes_of(sensitive_features: Any) -> dict[str, Any] | None:
     """Attributes by name, each as a dict of one; None for a single column without a frame."""
-    native = read_native(sensitive_features, "sensitive_features")
-    if isinstance(sensitive_features, dict):
-        check_names(list(sensitive_features), "sensitive_features")
-        columns = {str(name): column for name, column in sensitive_features.items()}
-    elif isinstance(native, nw.DataFrame):
-        check_names([column.name for column in native.iter_columns()], "sensitive_features")
-        columns = {name: column.to_native() for name, column in frame_columns(native)}
-    elif isinstance(sensitive_features, Proxy | Continuous) or isinstance(native, nw.Series):
-        return None
-    else:
-        array = np.asarray(sensitive_features)
-        if array.ndim != 2:
+    columns = _named_columns(sensitive_features, "sensitive_features")
+    if columns is None:
+        native = read_native(sensitive_features, "sensitive_features")
+        if isinstance(native, Proxy | Continuous | nw.Series) or np.ndim(native) != 2:
             return None
+        array = np.asarray(sensitive_features)
         columns = {f"attribute {j}": array[:, j] for j in range(array.shape[1])}
     # An Arrow column or an array does not know its name; a dict of one keeps it.
     return {name: {name: column} for name, column in columns.items()}
@@ -593,10 +593,10 @@ def given_controls(
     gone = {column.name: CONSTANT for column in columns if column.is_constant}
     controls = Controls(tuple(c for c in columns if c.name not in gone), gone)
     refuse_none(controls)
-    name = estimator if isinstance(estimator, str) else type(estimator).__name__
     return audit_given(
         replace(rows, groups=groups, controls=controls), get_estimator(estimator, random_state),
-        reference, seed=random_state, confidence_level=confidence_level, estimator=name, n_boot=0,
+        reference, seed=random_state, confidence_level=confidence_level,
+        estimator=_name_of(estimator), n_boot=0,
     )  # fmt: skip
 
 

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import Matrix, Vector
-from .._core.frames import json_safe, to_frame
+from .._core.frames import json_safe
 from .._core.validation import InputError, check_seed
-from .._core.views import Shown
+from .._core.views import Tabled
 from ..data.sample import Sample
 from ..measures.effective import group_sizes
 from .group_tables import AuditedRows, GroupMoments
@@ -43,7 +43,7 @@ LEAST_BLOCKS, MOST_AT_EDGE = 1.5, 0.3
 
 
 @dataclass(frozen=True)
-class ByGroup(Shown):
+class ByGroup(Tabled):
     """The result of :meth:`evenhand.Audit.by_group`.
 
     Attributes
@@ -93,15 +93,6 @@ class ByGroup(Shown):
     def ratios(self) -> dict[str, ImpactNumber]:
         """Each group's value over that of the reference; defined where both are above zero."""
         return self._all("ratio")
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """One row per group: the value, its gap and its ratio, with intervals and p-values.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-        """
-        return to_frame(self._columns(), backend)
 
     def _columns(self) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {"group": list(self.groups)}

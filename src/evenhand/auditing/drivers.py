@@ -25,8 +25,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.utils import _safe_indexing
 
 from .._core.arrays import Rows, Vector
-from .._core.files import write_text
-from .._core.frames import json_safe, to_frame
+from .._core.frames import json_safe
 from .._core.progress import progress
 from .._core.validation import (
     InputError,
@@ -36,7 +35,7 @@ from .._core.validation import (
     frame_columns,
     read_native,
 )
-from .._core.views import Shown, view
+from .._core.views import Paged, Tabled, view
 from ..data.criteria import INDEPENDENCE, Criterion, get_criterion
 from ..data.encoding import TableEncoder
 from ..data.folds import make_folds
@@ -397,7 +396,7 @@ class Driver:
 
 
 @dataclass(frozen=True)
-class Drivers(Shown):
+class Drivers(Tabled, Paged):
     """The result of :func:`drivers`.
 
     Attributes
@@ -466,16 +465,6 @@ class Drivers(Shown):
         """Features that all but are the target."""
         return [driver.feature for driver in self.drivers if driver.is_leak]
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """One row per feature: how it stands in for the group, and its parts of the widest gap
-        and of each criterion.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-        """
-        return to_frame(self._columns(), backend)
-
     def _columns(self) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {"feature": [d.feature for d in self.drivers]}
 
@@ -500,17 +489,6 @@ class Drivers(Shown):
     def plot(self, n: int = 15) -> Any:
         """A Matplotlib figure: parts of the gap and of the criteria, the `n` largest."""
         return view("plot_drivers")(self, n)
-
-    def to_html(self, path: Any, *, force: bool = False) -> Any:
-        """Write the picture and the table as one self-contained page.
-
-        Parameters
-        ----------
-        path : str or Path
-        force : bool
-            Overwrite an existing file.
-        """
-        return write_text(path, view("result_page")(self), force)
 
 
 def drivers(

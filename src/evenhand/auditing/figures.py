@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from scipy.special import ndtri
 
 from .._core.arrays import Rows, Vector
-from .._core.validation import check_column, check_index, read_native
+from .._core.validation import check_column, check_index
 from ..data.criteria import get_criterion
 from ..data.groups import Groups, resolve_groups
 from ..data.sample import Sample
+from ..measures.entropies import get_estimator
 from ..measures.exact_tests import exact_fairness_p_values
-from ..measures.measures import independence
 from .audits import describe_rows
+from .drivers import FeatureTable, stand_in
 from .group_tables import AuditedRows, summarize_groups
 from .result import Audit
 
@@ -268,24 +268,11 @@ def feature_information(
         Columns "feature" and "information".
     """
     check_index(X=X, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    frame = read_native(X, "X")
-    if isinstance(frame, nw.DataFrame):
-        names = frame.columns if names is None else names
-        X = frame.to_numpy()
-    X = np.asarray(X, dtype=np.float64)
-    names = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(v) for v in names]
-    groups = resolve_groups(sensitive_features, n_rows=len(X), sample_weight=sample_weight)
-    values = []
-    for column in X.T:
-        if np.ptp(column) == 0:
-            values.append(0.0)
-            continue
-        value = independence(
-            None, column, sensitive_features=groups, sample_weight=sample_weight,
-            estimator="logistic",
-        )  # fmt: skip
-        values.append(max(float(value), 0.0))
-    return {"feature": list(names), "information": values}
+    table, logistic = FeatureTable(X), get_estimator("logistic")
+    groups = resolve_groups(sensitive_features, n_rows=table.n, sample_weight=sample_weight)
+    values = [stand_in(table.values(name), name, groups, logistic)[0] for name in table.names]
+    shown = table.names if names is None else map(str, names)
+    return {"feature": list(shown), "information": [max(value, 0.0) for value in values]}
 
 
 # ------------------------------------------------------------------------------------------------

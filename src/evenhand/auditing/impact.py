@@ -22,9 +22,9 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
 from .._core.arrays import Array, Matrix, Vector
-from .._core.frames import json_safe, tabulate, to_frame
+from .._core.frames import json_safe, tabulate
 from .._core.validation import InputError
-from .._core.views import Shown
+from .._core.views import Tabled
 from .group_tables import SIDES, AuditedRows, Cutoff, GroupMoments
 from .influence import find_reference, holm, simultaneous_quantile, two_sided
 
@@ -69,7 +69,7 @@ NEED_TARGET = (
 )  # fmt: skip
 ON_LOG = (
     "mean_ratio", "actual_expected", "actual_expected_ratio", "impact_ratio", "odds_ratio",
-    "mae_ratio", "rmse_ratio", "ratio",
+    "mae_ratio", "rmse_ratio", "mean_target_ratio", "ratio",
 )  # fmt: skip
 
 
@@ -138,6 +138,7 @@ _FORMULAS: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], Any]]] = {
     "odds_ratio": (("rate",), lambda x, r: _odds(x[0]) - _odds(r[0])),
     "mean_residual": (("mean_residual",), _own),
     "calibration_slope": (("calibration_slope",), _own),
+    "mean_target_ratio": (("mean_target",), _log_ratio),
     "mae_ratio": (("mae",), _log_ratio),
     "rmse_ratio": (("mse",), lambda x, r: _log_ratio(x, r) / 2),
     "value": (("value",), _own),
@@ -324,7 +325,7 @@ class ImpactNumber:
 
 
 @dataclass(frozen=True)
-class Impact(Shown):
+class Impact(Tabled):
     """The result of :meth:`Audit.impact`.
 
     Attributes
@@ -373,15 +374,6 @@ class Impact(Shown):
         if not sign:
             return "no clear difference"
         return "better off" if (sign > 0) == (self.favorable == "high") else "worse off"
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """One row per group and number.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-        """
-        return to_frame(self._columns(), backend)
 
     def _columns(self) -> dict[str, list[Any]]:
         keys = ("group", "statistic", "at", "value", "low", "high", "p_value", "stderr", "apart")

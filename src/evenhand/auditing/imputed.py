@@ -28,8 +28,7 @@ import numpy as np
 from scipy.special import ndtri, xlogy
 
 from .._core.arrays import Array, Rows, Vector
-from .._core.frames import to_frame
-from .._core.views import Shown
+from .._core.views import Tabled
 from ..data.groups import Groups
 from ..data.sample import Sample
 from ..measures.measures import standard_error
@@ -75,7 +74,7 @@ class ImputedGap:
 
 
 @dataclass(frozen=True)
-class Imputation(Shown):
+class Imputation(Tabled):
     """What imputed membership does to an audit.
 
     Attributes
@@ -106,10 +105,6 @@ class Imputation(Shown):
             if gap.group == group:
                 return gap
         raise KeyError(f"no group named {group!r}; there are {[g.group for g in self.gaps]}")
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """One row per group: the gap under the assumption, and its bounds without it."""
-        return to_frame(self._columns(), backend)
 
     def _columns(self) -> dict[str, Any]:
         names = ("group", "reference", "gap", "gap_low", "gap_high", "regressed",

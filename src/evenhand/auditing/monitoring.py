@@ -25,10 +25,9 @@ from scipy.sparse import csr_array
 from scipy.special import stdtrit
 
 from .._core.arrays import Matrix, Rows, Vector
-from .._core.files import write_text
 from .._core.frames import json_safe, tabulate, to_frame
 from .._core.validation import InputError
-from .._core.views import Shown, view
+from .._core.views import Paged, view
 from ..data.criteria import Criterion, get_criterion
 from ..data.sample import Sample
 from ..data.weights import cluster_sums
@@ -156,7 +155,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Monitor(Shown):
+class Monitor(Paged):
     """The result of :func:`evenhand.monitor`.
 
     Attributes
@@ -261,17 +260,6 @@ class Monitor(Shown):
     def plot(self) -> Any:
         """A Matplotlib figure: each criterion over time, with its band and the alarms."""
         return view("plot_monitor")(self)
-
-    def to_html(self, path: Any, *, force: bool = False) -> Any:
-        """Write the picture and the table as one self-contained page.
-
-        Parameters
-        ----------
-        path : str or Path
-        force : bool
-            Overwrite an existing file.
-        """
-        return write_text(path, view("result_page")(self), force)
 
 
 def _plain_looks(looks: Mapping[str, Sequence[Look]]) -> dict[str, Any]:

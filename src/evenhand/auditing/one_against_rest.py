@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.polynomial.legendre import legvander
+from scipy.special import xlogy
 
 from .._core.arrays import Array, Rows, Vector
 from ..data.criteria import Criterion
@@ -28,8 +30,9 @@ from .impact import SMALLEST
 # Bins a side of the table that candidates are screened on, and rows that the cuts are taken from.
 BINS = 16
 SAMPLE = 20_000
-# Tables drawn to see what chance adds to the value of a cell.
-DRAWS = 8
+# Degrees of the polynomials that are looked at, and standard errors that chance is granted: more
+# for many of them, as few are the better look at all that is not plain to see.
+LOOKS = ((3, 1.0), (12, 3.0))
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def worst_against_rest(
     assert groups.codes is not None
     candidates = _candidates(groups, names)
     members = np.array([inside for _, inside in candidates], dtype=np.float64)
-    scores = _screen(criteria, variables, groups, members, seed)
+    scores = _screen(criteria, variables, groups, members)
     # With few rows the screen is rough, and a second estimate costs little.
     tries = 2 if groups.n_known <= SAMPLE else 1
     wanted: dict[int, list[Criterion]] = {}
@@ -132,18 +135,13 @@ def _candidates(groups: Groups, names: Sequence[str]) -> list[tuple[str, list[bo
 
 
 def _screen(
-    criteria: Sequence[Criterion],
-    variables: Mapping[str, Vector],
-    groups: Groups,
-    members: Array,
-    seed: int,
+    criteria: Sequence[Criterion], variables: Mapping[str, Vector], groups: Groups, members: Array
 ) -> dict[str, Vector]:
-    """Rough values on a grid, less what chance adds to them and one standard error of that.
+    """Rough values on a grid, less what chance adds to them and some standard errors of that.
 
     A small group is noisy, so that the largest of many plain values would be the smallest group's.
-    Two looks at the same counts, of which the larger value counts: a regression of the indicator on
-    few smooth functions, ½·log of the ratio of its residual variances, which sees shifts and
-    spreads of any size; and the cells themselves, which see any pattern that is large.
+    Two looks at the same counts, of which the larger value counts: few smooth functions see shifts
+    and spreads of any size, many see any pattern that is large.
     """
     assert groups.codes is not None
     names = list(variables)
@@ -154,7 +152,6 @@ def _screen(
     shape = (*[BINS] * len(names), groups.n_groups)
     weighted = np.bincount(place, groups.weight, minlength=int(np.prod(shape)))
     counts = weighted.reshape(shape) * (groups.n_effective / groups.n_known)
-    rng = np.random.default_rng(seed)
     values = {}
     for criterion in criteria:
         inner = [name for name in criterion.joint if name not in criterion.given]
@@ -162,22 +159,25 @@ def _screen(
         kept = [name for name in names if name in criterion.joint]
         order = [kept.index(name) for name in (*criterion.given, *inner)]
         table = counts.sum(axis=rest).transpose(*order, len(kept))
-        table = table.reshape(-1, BINS ** len(inner), groups.n_groups)
-        smooth = _smooth_value(table, len(criterion.given), len(inner), members)
-        values[criterion.name] = np.maximum(smooth, _cell_value(table, members, rng))
+        looks = [_value(table, len(criterion.given), members, *look) for look in LOOKS]
+        values[criterion.name] = np.max(looks, axis=0)
     return values
 
 
-def _smooth_value(table: Array, n_given: int, n_inner: int, members: Array) -> Vector:
-    """½ log(residual variance given / joint) over what is left, for (given, inner, K) counts."""
+def _value(table: Array, n_given: int, members: Array, degree: int, errors: float) -> Vector:
+    """½ log(residual variance given / joint) over what is left, by regressions of the indicator.
+
+    `table` holds counts by bins of what is given, then of the others, and group.
+    """
     n = table.sum()
-    share = table.sum(axis=(0, 1)) @ members.T / n
+    share = table.sum(axis=tuple(range(table.ndim - 1))) @ members.T / n
     spread = np.maximum(share * (1.0 - share), 1e-300)
-    plain = _entropy(share[None, :], np.ones(1))
+    plain = -xlogy(share, share) - xlogy(1.0 - share, 1.0 - share)
     information, terms = [], []
-    for counts, depth in ((table.sum(axis=1), n_given), (table, n_given + n_inner)):
-        flat = counts.reshape(-1, table.shape[2])
-        basis = _smooth(np.arange(len(flat)), depth)
+    for depth in (n_given, table.ndim - 1):
+        counts = table.sum(axis=tuple(range(depth, table.ndim - 1)))
+        flat = counts.reshape(-1, table.shape[-1])
+        basis = _smooth(depth, degree)
         moments = basis.T @ (flat @ members.T)
         gram = (basis.T * flat.sum(axis=1)) @ basis
         weights = np.linalg.lstsq(gram, moments, rcond=1e-10)[0]
@@ -185,64 +185,22 @@ def _smooth_value(table: Array, n_given: int, n_inner: int, members: Array) -> V
         information.append(-0.5 * np.log(np.clip(1.0 - explained / spread, 1e-6, 1.0)))
         terms.append(basis.shape[1])
     added = terms[1] - terms[0]
-    chance = (added + math.sqrt(2.0 * added)) / (2.0 * n)
+    chance = (added + errors * math.sqrt(2.0 * added)) / (2.0 * n)
     left = np.maximum(plain - information[0], 1e-12)
     return (information[1] - information[0] - chance) / left
 
 
-def _cell_value(table: Array, members: Array, rng: np.random.Generator) -> Vector:
-    """Plug-in information of the cells over what is left, for (given, inner, K) counts.
-
-    What chance adds is found by drawing tables in which the groups of each given cell are spread
-    over its inner cells as all rows are: no formula holds where groups are smaller than cells are
-    many.
-    """
-    sizes = table.sum(axis=2)
-    outer = sizes.sum(axis=1)
-    table, sizes, outer = table[outer > 0], sizes[outer > 0], outer[outer > 0]
-    n = outer.sum()
-    given = table.sum(axis=1)
-    left = _entropy(given @ members.T / outer[:, None], outer / n)
-
-    def information(counts: Array) -> Vector:
-        total = counts.sum(axis=2).ravel()
-        flat = counts.reshape(-1, counts.shape[2])[total > 0]
-        total = total[total > 0]
-        inside = given_entropy(counts)
-        return inside - _entropy(flat @ members.T / total[:, None], total / total.sum())
-
-    def given_entropy(counts: Array) -> Vector:
-        each = counts.sum(axis=1)
-        total = np.maximum(each.sum(axis=1), 1e-300)
-        return _entropy(each @ members.T / total[:, None], total / total.sum())
-
-    law = sizes / outer[:, None]
-    people = np.rint(given).astype(np.int64)
-    draws = [
-        information(rng.multinomial(people, law[:, None, :]).transpose(0, 2, 1).astype(np.float64))
-        for _ in range(DRAWS)
-    ]
-    # Three errors, as the smooth look is the better one for all that is not plain to see here.
-    chance = np.mean(draws, axis=0) + 3.0 * np.std(draws, axis=0, ddof=1)
-    return (information(table) - chance) / np.maximum(left, 1e-12)
-
-
-def _smooth(cells: Rows, depth: int) -> Array:
-    """Products of Legendre polynomials of the bin numbers, up to degree 3 together."""
-    columns = [np.ones(len(cells))]
-    degrees = [0]
+def _smooth(depth: int, degree: int) -> Array:
+    """Products of Legendre polynomials of the bin numbers, up to a degree together."""
+    powers = legvander(np.linspace(-1.0, 1.0, BINS), degree)
+    columns: Array = np.ones((1, 1))
+    degrees = np.zeros(1)
     for _ in range(depth):
-        x = 2.0 * (cells % BINS) / (BINS - 1) - 1.0
-        cells = cells // BINS
-        powers = [np.ones_like(x), x, 1.5 * x**2 - 0.5, 2.5 * x**3 - 1.5 * x]
-        pairs = [
-            (column * power, degree + d)
-            for column, degree in zip(columns, degrees, strict=True)
-            for d, power in enumerate(powers)
-            if degree + d <= 3
-        ]
-        columns, degrees = [c for c, _ in pairs], [d for _, d in pairs]
-    return np.column_stack(columns)
+        columns = np.asarray(np.kron(columns, powers), dtype=np.float64)
+        degrees = np.add.outer(degrees, np.arange(degree + 1)).ravel()
+        columns = columns[:, degrees <= degree]
+        degrees = degrees[degrees <= degree]
+    return columns
 
 
 def _bins(values: Vector) -> Rows:
@@ -250,10 +208,3 @@ def _bins(values: Vector) -> Rows:
     sample = values[np.linspace(0, len(values) - 1, min(len(values), SAMPLE)).astype(int)]
     cuts = np.unique(np.quantile(sample, np.arange(1, BINS) / BINS))
     return np.searchsorted(cuts, values, side="left").astype(np.intp, copy=False)
-
-
-def _entropy(share: Array, weight: Vector) -> Vector:
-    """Σ weight·h(share) down the rows, h the entropy of a share and its complement."""
-    p = np.clip(share, 1e-300, 1.0)
-    q = np.clip(1.0 - share, 1e-300, 1.0)
-    return -(weight @ (p * np.log(p) + q * np.log(q)))

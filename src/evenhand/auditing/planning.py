@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import Any
 
 import numpy as np
@@ -101,10 +102,10 @@ def rows_needed(
     z, more = float(ndtri(1.0 - level)), float(ndtri(power))
     limit, terms = tolerance, _TERMS * (len(p) - 1)
 
-    def spread(value: float, n: float) -> float:
+    def spread(value: float, n: int) -> float:
         return math.sqrt(2.0 * value * entropy / n + terms / (2.0 * n * n)) / entropy
 
-    def enough(n: float) -> bool:
+    def enough(n: int) -> bool:
         if effect > limit:
             half = half_width_down_to(effect, limit)
             return half >= (z + more) * spread(effect, n)
@@ -115,14 +116,10 @@ def rows_needed(
         rate = 2.0 / (n * entropy)
         return -errors_below(seen, spread(max(seen, 0.0), n), limit, rate) >= z
 
-    high = 2.0
+    high = 2
     while not enough(high):
-        high *= 2.0
-    low = high / 2.0
-    while high - low > 0.5:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return math.ceil(high)
+        high *= 2
+    return bisect_left(range(high), True, lo=high // 2, key=enough)
 
 
 def _noncentrality(freedom: int, level: float, power: float) -> float:

@@ -28,9 +28,9 @@ from ..measures.covariances import root_inverse
 from ..measures.exact_tests import SINGULAR
 from ..measures.losses import Loss, get_loss
 from ..measures.measures import critical_value, standard_error
-from .group_tables import AuditedRows, GroupMoments
-from .impact import impact_table
-from .influence import GroupRows
+from .group_tables import AuditedRows
+from .impact import SMALLEST, Comparison
+from .influence import GroupRows, find_reference
 
 LOSSES = ("poisson", "gamma", "tweedie", "normal")
 BANDS = 5
@@ -278,20 +278,19 @@ def _group_table(
     spent = np.array(columns["exposure"])
     columns["mean_score"] = (np.array(columns["expected"]) / spent).tolist()
     columns["mean_target"] = (np.array(columns["actual"]) / spent).tolist()
-    moments = AuditedRows(rows.by_exposure()).moments((), "high")
-    for name, m in (("score", moments), ("target", _swapped(moments))):
-        impact = impact_table(m, reference=reference, at=(), confidence_level=ledger.level)
-        reference = impact.reference
-        numbers = [None if g == reference else impact.get("mean_ratio", g) for g in impact.groups]
+    m = AuditedRows(rows.by_exposure()).moments((), "high")
+    ref = find_reference(reference, m.labels, m.share)
+    compared = Comparison(m, ref, SMALLEST, ledger.level)
+    for name in ("score", "target"):
+        numbers = compared.numbers(f"mean_{name}_ratio" if name == "target" else "mean_ratio")
         for end, key in (("", "value"), ("_low", "low"), ("_high", "high")):
-            columns[f"log_ratio_{name}{end}"] = [
-                0.0 if n is None else _log(getattr(n, key)) for n in numbers
-            ]
+            values = [_log(getattr(n, key)) for n in numbers]
+            columns[f"log_ratio_{name}{end}"] = [*values[:ref], 0.0, *values[ref:]]
     if deviance is not None:
         # Deviances have the weights of rows in them.
         plain = GroupRows(replace(groups, weight=None))
         columns["deviance"] = (plain.add(deviance) / plain.add(groups.row_weight)).tolist()
-    return reference, columns
+    return m.labels[ref], columns
 
 
 def _band_table(ledger: _Ledger, band: Rows, edges: Vector) -> dict[str, list[Any]]:
@@ -305,12 +304,6 @@ def _band_table(ledger: _Ledger, band: Rows, edges: Vector) -> dict[str, list[An
         "score_high": [float(s[band == b].max()) for b in range(n_bands)] * K,
         **ledger.columns(_split(groups, band, n_bands)),
     }
-
-
-def _swapped(moments: GroupMoments) -> GroupMoments:
-    """The target in the place of the score, for the same contrasts of it."""
-    other = {"mean_score": "mean_target", "mean_target": "mean_score"}
-    return replace(moments, names=tuple(other.get(name, name) for name in moments.names))
 
 
 def _log(value: float) -> float:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from scipy.special import stdtr
 
-from .._core.frames import json_safe, tabulate, to_frame
+from .._core.frames import json_safe, tabulate
 from .._core.validation import InputError
-from .._core.views import Shown
+from .._core.views import Tabled
 from ..data.criteria import CRITERIA, WITH_CONTROLS
 from ..measures.measures import HOLDS, OPEN, VIOLATED, Measure, judge, units_needed
 from .adjusted_gap import MOST_IMBALANCE, Imbalance
@@ -103,7 +103,7 @@ class ClauseResult:
 
 
 @dataclass(frozen=True)
-class Verdict(Shown):
+class Verdict(Tabled):
     """The result of :meth:`evenhand.Audit.verdict`.
 
     Attributes
@@ -146,15 +146,6 @@ class Verdict(Shown):
         """Rows or clusters that would decide every clause that is open; NaN where none is."""
         open_ = [c.needed for c in self.clauses if c.judged == OPEN]
         return max(open_) if open_ else math.nan
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """One row per clause and part or group.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-        """
-        return to_frame(self._columns(), backend)
 
     def _columns(self) -> dict[str, list[Any]]:
         return tabulate(
