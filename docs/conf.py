@@ -1,5 +1,6 @@
 """The site: `make docs`, or python -m sphinx -M html docs docs/_build -W --keep-going."""
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.viewcode",
     "numpydoc",
     "myst_parser",
@@ -37,6 +39,8 @@ myst_enable_extensions = ["colon_fence"]
 autosummary_generate = True
 # Beside evenhand.Audit, on file systems that do not tell capitals apart.
 autosummary_filename_map = {"evenhand.audit": "evenhand.audit-function"}
+# Its pages need its docstrings, not PyTorch itself.
+autodoc_mock_imports = [name for name in ("torch", "triton") if not find_spec(name)]
 autodoc_typehints = "none"
 autodoc_class_signature = "mixed"
 numpydoc_show_class_members = False
@@ -58,6 +62,23 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "notebook_images": False,
 }
+# Links to other projects need the network, and a site must build without: EVENHAND_ONLINE=1.
+intersphinx_mapping = {}
+if os.environ.get("EVENHAND_ONLINE"):
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "scikit-learn": ("https://scikit-learn.org/stable", None),
+    }
+# Where the site is published from, such as https://github.com/OWNER/NAME: pages can then be edited.
+repository = os.environ.get("EVENHAND_REPOSITORY", "").rstrip("/")
+if repository:
+    host, owner, name = repository.rsplit("/", 2)
+    html_context = {
+        "github_url": host, "github_user": owner, "github_repo": name,
+        "github_version": "main", "doc_path": "docs",
+    }  # fmt: skip
+
 # The home page stands alone; all others have the side bar of their tab.
 html_sidebars = {"index": []}
 
@@ -81,4 +102,5 @@ html_theme_options = {
     "footer_end": [],
     "show_nav_level": 1,
     "navigation_with_keys": False,
+    "use_edit_page_button": bool(repository),
 }

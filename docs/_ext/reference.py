@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from package import COMPUTED_BY, OPTIONAL, RESULTS, definitions, locate, public_names
+from sphinx.ext.autodoc.mock import mock
 from sphinx.util.nodes import make_refnode
 
 MODULES = {
@@ -20,6 +21,7 @@ MODULES = {
     "tables": "Tables where they are",
     "datasets": "Data sets",
     "boosting": "Objectives of boosting libraries",
+    "torch": "Networks",
     "distributed": "Training on a cluster",
 }
 WIDTH = 104
@@ -42,7 +44,7 @@ def summary(module: str, names: list[str] | tuple[str, ...]) -> list[str]:
     ]
 
 
-def index_page() -> str:
+def index_page(autodoc_mock_imports: list[str]) -> str:
     lines = [
         *heading("Reference", "="),
         "Every public name, by what it is for. In Python all of them are reached from ``import "
@@ -67,9 +69,10 @@ def index_page() -> str:
         "evenhand", [f"~{locate(name)[1].removeprefix('evenhand.')}" for name in RESULTS]
     )
     for name, title in MODULES.items():
-        module = import_module(f"evenhand.{name}")
-        lines += heading(f"{title}: ``eh.{name}``")
-        described = [n for n in module.__all__ if callable(getattr(module, n))]
+        with mock(autodoc_mock_imports):
+            module = import_module(f"evenhand.{name}")
+            described = [n for n in module.__all__ if callable(getattr(module, n))]
+        lines += heading(f"{title}: ``evenhand.{name}``")
         lines += summary(f"evenhand.{name}", described)
     return "\n".join(lines)
 
@@ -105,7 +108,8 @@ def command_page() -> str:
 def write_pages(app: Any, config: Any) -> None:
     folder = Path(app.srcdir) / "api"
     folder.mkdir(exist_ok=True)
-    for name, text in (("index", index_page()), ("command-line", command_page())):
+    pages = {"index": index_page(config.autodoc_mock_imports), "command-line": command_page()}
+    for name, text in pages.items():
         file = folder / f"{name}.rst"
         # An unchanged file keeps its time, so that a second build has nothing to do.
         if not file.exists() or file.read_text(encoding="utf-8") != text:

@@ -824,6 +824,11 @@ def test_demo_tells_the_story(tmp_path, monkeypatch):
     result = run("demo")
     assert result.exit_code == 0, result.output
     assert "evenhand-demo/report.html" in result.stdout
+    told = ["The question", "What the audit found", "What it means for people",
+            "What fairness costs", "What got worse, and who gains", "The page to open"]  # fmt: skip
+    places = [result.stdout.index(f"{k}. {title}") for k, title in enumerate(told, 1)]
+    assert places == sorted(places)
+    assert "What gets worse:" in result.stdout
     names = {"report.html", "path.csv", "model.json", "students.csv", "scores.csv"}
     assert {p.name for p in (tmp_path / "evenhand-demo").iterdir()} == names
     assert "already holds" in error("demo")

@@ -16,14 +16,15 @@ import typer
 from .._core import files as _files
 from .._core.provenance import stamp
 from ..data.criteria import CRITERIA, INDEPENDENCE, WITH_CONTROLS
+from ..report.view import View
 from ..tables.readers import Source, TableError, open_table, read_table
 from ..training.model_files import TableModel, load_table_model
 from . import options as group
-from .audits import exit_code, read_rules, show_compare, show_verdict, tolerance_facts
+from .audits import exit_code, read_rules, show_verdict, tolerance_facts
 from .columns import is_text, write_table
 from .options import option
 from .rows import TableRows, load_training
-from .terminal import command, fail, leave, note, run_facts, say, show_result
+from .terminal import command, fail, leave, note, run_facts, say, show_result, show_view
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -440,36 +441,59 @@ def demo(writing: DemoFolder) -> None:
     columns = {name: pa.array(c) for name, c in zip(data.feature_names, data.X.T, strict=True)}
     known = {data.target_name: pa.array(data.y), data.sensitive_name: data.sensitive.tolist()}
     _save(pa.table(columns | known), out / "students.csv", force)
-    say("1. The data: grades of 4,137 college students, to be predicted from what was known when")
-    say("   they entered. Are the predictions fair to students of every race?\n")
+    say("1. The question: 4,137 students enter college, and a linear model predicts their grades.")
+    say("   Are its predictions fair to students of every race?\n")
     roles = group.TrainingColumns(target="colgpa", sensitive=["race"])
     rows = load_training(out / "students.csv", roles)
     path = run_path(rows, Fitting().build(), Fitting())
-    first = path.points[0].scores
-    who = rows.given["sensitive_features"]
-    say("2. Audit of an ordinary linear model, on students it has not seen:\n")
-    before = audit(rows.y, first, sensitive_features=who, random_state=0)
-    show_result(before, title="Ordinary model")
     limit = float(f"{0.5 * max(path.points[0].independence.value, 0.0):.1g}")
-    say("\n3. The frontier: what would it cost to make predictions more independent of race?")
-    say(f"   We ask for the most accurate model with independence of at most {limit:g}.")
     chosen = path.select(max_unfairness=limit, on_unreachable="best")
     assert path.selected is not None
     write_path(
         path, chosen, rows, outputs, run_facts(Fitting().seed), about=_DEMO, favorable="high"
     )
-    models = {"ordinary": first, "fair": path.selected.scores}
+    models = {"ordinary": path.points[0].scores, "fair": path.selected.scores}
     _save(pa.table(known | models), out / "scores.csv", force)
-    show_frontier(path, chosen, None, {})
-    say("\n4. Who gains and who loses with the chosen model:")
-    both = audit(rows.y, models, sensitive_features=who, random_state=0)
-    show_compare(both, "high")  # type: ignore[arg-type]
+    who = rows.given["sensitive_features"]
+    pair = audit(rows.y, models, sensitive_features=who, random_state=0)
+    for view in _tell(pair, path, limit):
+        show_view(view)
+        say("")
     _show_next(out)
+
+
+def _tell(pair: Any, path: FairnessPath, limit: float) -> list[View]:
+    """Return the story of the demo: what was found, for whom, at what price, and what got worse."""
+    from ..auditing.figures import criterion_changes, residual_changes
+    from ..report.audit_views import gains_view
+    from ..report.gap_views import money_sentences
+    from ..report.path_views import worse_words
+    from ..report.words import judge_criterion
+
+    before, after = pair["ordinary"], pair["fair"]
+    first, point = path.points[0], path.selected
+    assert point is not None
+    cost = (
+        f"We ask for the most accurate model with independence of at most {limit:g}, out of "
+        f"{len(path)}. It explains {100 * point.accuracy:.1f}% of the variance of the grades on "
+        f"students it has not seen, where the ordinary model explains {100 * first.accuracy:.1f}%. "
+        f"Independence goes from {first.independence.shown:.3f} to {point.independence.shown:.3f}."
+    )
+    worse = worse_words(criterion_changes(before, after), residual_changes(before, after))
+    gains = gains_view({"ordinary": before, "fair": after}, "high")
+    return [
+        View(
+            "2. What the audit found", [judge_criterion(before, name) for name in before.measures]
+        ),
+        View("3. What it means for people", money_sentences(before, "high")),
+        View("4. What fairness costs", [cost]),
+        View("5. What got worse, and who gains", [worse, *gains.parts]),
+    ]
 
 
 def _show_next(out: Path) -> None:
     """Where things are, and what to try."""
-    say(f"\nWritten to {out}: report.html, path.csv, model.json, students.csv, scores.csv.", "bold")
-    say(f"Open {out / 'report.html'} in a browser. Next, try:\n")
+    say(f"6. The page to open in a browser, to print or to sign: {out / 'report.html'}", "bold")
+    say(f"   Beside it in {out}: path.csv, model.json, students.csv, scores.csv. Next, try:\n")
     say(f"  evenhand audit {out / 'scores.csv'} --target colgpa --prediction fair --sensitive race")
     say(f"  evenhand predict {out / 'model.json'} {out / 'students.csv'} --out scored.csv")

@@ -148,11 +148,12 @@ def changes_view(path: FairnessPath, before: Audit, after: Audit, chosen: int) -
 
 def worse_words(criteria: dict[str, list[Any]], residuals: dict[str, list[Any]]) -> str:
     """Return what the selected model makes worse, in a sentence."""
-    worse = [
-        f"{name} ({fixed(criteria['before'][k], 3)} → {fixed(criteria['after'][k], 3)})"
-        for k, name in enumerate(criteria["criterion"])
-        if criteria["remark"][k]
-    ]
+    worse = []
+    for k, name in enumerate(criteria["criterion"]):
+        if criteria["remark"][k]:
+            old, new = criteria["before"][k], criteria["after"][k]
+            places = 3 if new - old > 1e-3 else 4
+            worse.append(f"{name} ({fixed(old, places)} → {fixed(new, places)})")
     for k, group in enumerate(residuals["group"]):
         if residuals["remark"][k]:
             side = "high" if residuals["after"][k] < 0 else "low"
