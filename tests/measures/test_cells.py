@@ -240,9 +240,12 @@ def test_measures_of_more_people_than_rows_may_be_repeated(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sensitive_features": eh.Proxy(np.full((5000, 2), 0.5))}, "must be labels, got a Proxy"),
-        ({"edges": 1}, "`edges` must be Edges of other cells, or a number of bins a side"),
-        ({"edges": "fine"}, "`edges` must be Edges of other cells, or a number of bins a side"),
+        (
+            {"sensitive_features": eh.Proxy(np.full((5000, 2), 0.5), assume="group")},
+            'must be a Proxy without assume="group" here',
+        ),
+        ({"edges": 1}, "`edges` must be Edges of other cells, or a number of bins per side"),
+        ({"edges": "fine"}, "`edges` must be Edges of other cells, or a number of bins per side"),
         ({"y_true": None, "edges": Edges.from_values(np.arange(9.0), np.arange(9.0) ** 2)},
          "`edges` must fit the target: they are of a grid with a target"),
         ({"edges": Edges.from_values(np.arange(9.0), None)},
@@ -381,3 +384,69 @@ def test_groups_of_people_are_those_of_the_rows():
     assert made.groups.labels == groups.labels
     assert made.groups.entropy == groups.entropy
     assert cell_people.MOST_ROWS >= 10**6
+
+
+# --- inferred groups ----------------------------------------------------------------------------
+
+
+def inferred(n=8000, assume=None):
+    rng = np.random.default_rng(8)
+    z = rng.normal(size=n)
+    p = 1 / (1 + np.exp(-1.5 * z))
+    y = 0.3 * z + rng.normal(size=n)
+    s = y + 0.3 * z + rng.normal(size=n)
+    return y, s, eh.Proxy(p, ["u", "v"], assume=assume)
+
+
+def test_a_proxy_counts_by_its_probabilities():
+    y, s, proxy = inferred()
+    cells = eh.Cells.from_rows(y, s, sensitive_features=proxy)
+    assert cells.expected
+    assert cells.n == 8000
+    p = np.asarray(proxy)
+    counts = np.bincount(cells.group, cells.count)
+    np.testing.assert_allclose(counts, p.sum(axis=0))
+    np.testing.assert_allclose(
+        np.bincount(cells.group, cells.sums[:, 2]) + cells.edges.score.shift * counts, s @ p
+    )
+    assert "2 inferred groups" in repr(cells)
+    parts = [
+        eh.Cells.from_rows(y[rows], s[rows], sensitive_features=proxy[rows], edges=cells.edges)
+        for rows in (slice(0, 3000), slice(3000, None))
+    ]
+    merged = parts[0] + parts[1]
+    np.testing.assert_allclose(merged.count, cells.count, rtol=1e-12)
+    np.testing.assert_allclose(merged.sums, cells.sums, atol=1e-9)
+    assert eh.Cells.from_arrow(cells.to_arrow()) == cells
+    assert eh.Cells.from_arrow(cells.to_arrow()).expected
+    recorded = eh.Cells.from_rows(y, s, sensitive_features=y > 0, edges=cells.edges)
+    with pytest.raises(ValueError, match="recorded groups, or of inferred ones"):
+        cells + recorded
+
+
+def test_certain_probabilities_are_recorded_groups_in_cells():
+    y, s, _ = inferred()
+    a = (s + np.roll(y, 1) > 0).astype(int)
+    soft = eh.Cells.from_rows(y, s, sensitive_features=eh.Proxy(np.eye(2)[a], ["u", "v"]))
+    hard = eh.Cells.from_rows(y, s, sensitive_features=np.array(["u", "v"])[a])
+    np.testing.assert_array_equal(soft.count, hard.count)
+    np.testing.assert_allclose(soft.sums, hard.sums)
+
+
+def test_an_audit_of_expected_counts_is_that_of_the_rows():
+    y, s, proxy = inferred()
+    rows = eh.audit(y, s, sensitive_features=proxy, estimator="logistic")
+    cells = eh.audit(eh.Cells.from_rows(y, s, sensitive_features=proxy), estimator="logistic")
+    for name, one in rows.measures.items():
+        other = cells.measures[name]
+        assert other.value == pytest.approx(one.value, abs=0.1 * one.stderr)
+        assert other.stderr == pytest.approx(one.stderr, rel=0.1)
+    np.testing.assert_allclose(rows.groups["mean_score"], cells.groups["mean_score"], atol=1e-9)
+    assert "cells hold expected counts" in " ".join(str(cells).split())
+
+
+@pytest.mark.parametrize(("assume", "outcome"), [(None, "not enough data"), ("guess", "pass")])
+def test_expected_counts_pass_by_a_stated_assumption_alone(assume, outcome):
+    y, s, proxy = inferred(assume=assume)
+    audit = eh.audit(eh.Cells.from_rows(y, s, sensitive_features=proxy), estimator="logistic")
+    assert audit.verdict(eh.Tolerance(independence=0.5)).outcome == outcome

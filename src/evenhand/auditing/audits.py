@@ -44,7 +44,7 @@ from ..measures.losses import Loss
 from ..measures.measures import measure
 from .conditional import Conditional, audit_given
 from .group_tables import AuditedRows, Disparities, GroupTable, summarize_groups
-from .imputed import bound_gaps
+from .imputed import Imputation, bound_gaps
 from .one_against_rest import worst_against_rest
 from .pricing import price, read_loss
 from .result import Audit, AuditSet
@@ -439,10 +439,12 @@ class _Run:
     def audit(
         self, sample: Sample, name: str, attributes: dict[str, Audit] | None = None,
         crossed: tuple[str, ...] = (), warn: bool = True, estimated: Sample | None = None,
+        counted: bool = False,
     ) -> Audit:  # fmt: skip
         """One audit; that of a crossing is given those of its attributes, and their names.
 
-        `estimated` are other rows, which stand for several people each, for the measures.
+        `estimated` are other rows, which stand for several people each, for the measures. Rows that
+        are made of counts are `counted`.
         """
         rows = sample.known()
         groups, frequency = rows.groups, None if estimated is None else estimated.frequency
@@ -473,7 +475,7 @@ class _Run:
             attributes=attributes or {},
             one_against_rest=worst,
             # A label of the crossing is none of its attributes'.
-            **self._extras(rows, self.reference if warn else "largest", warn),
+            **self._extras(rows, self.reference if warn else "largest", warn, counted),
         )
 
     def _measure_and_test(
@@ -512,7 +514,8 @@ class _Run:
         def audit(levels: tuple[Any, ...], at: Rows, called: str, **how: Any) -> Audit:
             few = [_regroup(v, levels, at, called) for v in (rows, tested)]
             estimated = None if rows.frequency is None else few[0]
-            return _exact(self.audit(few[1], name, estimated=estimated, **how), cells, at)
+            result = self.audit(few[1], name, estimated=estimated, counted=True, **how)
+            return _exact(result, cells, at)
 
         for j, attribute in enumerate(several):
             levels = tuple(dict.fromkeys(label[j] for label in cells.labels))
@@ -529,11 +532,16 @@ class _Run:
             )
         return AuditSet({**parts, whole.sensitive_name: whole}, "attribute")
 
-    def _extras(self, rows: Sample, reference: Any, warn: bool) -> dict[str, Any]:
+    def _extras(self, rows: Sample, reference: Any, warn: bool, counted: bool) -> dict[str, Any]:
         """What proxies, prices and controls ask for besides."""
         extras: dict[str, Any] = {}
         if rows.groups.probabilities is not None:
-            extras["imputation"] = bound_gaps(rows, self.confidence_level)
+            # Expected counts tell no other answer than that of weighting by probabilities.
+            extras["imputation"] = (
+                Imputation((), math.nan, math.nan, 0, self.confidence_level, rows.groups.assume)
+                if counted
+                else bound_gaps(rows, self.confidence_level)
+            )
         if rows.target is not None and (self.loss is not None or rows.exposure is not None):
             extras["pricing"] = price(rows, self.loss, self.confidence_level, reference)
         if rows.controls is not None:
@@ -621,7 +629,8 @@ def _present(cells: Cells, most: int = MAX_GROUPS) -> Cells:
 
 def _regroup(rows: Sample, levels: tuple[Any, ...], at: Rows, name: str) -> Sample:
     """The same rows by one of several crossed attributes."""
-    assert rows.groups.codes is not None
+    if rows.groups.codes is None:
+        return rows  # inferred groups are one attribute
     groups = replace(rows.groups, labels=levels, codes=at[rows.groups.codes], name=name)
     return replace(rows, groups=groups)
 

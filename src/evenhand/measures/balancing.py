@@ -1,9 +1,10 @@
 """Augmented balancing weights: a reference that has a group's controls, as far as data allow.
 
 Columns φ of the controls: every level of a category, splines of every number, products of levels
-with lines and with levels, cubic products of up to eight numbers, and leaves of small trees. The category with the most
-levels has no columns; it splits the rows into strata l, within which everything happens. Weights q
-of the reference have the group's share t_l of each stratum and its mean of every column,
+with lines and with levels, cubic products of up to eight numbers, and leaves of small trees. The
+category with the most levels has no columns; it splits the rows into strata l, within which
+everything happens. Weights q of the reference have the group's share t_l of each stratum and its
+mean of every column,
 
     q_i ∝ w_i exp(φ_i·θ) within l,   θ = argmin Σ_l t_l log Σ_{i∈l} w_i exp(φ_i·θ) − φ̄·θ + ½θ'Λθ,
 
@@ -45,8 +46,9 @@ FACTORS, TOLERATED = (1e3, 3e1, 1.0), 1.1
 # A member has hardly any counterpart where fewer than one in fifty with the same controls is of
 # the reference, or where its level has fewer than two rows of the reference.
 LEAST_COUNTERPARTS, LEAST_ROWS = 0.02, 2
-# Trees whose leaves are columns, one for so many rows, and their leaves. Where steps of numbers move
-# score and group, gaps without them are off by 0.65 standard errors, and by 1.7 with six numbers.
+# Trees whose leaves are columns, one for so many rows, and their leaves. Where steps of numbers
+# move score and group, gaps without them are off by 0.65 standard errors, and by 1.7 with six of
+# them.
 MOST_TREES, ROWS_A_TREE, LEAVES, ROWS_A_LEAF = 10, 100, 4, 20
 # Boosted trees look for what the columns do not hold from so many rows of the reference on.
 TREE_ROWS, TREE_FOLDS = 300, 3

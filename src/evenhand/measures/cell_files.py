@@ -50,6 +50,7 @@ def to_arrow(cells: Cells) -> pa.Table:
 
 def about(cells: Cells) -> dict[str, Any]:
     """What the metadata hold: format, version, edges, labels, names and unknown people."""
+    inferred = {"expected": True, "assume": cells.assume} if cells.expected else {}
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -57,6 +58,7 @@ def about(cells: Cells) -> dict[str, Any]:
         "labels": list(cells.labels),
         "names": list(cells.names),
         "n_unknown": cells.n_unknown,
+        **inferred,
     }
 
 
@@ -92,8 +94,16 @@ def from_arrow(table: Any) -> dict[str, Any]:
         raise InputError(
             "table", f"have the columns {', '.join(wanted)}; it lacks {', '.join(missing)}"
         )
-    columns = {name: _numbers(table, name) for name in wanted}
-    return checked(columns, edges, labels, names, unknown)
+    expected, assume = head.get("expected", False), head.get("assume")
+    if not isinstance(expected, bool) or assume not in (None, "guess"):
+        raise InputError(
+            "table", "say whether its counts are expected ones, and by which assumption, got "
+            f"{expected!r} and {assume!r}",
+        )  # fmt: skip
+    whole = INTEGERS[:3] if expected else INTEGERS
+    columns = {name: _numbers(table, name, name in whole) for name in wanted}
+    fields = checked(columns, edges, labels, names, unknown)
+    return {**fields, "expected": expected, "assume": assume}
 
 
 def checked(
@@ -101,35 +111,7 @@ def checked(
     names: tuple[str, ...], unknown: int,
 ) -> dict[str, Any]:  # fmt: skip
     """The fields of Cells from columns by name, with n, sums and extremes that can be true."""
-    sizes = {"score_bin": edges.bins, "target_bin": edges.bins, "group": len(labels)}
-    if edges.target is None:
-        sizes["target_bin"] = 1
-    for name, size in sizes.items():
-        values = columns[name]
-        if len(values) and not (values.min() >= 0 and values.max() < size):
-            raise InputError(
-                "table", f"have {name} between 0 and {size - 1}, got {values.min()} to "
-                f"{values.max()}",
-            )  # fmt: skip
-    if (columns["n"] < 1).any():
-        raise InputError("table", f"have n of at least 1, got {columns['n'].min()}")
-    for name in ("w", "ww"):
-        if (columns[name] <= 0).any():
-            raise InputError("table", f"have positive {name}, got {columns[name].min()}")
-    # (Σw)² ≤ n·Σw², which a mix-up of columns breaks.
-    if (columns["w"] ** 2 > columns["n"] * columns["ww"] * (1 + _ROUNDING)).any():
-        raise InputError("table", "have w² ≤ n·ww in every row: these are not sums of weights")
-    has_target = edges.target is not None
-    for axis in "sy" if has_target else "s":
-        if (columns[f"least_{axis}"] > columns[f"largest_{axis}"]).any():
-            raise InputError("table", f"have least_{axis} ≤ largest_{axis} in every row")
-    n = len(columns["n"])
-    sums = np.empty((n, len(SUMS)))
-    for j, name in enumerate(SUMS):
-        sums[:, j] = columns[name]
-    least, largest = np.full((n, 2), np.nan), np.full((n, 2), np.nan)
-    for j, axis in enumerate("sy" if has_target else "s"):
-        least[:, j], largest[:, j] = columns[f"least_{axis}"], columns[f"largest_{axis}"]
+    _refuse_impossible(columns, edges, len(labels))
     place = columns["score_bin"] * edges.bins + columns["target_bin"]
     key = place * max(len(labels), 1) + columns["group"]
     order = np.argsort(key, kind="stable")
@@ -137,18 +119,46 @@ def checked(
         raise InputError(
             "table", "have one row for each score_bin, target_bin and group; some are repeated"
         )
-    where = {name: columns[name][order].astype(np.int32) for name in INTEGERS[:3]}
+    columns = {name: values[order] for name, values in columns.items()}
+    none = np.full(len(order), np.nan)
+    least, largest = (
+        np.column_stack([columns.get(f"{end}_{axis}", none) for axis in "sy"])
+        for end in ("least", "largest")
+    )
     return {
         "edges": edges,
         "labels": labels,
         "names": names,
-        **where,
-        "count": columns["n"][order],
-        "sums": sums[order],
-        "least": least[order],
-        "largest": largest[order],
+        **{name: columns[name].astype(np.int32) for name in INTEGERS[:3]},
+        "count": columns["n"],
+        "sums": np.column_stack([columns[name] for name in SUMS]),
+        "least": least,
+        "largest": largest,
         "n_unknown": unknown,
     }
+
+
+def _refuse_impossible(columns: dict[str, NDArray[Any]], edges: Edges, n_labels: int) -> None:
+    """Refuse places beyond the grid, and counts, sums and extremes that no rows have."""
+    bins = {"score_bin": edges.bins, "target_bin": 1 if edges.target is None else edges.bins}
+    for name, size in {**bins, "group": n_labels}.items():
+        values = columns[name]
+        if len(values) and not (values.min() >= 0 and values.max() < size):
+            raise InputError(
+                "table", f"have {name} between 0 and {size - 1}, got {values.min()} to "
+                f"{values.max()}",
+            )  # fmt: skip
+    if columns["n"].dtype.kind == "i" and (columns["n"] < 1).any():
+        raise InputError("table", f"have n of at least 1, got {columns['n'].min()}")
+    for name in ("n", "w", "ww"):
+        if (columns[name] <= 0).any():
+            raise InputError("table", f"have positive {name}, got {columns[name].min()}")
+    # (Σw)² ≤ n·Σw², which a mix-up of columns breaks.
+    if (columns["w"] ** 2 > columns["n"] * columns["ww"] * (1 + _ROUNDING)).any():
+        raise InputError("table", "have w² ≤ n·ww in every row: these are not sums of weights")
+    for axis in "s" if edges.target is None else "sy":
+        if (columns[f"least_{axis}"] > columns[f"largest_{axis}"]).any():
+            raise InputError("table", f"have least_{axis} ≤ largest_{axis} in every row")
 
 
 def _labels(head: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
@@ -172,14 +182,13 @@ def _labels(head: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
     return plain, tuple(names)
 
 
-def _numbers(table: Any, name: str) -> NDArray[Any]:
+def _numbers(table: Any, name: str, whole: bool) -> NDArray[Any]:
     import pyarrow as pa
 
     column = table.column(name)
     kind = column.type
     if column.null_count:
         raise InputError("table", f"not have missing values in {name}, got {column.null_count}")
-    whole = name in INTEGERS
     good = pa.types.is_integer(kind) or (not whole and pa.types.is_floating(kind))
     if not good:
         what = "integers" if whole else "numbers"

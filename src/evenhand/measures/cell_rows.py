@@ -12,6 +12,7 @@ several people each, with their weight, and `frequency` says for how many.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from .._core.validation import InputError
 from ..data.groups import Groups
 from ..data.sample import Sample
 from ..data.weights import mean_one
-from .cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells
+from .cells import PRODUCT, SCORE, SCORE2, TARGET, TARGET2, WEIGHT, WEIGHT2, Cells, together
 
 MOST_ROWS = 2_000_000
 # More of them take more memory, and bring estimates no closer to those of the people.
@@ -87,6 +88,8 @@ def expand_cells(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -
     fewer : int
         Rows that more people are, about, and at least one for each cell and group.
     """
+    if cells.expected:
+        return _inferred(cells, expand_cells, most, fewer)
     rows, frequency = cells.count, None
     if cells.n > most:
         rows = np.maximum(np.rint(cells.count * (fewer / cells.n)), 1.0).astype(np.int64)
@@ -98,8 +101,21 @@ def sample_cells(cells: Cells, most: int = MOST_ROWS, fewer: int = FEWER_ROWS) -
     """Some of the people, evenly spread over the cells, each with equal chances; all if so few."""
     if cells.n <= most:
         return expand_cells(cells, most)
+    if cells.expected:
+        return _inferred(cells, sample_cells, most, fewer)
     ends = np.floor(np.cumsum(cells.count) * (fewer / cells.n) + 0.5).astype(np.int64)
     return _place(cells, np.diff(ends, prepend=0), None)
+
+
+def _inferred(cells: Cells, place: Any, most: int, fewer: int) -> Sample:
+    """Rows of expected counts, each with the mean probabilities of its cell."""
+    people, share = together(cells)
+    rows = place(people, most, fewer)
+    table = share[rows.groups.codes]
+    groups = replace(
+        rows.groups, labels=cells.labels, codes=None, probabilities=table, assume=cells.assume
+    )
+    return replace(rows, groups=groups)
 
 
 def _place(cells: Cells, rows: NDArray[np.int64], frequency: Vector | None) -> Sample:

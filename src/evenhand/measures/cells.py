@@ -12,10 +12,10 @@ nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +25,12 @@ from .._core.files import TableError
 from .._core.validation import InputError, check_column, check_index
 from ..data.bands import Continuous
 from ..data.copies import are_copies
-from ..data.groups import Proxy, resolve_groups
+from ..data.groups import Groups, resolve_groups
 from ..data.labels import lasting, sorted_labels
 from ..data.sample import check_frequency
 from ..data.weights import check_weight
 from .cell_files import from_arrow, read_table, to_arrow, write_cells
 from .edges import Edges
-
-if TYPE_CHECKING:
-    pass
-
 
 Index = NDArray[np.int32]
 # Columns of `sums`.
@@ -62,13 +58,18 @@ class Cells:
     score_bin, target_bin, group : (E,) int32 arrays
         Where an entry lies, and the number of its group among `labels`.
     count : (E,) int64 array
-        Number of people.
+        Number of people; floats where it is expected.
     sums : (E, 7) array
         Σw, Σw², Σws, Σwy, Σws², Σwy², Σwsy, of s and y less the shifts of the grid.
     least, largest : (E, 2) arrays
         Extremes of s and y; those of y are NaN without a target.
     n_unknown : int
         People whose group is not known; they are in no cell.
+    expected : bool
+        Whether counts and sums are expected ones, of a :class:`Proxy`: each person counts in every
+        group by its probability.
+    assume : {"guess"} or None
+        Of the Proxy.
 
     See Also
     --------
@@ -93,11 +94,13 @@ class Cells:
     score_bin: Index
     target_bin: Index
     group: Index
-    count: NDArray[np.int64]
+    count: NDArray[Any]
     sums: Vector
     least: Vector
     largest: Vector
     n_unknown: int = 0
+    expected: bool = False
+    assume: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(map(lasting, self.labels)))
@@ -125,7 +128,9 @@ class Cells:
             Scores.
         sensitive_features : array, series or frame
             Group of each row; several columns are crossed. Rows with a missing group are counted in
-            `n_unknown`. A Proxy has no counts and is refused.
+            `n_unknown`. A Proxy gives expected counts, which weigh rows by their probabilities: the
+            score is then taken to depend on the group through these alone (`assume="guess"`), and
+            without that word no verdict passes.
         sample_weight : (n,) array, optional
             A row of weight 0 counts as absent.
         frequency : (n,) array, optional
@@ -134,11 +139,6 @@ class Cells:
             Those of the cells that these are to be merged with; a number of bins per side; or a
             grid that suits the rows at hand.
         """
-        if isinstance(sensitive_features, Proxy):
-            raise InputError(
-                "sensitive_features", "be labels, got a Proxy: probabilities cannot be counted "
-                "into cells", hint="audit the rows themselves.",
-            )  # fmt: skip
         if isinstance(sensitive_features, Continuous):
             raise InputError(
                 "sensitive_features", "be labels, got a Continuous: a measurement cannot be "
@@ -154,12 +154,10 @@ class Cells:
         weight = check_weight(sample_weight, len(s))
         people = None if frequency is None else check_frequency(frequency, len(s))
         groups = resolve_groups(sensitive_features, n_rows=len(s), require_two=False, warn=False)
-        assert groups.codes is not None
+        _refuse_regression(groups)
         used = np.ones(len(s), dtype=bool)
-        if weight is not None:
-            used &= weight > 0
-        if people is not None:
-            used &= people > 0
+        for column in (weight, people):
+            used &= True if column is None else column > 0
         if not isinstance(edges, Edges):
             seen, target = _take(used, s, y)
             edges = Edges.from_values(seen, target, edges)
@@ -168,61 +166,23 @@ class Cells:
             raise InputError("edges", f"fit the target: they are of a grid with {what}")
         known = used if groups.known is None else used & groups.known
         absent = used & ~known
-        n_unknown = int(absent.sum() if people is None else people[absent].sum())
-        codes = groups.codes[groups.take_known(used)]
-        s, y = _take(known, s, y)
-        weight, people = _take(known, weight, people)
-        first, second = edges.bins_of(s, y)
-        n_groups = max(groups.n_groups, 1)
-        key = (first.astype(np.int64) * edges.bins + second) * n_groups + codes
-        (entry,), keys = _number_all([key], edges.bins**2 * n_groups)
-        names = _names(groups.name, groups.labels)
-        return cls._filled(
-            edges, groups.labels, names, keys, entry, (s, y, weight, people), n_unknown
-        )
-
-    @classmethod
-    def _filled(
-        cls, edges: Edges, labels: tuple[Any, ...], names: tuple[str, ...], keys: Any,
-        entry: Any, rows: tuple[Any, ...], n_unknown: int,
-    ) -> Cells:  # fmt: skip
-        from ..kernels.sums import fill_sums
-
-        s, y, weight, people = rows
-        count = np.zeros(len(keys), dtype=np.int64)
-        sums = np.zeros((len(keys), N_SUMS))
-        least, largest = np.full((len(keys), 2), np.inf), np.full((len(keys), 2), -np.inf)
-        columns = (
-            s,
-            _NOTHING if y is None else y,
-            _NOTHING if weight is None else weight,
-            _NO_COUNTS if people is None else people,
-        )
-        shifts = (edges.score.shift, 0.0 if edges.target is None else edges.target.shift)
-        fill_sums(entry, columns, shifts, count, sums, least, largest)
-        return cls._of_keys(edges, labels, names, keys, (count, sums, least, largest), n_unknown)
-
-    @classmethod
-    def _of_keys(
-        cls, edges: Edges, labels: tuple[Any, ...], names: tuple[str, ...], keys: Any,
-        held: tuple[Any, ...], n_unknown: int,
-    ) -> Cells:  # fmt: skip
-        """Cells from the numbers of entries and what they hold: counts, sums and extremes."""
-        if edges.target is None:
-            for extremes in held[2:]:
-                extremes[:, 1] = np.nan
-        place, group = np.divmod(keys, max(len(labels), 1))
-        first, second = np.divmod(place, edges.bins)
-        first, second, group = (v.astype(np.int32) for v in (first, second, group))
-        count, sums, least, largest = held
+        member = groups.take_known(used)
+        rows: Sequence[Any] = _take(known, s, y, weight, people)
+        if groups.codes is not None:
+            codes = groups.codes[member]
+        else:
+            rows, codes = _by_probability(rows, groups.membership()[member])
         return cls(
-            edges, labels, names, first, second, group, count, sums, least, largest, n_unknown
-        )
+            edges=edges, labels=groups.labels, names=_names(groups.name, groups.labels),
+            n_unknown=int(absent.sum() if people is None else people[absent].sum()),
+            expected=groups.codes is None, assume=groups.assume,
+            **_fill(edges, len(groups.labels), rows, codes),
+        )  # fmt: skip
 
     @cached_property
     def n(self) -> int:
         """People with a known group."""
-        return int(self.count.sum())
+        return int(np.rint(self.count.sum()))
 
     @property
     def n_cells(self) -> int:
@@ -246,7 +206,7 @@ class Cells:
         """
         one = (self.least == self.largest) | np.isnan(self.least)
         exact = np.flatnonzero(one.all(axis=1))
-        if not len(exact):
+        if not len(exact) or self.expected:
             return False
         values = np.column_stack([np.nan_to_num(self.least[exact]), self._place[exact]])
         _, pair = np.unique(values, axis=0, return_inverse=True)
@@ -277,15 +237,18 @@ class Cells:
 
     def __repr__(self) -> str:
         unknown = f", {self.n_unknown:,} of unknown group" if self.n_unknown else ""
+        groups = "inferred groups" if self.expected else "groups"
         return (
             f"Cells({self.n:,} people{unknown} in {self.n_cells:,} cells of {self.edges.kind}, "
-            f"{len(self.labels)} groups of {self.sensitive_name})"
+            f"{len(self.labels)} {groups} of {self.sensitive_name})"
         )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Cells):
             return NotImplemented
-        mine, theirs = ((c.edges, c.labels, c.names, c.n_unknown) for c in (self, other))
+        mine, theirs = (
+            (c.edges, c.labels, c.names, c.n_unknown, c.expected, c.assume) for c in (self, other)
+        )
         pairs = zip(self._arrays(), other._arrays(), strict=True)
         return mine == theirs and all(
             np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs
@@ -374,6 +337,11 @@ def merge(parts: list[Cells]) -> Cells:
                 f"Cells must be of the same attribute to be merged, got {first.sensitive_name!r} "
                 f"and {part.sensitive_name!r}."
             )
+        if (part.expected, part.assume) != (first.expected, first.assume):
+            raise ValueError(
+                "Cells must be of recorded groups, or of inferred ones with one assumption, to be "
+                "merged, got both kinds."
+            )
     labels = _union([part.labels for part in parts])
     number = {label: k for k, label in enumerate(labels)}
     groups = [
@@ -383,18 +351,11 @@ def merge(parts: list[Cells]) -> Cells:
     ]  # fmt: skip
     n_groups = max(len(labels), 1)
     keyed = [part._place * n_groups + group for part, group in zip(parts, groups, strict=True)]
-    entries, keys = _number_all(keyed, first.edges.bins**2 * n_groups)
-    count, sums = np.zeros(len(keys), dtype=np.int64), np.zeros((len(keys), N_SUMS))
-    least, largest = np.full((len(keys), 2), np.inf), np.full((len(keys), 2), -np.inf)
-    for entry, part in zip(entries, parts, strict=True):
-        # A part has each entry once.
-        count[entry] += part.count
-        sums[entry] += part.sums
-        least[entry] = np.fmin(least[entry], part.least)
-        largest[entry] = np.fmax(largest[entry], part.largest)
-    unknown = sum(part.n_unknown for part in parts)
-    held = (count, sums, least, largest)
-    return Cells._of_keys(first.edges, labels, first.names, keys, held, unknown)
+    held = [np.concatenate(v) for v in zip(*(part._arrays()[3:] for part in parts), strict=True)]
+    return replace(
+        first, labels=labels, n_unknown=sum(part.n_unknown for part in parts),
+        **_add_up(first.edges, n_groups, np.concatenate(keyed), held),
+    )  # fmt: skip
 
 
 def without_target(cells: Cells) -> Cells:
@@ -402,19 +363,88 @@ def without_target(cells: Cells) -> Cells:
     edges = cells.edges
     if edges.target is None or edges.slope:
         return cells
-    key = cells.score_bin.astype(np.int64) * edges.bins * max(len(cells.labels), 1) + cells.group
-    order = np.argsort(key, kind="stable")
-    keys, first = np.unique(key[order], return_index=True)
-    sums = np.add.reduceat(cells.sums[order], first, axis=0) if len(keys) else cells.sums
-    sums[:, [TARGET, TARGET2, PRODUCT]] = 0.0
-    held = (
-        np.add.reduceat(cells.count[order], first),
-        sums,
-        np.minimum.reduceat(cells.least[order], first, axis=0),
-        np.maximum.reduceat(cells.largest[order], first, axis=0),
-    )
+    n_groups = max(len(cells.labels), 1)
+    keys = cells.score_bin.astype(np.int64) * edges.bins * n_groups + cells.group
     grid = Edges(edges.bins, edges.score)
-    return Cells._of_keys(grid, cells.labels, cells.names, keys, held, cells.n_unknown)
+    alone = replace(cells, edges=grid, **_add_up(grid, n_groups, keys, cells._arrays()[3:]))
+    sums = alone.sums.copy()
+    sums[:, [TARGET, TARGET2, PRODUCT]] = 0.0
+    return replace(alone, sums=sums)
+
+
+def together(cells: Cells) -> tuple[Cells, Vector]:
+    """Expected counts as people of cells whose groups are not told apart, and P(A = k | cell).
+
+    Each cell is a group of its own there, numbered in the order of the cells.
+    """
+    place, own = np.unique(cells._place, return_inverse=True)
+    held = _add_up(cells.edges, 1, cells._place, cells._arrays()[3:])
+    held["count"] = np.maximum(np.rint(held["count"]), 1.0).astype(np.int64)
+    held["group"] = np.arange(len(place), dtype=np.int32)
+    share = np.zeros((len(place), len(cells.labels)))
+    share[own, cells.group] = cells.sums[:, WEIGHT]
+    people = replace(cells, labels=tuple(range(len(place))), expected=False, **held)
+    return people, share / share.sum(axis=1, keepdims=True)
+
+
+def _refuse_regression(groups: Groups) -> None:
+    if groups.assume == "group":
+        raise InputError(
+            "sensitive_features", 'be a Proxy without assume="group" here: expected counts weigh '
+            "rows by their probabilities, and a regression on these needs the rows",
+            hint="audit the rows themselves.",
+        )  # fmt: skip
+
+
+def _by_probability(rows: Sequence[Any], probability: Vector) -> tuple[list[Any], Rows]:
+    """Rows once for each group that they may be of, with that share of their people."""
+    at, codes = np.nonzero(probability > 0)
+    s, y, weight, people = (None if c is None else c[at] for c in rows)
+    share = probability[at, codes]
+    return [s, y, weight, share if people is None else share * people], codes
+
+
+def _fill(edges: Edges, n_labels: int, rows: Sequence[Any], codes: Rows) -> dict[str, Any]:
+    """Count rows (score, target, weight, people) into cells: the fields of entries, by name."""
+    from ..kernels.sums import fill_sums
+
+    s, y, weight, people = rows
+    first, second = edges.bins_of(s, y)
+    n_groups = max(n_labels, 1)
+    key = (first.astype(np.int64) * edges.bins + second) * n_groups + codes
+    entry, keys = _number(key, edges.bins**2 * n_groups)
+    columns = (
+        s,
+        _NOTHING if y is None else y,
+        _NOTHING if weight is None else weight,
+        _NO_COUNTS if people is None else people,
+    )
+    count = np.zeros(len(keys), dtype=columns[3].dtype)
+    sums = np.zeros((len(keys), N_SUMS))
+    least, largest = np.full((len(keys), 2), np.inf), np.full((len(keys), 2), -np.inf)
+    shifts = (edges.score.shift, 0.0 if edges.target is None else edges.target.shift)
+    fill_sums(entry, columns, shifts, count, sums, least, largest)
+    return _entries(edges, n_groups, keys, (count, sums, least, largest))
+
+
+def _add_up(edges: Edges, n_groups: int, keys: Any, held: Sequence[Any]) -> dict[str, Any]:
+    """Counts, sums and extremes of entries of the same key as those of one: fields by name."""
+    order = np.argsort(keys, kind="stable")
+    keys, first = np.unique(keys[order], return_index=True)
+    ways = (np.add, np.add, np.fmin, np.fmax) if len(keys) else ()
+    added = [way.reduceat(v[order], first, axis=0) for way, v in zip(ways, held, strict=False)]
+    return _entries(edges, n_groups, keys, added or [v.copy() for v in held])
+
+
+def _entries(edges: Edges, n_groups: int, keys: Any, held: Sequence[Any]) -> dict[str, Any]:
+    """Fields of entries by name, from their numbers and what they hold."""
+    if edges.target is None:
+        for extremes in held[2:]:
+            extremes[:, 1] = np.nan
+    place, group = np.divmod(keys, n_groups)
+    where = (*np.divmod(place, edges.bins), group)
+    names = ("score_bin", "target_bin", "group", "count", "sums", "least", "largest")
+    return dict(zip(names, [*(v.astype(np.int32) for v in where), *held], strict=True))
 
 
 def _union(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -442,19 +472,16 @@ def _take(rows: Mask, *columns: Any) -> tuple[Any, ...]:
     return tuple(c if c is None or whole else c[rows] for c in columns)
 
 
-def _number_all(parts: list[NDArray[np.int64]], size: int) -> tuple[list[Rows], NDArray[np.int64]]:
-    """Entries of the keys of many parts, and the keys of all entries in order."""
-    if size > _DENSE or size > 64 * sum(map(len, parts)):
-        keys, entry = np.unique(np.concatenate(parts), return_inverse=True)
-        ends = np.cumsum([len(part) for part in parts])[:-1]
-        return np.split(entry.astype(np.intp, copy=False), ends), keys
-    present = np.zeros(size, dtype=bool)
-    for part in parts:
-        present[part] = True
-    keys = np.flatnonzero(present)
+def _number(keys: NDArray[np.int64], size: int) -> tuple[Rows, NDArray[np.int64]]:
+    """Number of each key among those that occur, and these in order."""
+    if size > _DENSE or size > 64 * len(keys):
+        distinct, number = np.unique(keys, return_inverse=True)
+        return number.astype(np.intp, copy=False), distinct
     lookup = np.zeros(size, dtype=np.intp)
-    lookup[keys] = np.arange(len(keys))
-    return [lookup[part] for part in parts], keys
+    lookup[keys] = 1
+    distinct = np.flatnonzero(lookup)
+    lookup[distinct] = np.arange(len(distinct))
+    return lookup[keys], distinct
 
 
 def read_parts(paths: Iterable[Any]) -> list[Cells]:

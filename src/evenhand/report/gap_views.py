@@ -169,6 +169,13 @@ def _conditional_note(result: Conditional) -> str:
 
 def imputation_words(result: Imputation) -> str:
     """Return what inferred membership leaves uncertain."""
+    if not result.gaps:
+        return (
+            "Groups are inferred, and cells hold expected counts: each person counts in every "
+            "group by its probability. All numbers assume that, among people with the same "
+            "probabilities, the score does not depend on the group. What other assumptions would "
+            "give takes the rows."
+        )
     return (
         f"Groups are given as probabilities, which remove {100 * result.certainty:.0f}% of the "
         "uncertainty about them. Information and weighted gaps assume that, among people with the "
@@ -182,6 +189,8 @@ def imputation_view(result: Imputation) -> View:
     """Return gaps with the assumption on inferred groups, and their range without it."""
     level = percent(result.confidence_level)
     gaps = result.gaps
+    if not gaps:
+        return View("What inferred groups leave uncertain", [imputation_words(result)])
     rows = [
         [
             Name(g.group), Name(g.reference), with_interval(g.value, g.interval),
