@@ -26,6 +26,7 @@ _MODULES = {
     "Drivers": "after_views",
     "Monitor": "after_views",
     "FairnessPath": "path_views",
+    "Relativities": "model_views",
 }
 _FUNCTIONS = {"AuditSet": "audit_set_view", "ByGroup": "by_group_view", "FairnessPath": "path_view"}
 

@@ -11,25 +11,41 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from types import MethodType
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
-from .._core.arrays import Vector
-from .._core.validation import check_choice, check_column
-from ..data.weights import check_exposure, check_weight, scale_to_count, weighted_mean
+from .._core.arrays import Matrix, Vector
+from .._core.frames import json_safe, to_frame
+from .._core.validation import InputError, check_choice, check_column, check_confidence_level
+from .._core.views import Shown
+from ..data.weights import (
+    check_exposure,
+    check_weight,
+    scale_to_count,
+    weighted_mean,
+    weighted_sum,
+)
 from ..measures.losses import Accuracy, Loss, get_loss
-from .design import FeatureMatrix
+from .design import FeatureMatrix, Scratch
 from .group_features import Slopes
 from .linear import FairLinear
+from .model_files import TOTALS
 from .problem import NEWTON_TOL, GLMProblem, Problem, TrainingRows, prepare_glm
+from .solver import PathSolver
 
 SCORES = ("mean", "link")
 # Share of rows with a target of zero from which separation is all but independence.
 MOSTLY_ZERO = 0.8
+# Columns up to which errors of coefficients are worth their matrix.
+MOST_COLUMNS = 300
 
 
 class SeparationWarning(UserWarning):
@@ -63,6 +79,68 @@ class _ScoreMethod:
 
     def __set__(self, instance: Any, value: Any) -> None:
         vars(instance)["score"] = value
+
+
+@dataclass(frozen=True)
+class Relativities(Shown):
+    """What each level of each factor does to the mean: the result of `FairGLM.relativities`.
+
+    Attributes
+    ----------
+    columns : dict of lists
+        factor, level, coef, stderr, relativity, low, high; levels that others are compared with
+        have no row of their own.
+    totals : dict
+        Deviance, explained share, sum of means and outcomes over them, of the best constant, the
+        model without fairness and this one.
+    family, link, symbol : str
+    confidence_level : float
+    """
+
+    columns: dict[str, list[Any]]
+    totals: dict[str, dict[str, float]]
+    family: str
+    link: str
+    symbol: str
+    confidence_level: float
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """One row per coefficient.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+        """
+        return to_frame(self.columns, backend)
+
+    def deviance(self, backend: str | None = None) -> Any:
+        """The deviance table, one row per model."""
+        rows = {name: [of[name] for of in self.totals.values()] for name in TOTALS}
+        return to_frame({"model": [*self.totals], **rows}, backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values that JSON can hold."""
+        return json_safe({"format": "evenhand.relativities", "version": 1, **vars(self)})
+
+
+def _names(model: FairGLM) -> list[tuple[str, str]]:
+    """Factor and level of intercept, coefficients and group features."""
+    out = [("intercept", "")]
+    if model.encoder_ is not None:
+        for column in model.encoder_.columns_:
+            for name in column.features:
+                level = name.removeprefix(column.name).removeprefix("=")
+                if column.kind == "category":
+                    level = f"{level} (to {column.levels[0]})"
+                out.append((column.name, level or f"+{column.scale:.4g}"))
+    else:
+        own = [f"x{j}" for j in range(len(model.coef_))]
+        out += [(str(name), "+1") for name in getattr(model, "feature_names_in_", own)]
+    if model._group_features is not None:
+        labels = [str(label) for label in model._group_features.labels[1:]]
+        out += [("group", label) for label in labels]
+        out += [("group × score", label) for label in labels]
+    return out
 
 
 class FairGLM(FairLinear):
@@ -110,6 +188,10 @@ class FairGLM(FairLinear):
         1 + fairness_weight, is below this. The objective is in units of D².
     start : {"auto", "ridge", "shrunk"}
         Where the search begins: the plain solution ("auto", "ridge"), or a fifth of it.
+    rebalance : bool
+        Shift the intercept, so that the means add up to the outcomes over the training rows, by
+        weight and exposure. With the log link of "poisson" they do so anyway while no fairness is
+        asked for; those of "gamma" and "tweedie" do not. For log and identity links.
 
     Attributes
     ----------
@@ -129,6 +211,15 @@ class FairGLM(FairLinear):
         L-BFGS iterations, and evaluations of the fairness term.
     n_newton_ : int
         Newton iterations of the plain fit before, on all rows.
+    covariance_ : (1 + d + 2(K − 1), ...) array or None
+        Of intercept, `coef_` and `group_coef_`: sandwich errors, which hold whatever the variance
+        of the outcome is, for this `fairness_weight`. At large ones they are a first
+        approximation. Found when first asked for, from the rows of the fit, which are kept until
+        then. None beyond 300 columns, with more columns than rows, on clusters, and for
+        models of a path that were not selected.
+    totals_ : dict
+        Deviance, explained share and sum of means of the best constant, of the model without
+        fairness and of this one.
     n_features_in_, feature_names_in_
     encoder_ : TableEncoder or None
         What made numbers of a frame that held others.
@@ -192,6 +283,7 @@ class FairGLM(FairLinear):
         max_iter: int = 200,
         tol: float = 1e-6,
         start: str = "auto",
+        rebalance: bool = False,
     ):
         super().__init__(
             criterion, fairness_weight, alpha, classifier=classifier, basis=basis, kappa=kappa,
@@ -203,6 +295,7 @@ class FairGLM(FairLinear):
         self.power = power
         self.quantile = quantile
         self.score = score
+        self.rebalance = rebalance
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the model by name."""
@@ -374,6 +467,11 @@ class FairGLM(FairLinear):
         self.loss_ = self._loss()
         kind = vars(self)["score"]
         check_choice("score", kind, SCORES)
+        if self.rebalance and self.loss_.link.name not in ("log", "identity"):
+            raise InputError(
+                "rebalance", f"be False with the link {self.loss_.link.name!r}, whose means cannot "
+                "be shifted together, got True", hint="link='log'.",
+            )  # fmt: skip
 
     def _rows(self, y: Vector, weight: Vector | None, columns: Mapping[str, Any]) -> TrainingRows:
         n = len(y)
@@ -383,14 +481,17 @@ class FairGLM(FairLinear):
         separates = self._regularizer().criterion.given == ("y",) and self.fairness_weight > 0
         if given is None and separates:
             _warn_if_mostly_zero(y, weight)
+        units = weight
         if exposure is not None:
-            y, weight = self.loss_.per_unit(y, weight, check_exposure(exposure, n))
+            exposure = check_exposure(exposure, n)
+            units = exposure if weight is None else weight * exposure
+            y, weight = self.loss_.per_unit(y, weight, exposure)
             weight = scale_to_count(weight)
         if offset is not None:
             offset = check_column(offset, "offset", n)
         if given is not None:
             given = check_column(given, "given", n)
-        return TrainingRows(y, weight, offset, given)
+        return TrainingRows(y, weight, offset, given, units)
 
     def _prepare(self, design: FeatureMatrix, rows: TrainingRows, n_kept: int) -> GLMProblem:
         return prepare_glm(
@@ -412,12 +513,101 @@ class FairGLM(FairLinear):
             )
         return problem
 
-    def _keep_more(self, problem: Problem, theta: Vector) -> None:
+    def _keep_more(self, prepared: PathSolver, theta: Vector, on_path: bool) -> Vector:
+        problem = prepared.problem
+        assert isinstance(problem, GLMProblem)
+        if self.rebalance:
+            _, actual, total = problem.totals(theta)
+            by_ratio = self.loss_.link.name == "log"
+            units = problem.design.total if problem.units is None else weighted_sum(problem.units)
+            shift = np.log(actual / total) if by_ratio else (actual - total) / units
+            theta = np.concatenate([theta[:1] + shift, theta[1:]])
+        self._covariance: Matrix | None = None
+        self._errors: Any = None
+        narrow = problem.rotation is None and problem.design.d <= MOST_COLUMNS
+        if narrow and not on_path and not problem.design.sums.is_shard:
+            self._errors = partial(problem.covariance, theta, self.fairness_weight, prepared.bound)
+        if isinstance(problem.features.X, Scratch):
+            self._find_errors()  # the file goes with the fit
+        if not on_path:
+            self.totals_ = self._totals(problem, theta)
         # Means of 1/η have no limit just before they turn negative; they end where training did.
         self._least_eta = -np.inf
         if self.loss_.link.positive:
             least = problem.scores(theta).min(initial=np.inf)
             self._least_eta = problem.design.sums.least(float(least))
+        return theta
+
+    @property
+    def covariance_(self) -> Matrix | None:
+        """Of intercept, `coef_` and `group_coef_`; see the attributes of the class."""
+        return self._find_errors()
+
+    def _find_errors(self) -> Matrix | None:
+        """Find errors when they are first asked for, which takes longer than the fit."""
+        if self._errors is not None:
+            self._covariance, self._errors = self._errors(), None
+        return self._covariance
+
+    def __getstate__(self) -> dict[str, Any]:
+        if hasattr(self, "_errors"):
+            self._find_errors()  # which need the rows, and these stay here
+        return super().__getstate__()
+
+    def _totals(self, problem: GLMProblem, theta: Vector) -> dict[str, dict[str, float]]:
+        constant = problem.constant()
+        models = {"best constant": constant, "without fairness": problem.theta, "this model": theta}
+        out = {}
+        for name, at in models.items():
+            if at is None:
+                continue
+            deviance, actual, total = problem.totals(at)
+            explained = round(1.0 - deviance / problem.bound.scale, 12) + 0.0
+            out[name] = {"deviance": deviance, "explained": explained, "total": total,
+                         "actual_to_expected": actual / total if total else np.nan}  # fmt: skip
+        return out
+
+    def relativities(self, confidence_level: float = 0.95) -> Relativities:
+        """Factors by which each level of each feature multiplies the mean, with intervals.
+
+        exp(coefficient ± z·standard error) of `covariance_`. A category is compared with its
+        most frequent level; a number is moved by one standard deviation where it was standardized
+        (frames with text or gaps), and by one unit otherwise. With the logit link these are odds
+        ratios; other links have coefficients alone.
+
+        Parameters
+        ----------
+        confidence_level : float
+            Of all intervals.
+
+        Returns
+        -------
+        Relativities
+        """
+        check_is_fitted(self)
+        check_confidence_level(confidence_level)
+        covariance = self.covariance_
+        if covariance is None:
+            raise InputError(
+                "relativities", "be asked of a model that was fitted by `fit` to at most "
+                f"{MOST_COLUMNS} columns, and fewer than it has rows: this one has no errors",
+            )  # fmt: skip
+        names = _names(self)
+        coef = np.concatenate([[self.intercept_], self.coef_, self.group_coef_])
+        error = np.sqrt(np.diag(covariance))
+        half = ndtri(0.5 + 0.5 * confidence_level) * error
+        ratios = self.loss_.link.name in ("log", "logit")
+
+        def scaled(values: Vector) -> list[float]:
+            return (np.exp(values) if ratios else np.full(len(values), np.nan)).tolist()
+
+        columns = {
+            "factor": [factor for factor, _ in names], "level": [level for _, level in names],
+            "coef": coef.tolist(), "stderr": error.tolist(), "relativity": scaled(coef),
+            "low": scaled(coef - half), "high": scaled(coef + half),
+        }  # fmt: skip
+        return Relativities(columns, self.totals_, self.loss_.name, self.loss_.link.name,
+                            self.accuracy.symbol, confidence_level)  # fmt: skip
 
 
 def _warn_if_mostly_zero(y: Vector, weight: Vector | None) -> None:

@@ -298,7 +298,7 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
             theta = self._fit_fair(prepared, prepared.bound, on_path)
         else:
             self.objective_ = problem.objective(theta)
-        self._keep_more(problem, theta)
+        theta = self._keep_more(prepared, theta, on_path)
         X = problem.features.X
         d = X.shape[1]
         coefficients = problem.coefficients(theta)
@@ -309,8 +309,9 @@ class FairLinear(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEstim
             self.objective_ += self.fairness_weight * self.unfairness_
         return self
 
-    def _keep_more(self, problem: Problem, theta: Vector) -> None:
-        """What else a subclass keeps of the solution."""
+    def _keep_more(self, prepared: PathSolver, theta: Vector, on_path: bool) -> Vector:
+        """What else a subclass keeps of the solution; the solution, which it may shift."""
+        return theta
 
     def _path(self, *rows: Any, **columns: Any) -> Callable[[float], Any]:
         """fairness_weight → fitted model; arguments as of `_start`."""

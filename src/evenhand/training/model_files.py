@@ -222,6 +222,7 @@ _FAIR = (
     "unfairness_:real objective_:real n_iter_:count n_evaluations_:count encoder_:TableEncoder? "
     "_group_features:GroupFeatures? _base:base? controls_summary_:text?"
 )
+_TARIFF = "n_newton_:count _least_eta:real _covariance:matrix? totals_:totals?"
 _REGRESSION = f"{_NAMES} coef_:array intercept_:numbers"
 _REGRESSORS = (
     "LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV",
@@ -231,7 +232,7 @@ _REGRESSORS = (
 _MEMBERS = "kind:groups labels:labels shares:vector"
 _FIELDS: dict[str, tuple[str, str]] = {
     "FairRidge": ("evenhand.training.linear", _FAIR),
-    "FairGLM": ("evenhand.training.glm", f"{_FAIR} n_newton_:count _least_eta:real"),
+    "FairGLM": ("evenhand.training.glm", f"{_FAIR} {_TARIFF}"),
     "FairPostprocessor": (
         "evenhand.training.postprocess",
         "n_features_in_:count? feature_names_in_:names? estimator_:any group_classifier_:any? "
@@ -295,6 +296,7 @@ _FIELDS: dict[str, tuple[str, str]] = {
     "DummyRegressor": ("sklearn.dummy", "n_outputs_:count constant_:array"),
     **dict.fromkeys(_REGRESSORS, ("sklearn.linear_model", _REGRESSION)),
 }  # fmt: skip
+TOTALS = ("deviance", "explained", "total", "actual_to_expected")
 # Parameters that come back as what was fitted by them.
 _REFITTED = {"FairPostprocessor": ("estimator",), "Pipeline": ("steps",)}
 
@@ -309,6 +311,10 @@ def _is_text(value: Any) -> bool:
 def _is_finite(value: Any) -> bool:
     good = isinstance(value, int | float) and not isinstance(value, bool)
     return good and math.isfinite(value)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, float) or _is_finite(value)
 
 
 def _is_array(value: Any, kinds: str, ndim: int | None = None) -> bool:
@@ -335,7 +341,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "text": ("be text", _is_text),
     "flag": ("be true or false", lambda v: isinstance(v, bool)),
     "number": ("be a finite number", _is_finite),
-    "real": ("be a number", lambda v: isinstance(v, float) or _is_finite(v)),
+    "real": ("be a number", _is_real),
     "spread": ("be above 0", lambda v: _is_finite(v) and v > 0),
     "count": ("be a whole number", lambda v: _is_finite(v) and isinstance(v, int) and v >= 0),
     "array": ("be an array of finite numbers", _finite_array(None)),
@@ -352,6 +358,16 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "labels": (
         "be two or more distinct labels",
         lambda v: isinstance(v, tuple) and all(map(_is_label, v)) and len(set(v)) == len(v) > 1,
+    ),
+    "totals": (
+        "be numbers by model",
+        lambda v: (
+            isinstance(v, dict)
+            and all(
+                isinstance(of, dict) and tuple(of) == TOTALS and all(map(_is_real, of.values()))
+                for of in v.values()
+            )
+        ),
     ),
     "groups": _one_of("posterior", "attribute"),
     "column": _one_of("number", "category", "left out"),
@@ -419,6 +435,8 @@ def _pack(value: Any, where: str) -> Any:
         flat = value.ravel().tolist()
         return {"array": value.dtype.name, "shape": list(value.shape),
                 "values": [v if math.isfinite(v) else str(v) for v in flat]}  # fmt: skip
+    if isinstance(value, dict):
+        return {"dict": {str(k): _pack(item, f"{where}.{k}") for k, item in value.items()}}
     if isinstance(value, list | tuple | np.ndarray):
         kind = "tuple" if isinstance(value, tuple) else "list"
         kind = "texts" if isinstance(value, np.ndarray) else kind
@@ -440,7 +458,9 @@ def _pack(value: Any, where: str) -> Any:
             parameter: _describe(given[parameter], f"{where}.{parameter}")
             for parameter in given if parameter not in _REFITTED.get(name, ())
         }  # fmt: skip
-    held = vars(value) if name != "Pipeline" else _steps(value)
+    held = _steps(value) if name == "Pipeline" else vars(value)
+    if name == "FairGLM":
+        held = value.__getstate__()
     for field, _, optional, several in _fields(name):
         if optional and held.get(field) is None:
             continue
@@ -479,6 +499,8 @@ def _unpack(data: Any, where: str) -> Any:
         return float(inside)
     if kind == "array":
         return _unpack_array(data, where)
+    if kind == "dict" and not more and isinstance(inside, dict):
+        return {key: _unpack(item, f"{where}.{key}") for key, item in inside.items()}
     good = kind in ("tuple", "list", "texts") and not more and isinstance(inside, list)
     _must(good, where, "be a value, a list or an object with a type", data)
     values = [_unpack(item, f"{where}[{k}]") for k, item in enumerate(inside)]
@@ -562,6 +584,8 @@ def _make(name: str, make: Any, parameters: Any, fields: dict[str, Any], where: 
     vars(model).update({**absent, **fields})
     if "_maps" in fields:
         model.bends_, model.transport_ = model._maps.bends, model._maps.transport
+    if name == "FairGLM":
+        model._errors = None
     if hasattr(model, "_get_loss"):
         model._base_loss = model._get_loss()
     return model
