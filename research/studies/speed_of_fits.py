@@ -184,8 +184,6 @@ def roofline() -> list[dict]:
     common, out, none = np.ones(len(basis.raised)), np.zeros(64), (0.0, 0.0, 0.0)
     free = (columns, weights[1:], slopes[1:], none)
     passes = {
-        "mean and spread of the scores": (
-            chunks.moments_chunk, (s, None, 0.0), (out,), 8),
         "LSPC, moments": (chunks.gram_chunk, (columns, 2, _likes(d, m)), (out,), 17),
         "LSPC, loss and gradient": (
             chunks.lspc_chunk, (columns, weights, slopes, 30.0, _likes(d, low)), (out, gradient), 25

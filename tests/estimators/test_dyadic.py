@@ -107,15 +107,17 @@ def test_every_cell_lies_in_one_part():
     assert 1.0 <= leaves <= 64.0
 
 
-def test_left_out_is_a_fit_to_the_others():
+def test_only_cells_that_are_asked_for_are_found():
     rng = np.random.default_rng(3)
     cells = rng.integers(0, 9, (4, 4, 2)).astype(float)
     rectangles, log_p, log_stop = log_evidence(cells)
     share, live, _ = kernels.leaf_shares(log_p, log_stop)
     near, _ = kernels.cell_probabilities(rectangles, share, live, ALPHA, np.empty((0, 0, 0)))
-    row, column = np.array([0, 3]), np.array([2, 1])
-    found = kernels.left_out(rectangles, share, live, ALPHA, row, column)
-    np.testing.assert_allclose(found, near[row, column], rtol=1e-9)
+    asked = np.zeros(cells.shape)
+    asked[[0, 3], [2, 1]] = 1.0
+    some, _ = kernels.cell_probabilities(rectangles, share, live, ALPHA, asked)
+    np.testing.assert_allclose(some[[0, 3], [2, 1]], near[[0, 3], [2, 1]], rtol=1e-9)
+    assert (some[asked == 0.0] == 1.0).all()
 
 
 # --- what it sees ---------------------------------------------------------------------------------

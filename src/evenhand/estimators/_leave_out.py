@@ -48,6 +48,15 @@ class _Block(NamedTuple):
     label: Array  # (n, K)
     weight: Array
 
+    def sum(self, columns: Array) -> Array:
+        """Σω·columns over the rows of each part."""
+        weight = self.weight.reshape(-1, *[1] * (columns.ndim - 1))
+        return np.add.reduceat(weight * columns, self.starts[:-1])
+
+    def sum_squares(self, h: Array) -> Array:
+        """Σω·h·φφᵀ over the rows of each part."""
+        return self.sum((h[:, None] * self.phi)[:, :, None] * self.phi[:, None])
+
 
 def parts(cluster: NDArray[np.intp], size: int) -> NDArray[np.intp]:
     """Part of each row: its cluster or, of very many, several clusters together.
@@ -93,8 +102,6 @@ def logistic_losses(
         Of its objective, penalty included, summed over rows.
     cluster : (n,) array of numbers
     """
-    from ..kernels.sums import logistic_sums
-
     free, terms = weights.shape
     size = free * terms
     inside, outside = np.empty(len(rows.s)), np.empty(len(rows.s))
@@ -105,11 +112,14 @@ def logistic_losses(
         inside[block.rows] = lse - (label * f).sum(axis=0)
         rho = np.exp(f[1:] - lse)
         count = len(block.starts) - 1
-        score, curve = np.zeros((count, size)), np.zeros((count, size, size))
-        free_columns = (np.ascontiguousarray(label[1:].T), np.ascontiguousarray(rho.T))
-        logistic_sums(block.phi, *free_columns, block.weight, block.starts, score, curve)
-        step = solve_each(hessian - (1.0 - STAYS) * curve, score[:, :, None])[:, :, 0]
-        step = step.reshape(count, free, terms)
+        score, curve = np.empty((count, free, terms)), np.empty((count, free, terms, free, terms))
+        for k in range(free):
+            score[:, k] = block.sum(((label[k + 1] - rho[k]) * block.phi.T).T)
+            for j in range(k + 1):
+                own = block.sum_squares(rho[k] * (float(j == k) - rho[j]))
+                curve[:, k, :, j] = curve[:, j, :, k] = own
+        left = hessian - (1.0 - STAYS) * curve.reshape(count, size, size)
+        step = solve_each(left, score.reshape(count, size, 1)).reshape(count, free, terms)
         for k in range(free):
             f[k + 1] -= np.einsum("id,id->i", step[:, k][block.part], block.phi)
         outside[block.rows] = _log_sum(f) - (label * f).sum(axis=0)
@@ -133,17 +143,13 @@ def least_squares_losses(
         Sharpness of the softplus.
     cluster : (n,) array of numbers
     """
-    from ..kernels.sums import least_squares_sums
-
     groups, terms = weights.shape
     total = weights @ gram
     inside, outside = np.empty(len(rows.s)), np.empty(len(rows.s))
     for block in _blocks(rows, basis, cluster, max(terms, groups)):
-        count = len(block.starts) - 1
-        cross, own = np.zeros((count, groups, terms)), np.zeros((count, terms, terms))
-        label = np.ascontiguousarray(block.label)
-        least_squares_sums(block.phi, label, block.weight, block.starts, cross, own)
+        cross = np.stack([block.sum(t[:, None] * block.phi) for t in block.label.T], axis=1)
         left = total - (1.0 - 1e-6) * cross
+        own = block.sum_squares(np.ones(len(block.rows)))
         solved = solve_each(gram - (1.0 - 1e-6) * own, left.transpose(0, 2, 1))
         f_in = block.phi @ weights.T
         f_out = np.empty_like(f_in)

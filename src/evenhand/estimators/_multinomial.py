@@ -304,7 +304,7 @@ def _many_losses(at: list[Array], leverage: Array, entries: Any, first_order: fl
 
     A series that would not converge soon is solved for.
     """
-    from ..kernels.splines import leave_out_by_series
+    from ..kernels.sums import leave_out_by_series
 
     (eta, p), (cell, target, single, _) = at, entries
     q, out = p.shape[1], np.full(len(cell), np.nan)

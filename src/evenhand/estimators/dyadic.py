@@ -220,7 +220,10 @@ def _mixture(counts: Counts, depth: tuple[int, int], data: Data, roots: Sequence
             left = cube - _add_cells(flat[own], mass[own], shape)
             rectangles, *logs = kernels.evidence(np.maximum(left, 0.0), alpha, data.rising)
             share, live, _ = kernels.leaf_shares(*logs)
-            far[own] = kernels.left_out(rectangles, share, live, alpha, row[own], column[own])
+            asked = np.zeros(shape)
+            asked[row[own], column[own]] = 1.0
+            others = kernels.cell_probabilities(rectangles, share, live, alpha, asked)[0]
+            far[own] = others[row[own], column[own]]
         # In place: with a million rows each of these arrays is tens of megabytes.
         for whole, part in ((inside, near), (outside, far)):
             part /= len(roots)

@@ -358,7 +358,7 @@ class Cells:
 
 def cut(values: Array, weight: Array) -> Levels:
     """Cut a variable into levels and find its point masses."""
-    from ..kernels.splines import mid_rank_levels
+    from ..kernels.ranks import mid_rank_levels
 
     values = np.ascontiguousarray(values, dtype=np.float64)
     total = float(weight.sum())
@@ -414,7 +414,7 @@ def by_frequency(level: Levels) -> Levels:
 
 def rescore(values: Array, weight: Array) -> Array:
     """Normal scores of the weighted mid-ranks of a derived coordinate."""
-    from ..kernels.splines import mid_rank_levels
+    from ..kernels.ranks import mid_rank_levels
 
     # Rounding turns the noise of arithmetic on equal values back into ties.
     values = np.round(values, 9)

@@ -128,16 +128,14 @@ def _place(s, y, i, center):
     return (s[i] - center[0]) * center[1], standardized(y, i, center[2], center[3])
 
 
-@jit
 def moments_chunk(start, stop, values, weight, shift, out):
-    """Σω, Σωx and Σωx² of x = value − shift."""
-    for block in range(start, stop, STRETCH):
-        end = min(block + STRETCH, stop)
-        vb, wb = values[block:end], part(weight, block, end)
-        sums = (0.0, 0.0, 0.0)
-        for i in range(end - block):
-            sums = accumulate(sums, weight_of(wb, i), monomials(vb[i] - shift, None, sums))
-        add_into(sums, out, 0)
+    """Σω, Σωx and Σωx² of x = value − shift; in NumPy, which need not be compiled."""
+    x = values[start:stop] - shift
+    if weight is None:
+        out += len(x), x.sum(), x @ x
+    else:
+        w = weight[start:stop]
+        out += w.sum(), w @ x, (w * x) @ x
 
 
 @jit
@@ -460,6 +458,12 @@ def unbound_chunk(start, stop, s, t, weight, mean, inverse, limit, taken, gradie
             gb[i] = inverse * (h - weight_of(wb, i) * (constant + along * z))
 
 
+@piece
+def _cell(x, cells):
+    j = np.int64(x if x > 0.0 else 0.0)
+    return j if j < cells else cells - 1
+
+
 @jit
 def deposit_chunk(start, stop, t, place, weight, limit, width, out):
     """out[place·width + node] += ω·share of each of the four nodes next to t."""
@@ -467,7 +471,7 @@ def deposit_chunk(start, stop, t, place, weight, limit, width, out):
     inverse = cells / (2.0 * limit)
     for i in range(start, stop):
         x = (t[i] + limit) * inverse
-        j = min(max(int(x), 0), cells - 1)
+        j = _cell(x, cells)
         u = x - j
         v = 1.0 - u
         sixth = _SIXTH * weight_of(weight, i)
@@ -486,7 +490,7 @@ def slope_chunk(start, stop, t, place, weight, limit, table, scale, gradient):
     half = 0.5 * scale * inverse
     for i in range(start, stop):
         x = (t[i] + limit) * inverse
-        j = min(max(int(x), 0), cells - 1)
+        j = _cell(x, cells)
         u = x - j
         v = 1.0 - u
         line = table[place[i]]

@@ -6,25 +6,21 @@ import math
 
 import numpy as np
 
-from .primitives import (
-    LANES,
-    PRODUCTS,
-    aligned_zeros,
-    jit,
-    product_places,
-    sum_products,
-    sum_rows,
-)
+from .primitives import accumulate, add_into, jit, unpack
 
 # Test functions of a variable given another.
 _CONDITIONAL = 6
 # Rows whose test functions are computed before they are summed.
 _BATCH = 4096
+# Numbers of a row, and of their products with one another: of the first half with that half, then
+# of the others but the last with all.
+_HALF, _WHOLE = (0.0,) * 4, (0.0,) * 8
+LANES, PRODUCTS = 8, 40
 # Place of the 1 behind the test functions, and where the product of two of these numbers is.
 _LAST = LANES - 2
-_PLACE = product_places(
-    [[(max(i, j), min(i, j)) for i in range(_LAST + 1)] for j in range(_LAST + 1)]
-)
+_NUMBERS = np.arange(_LAST + 1)
+_UPPER, _LOWER = np.maximum.outer(_NUMBERS, _NUMBERS), np.minimum.outer(_NUMBERS, _NUMBERS)
+_PLACE = np.where(_UPPER < 4, 4 * _UPPER, 16 + 8 * (_UPPER - 4)) + _LOWER
 # Sums over the rows of some bins: residuals of membership a − ā, their variances and fourth
 # cumulants, how many; and over the cells, variance·rows²/size.
 _RESIDUAL, _VARIANCE, _FOURTH, _ROWS, _SQUARES, _WIDTH = 0, 1, 2, 3, 4, 5
@@ -32,7 +28,7 @@ _RESIDUAL, _VARIANCE, _FOURTH, _ROWS, _SQUARES, _WIDTH = 0, 1, 2, 3, 4, 5
 
 def cell_means(u, v, z, cell, n_cells):
     """Means of z and of the test functions by cell."""
-    sums, f = aligned_zeros(n_cells, LANES), aligned_zeros(min(_BATCH, len(u)), LANES)
+    sums, f = np.zeros((n_cells, LANES)), np.zeros((min(_BATCH, len(u)), LANES))
     f[:, _CONDITIONAL + 1] = 1.0
     for start in range(0, len(u), _BATCH):
         part = slice(start, start + _BATCH)
@@ -59,9 +55,9 @@ def cell_moments(u, v, z, cell, center, slope, codes, n_groups):
     """
     n_cells, width = slope.shape
     # Products of vectors (f, 1) with themselves hold Σffᵀ, Σf and the number of rows.
-    square = aligned_zeros(n_cells, PRODUCTS)
+    square = np.zeros((n_cells, PRODUCTS))
     # Four sums of each group take turns, so that none waits for the last one.
-    by_group, f = aligned_zeros(4 * n_groups, LANES), aligned_zeros(min(_BATCH, len(u)), LANES)
+    by_group, f = np.zeros((4 * n_groups, LANES)), np.zeros((min(_BATCH, len(u)), LANES))
     f[:, _LAST] = 1.0
     for start in range(0, len(u), _BATCH):
         part = slice(start, start + _BATCH)
@@ -78,6 +74,25 @@ def cell_moments(u, v, z, cell, center, slope, codes, n_groups):
     totals = by_group.reshape(n_groups, 4, LANES).sum(axis=1)[:, :width].copy()
     size, first = square[:, _PLACE[_LAST, _LAST]], square[:, _PLACE[_LAST, :width]]
     return size, first, square[:, _PLACE[:width, :width]], counts, totals
+
+
+@jit
+def sum_rows(columns, index, out):
+    """out[index[i]] += columns[i], of LANES columns."""
+    for i in range(len(index)):
+        add_into(unpack(columns[i], _WHOLE), out, np.int64(index[i]) * LANES)
+
+
+@jit
+def sum_products(columns, index, out):
+    """out[index[i]] += PRODUCTS products of the numbers columns[i] with one another."""
+    for i in range(len(index)):
+        half, whole = unpack(columns[i], _HALF), unpack(columns[i], _WHOLE)
+        at = np.int64(index[i]) * PRODUCTS
+        for a in range(4):
+            add_into(accumulate(_HALF, columns[i, a], half), out, at + 4 * a)
+        for a in range(3):
+            add_into(accumulate(_WHOLE, columns[i, a + 4], whole), out, at + 16 + 8 * a)
 
 
 def _fill_rows(u, v, z, cell, center, slope, out):

@@ -148,12 +148,6 @@ def _fill_shares(log_p, log_stop, share, live):
     return leaves
 
 
-def _room(share):
-    """Room for the rectangles around a cell."""
-    height, width = (len(bin(size)) for size in share.shape)
-    return np.empty((height * width, 2), np.int64)
-
-
 @piece
 def _parts_around(share, live, bottom, right, at):
     """Fill `at` with the rectangles around a cell that have a share, and count them."""
@@ -176,12 +170,14 @@ def cell_probabilities(counts, share, live, prior, single):
 
     The second is exact for rows of weight 1: 1 / P(aᵢ | others) is the posterior mean over
     partitions of the same for the part the row lies in. `single` is the weight of a row of the
-    group in the cell; empty, it is 1.
+    group in the cell; empty, it is 1. Cells without such a row are left out.
     """
     rows, columns = (size >> 1 for size in share.shape)
     inside, outside = np.ones((2, rows, columns, len(prior)))
     scratch = np.empty((3, len(prior)))
-    at = _room(share)
+    # Room for the rectangles around a cell.
+    height, width = (len(bin(size)) for size in share.shape)
+    at = np.empty((height * width, 2), np.int64)
     _fill_probabilities(counts, share, prior, single, live, at, scratch, inside, outside)
     return inside, outside
 
@@ -224,31 +220,6 @@ def _fill_probabilities(counts, share, prior, single, live, at, scratch, inside,
             for g in range(k):
                 inside[row, column, g] = p[g] / mass
                 outside[row, column, g] = mass / q[g]
-
-
-def left_out(counts, share, live, prior, row, column):
-    """Probability of each group at given cells, by a mixture fitted without their rows."""
-    out = np.zeros((len(row), len(prior)))
-    _fill_left_out(counts, share, prior, live, _room(share), row, column, out)
-    return out
-
-
-@jit
-def _fill_left_out(counts, share, prior, live, at, row, column, out):
-    rows, columns, k = counts.shape[0] >> 1, counts.shape[1] >> 1, counts.shape[2]
-    for e in range(len(row)):
-        mass = 0.0
-        for a in range(_parts_around(share, live, rows + row[e], columns + column[e], at)):
-            i, j = at[a, 0], at[a, 1]
-            part = share[i, j]
-            n = 0.0
-            for g in range(k):
-                n += counts[i, j, g] + prior[g]
-            mass += part
-            for g in range(k):
-                out[e, g] += part * (counts[i, j, g] + prior[g]) / n
-        for g in range(k):
-            out[e, g] /= mass
 
 
 def grid_sums(first, second, group, weight, shape):

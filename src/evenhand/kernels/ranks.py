@@ -1,4 +1,4 @@
-"""Row loops of ranks: mid-ranks, slots between quantiles, ranks of a variable given another."""
+"""Row loops of ranks: mid-ranks, levels, slots between quantiles, ranks given another variable."""
 
 from __future__ import annotations
 
@@ -23,6 +23,40 @@ def mid_ranks(values, order):
     atom[order] = np.cumsum(new, dtype=np.int32) - 1
     middle = 0.5 * (first + np.append(first[1:], n)) / n
     return middle[atom], atom, len(first)
+
+
+def mid_rank_levels(values, order, weight, target, atom):
+    """Cut sorted values into levels of at least `target` mass; ties are never split.
+
+    A value of mass `atom` or more is a level of its own. Returns the level of every row, the
+    mid-rank (share of mass below plus half its own) and mass of every level, whether a level is a
+    single value, and the number of distinct values.
+    """
+    ordered = values[order]
+    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    tied = np.add.reduceat(weight[order], first)
+    level = np.arange(len(first))
+    if target > 0.0:
+        _merge_values(tied, target, atom, level)
+    codes = np.empty(len(values), np.int64)
+    codes[order] = np.repeat(level, np.diff(first, append=len(values)))
+    mass = np.bincount(level, tied)
+    above = np.cumsum(mass)
+    rank = (above - 0.5 * mass) / above[-1]
+    return codes, rank, mass, np.bincount(level) == 1, len(first)
+
+
+@jit
+def _merge_values(tied, target, atom, level):
+    """Level of each value, from the masses of the values in order."""
+    count, mass = -1, target
+    for j in range(len(tied)):
+        if mass >= target or tied[j] >= atom:
+            count, mass = count + 1, 0.0
+        mass += tied[j]
+        level[j] = count
+        if tied[j] >= atom:
+            mass = target
 
 
 # Buckets of equal width in which edges are looked up; most hold none of them or one.

@@ -1,4 +1,4 @@
-"""Row loops that sum: over the cells of a fixed grid, and over the rows of clusters."""
+"""Row loops over cells of a grid and over clusters, and steps that leave a row out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .primitives import jit
+from .primitives import exp_nonpositive, jit, piece, piece_sum
 
 
 @jit
@@ -95,45 +95,101 @@ def deal_clusters(shares, order, n_folds):
     return out
 
 
-@jit
-def logistic_sums(phi, label, rho, weight, starts, score, hessian):
-    """Σω(t − ρ)φ and Σω(diag ρ − ρρᵀ)⊗φφᵀ over each run of rows starts[c]:starts[c + 1].
+# ------------------------------------------------------------------------------------------------
+# Leave-one-out losses of many groups.
 
-    `label` and `rho` are (n, F) without the reference group; `score` (C, F·D) and `hessian`
-    (C, F·D, F·D) must come in as zeros.
+# A series ends after at most so many terms, or where one changes the scores by less than that.
+_SERIES_TERMS, _SERIES_END = 60, 1e-11
+# Largest move of a linear predictor.
+MOST = 25.0
+
+
+@jit
+def leave_out_by_series(eta, p, leverage, cell, target, single, label, bounds, scratch, out):
+    """Loss of each entry without one of its rows; left alone where a series converges too slowly.
+
+    The step is (I − ωMV)⁻¹ ωM(p − t) = Σⱼ (ωMV)ʲ ωM(p − t), its first term alone up to the norm
+    bounds[0]. `label` is the group of an entry, or −1 for one of memberships `target`.
     """
-    free = rho.shape[1]
-    terms = phi.shape[1]
-    for c in range(len(starts) - 1):
-        for i in range(starts[c], starts[c + 1]):
-            for k in range(free):
-                residual = weight[i] * (label[i, k] - rho[i, k])
-                for d in range(terms):
-                    score[c, k * terms + d] += residual * phi[i, d]
-                for j in range(k + 1):
-                    curve = weight[i] * rho[i, k] * ((1.0 if j == k else 0.0) - rho[i, j])
-                    for d in range(terms):
-                        at = curve * phi[i, d]
-                        for e in range(terms):
-                            hessian[c, k * terms + d, j * terms + e] += at * phi[i, e]
-        for k in range(free):
-            for j in range(k):
-                for d in range(terms):
-                    for e in range(terms):
-                        hessian[c, j * terms + e, k * terms + d] = hessian[
-                            c, k * terms + d, j * terms + e
-                        ]
+    q = eta.shape[1]
+    mean, step, series = scratch[0], scratch[1], scratch[2:]
+    last, norm = -1, 0.0
+    for i in range(len(cell)):
+        c, omega = cell[i], single[i]
+        m = leverage[c]
+        if c != last:  # entries come cell by cell
+            last, norm = c, _mean_and_norm(m, p[c], mean, q)
+        if omega * norm > bounds[1]:
+            continue
+        for k in range(q):
+            own = _dot(m[k], target[i, 1:], q) if label[i] < 0 else 0.0
+            if label[i] > 0:
+                own = m[label[i] - 1, k]
+            step[k] = omega * (mean[k] - own)
+        if omega * norm > bounds[0]:
+            _sum_series(m, p[c], omega, step, series, q)
+        for k in range(q):
+            x = step[k] if step[k] > -MOST else -MOST
+            step[k] = eta[c, k] + (x if x < MOST else MOST)
+        own = _dot(step, target[i, 1:], q) if label[i] < 0 else 0.0
+        if label[i] > 0:
+            own = step[label[i] - 1]
+        out[i] = _log_total(step, series[0], q) - own
 
 
-@jit
-def least_squares_sums(phi, label, weight, starts, cross, gram):
-    """Σω onehot(a)φᵀ, (C, K, D), and Σωφφᵀ, (C, D, D), over each run of rows; both start at 0."""
-    terms = phi.shape[1]
-    for c in range(len(starts) - 1):
-        for i in range(starts[c], starts[c + 1]):
-            for d in range(terms):
-                at = weight[i] * phi[i, d]
-                for k in range(label.shape[1]):
-                    cross[c, k, d] += at * label[i, k]
-                for e in range(terms):
-                    gram[c, d, e] += at * phi[i, e]
+@piece
+def _mean_and_norm(m, p, mean, q):
+    """Fill Mp; a bound on the eigenvalues of MV."""
+    norm = 0.0
+    for k in range(q):
+        mean[k] = _dot(m[k], p, q)
+        row = 0.0
+        for j in range(q):
+            row += abs(m[k, j] - mean[k]) * p[j]
+        norm = row if row > norm else norm
+    return norm
+
+
+@piece_sum
+def _dot(a, b, n):
+    total = a[0] * b[0]
+    for j in range(1, n):
+        total += a[j] * b[j]
+    return total
+
+
+@piece
+def _log_total(scores, scratch, q):
+    """log(1 + Σ e^score)."""
+    top = 0.0
+    for k in range(q):
+        top = scores[k] if scores[k] > top else top
+    for k in range(q):
+        scratch[k] = exp_nonpositive(scores[k] - top)
+    total = exp_nonpositive(-top)
+    for k in range(q):
+        total += scratch[k]
+    return top + math.log(total)
+
+
+@piece
+def _sum_series(m, p, omega, b, scratch, q):
+    """b ← Σⱼ (ω M V)ʲ b."""
+    term, z, total = scratch[0], scratch[1], scratch[2]
+    for k in range(q):
+        term[k] = b[k]
+        total[k] = b[k]
+    for _ in range(_SERIES_TERMS):
+        mean = _dot(p, term, q)
+        for k in range(q):
+            z[k] = p[k] * (term[k] - mean)
+        largest = 0.0
+        for k in range(q):
+            term[k] = omega * _dot(m[k], z, q)
+            total[k] += term[k]
+            size = abs(term[k])
+            largest = size if size > largest else largest
+        if largest <= _SERIES_END:
+            break
+    for k in range(q):
+        b[k] = total[k]
