@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from evidence import read_table
+from pages.goals import goals
 from pages.markdown import table
 
 NAMES = {
@@ -134,8 +135,7 @@ def hard_controls() -> str:
 
 def next_door() -> str:
     """Coverage, size and wrong passes beside the cases that tests hold, failures first."""
-    head = ["what", "case", "rows", "claim", "samples", "holds", "not enough data",
-            "bias, standard errors"]  # fmt: skip
+    head = ["what", "case", "rows", "claim", "holds", "not enough data", "bias, standard errors"]
     claims = {"interval": "95 % interval", "size": "test at 5 %", "verdict": "no wrong pass"}
 
     def kept(r: dict[str, str]) -> float:
@@ -149,13 +149,17 @@ def next_door() -> str:
 
     rows = [
         [r["feature"], f"**{r['case']}**" if is_missed(r) else r["case"], f"{int(r['n']):,}",
-         claims[r["claim"]], r["replications"],
-         "–" if float(r["withheld"]) == 1 else f"{100 * kept(r):.0f} %",
-         f"{100 * float(r['withheld']):.0f} %",
+         claims[r["claim"]], _of_claims(r, kept(r)), count(r["withheld"], r["replications"]),
          "–" if r["bias_in_stderr"] in ("", "nan") else f"{float(r['bias_in_stderr']):+.2f}"]
         for r in sorted(read_table("next_door"), key=lambda r: not is_missed(r))
     ]  # fmt: skip
     return table(head, rows)
+
+
+def _of_claims(row: dict[str, str], share: float) -> str:
+    """Return a share of the samples with a claim as a count."""
+    total = round(int(row["replications"]) * (1.0 - float(row["withheld"])))
+    return f"{round(share * total)} of {total}" if total else "–"
 
 
 def illinois() -> str:
@@ -196,6 +200,7 @@ SECTIONS = {
     "controls": {"controls": controls, "hard_controls": hard_controls, "illinois": illinois},
     "glm": {"glm": glm},
     "limits": {"next_door": next_door},
+    "measured": {"goals": goals},
 }
 
 
