@@ -33,7 +33,7 @@ print(f"squared correlation {np.corrcoef(age, price)[0, 1] ** 2:.3f}")
 # %%
 # Bands
 # -----
-# Bands never carry more than the age they were cut from, and how much they carry depends on where
+# In truth bands carry at most as much as the age they were cut from; how much depends on where
 # they were cut. Nats are comparable between the two; values are not, as that of groups is a share
 # of their entropy.
 

@@ -35,8 +35,8 @@ audit = eh.audit(None, premium, sensitive_features=group, controls=factors, esti
 print(audit.conditional)
 
 # %%
-# The premium is a function of controls and group, and the result says so: the group can be told
-# from a difference of one cent as well as from 5%, so the information says little about its size.
+# The premium is a function of controls and group, and the result says so: a difference of one cent
+# reveals the group as well as one of 5%, so the information says little about the size of the gap.
 gap = audit.conditional.gap()
 print(gap.ratio_percent.interval, audit.conditional.is_function)
 
@@ -46,13 +46,13 @@ print(gap.ratio_percent.interval, audit.conditional.is_function)
 fig, ax = plt.subplots(figsize=(6, 1.8), layout="constrained")
 left = 0.0
 for part, name in (
-    (gap.explained_percent, "goes with the controls"),
-    (gap.adjusted_percent, "does not"),
+    (gap.explained_percent, "explained by the controls"),
+    (gap.adjusted_percent, "not explained"),
 ):
     ax.barh([0], part.value, left=left, label=name)
     left += part.value
 margin = gap.adjusted_percent.interval[1] - gap.adjusted_percent.value
 ax.errorbar(gap.raw_percent.value, 0, xerr=margin, color="black", capsize=3)
 ax.set(yticks=[], xlabel="premiums of A above those of B, in percent of B's mean")
-ax.legend(loc="upper left", bbox_to_anchor=(0, 1.5), ncols=2, frameon=False)
+fig.legend(loc="outside upper left", ncols=2, frameon=False)
 plt.show()

@@ -85,10 +85,11 @@ for at, gap in enumerate(found.gaps):
     ax.plot(truth[gap.group], at, "x", color="#b33b2e", markersize=8, markeredgewidth=2,
             label=None if at else "truth")  # fmt: skip
 ax.axvline(0.0, color="#222222", linewidth=0.8)
-ax.set_yticks(range(len(found.gaps)), [f"{g.group} less {g.reference}" for g in found.gaps])
+ax.set_yticks(range(len(found.gaps)), [f"{g.group} minus {g.reference}" for g in found.gaps])
 ax.set_ylim(-0.6, len(found.gaps) - 0.4)
 ax.set_xlabel("gap in mean price")
 ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+plt.show()
 
 # %%
 # Sharper probabilities narrow the bounds. Here are the same people with the surname alone, the

@@ -108,6 +108,7 @@ for weight in (0.0, 0.3, 3.0):
     axis.plot([age[place == k].mean() for k in np.unique(place)], means, "o-", label=f"{weight:g}")
 axis.set(xlabel="age", ylabel="mean pure premium a year")
 axis.legend(title="fairness weight")
+plt.show()
 
 # %%
 # What `given` is for

@@ -62,6 +62,7 @@ for found, label in ((path, "stack on boosting"), (linear, "linear, posterior"))
     ax.plot(u, [p.r2 for p in found.points], "o-", label=label)
 ax.set(xlabel="independence (0 is fair), held out", ylabel="R², held out")
 ax.legend()
+plt.show()
 
 # %%
 # The model at a bound, and what its columns are.
