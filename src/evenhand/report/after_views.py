@@ -19,6 +19,7 @@ from .words import clean, fixed, group_name, number, percent, short_names, span,
 if TYPE_CHECKING:
     from ..auditing.drivers import Drivers, Part
     from ..auditing.monitoring import Look, Monitor
+    from ..training.alternatives import Alternatives
 
 
 # ------------------------------------------------------------------------------------------------
@@ -229,9 +230,13 @@ def looks_chart(result: Monitor, name: str) -> Chart:
     return chart
 
 
-def result_page(result: Drivers | Monitor) -> str:
+def result_page(result: Drivers | Monitor | Alternatives) -> str:
     """Return the page of a result that is not to be signed."""
-    title = {"Drivers": "Drivers of a disparity", "Monitor": "Monitoring report"}
+    title = {
+        "Drivers": "Drivers of a disparity",
+        "Monitor": "Monitoring report",
+        "Alternatives": "Search for less discriminatory alternatives",
+    }
     named = result.sensitive_name != "group"
     under = join(["By ", label(result.sensitive_name, 80)]) if named else None
     data = {**result.to_dict(), **stamp()}

@@ -27,6 +27,7 @@ _MODULES = {
     "Monitor": "after_views",
     "FairnessPath": "path_views",
     "Relativities": "model_views",
+    "Alternatives": "model_views",
 }
 _FUNCTIONS = {"AuditSet": "audit_set_view", "ByGroup": "by_group_view", "FairnessPath": "path_view"}
 

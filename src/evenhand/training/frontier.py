@@ -17,7 +17,7 @@ from ..data.sample import Sample
 from ..measures.balancing import summarize_controls
 from ..measures.effective import check_effective_size
 from .design import is_source
-from .held_out import Gauge, Handle, HeldOut, Reading, correlations
+from .held_out import Gauge, Handle, HeldOut, Reading
 from .path import (
     FairnessPath,
     check_criterion,
@@ -281,7 +281,8 @@ def fairness_path(
         fitted_before=fitted_before,
         accuracy=handle.accuracy,
         constant_folds=constant,
-        _correlation=correlations(readings),
+        _readings=tuple(readings),
+        _gauge=gauge,
         _handle=handle,
         _rows=rows,
     )

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._core.arrays import Matrix, Vector
 from .._core.frames import json_safe, to_frame
 from .._core.validation import InputError, check_choice, check_column, check_confidence_level
-from .._core.views import Shown
+from .._core.views import Tabled
 from ..data.weights import (
     check_exposure,
     check_weight,
@@ -82,7 +82,7 @@ class _ScoreMethod:
 
 
 @dataclass(frozen=True)
-class Relativities(Shown):
+class Relativities(Tabled):
     """What each level of each factor does to the mean: the result of `FairGLM.relativities`.
 
     Attributes
@@ -104,14 +104,8 @@ class Relativities(Shown):
     symbol: str
     confidence_level: float
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """One row per coefficient.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-        """
-        return to_frame(self.columns, backend)
+    def _columns(self) -> dict[str, list[Any]]:
+        return self.columns
 
     def deviance(self, backend: str | None = None) -> Any:
         """The deviance table, one row per model."""

@@ -402,14 +402,12 @@ def _thin(
     return psi[rows] - psi[rows].mean()
 
 
-def correlations(readings: list[Reading]) -> dict[str, NDArray[np.float64]]:
-    out = {}
-    for name in readings[0].influence:
-        psi = np.array([r.influence[name] for r in readings])
-        size = np.linalg.norm(psi, axis=1)
-        psi = psi / np.where(size > 0, size, 1.0)[:, None]
-        out[name] = psi @ psi.T
-    return out
+def correlation(readings: Sequence[Reading], name: str) -> NDArray[np.float64]:
+    """How the errors of one number at several points move together."""
+    psi = np.array([r.influence[name] for r in readings])
+    size = np.linalg.norm(psi, axis=1)
+    psi = psi / np.where(size > 0, size, 1.0)[:, None]
+    return psi @ psi.T
 
 
 def critical(

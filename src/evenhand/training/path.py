@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,10 @@ from .._core.views import Shown, view
 from ..data.criteria import CONDITIONAL, CRITERIA, get_criterion
 from ..data.sample import Sample
 from ..measures.losses import R2, Accuracy
-from .held_out import Handle, PathPoint, critical
+from .held_out import Gauge, Handle, PathPoint, Reading, correlation, critical
+
+if TYPE_CHECKING:
+    from .alternatives import Alternatives
 
 # ------------------------------------------------------------------------------------------------
 # What was asked of a path, and the point that meets it or comes closest.
@@ -112,15 +115,16 @@ class Request:
 
 
 def check_request(
-    max_unfairness: Any, min_accuracy: Any, on_unreachable: str, name: str = "min_r2"
-) -> None:
-    """What `select` was asked for; `name` is what the least accuracy is called."""
+    max_unfairness: Any, min_accuracy: Any, on_unreachable: str, name: str = "min_r2",
+    limit: str = "max_unfairness",
+) -> None:  # fmt: skip
+    """What `select` was asked for; `name` and `limit` are what the two numbers are called."""
     if max_unfairness is None and min_accuracy is None:
-        raise InputError("max_unfairness", "be given", "neither", where=f"or `{name}`")
+        raise InputError(limit, "be given", "neither", where=f"or `{name}`")
     if max_unfairness is not None and not (
         isinstance(max_unfairness, Real) and 0 <= float(max_unfairness) <= 1
     ):
-        raise InputError("max_unfairness", f"lie between 0 and 1, got {max_unfairness!r}")
+        raise InputError(limit, f"lie between 0 and 1, got {max_unfairness!r}")
     if min_accuracy is not None and not (
         isinstance(min_accuracy, Real) and float(min_accuracy) <= 1
     ):
@@ -314,7 +318,8 @@ class FairnessPath(Shown):
     fitted_before: bool = False
     accuracy: Accuracy = R2
     constant_folds: tuple[int, ...] = ()
-    _correlation: dict[str, NDArray[np.float64]] = field(repr=False, default_factory=dict)
+    _readings: tuple[Reading, ...] = field(repr=False, default=())
+    _gauge: Gauge | None = field(repr=False, default=None)
     _handle: Handle | None = field(repr=False, default=None)
     _rows: Sample | None = field(repr=False, default=None)
 
@@ -423,6 +428,34 @@ class FairnessPath(Shown):
             raise InputError("min_r2", "be None where `min_accuracy` is given: they are the same")
         return min_r2
 
+    def alternatives(
+        self, others: Mapping[str, Any] | None = None, *, floor: float | None = None,
+        limit: float | None = None, criterion: str | None = None,
+    ) -> Alternatives:  # fmt: skip
+        """The record of a search for less discriminatory alternatives.
+
+        All models of the path and candidates of your own in one table: accuracy and unfairness,
+        how far each is from the chosen one (paired over rows), which of them meet the floor and
+        the limit, and why the others were not chosen.
+
+        Parameters
+        ----------
+        others : mapping of name to scores or fitted model, optional
+            One score for each row of the path, best out of fold; or a model that predicts them,
+            whose scores are held out only if it was not fitted to these rows.
+        floor : float, optional
+            Least accuracy that the purpose allows.
+        limit : float, optional
+            Largest unfairness allowed. With it the most accurate model is chosen that meets both;
+            without it the fairest that meets the floor. With neither it is the model that `select`
+            returned last.
+        criterion : str, optional
+            What `limit` is about; the path's own when left out.
+        """
+        from .alternatives import compare
+
+        return compare(self, dict(others or {}), floor, limit, self._criterion(criterion))
+
     def bounds(self, criterion: str | None = None) -> tuple[Vector, Vector]:
         """What `select(certify=True)` judges by: upper ends of the criterion, lower of accuracy.
 
@@ -444,9 +477,10 @@ class FairnessPath(Shown):
             u_error = np.array([m.stderr for m in measures])
             error = np.array([p.accuracy_stderr for p in self.points])
             clusters = measures[0].n_clusters
-            u = u + critical(self._correlation[name], level, clusters) * u_error
+            u = u + critical(correlation(self._readings, name), level, clusters) * u_error
             u = np.where([m.defined for m in measures], u, 1.0)  # nothing is certain about a 0/0
-            apart = critical(self._correlation[self.accuracy.key], level, self.n_clusters)
+            together = correlation(self._readings, self.accuracy.key)
+            apart = critical(together, level, self.n_clusters)
             accuracy = accuracy - apart * error
         return u, accuracy
 

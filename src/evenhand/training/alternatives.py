@@ -1,0 +1,191 @@
+"""The record of a search for less discriminatory alternatives.
+
+All models of a path and candidates of the user's own, measured on the same rows. Differences from
+the chosen model are paired: with ρ the correlation of two errors over rows,
+
+    Var(a − b) = Var(a) + Var(b) − 2ρ·√(Var(a) Var(b))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from .._core.frames import json_safe
+from .._core.validation import InputError, check_column
+from .._core.views import Paged, Tabled
+from .held_out import Reading, correlation
+from .path import Request, check_request
+
+if TYPE_CHECKING:
+    from .path import FairnessPath
+
+
+@dataclass(frozen=True)
+class Alternatives(Tabled, Paged):
+    """Every model that was looked at, and why one of them was chosen.
+
+    Attributes
+    ----------
+    columns : dict of lists
+        One entry for each model: name, origin ("path", "scores" or "fitted model"),
+        fairness_weight, accuracy and unfairness with intervals, their differences from the chosen model with the half-widths of paired intervals,
+        meets_floor, meets_limit, chosen, reason.
+    chosen : str
+        Name of the chosen model.
+    criterion : str
+    floor, limit : float or None
+    key, symbol : str
+        The column of the accuracy, and what people call it.
+    confidence_level : float
+    held_out : str
+        Which rows the numbers are about, in words.
+    """
+
+    columns: dict[str, list[Any]]
+    chosen: str
+    criterion: str
+    floor: float | None
+    limit: float | None
+    key: str
+    symbol: str
+    confidence_level: float
+    held_out: str
+    sensitive_name: str
+
+    def _columns(self) -> dict[str, list[Any]]:
+        return self.columns
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values that JSON can hold."""
+        return json_safe({"format": "evenhand.alternatives", "version": 1, **vars(self)})
+
+
+def compare(
+    path: FairnessPath, others: dict[str, Any], floor: Any, limit: Any, criterion: str
+) -> Alternatives:
+    """The record of a path and candidates of the user's own."""
+    if floor is not None or limit is not None:
+        check_request(limit, floor, "raise", "floor", "limit")
+    elif path.selected is None:
+        raise InputError(
+            "floor", "be given, or `limit`, where no model of the path was selected, got neither",
+            hint="path.select(max_unfairness=...) selects one.",
+        )  # fmt: skip
+    names, readings = _readings(path, others)
+    points = [reading.point for reading in readings]
+    measures = [point.measure(criterion) for point in points]
+    accuracy = np.array([point.accuracy for point in points])
+    unfairness = np.array([measure.value for measure in measures])
+    mixed = np.concatenate([path.mixed, np.zeros(len(others), dtype=bool)])
+    request = Request(criterion, limit, floor, False, path.confidence_level, path.accuracy)
+    met = True
+    if floor is None and limit is None:
+        best = path.points.index(path.selected)
+    else:
+        best, met = request.choose(
+            np.where(mixed, np.inf, unfairness), np.where(mixed, -np.inf, accuracy)
+        )
+    z = float(ndtri(0.5 + 0.5 * path.confidence_level))
+    errors = {
+        path.accuracy.key: np.array([point.accuracy_stderr for point in points]),
+        criterion: np.array([measure.stderr for measure in measures]),
+    }
+    apart = {name: z * _paired(readings, name, error, best) for name, error in errors.items()}
+    columns: dict[str, list[Any]] = {
+        "name": names,
+        "origin": [*["path"] * len(path), *map(_origin, others.values())],
+        "fairness_weight": [None if w != w else w for w in (p.fairness_weight for p in points)],
+        path.accuracy.key: accuracy.tolist(),
+        f"{path.accuracy.key}_low": [point.accuracy_interval[0] for point in points],
+        f"{path.accuracy.key}_high": [point.accuracy_interval[1] for point in points],
+        criterion: unfairness.tolist(),
+        f"{criterion}_low": [measure.interval[0] for measure in measures],
+        f"{criterion}_high": [measure.interval[1] for measure in measures],
+        "accuracy_difference": (accuracy - accuracy[best]).tolist(),
+        "accuracy_margin": apart[path.accuracy.key].tolist(),
+        "unfairness_difference": (unfairness - unfairness[best]).tolist(),
+        "unfairness_margin": apart[criterion].tolist(),
+        "meets_floor": [floor is None or bool(value >= floor) for value in accuracy],
+        "meets_limit": [limit is None or bool(value <= limit) for value in unfairness],
+        "chosen": [k == best for k in range(len(points))],
+    }
+    columns["reason"] = [_reason(columns, k, request, bool(mixed[k]), met)
+                         for k in range(len(points))]  # fmt: skip
+    many = "s" if len(others) > 1 else ""
+    own = f"; {len(others)} candidate{many} of your own on the same rows" if others else ""
+    if "fitted model" in columns["origin"]:
+        own += ", of which fitted models may have seen these"
+    return Alternatives(
+        columns, names[best], criterion, floor, limit, path.accuracy.key, path.accuracy.symbol,
+        path.confidence_level,
+        f"{path.n_rows:,} rows, each scored by a model fitted without it{own}", path.sensitive_name,
+    )  # fmt: skip
+
+
+def _origin(other: Any) -> str:
+    return "fitted model" if hasattr(other, "predict") else "scores"
+
+
+def _readings(path: FairnessPath, others: dict[str, Any]) -> tuple[list[str], list[Reading]]:
+    """Names and measures of all models, those of the path first."""
+    assert path._gauge is not None
+    assert path._handle is not None
+    assert path._rows is not None
+    names = [f"weight {point.fairness_weight:.4g}" for point in path.points]
+    readings = list(path._readings)
+    for name, other in others.items():
+        if not isinstance(name, str) or name in names:
+            raise InputError("others", f"have names of their own, got {name!r}")
+        if _origin(other) == "fitted model":
+            other = path._handle.predict(other, path._rows)
+        scores = check_column(other, f"others[{name!r}]", path.n_rows)
+        names.append(name)
+        readings.append(path._gauge.read(float("nan"), scores))
+    return names, readings
+
+
+def _paired(readings: list[Reading], name: str, error: Any, best: int) -> Any:
+    """Standard errors of differences from one of the models."""
+    together = correlation(readings, name)[best]
+    variance = error**2 + error[best] ** 2 - 2.0 * together * error * error[best]
+    out = np.sqrt(np.clip(variance, 0.0, None))
+    out[best] = 0.0
+    return out
+
+
+def _reason(columns: dict[str, list[Any]], k: int, request: Request, mixed: bool, met: bool) -> str:
+    """Why a model was chosen, or not, in words."""
+    symbol, criterion = request.accuracy.symbol, request.criterion
+    value, level = columns[request.accuracy.key][k], columns[criterion][k]
+    if columns["chosen"][k]:
+        if request.max_unfairness is None and request.min_accuracy is None:
+            return "chosen before, by `select`"
+        if not met:
+            return f"closest to {request.limits()}, which no model meets"
+        best = "fairest" if request.max_unfairness is None else "most accurate"
+        return f"chosen: the {best} with {request.limits()}"
+    if mixed:
+        return "not chosen: some folds give everybody one score, so that it is no one model"
+    failed = []
+    if not columns["meets_limit"][k]:
+        failed.append(f"{criterion} {level:.4f} is above the limit {request.max_unfairness:g}")
+    if not columns["meets_floor"][k]:
+        failed.append(f"{symbol} {value:.4f} is below the floor {request.min_accuracy:g}")
+    if failed:
+        return "not chosen: " + ", and ".join(failed)
+    words = [
+        _words(columns, k, "accuracy", symbol),
+        _words(columns, k, "unfairness", criterion),
+    ]
+    return f"not chosen: {', and '.join(words)}"
+
+
+def _words(columns: dict[str, list[Any]], k: int, what: str, name: str) -> str:
+    change, margin = columns[f"{what}_difference"][k], columns[f"{what}_margin"][k]
+    side = "higher" if change > 0 else "lower"
+    sure = "" if abs(change) > margin else ", which may be chance"
+    return f"{name} is {side} by {abs(change):.4f} (± {margin:.4f}{sure})"
