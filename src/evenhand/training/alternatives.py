@@ -32,8 +32,8 @@ class Alternatives(Tabled, Paged):
     ----------
     columns : dict of lists
         One entry for each model: name, origin ("path", "scores" or "fitted model"),
-        fairness_weight, accuracy and unfairness with intervals, their differences from the chosen model with the half-widths of paired intervals,
-        meets_floor, meets_limit, chosen, reason.
+        fairness_weight, accuracy and unfairness with intervals, their differences from the chosen
+        model with the half-widths of paired intervals, meets_floor, meets_limit, chosen, reason.
     chosen : str
         Name of the chosen model.
     criterion : str
