@@ -449,6 +449,10 @@ def bad(**changes):
             lambda d: {"C": np.array(["low", "high"])[1 * (d["s"] > 10)]},
             "not hold the score itself",
         ),
+        (
+            lambda d: {"C": d["s"] + 1e-3 * np.random.default_rng(1).normal(size=300)},
+            r"column 'control' is \(nearly\) a function of the score",
+        ),
         (lambda d: {"C": d["C"][:200]}, "`controls` must have one entry per row: got 200 for 300"),
         (lambda d: {"C": np.ones(300)}, "`controls` must hold a column that can be used"),
         (lambda d: {"cluster": np.zeros(300)}, "`cluster` must hold at least two clusters"),
@@ -461,6 +465,15 @@ def test_bad_input_is_refused(change, message):
     options = {k: data[k] for k in ("cluster", "reference") if k in data}
     with pytest.raises(ValueError, match=message):
         given(data["s"], data["a"], data["C"], **options)
+
+
+def test_a_price_of_one_factor_and_the_group_is_no_copy_of_the_factor():
+    rng = np.random.default_rng(0)
+    x, a = rng.normal(size=2000), np.where(rng.random(2000) < 0.4, "A", "B")
+    s = 100 + 20 * x + 0.5 * (a == "A") + 0.05 * rng.normal(size=2000)
+    gap = given(s, a, {"x": x}).gap().adjusted
+    assert gap.value == pytest.approx(0.5, abs=4 * gap.stderr)
+    assert gap.stderr < 0.01
 
 
 def test_rows_of_controls_must_match():

@@ -5,6 +5,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.data.copies import find_copies
+from evenhand.measures.effective import SharedValuesWarning
 
 
 def draw(n=600, seed=0, groups=2):
@@ -168,3 +169,42 @@ def test_cells_of_discrete_or_separated_people_are_no_copies():
     assert not eh.Cells.from_rows(y, s, sensitive_features=a).copied
     apart = np.where(a == 1, 10.0, 0.0) + rng.normal(size=20_000)
     assert not eh.Cells.from_rows(rng.normal(size=20_000), apart, sensitive_features=a).copied
+
+
+@pytest.mark.parametrize("kind", ["noise", "float32", "one group"])
+def test_copies_next_door(kind):
+    """Copies that differ in their last digits (separation read 0.84), or of one group alone."""
+    y, s, a = draw(1000, 21)
+    once = eh.audit(y, s, sensitive_features=a).separation
+    rows = np.repeat(np.arange(len(y)), 3)
+    if kind == "one group":
+        rows = np.concatenate([np.arange(len(y)), np.flatnonzero(a == 1)])
+    scores = s[rows]
+    if kind == "noise":
+        scores = scores * (1 + 1e-9 * np.random.default_rng(22).normal(size=len(rows)))
+    elif kind == "float32":
+        scores = np.where(np.arange(len(rows)) % 3, scores.astype(np.float32), scores)
+    copied = eh.audit(y[rows], scores, sensitive_features=a[rows])
+    assert copied.n_copies >= 0.99 * (len(rows) - len(y))
+    assert copied.separation.value == pytest.approx(once.value, abs=0.2 * once.stderr)
+    assert copied.separation.stderr >= 0.98 * once.stderr
+
+
+def test_noisy_copies_in_cells_are_refused():
+    y, s, a = draw(1000, 23)
+    rows = np.repeat(np.arange(len(y)), 2)
+    noisy = s[rows] + 1e-9 * np.random.default_rng(24).normal(size=len(rows))
+    cells = eh.Cells.from_rows(y[rows], noisy, sensitive_features=a[rows])
+    with pytest.raises(ValueError, match="`cells` must count different people"):
+        eh.audit(cells)
+
+
+@pytest.mark.parametrize("what", ["score", "target"])
+def test_a_panel_that_keeps_one_of_score_and_target_is_named(what):
+    y, s, a = draw(500, 25)
+    rows = np.repeat(np.arange(len(y)), 3)
+    noise = 0.5 * np.random.default_rng(26).normal(size=len(rows))
+    columns = {"score": (y[rows] + noise, s[rows]), "target": (y[rows], s[rows] + noise)}[what]
+    with pytest.warns(SharedValuesWarning, match=f"The {what} has 500 values in 1,500 rows"):
+        eh.audit(*columns, sensitive_features=a[rows], estimator="logistic")
+    eh.audit(*columns, sensitive_features=a[rows], cluster=rows, estimator="logistic")

@@ -7,6 +7,7 @@ score that is a function of controls and group gives the group away at a differe
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc, gammaln
+from scipy.stats import f_oneway
 
 from .._core.arrays import Matrix, Vector
 from .._core.frames import to_frame
@@ -227,6 +229,8 @@ ESTIMAND = (
     "the mean, over the members of the group that have a counterpart, of their score less the "
     "expected score of members of the reference with the same controls"
 )
+# Rank correlation beyond which a control is the score itself.
+NEARLY = 0.999
 # A share of members without counterparts that deserves a warning.
 MANY_ALONE = 0.1
 
@@ -385,10 +389,10 @@ def audit_given(
 def _check(controls: Controls, s: Vector, groups: Groups) -> None:
     refuse_none(controls)
     for column in controls.columns:
-        if _made_of_score(column, s):
+        if _made_of_score(column, s) or _copies_score(column, s, groups):
             raise InputError(
-                "controls", f"not hold the score itself: column {column.name!r} is a function of "
-                "the score, and among people with the same score nothing can differ",
+                "controls", f"not hold the score itself: column {column.name!r} is (nearly) a "
+                "function of the score, and among people with the same score nothing can differ",
                 hint="drop it, or name the factors that it is made of.",
             )  # fmt: skip
         if _determines(column, groups):
@@ -425,6 +429,26 @@ def _made_of_score(column: Control, s: Vector) -> bool:
         is_ordered = not few and ((steps >= 0).all() or (steps <= 0).all())
         chance += np.log(2)
     return bool(is_ordered and chance < np.log(1e-6))
+
+
+def _copies_score(column: Control, s: Vector, groups: Groups) -> bool:
+    """Whether a number is the score but for a little noise, in all groups alike.
+
+    That is where ranks of the two correlate beyond 0.999 and what is left of them is the same in
+    every group: a price that rests on one factor and on the group differs between groups.
+    """
+    if column.values is None or column.codes is not None or np.isnan(column.values).any():
+        return False
+    first, second = Ranks(column.values).rank - 0.5, Ranks(s).rank - 0.5
+    size = float(first @ first) * float(second @ second)
+    r = float(first @ second) / math.sqrt(size) if size > 0 else 0.0
+    if abs(r) < NEARLY:
+        return False
+    left = second - math.copysign(1.0, r) * first
+    if groups.codes is None:
+        return True
+    parts = [left[groups.codes == k] for k in range(groups.n_groups)]
+    return bool(f_oneway(*parts).pvalue > 1e-6)
 
 
 def _determines(column: Control, groups: Groups) -> bool:

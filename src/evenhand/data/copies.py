@@ -12,6 +12,9 @@ Equal rows are copies of one another where
 Discrete data, where equal rows are different people, fail the third; a value that gives the group
 away fails the first. A model that knows the group and has discrete features fails the second: many
 people have the same score, and few of them the same target.
+
+Copies that went through other units or shorter floats agree in their first digits only: rows that
+share score and target to 1e-5 of their spread are looked at, too.
 """
 
 from __future__ import annotations
@@ -22,9 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.arrays import Vector
-
-Rows = NDArray[np.intp]
+from .._core.arrays import Rows, Vector
 
 _LEAST_PAIRS = 10  # fewer repeated pairs are too few to tell a table of copies by
 _REPEATED = 1 / 3  # of the distinct pairs; two in five of a bootstrap's are
@@ -32,6 +33,9 @@ _REPEATED_TOGETHER = 0.02  # where values hardly repeat but in pairs
 _TOGETHER = 0.9
 _MIXED = 0.1  # of the pairs that would hold several groups by chance
 _LEAST_MIXED = 3.0
+# Values this close, in multiples of their spread, may be one and the same; and the share of the
+# rows that is left where looking so far is worth it.
+NEAR, _FEWER = 1e-5, 0.95
 # Beyond so many rows some pairs, with all rows of each, are looked at first.
 _FIRST_LOOK = 20_000
 
@@ -53,13 +57,26 @@ def find_copies(columns: Sequence[Vector], member: NDArray[Any]) -> Rows | None:
         0 … m − 1, in the order in which distinct rows first occur. Pairs that hold several groups
         are left as they are, each of their rows by itself.
     """
+    exact = _find(columns, member)
+    if len(columns) < 2:
+        return exact
+    near = _find([_round(column) for column in columns], member)
+    count = len(member) if exact is None else int(exact.max()) + 1
+    return near if near is not None and near.max() + 1 < _FEWER * count else exact
+
+
+def _round(column: Vector) -> Vector:
+    low, high = np.quantile(column, (0.1, 0.9))
+    return np.rint(column / (NEAR * (high - low or np.ptp(column) or 1.0)))
+
+
+def _find(columns: Sequence[Vector], member: NDArray[Any]) -> Rows | None:
     n = len(member)
     if n > _FIRST_LOOK:
         keep = np.flatnonzero(_hash(columns) % np.uint64(n // (_FIRST_LOOK // 2)) == 0)
         if len(keep) < _LEAST_PAIRS:
             return None
-        first = _place([column[keep] for column in columns], member[keep], member)
-        if first is None:
+        if _place([column[keep] for column in columns], member[keep], member) is None:
             return None
     return _place(columns, member, member)
 

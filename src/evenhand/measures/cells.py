@@ -24,7 +24,7 @@ from .._core.arrays import Mask, Rows, Vector
 from .._core.files import TableError
 from .._core.validation import InputError, check_column, check_index
 from ..data.bands import Continuous
-from ..data.copies import are_copies
+from ..data.copies import NEAR, are_copies
 from ..data.groups import Groups, resolve_groups
 from ..data.labels import lasting, sorted_labels
 from ..data.sample import check_frequency
@@ -204,7 +204,9 @@ class Cells:
 
         Seen where all people of a cell and group have one value, which is where cells are sparse.
         """
-        one = (self.least == self.largest) | np.isnan(self.least)
+        axes = (self.edges.score, self.edges.target or self.edges.score)
+        width = self.largest - self.least
+        one = (width <= [NEAR * axis.scale for axis in axes]) | np.isnan(width)
         exact = np.flatnonzero(one.all(axis=1))
         if not len(exact) or self.expected:
             return False

@@ -11,6 +11,7 @@ import numpy as np
 
 from .._core.arrays import Array
 from .._core.validation import InputError, warn_user
+from ..data.copies import are_copies
 from ..data.criteria import Condition, Criterion, word_for
 from ..data.groups import Groups, GroupWarning
 from ..data.weights import LEAST, cluster_groups
@@ -87,9 +88,10 @@ class SharedValuesWarning(GroupWarning):
 def warn_shared_values(
     variables: Mapping[str, Array], left: Mapping[str, float], groups: Groups
 ) -> None:
-    """Warn where a variable gives the group away because each of its values is of one group.
+    """Warn where rows that share a value are all of one group, so that they may be one unit's.
 
-    Such values often stand for clusters: 923 ZIP codes with a risk each, in 31,382 quotes.
+    Such values often stand for clusters: 923 ZIP codes with a risk each, in 31,382 quotes, or one
+    score per person in a monthly panel. They give the group away, or make errors too small.
 
     Parameters
     ----------
@@ -102,20 +104,25 @@ def warn_shared_values(
     if groups.codes is None or groups.cluster is not None or groups.measured is not None:
         return
     for name, values in variables.items():
-        if left.get(name, np.inf) > 0.1 * groups.entropy:
-            continue
         distinct, code = np.unique(values, return_inverse=True)
-        if len(distinct) > 0.2 * len(values) or len(distinct) < 10 * groups.n_groups:
+        if len(distinct) < 10 * groups.n_groups:
             continue
-        table = np.bincount(code * groups.n_groups + groups.codes, minlength=1)
-        table = np.pad(table, (0, len(distinct) * groups.n_groups - len(table)))
-        pure = table.reshape(-1, groups.n_groups).max(axis=1).sum() / len(values)
-        if pure > 0.99:
+        table = np.zeros((len(distinct), groups.n_groups))
+        np.add.at(table, (code, groups.codes), 1.0)
+        pure = table.max(axis=1).sum() / len(values) > 0.99
+        told = left.get(name, np.inf) <= 0.1 * groups.entropy and len(distinct) <= 0.2 * len(values)
+        repeated = are_copies(table.sum(axis=1), (table > 0).sum(axis=1) > 1, groups.shares)
+        # Rows that are equal throughout are copies, or people whose number is given.
+        if repeated and not told:
+            rows = np.unique(np.column_stack([*variables.values()]), axis=0)
+            repeated = len(rows) > 1.5 * len(distinct)
+        if (told and pure) or repeated:
+            what = "so the value gives the group away" if told else "as those of one person are"
             warn_user(
                 f"The {word_for(name)} has {len(distinct):,} values in {len(values):,} rows, and "
-                "nearly all rows of a value are of one group, so the value gives the group away. "
-                "Hint: if rows of a value belong together (a person, a ZIP code), pass what they "
-                "have in common as the cluster.",
+                f"nearly all rows of a value are of one group, {what}. Hint: if rows of a value "
+                "belong together (a person, a ZIP code), pass what they have in common as the "
+                "cluster.",
                 SharedValuesWarning,
             )
 

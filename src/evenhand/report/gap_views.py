@@ -140,7 +140,7 @@ def _gap_table(result: Conditional) -> Table:
             Name(gap.group), f"{gap.n:,.0f}",
             *(number(part.value) for part in (gap.raw, gap.explained, gap.adjusted)),
             span(gap.adjusted.interval, 4) if gap.is_estimated else "n/a",
-            number(gap.adjusted_percent.value, 3), p_text(gap.p_adjusted),
+            number(gap.ratio_percent.value, 3), p_text(gap.p_adjusted),
             f"{100 * gap.no_counterpart:.2g}%",
         ][: len(heads)]
         for gap in result.gaps
@@ -152,8 +152,8 @@ def _gap_table(result: Conditional) -> Table:
 def _conditional_note(result: Conditional) -> str:
     note = (
         f"Controls: {', '.join(clean(name) for name in result.controls)}. Not explained is "
-        f"{result.estimand}; explained is the rest of the gap. The reference is weighted to the "
-        "controls of each group; the largest difference left is "
+        f"{result.estimand}, in % of that expected score; explained is the rest of the gap. The "
+        "reference is weighted to the controls of each group; the largest difference left is "
         f"{fixed(result.balance.largest, 3)} standard deviations. Information through "
         f"{result.summary}; p by {result.test}."
     )
