@@ -18,10 +18,9 @@ from .._core.frames import json_safe
 from .._core.validation import InputError, check_column
 from .._core.views import Paged, Tabled
 from .held_out import Reading, correlation
-from .path import Request, check_request
 
 if TYPE_CHECKING:
-    from .path import FairnessPath
+    from .path import FairnessPath, Request
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,11 @@ class Alternatives(Tabled, Paged):
         return json_safe({"format": "evenhand.alternatives", "version": 1, **vars(self)})
 
 
-def compare(
-    path: FairnessPath, others: dict[str, Any], floor: Any, limit: Any, criterion: str
-) -> Alternatives:
+def compare(path: FairnessPath, others: dict[str, Any], request: Request) -> Alternatives:
     """The record of a path and candidates of the user's own."""
-    if floor is not None or limit is not None:
-        check_request(limit, floor, "raise", "floor", "limit")
-    elif path.selected is None:
+    floor, limit, criterion = request.min_accuracy, request.max_unfairness, request.criterion
+    chosen = path.selected if floor is None and limit is None else None
+    if floor is None and limit is None and chosen is None:
         raise InputError(
             "floor", "be given, or `limit`, where no model of the path was selected, got neither",
             hint="path.select(max_unfairness=...) selects one.",
@@ -81,14 +78,11 @@ def compare(
     accuracy = np.array([point.accuracy for point in points])
     unfairness = np.array([measure.value for measure in measures])
     mixed = np.concatenate([path.mixed, np.zeros(len(others), dtype=bool)])
-    request = Request(criterion, limit, floor, False, path.confidence_level, path.accuracy)
-    met = True
-    if floor is None and limit is None:
-        best = path.points.index(path.selected)
-    else:
-        best, met = request.choose(
-            np.where(mixed, np.inf, unfairness), np.where(mixed, -np.inf, accuracy)
-        )
+    best, met = request.choose(
+        np.where(mixed, np.inf, unfairness), np.where(mixed, -np.inf, accuracy)
+    )
+    if chosen is not None:
+        best, met = path.points.index(chosen), True
     z = float(ndtri(0.5 + 0.5 * path.confidence_level))
     errors = {
         path.accuracy.key: np.array([point.accuracy_stderr for point in points]),

@@ -454,7 +454,11 @@ class FairnessPath(Shown):
         """
         from .alternatives import compare
 
-        return compare(self, dict(others or {}), floor, limit, self._criterion(criterion))
+        if floor is not None or limit is not None:
+            check_request(limit, floor, "raise", "floor", "limit")
+        name = self._criterion(criterion)
+        request = Request(name, limit, floor, False, self.confidence_level, self.accuracy)
+        return compare(self, dict(others or {}), request)
 
     def bounds(self, criterion: str | None = None) -> tuple[Vector, Vector]:
         """What `select(certify=True)` judges by: upper ends of the criterion, lower of accuracy.
