@@ -283,3 +283,14 @@ def test_sufficiency_of_a_price_is_worded_by_actual_over_expected():
     assert found.pricing.homogeneity["groups"] > 0.05
     assert "may be the same in all groups" in " ".join(str(found).split())
     assert found.to_dict()["pricing"]["homogeneity"]["bands"] > 0.001
+
+
+def test_a_bad_price_explains_nothing():
+    rng = np.random.default_rng(0)
+    a, y = rng.integers(0, 2, 400), rng.poisson(1.0, 400).astype(float)
+    bad = eh.audit(y, np.full(400, 20.0) + a, sensitive_features=a, loss="poisson",
+                   estimator="logistic").pricing  # fmt: skip
+    assert bad.d2 < 0
+    text = " ".join(str(bad).split())
+    assert "predicts worse than one price for all: by Poisson deviance its D² is below zero" in text
+    assert "explains" not in text

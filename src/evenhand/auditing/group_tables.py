@@ -88,7 +88,8 @@ class GroupStatistics:
         # Residuals of a fitted line are too small by the leverage of their rows, and far scores
         # decide on it: over 1 − h they are those of the jackknife (MacKinnon and White's HC3).
         leverage = members.row_share * (1.0 + np.square(apart) / members.own(spread.value))
-        return Entry(members, 1.0 + bend.value, bend.psi / np.maximum(1.0 - leverage, 0.1))
+        psi = bend.psi / np.maximum(1.0 - leverage, 0.1)
+        return Entry(members, 1.0 + bend.value, psi, few_decide=True)
 
 
 _STATISTICS: dict[str, Callable[[GroupStatistics], Entry]] = {

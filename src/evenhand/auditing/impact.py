@@ -26,7 +26,14 @@ from .._core.frames import json_safe, tabulate
 from .._core.validation import InputError
 from .._core.views import Tabled
 from .group_tables import SIDES, AuditedRows, Cutoff, GroupMoments
-from .influence import find_reference, holm, simultaneous_quantile, two_sided
+from .influence import (
+    NO_SKEWNESS,
+    find_reference,
+    holm,
+    simultaneous_quantile,
+    two_sided,
+    with_skewness,
+)
 
 # ------------------------------------------------------------------------------------------------
 # Groups against a reference: the numbers, their covariance, and what many of them ask for.
@@ -147,8 +154,8 @@ _FORMULAS: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], Any]]] = {
 }
 _STEP = 1e-30
 # Beyond this skewness of its error a number is not judged (wrong in 8 to 17 of 100 samples of a
-# log-normal distribution where 5 are allowed), and below the other one there is none to speak of.
-MOST_SKEWED, _NO_SKEWNESS = 0.5, 0.05
+# log-normal distribution where 5 are allowed).
+MOST_SKEWED = 0.35
 
 
 def contrasts(
@@ -181,11 +188,11 @@ def contrasts(
         skewness = tail = np.zeros(K)
         if statistic not in AT_CUTOFF:
             error = np.sqrt(np.diag(covariance))
-            tail = _tail(m, places, ref, own, other) / error**3
+            tail, size = (v / error**3 for v in _tails(m, places, ref, own, other))
             moves = (slopes @ moments / error[:, None]).reshape(K, -1, K)
             bend = _bend(formula, x, r, moves[range(K), :, range(K)].T, moves[:, :, ref].T)
             skewness = np.nan_to_num(tail + 1.5 * bend / error)
-            tail = np.maximum(np.abs(tail), np.abs(skewness))
+            tail = np.maximum(size, np.abs(skewness))
         freedom = _freedom(m, ref, own, other, sigma)
         estimate, raw = formula(x, r), formula(shown, shown[:, [ref]])
     return Contrasts(
@@ -206,22 +213,29 @@ def _freedom(m: GroupMoments, ref: int, own: Matrix, other: Matrix, sigma: Array
     return np.nan_to_num(np.clip(freedom, 1.0, max(m.n_units - 1.0, 1.0)), nan=1.0)
 
 
-def _tail(m: GroupMoments, places: list[int], ref: int, own: Matrix, other: Matrix) -> Vector:
-    """Third moment of a number, from that of its group or of all groups, the larger one.
+def _tails(
+    m: GroupMoments, places: list[int], ref: int, own: Matrix, other: Matrix
+) -> tuple[Vector, Vector]:
+    """Third moment of a number, and its size if its group and the reference did not offset.
 
-    A group whose few large values happen to be missing looks harmless by itself. All groups
-    together say what shape to expect of it: skewness γ in single rows is γ/√n_k of its mean.
+    From that of the group or of all groups, the larger one: a group whose few large values happen
+    to be missing looks harmless by itself. All groups together say what shape to expect of it:
+    skewness γ in single rows is γ/√n_k of its mean.
     """
     third, root = m.third[np.ix_(places, places, places)], np.sqrt(m.size)
     error = np.sqrt(np.einsum("jkjk->jk", m.covariance)[places])
     cube = np.einsum("jk,lk,mk->jlmk", error, error, error)
     shape = np.nan_to_num(third / cube * root) @ m.share
-    moments = [
-        np.einsum("jk,lk,mk,jlmk->k", own, own, own, one)
-        + np.einsum("jk,lk,mk,jlm->k", other, other, other, one[..., ref])
-        for one in (third, shape[..., None] * cube / root)
-    ]
-    return np.where(np.abs(moments[0]) >= np.abs(moments[1]), *moments)
+    moments, sizes = [], []
+    for one in (third, shape[..., None] * cube / root):
+        parts = [
+            np.einsum("jk,lk,mk,jlmk->k", own, own, own, one),
+            np.einsum("jk,lk,mk,jlm->k", other, other, other, one[..., ref]),
+        ]
+        moments.append(parts[0] + parts[1])
+        sizes.append(np.abs(parts[0]) + np.abs(parts[1]))
+    larger = np.abs(moments[0]) >= np.abs(moments[1])
+    return np.where(larger, *moments), np.maximum(*sizes)
 
 
 def _bend(formula: Any, x: Matrix, r: Matrix, dx: Matrix, dr: Matrix) -> Vector:
@@ -310,17 +324,14 @@ class ImpactNumber:
             limit = math.log(limit) if limit > 0 else -math.inf
         gap, g = self.estimate - limit, self.skewness
         errors = gap / self.stderr if self.stderr > 0 else math.copysign(math.inf, gap)
-        if abs(g) < _NO_SKEWNESS or not math.isfinite(errors):
+        if abs(g) < NO_SKEWNESS or not math.isfinite(errors):
             return errors
         return ((1.0 + g * errors / 3.0) ** 3 - 1.0) / g + g / 6.0
 
     def bounds(self, level: float) -> tuple[float, float]:
         """One-sided bounds at a level, where :meth:`errors_from` is Student's quantile."""
-        ends, g = [], self.skewness
-        for errors in stdtrit(self.freedom, [1.0 - level, level]).tolist():
-            if abs(g) >= _NO_SKEWNESS:
-                errors = 3.0 / g * (math.cbrt(1.0 + g * (errors - g / 6.0)) - 1.0)
-            ends.append(self.estimate - errors * self.stderr)
+        errors = with_skewness(stdtrit(self.freedom, [1.0 - level, level]), self.skewness)
+        ends = (self.estimate - errors * self.stderr).tolist()
         return tuple(map(_exp, ends)) if self.statistic in ON_LOG else tuple(ends)  # type: ignore[return-value]
 
 

@@ -26,6 +26,8 @@ from ..data.groups import Groups
 from ..data.weights import cluster_groups
 from ..measures.effective import group_sizes
 
+# Skewness below this is none to speak of.
+NO_SKEWNESS = 0.05
 # Draws behind a simultaneous quantile, as a power of two; its error is about 0.01.
 _DRAWS = 14
 
@@ -135,11 +137,14 @@ class Entry:
     value : (K,) array
     psi : (n,) or (n, K) array
         What each row adds, before its weight: x − m_k for a mean.
+    few_decide : bool
+        A few rows make up most of the error, as far scores do that of a slope.
     """
 
     rows: GroupRows
     value: Vector
     psi: Array
+    few_decide: bool = False
 
     def __truediv__(self, other: Entry) -> Entry:
         value, own = self.value / other.value, self.rows.own
@@ -152,10 +157,30 @@ class Entry:
         return np.sqrt(self.rows.moment(units, units))
 
     def interval(self, confidence_level: float) -> tuple[Vector, Vector]:
-        """Ends by Student's t, with as many degrees of freedom as effective units less one."""
-        freedom = np.maximum(self.rows.size - 1.0, 1e-300)
-        margin = stdtrit(freedom, 0.5 + confidence_level / 2) * self.stderr
-        return self.value - margin, self.value + margin
+        """Ends by Student's t, with as many degrees of freedom as effective units less one.
+
+        Where few rows decide, freedom is that of their squares, (Σψ²)²/Σψ⁴ less one, and ends allow
+        for skewness. Slopes of pure premiums are covered in 94 to 96 % so, and in 83 to 90 % by t.
+        """
+        freedom, skewness = np.maximum(self.rows.size - 1.0, 1e-300), np.zeros(len(self.value))
+        if self.few_decide:
+            units = self.rows.by_unit(self.psi)
+            two, three, four = (self.rows.moment(*[units] * p) for p in (2, 3, 4))
+            freedom = np.minimum(freedom, np.maximum(np.nan_to_num(two**2 / four) - 1.0, 1.0))
+            skewness = np.nan_to_num(three / two**1.5)
+        errors = stdtrit(freedom, 0.5 + confidence_level / 2)
+        low, high = (with_skewness(sign * errors, skewness) for sign in (1.0, -1.0))
+        return self.value - low * self.stderr, self.value - high * self.stderr
+
+
+def with_skewness(errors: Any, skewness: Any) -> Vector:
+    """Standard errors to a bound, where they would be `errors` without skewness g (Hall 1992).
+
+    The inverse of T → ((1 + gT/3)³ − 1)/g + g/6, which is next to normal where T is not.
+    """
+    g = np.where(np.abs(skewness) < NO_SKEWNESS, np.nan, skewness)
+    bent = 3.0 / g * (np.cbrt(1.0 + g * (errors - g / 6.0)) - 1.0)
+    return np.where(np.isnan(g), errors, bent)
 
 
 def find_reference(reference: Any, names: Sequence[str], shares: Vector, others: str = "") -> int:

@@ -246,9 +246,15 @@ def pricing_sentences(result: Pricing) -> list[str]:
     out = []
     if result.loss and result.d2 == result.d2:
         low, high = result.d2_interval
+        name = "R²" if result.power == 0 else "D²"
+        words = f"The score explains {100 * result.d2:.2f}% of the {_loss(result)} deviance ({name}"
+        if result.d2 <= 0:
+            words = (
+                f"The score predicts worse than one price for all: by {_loss(result)} deviance its "
+                f"{name} is below zero ({100 * result.d2:.2f}%"
+            )
         out.append(
-            f"The score explains {100 * result.d2:.2f}% of the {_loss(result)} deviance "
-            f"({'R²' if result.power == 0 else 'D²'}, {percent(result.confidence_level)} interval "
+            f"{words}, {percent(result.confidence_level)} interval "
             f"{100 * low:.2f}% to {100 * high:.2f}%). Its mean deviance is "
             f"{number(result.deviance)}; that of the best constant is "
             f"{number(result.null_deviance)}."
