@@ -129,6 +129,8 @@ _ALL = [
           "adjusted gaps and information given controls", AUDITS, part="design"),
     Study("hard_controls", "controls:hard", "controls",
           "adjusted gaps given many levels, products and heavy tails", AUDITS, part="design"),
+    Study("dressing", "dressing:run", "verdicts",
+          "verdicts on tables that tricks composed at random dress up", AUDITS),
     Study("next_door", "next_door:run", "limits: Next door to what is tested",
           "intervals, tests and verdicts beside the cases that tests hold", TABLES,
           part="feature"),

@@ -95,6 +95,16 @@ def certify() -> str:
     return table(head, rows)
 
 
+def dressing() -> str:
+    """Outcomes of tables that were dressed up."""
+    rows = read_table("dressing")
+    keys = ("compositions", "fail", "not enough data", "refused", "pass", "silent pass")
+    heads = ("tricks", *keys[:4], "pass that says what was done", "pass in silence")
+    total = {key: sum(int(r[key]) for r in rows) for key in keys}
+    body = [[r["tricks"], *(r[key] for key in keys)] for r in rows]
+    return table(heads, [*body, ["all", *total.values()]])
+
+
 def verdicts_edge() -> str:
     """Wrong verdicts at the edge of the tolerance."""
     head = ["clause", "rows or clusters", "groups", "design", "wrong pass", "wrong fail"]
@@ -196,7 +206,7 @@ SECTIONS = {
     "boosting": {"boosting_gap": boosting_gap, "boosting_speed": boosting_speed},
     "stack": {"stack": stack},
     "how-it-works": {"certify": certify},
-    "verdicts": {"verdicts_edge": verdicts_edge},
+    "verdicts": {"verdicts_edge": verdicts_edge, "dressing": dressing},
     "controls": {"controls": controls, "hard_controls": hard_controls, "illinois": illinois},
     "glm": {"glm": glm},
     "limits": {"next_door": next_door},
