@@ -102,7 +102,7 @@ def dressing() -> str:
     heads = ("tricks", *keys[:4], "pass that says what was done", "pass in silence")
     total = {key: sum(int(r[key]) for r in rows) for key in keys}
     body = [[r["tricks"], *(r[key] for key in keys)] for r in rows]
-    return table(heads, [*body, ["all", *total.values()]])
+    return table(heads, [*body, ["all", *map(str, total.values())]])
 
 
 def verdicts_edge() -> str:
