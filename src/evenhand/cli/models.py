@@ -17,11 +17,10 @@ from .._core import files as _files
 from .._core.provenance import stamp
 from ..data.criteria import CRITERIA, INDEPENDENCE, WITH_CONTROLS
 from ..report.view import View
-from ..tables.readers import Source, TableError, open_table, read_table
+from ..tables.readers import Source, TableError, is_text, open_table, read_table, write_table
 from ..training.model_files import TableModel, load_table_model
 from . import options as group
 from .audits import exit_code, read_rules, show_verdict, tolerance_facts
-from .columns import is_text, write_table
 from .options import option
 from .rows import TableRows, load_training
 from .terminal import command, fail, leave, note, run_facts, say, show_result, show_view

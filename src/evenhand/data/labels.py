@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -285,6 +286,27 @@ def _check_count(labels: list[Any], n_rows: int, kind: str, name: str | None) ->
             "sensitive_features", f"be categories, got {count} distinct values in {n_rows} rows, "
             "which looks like an identifier", where=where,
         )  # fmt: skip
+
+
+# Numbers and dates as people write them; 02139 is the name of a place, not a number.
+_NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)([.,]\d+)?")
+_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ].*)?")
+# Texts such as "unknown" that may be among them.
+_OTHERS = 3
+
+
+def check_written(levels: list[Any], n_rows: int, name: str) -> None:
+    """Refuse measurements among labels, those that are written as text too."""
+    kind = kind_of(levels)
+    for what, pattern in (("integer", _NUMBER), ("date", _DATE)):
+        read = [v for v in levels if isinstance(v, str) and pattern.fullmatch(v)]
+        if read and len(levels) - len(read) <= _OTHERS:
+            levels, kind = read, what
+            if what == "integer":
+                levels = [whole(float(v.replace(",", "."))) for v in read]
+                kind = kind_of(levels)
+            break
+    check_count(levels, n_rows, kind, name)
 
 
 def suggest_edges(ordered: list[Any]) -> list[str]:

@@ -274,9 +274,13 @@ def write_cells(
     if suppressed is not None:
         said[_SMALL] = json.dumps(suppressed._asdict()).encode()
     table = table.replace_schema_metadata({**said, _SUM: _digest(table, said)})
-    return write_file(
-        path, lambda temporary: parquet.write_table(table, temporary, compression="zstd"), force
-    )
+    # Bytes of the same place in numbers side by side: a quarter less than numbers one by one.
+    floats = [field.name for field in table.schema if field.name not in INTEGERS]
+    how: dict[str, Any] = {
+        "compression": "zstd", "compression_level": 9, "use_dictionary": list(INTEGERS),
+        "use_byte_stream_split": floats,
+    }  # fmt: skip
+    return write_file(path, lambda temporary: parquet.write_table(table, temporary, **how), force)
 
 
 def suppressed_in(path: Any) -> Suppressed | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._core.progress import waiting
-from .._core.validation import InputError
+from .._core.validation import InputError, name_others
 from ..auditing.audits import audit, given_controls
 from ..auditing.conditional import Conditional
 from ..auditing.result import Audit
@@ -19,7 +19,6 @@ from ..measures.cells import Cells
 from ..measures.edges import Edges
 from .engines import Held, open_table
 from .plan import Columns, check_levels, without_blank
-from .readers import nearest
 
 
 def audit_table(
@@ -232,44 +231,38 @@ def columns_of(
     bands: Mapping[str, Any] | None = None,
 ) -> Columns:  # fmt: skip
     """Names of columns, checked to be names."""
-    several = sensitive_features
-    groups = [several] if isinstance(several, str) else several
-    if not isinstance(groups, list | tuple) or not groups:
-        raise InputError(
-            "sensitive_features", "be the name of a column or a list of names, got "
-            f"{type(several).__name__}", hint="columns themselves go to evenhand.audit.",
-        )  # fmt: skip
+    groups, beside = _named("sensitive_features", sensitive_features), _named("controls", controls)
     given = {
         "y_pred": y_pred, "y_true": y_true, "sample_weight": sample_weight, "frequency": frequency,
-        **{f"sensitive_features[{j}]": name for j, name in enumerate(groups)},
     }  # fmt: skip
     for argument, name in given.items():
-        if not isinstance(name, str) and (name is not None or argument == "y_pred"):
-            raise InputError(
-                argument, f"be the name of a column, got {type(name).__name__}",
-                hint="columns themselves go to evenhand.audit.",
-            )  # fmt: skip
-    if len(set(groups)) < len(groups):
+        if name is not None or argument == "y_pred":
+            _check_text(argument, name)
+    if not groups or len(set(groups)) < len(groups):
         raise InputError("sensitive_features", f"be distinct columns, got {list(groups)}")
-    beside = [controls] if isinstance(controls, str) else controls
-    if not isinstance(beside, list | tuple) or not all(isinstance(v, str) for v in beside):
-        raise InputError(
-            "controls", "be the name of a column or a list of names, got "
-            f"{type(controls).__name__}", hint="columns themselves go to evenhand.audit.",
-        )  # fmt: skip
     crossed = (*groups, *beside)
     if len(set(crossed)) < len(crossed) or y_pred in beside:
         raise InputError("controls", f"be columns other than groups and score, got {list(beside)}")
     return Columns(
-        y_pred,
-        y_true,
-        crossed,
-        sample_weight,
-        frequency,
-        tuple(beside),
-        tuple(missing),
-        bands or {},
+        y_pred, y_true, crossed, sample_weight, frequency, beside, tuple(missing), bands or {}
     )
+
+
+def _named(argument: str, names: Any) -> tuple[str, ...]:
+    """One name or a list of them."""
+    listed = [names] if isinstance(names, str) else names
+    if not isinstance(listed, list | tuple):
+        _check_text(argument, names, "be the name of a column or a list of names")
+    for j, name in enumerate(listed):
+        _check_text(f"{argument}[{j}]", name)
+    return tuple(listed)
+
+
+def _check_text(argument: str, name: Any, must: str = "be the name of a column") -> None:
+    if not isinstance(name, str):
+        raise InputError(
+            argument, must, type(name).__name__, "columns themselves go to evenhand.audit."
+        )
 
 
 def check_columns(
@@ -293,13 +286,8 @@ def check_columns(
     }  # fmt: skip
     for argument, name in roles.items():
         if name not in kinds:
-            close = nearest(name, kinds)
-            hint = f" Did you mean {close!r}?" if close is not None else ""
-            shown = ", ".join(repr(n) for n in list(kinds)[:30])
-            raise InputError(
-                argument, f"be a column of the table: there is no {name!r}.{hint} Its columns are "
-                f"{shown}",
-            )  # fmt: skip
+            others = name_others(name, kinds)
+            raise InputError(argument, f"be a column of the table: there is no {name!r}.{others}")
         kind = kinds[name]
         if argument in columns.numbers and kind not in ("number", "boolean"):
             raise InputError(

@@ -15,7 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.stable.v2 import Implementation
 
-from .._core.validation import InputError, frame_columns
+from .._core.validation import InputError, frame_columns, name_others
 from ..auditing.audits import audit
 from ..auditing.result import Audit
 from ..data.bands import bands
@@ -23,7 +23,7 @@ from ..measures.cells import Cells
 from ..measures.edges import Edges
 from .data_files import Batch, Files, look_at
 from .plan import Columns, Engine, EngineError, in_short, is_blank
-from .readers import NULLS, TableError, nearest
+from .readers import NULLS, TableError
 
 ENGINES = ("duckdb", "polars", "spark", "ibis", "dask", "numpy")
 # Before the address of a database that Ibis connects to.
@@ -479,9 +479,5 @@ def _named_table(connection: Any, name: str, shown: str) -> Any:
         names = sorted(connection.list_tables())
     except Exception:  # the message does without them
         names = []
-    close = nearest(name, names)
-    hint = f" Did you mean {close!r}?" if close is not None else ""
-    listed = f" Its tables are {', '.join(map(repr, names[:30]))}." if names else ""
-    raise InputError(
-        "table", f"be the name of a table: {shown} has no {name!r}.{hint}{listed}"
-    ) from seen
+    others = name_others(name, names, "Its tables are")
+    raise InputError("table", f"be the name of a table: {shown} has no {name!r}.{others}") from seen

@@ -11,9 +11,8 @@
 from __future__ import annotations
 
 import math
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -30,7 +29,15 @@ from .._core.validation import InputError
 from ..data.bands import Bands
 from ..data.columns import MOMENT, is_missing
 from ..data.encoding import MISSING
-from ..data.labels import MAX_FRACTIONS, check_count, cross, kind_of, sorted_labels, whole
+from ..data.labels import (
+    MAX_FRACTIONS,
+    check_count,
+    check_written,
+    cross,
+    kind_of,
+    sorted_labels,
+    whole,
+)
 from ..measures.cell_files import EXTREMES, SUMS, checked
 from ..measures.cells import Cells
 from ..measures.edges import Axis, Edges, looks_drawn, scramble, share_drawn
@@ -183,6 +190,15 @@ def cell_rows(columns: Columns, edges: Edges, facts: dict[str, float]) -> Expres
     return out | {f"label_{j}": nw.col(name) for j, name in enumerate(columns.groups)}
 
 
+def _plain_rows(columns: Columns, facts: dict[str, float]) -> Expressions:
+    """Score, target, weight, people and labels of each row, to be added up elsewhere."""
+    named = {"s": columns.score, "y": columns.target, "n": columns.frequency, "w": columns.weight}
+    out = {key: _number(name) for key, name in named.items() if name is not None}
+    if "w" in out and weight_factor(facts) != 1.0:
+        out["w"] = out["w"] * weight_factor(facts)
+    return out | {f"label_{j}": nw.col(name) for j, name in enumerate(columns.groups)}
+
+
 def clipped_sides(edges: Edges, facts: dict[str, float]) -> tuple[bool, bool]:
     """Whether values beyond the grid must be put into its outermost bins, of score and target."""
     sides = []
@@ -330,7 +346,7 @@ class Engine:
             if kind != "text" or self.as_written:
                 table = self.run(self.rows.select(name).unique())
                 _, levels = _encode(table.column(name), columns.missing)
-                check_levels_read(levels, int(facts["n"]), name)
+                check_written(levels, int(facts["n"]), name)
 
     def facts(self, columns: Columns) -> dict[str, float]:
         """What :func:`facts` asks for; NaN where there is no row."""
@@ -362,7 +378,15 @@ class Engine:
 
     def cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> Cells:
         """The one scan that counts."""
-        return to_cells(self.run(self._cells(columns, edges, facts)), columns, edges, facts)
+        radix = [int(facts[f"levels_{j}"]) for j in range(len(columns.groups))]
+        size = edges.bins**2 * math.prod(radix)
+        query = kept(self.rows, columns).select(**_plain_rows(columns, facts))
+        batches = _stream(query) if facts["n"] >= STREAMED and size <= _DENSE else None
+        if batches is None:
+            table = self.run(self._cells(columns, edges, facts))
+        else:
+            table = self._guarded(lambda: add_up(batches, columns, edges, radix))
+        return to_cells(table, columns, edges, facts)
 
     def explain(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> str:
         """All queries, in order."""
@@ -375,7 +399,10 @@ class Engine:
             queries[what] = self._copies(columns, facts)
         if edges.slope:
             queries["Ends of the residual"] = self._ends(columns, edges)
-        queries["Cells"] = self._cells(columns, edges, facts)
+        what = "Cells"
+        if facts["n"] >= STREAMED:
+            what = "Cells; DuckDB and Polars hand over these columns instead, to be added up here"
+        queries[what] = self._cells(columns, edges, facts)
         return "\n\n".join(
             f"-- {what}\n{self._text(query.to_native())}" for what, query in queries.items()
         )
@@ -430,6 +457,79 @@ class Engine:
         made = cell_rows(columns, edges, facts)
         keys = [PLACE, *(f"label_{j}" for j in range(len(columns.groups)))]
         return kept(self.rows, columns).select(**made).group_by(keys).agg(**cell_sums(made))
+
+
+# Rows from which on engines of this process hand over rows as they read them: a compiled loop adds
+# up ten sums of a row in half the time that a group-by takes. Entries it may keep in memory.
+STREAMED, _DENSE, _BATCH = 1_000_000, 2**22, 2**18
+
+
+def _stream(query: nw.LazyFrame[Any]) -> Iterable[Any] | None:
+    """Batches of rows as pyarrow Tables; None for an engine that has no such way."""
+    import pyarrow as pa
+
+    native = query.to_native()
+    if query.implementation.is_duckdb():
+        return (pa.Table.from_batches([b]) for b in pa.RecordBatchReader.from_stream(native))
+    if query.implementation.is_polars() and hasattr(native, "collect_batches"):
+        found = native.collect_batches(chunk_size=_BATCH, engine="streaming")
+        return (batch.to_arrow() for batch in found)
+    return None
+
+
+def add_up(batches: Iterable[Any], columns: Columns, edges: Edges, radix: list[int]) -> Any:
+    """What the query of cells would give, from the columns of `_plain_rows`.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow Tables
+    columns : Columns
+    edges : Edges
+    radix : list of int
+        Levels that each attribute has at the most, a gap among them.
+    """
+    import pyarrow as pa
+
+    from ..kernels.sums import fill_sums
+
+    groups = math.prod(radix)
+    size = edges.bins**2 * groups
+    count, sums = np.zeros(size, dtype=np.int64), np.zeros((size, len(SUMS)))
+    least, largest = np.full((size, 2), np.inf), np.full((size, 2), -np.inf)
+    shifts = (edges.score.shift, 0.0 if edges.target is None else edges.target.shift)
+    places: list[dict[Any, int]] = [{} for _ in radix]
+    for batch in batches:
+        s, y, weight = (_own(batch, name) for name in ("s", "y", "w"))
+        people = np.rint(_own(batch, "n")).astype(np.int64)
+        first, second = edges.bins_of(s, None if edges.target is None else y)
+        entry = first.astype(np.int64)
+        entry *= edges.bins
+        entry += second
+        for j, (seen, limit) in enumerate(zip(places, radix, strict=True)):
+            coded = batch.column(f"label_{j}").combine_chunks().dictionary_encode("encode")
+            labels = [None if is_missing(v) else v for v in coded.dictionary.to_pylist()]
+            numbers = [seen.setdefault(v, len(seen)) for v in labels]
+            if len(seen) > limit:
+                raise InputError("table", "while it was read: it has new labels", verb="changed")
+            entry *= limit
+            entry += np.array(numbers, dtype=np.int32)[coded.indices.to_numpy()]
+        fill_sums(entry, (s, y, weight, people), shifts, count, sums, least, largest)
+    entry = np.flatnonzero(count)
+    place, code = np.divmod(entry, groups)
+    found = {PLACE: place, "n": count[entry]} | dict(zip(SUMS, sums[entry].T, strict=True))
+    for j, axis in enumerate(_NAMES[: 1 if edges.target is None else 2]):
+        found |= {f"least_{axis}": least[entry, j], f"largest_{axis}": largest[entry, j]}
+    for j, seen in reversed(list(enumerate(places))):
+        code, number = np.divmod(code, radix[j])
+        found[f"label_{j}"] = pa.array(list(seen)).take(pa.array(number))
+    return pa.table(found)
+
+
+def _own(batch: Any, name: str) -> NDArray[np.float64]:
+    """A column that may be written to: for others Numba would compile the loop again."""
+    if name not in batch.column_names:
+        return np.empty(0)
+    return np.require(batch.column(name).to_numpy(), np.float64, "W")
 
 
 def _collect(query: nw.LazyFrame[Any]) -> Any:
@@ -559,27 +659,8 @@ def _check_inside(found: dict[str, NDArray[Any]], edges: Edges, facts: dict[str,
             )  # fmt: skip
 
 
-# Numbers and dates as people write them; 02139 is the name of a place, not a number.
-_NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)([.,]\d+)?")
-_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ].*)?")
-# Texts such as "unknown" that may be among them.
-_OTHERS = 3
 # Distinct values beyond which they are not listed.
 _MANY = 10_000
-
-
-def check_levels_read(levels: list[Any], n_rows: int, name: str) -> None:
-    """Refuse measurements among labels, those that are written as text too."""
-    kind = kind_of(levels)
-    for what, pattern in (("integer", _NUMBER), ("date", _DATE)):
-        read = [v for v in levels if isinstance(v, str) and pattern.fullmatch(v)]
-        if read and len(levels) - len(read) <= _OTHERS:
-            levels, kind = read, what
-            if what == "integer":
-                levels = [whole(float(v.replace(",", "."))) for v in read]
-                kind = kind_of(levels)
-            break
-    check_count(levels, n_rows, kind, name)
 
 
 class TooManyLevels(InputError):
