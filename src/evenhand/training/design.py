@@ -27,7 +27,7 @@ from sklearn.utils.validation import validate_data
 from .._core.arrays import Matrix, Vector
 from .._core.shards import Sums, here
 from .._core.threads import one_blas_thread
-from .._core.validation import InputError
+from .._core.validation import InputError, refuse_unreal
 from ..data.encoding import TableEncoder, needs_encoding
 
 # ------------------------------------------------------------------------------------------------
@@ -410,7 +410,9 @@ class ReadsTables:
             self.n_features_in_ = X.shape[1]
             self.feature_names_in_ = np.array(X.names, dtype=object)
             return X, y
+        refuse_unreal(y=y)
         if not needs_encoding(X):
+            refuse_unreal(X=X)
             return validate_data(self, X, y, y_numeric=True, **self._accepts())
         here().refuse(
             "A table of text, categories or missing values",
@@ -428,6 +430,7 @@ class ReadsTables:
         """Checked X of new rows."""
         if self.encoder_ is not None:
             return self.encoder_.transform(X)
+        refuse_unreal(X=X)
         return validate_data(self, X, reset=False, **self._accepts())
 
     def _accepts(self) -> dict[str, Any]:

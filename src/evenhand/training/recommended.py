@@ -28,7 +28,6 @@ from .._core.validation import (
     check_column,
     check_index,
     check_nonnegative,
-    refuse_unreal,
 )
 from ..data.criteria import Criterion, get_criterion
 from ..data.folds import make_folds
@@ -358,7 +357,6 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
     ) -> _Search:  # fmt: skip
         """All that does not depend on the bound or the weight asked for."""
         criterion = self._check_parameters()
-        refuse_unreal(X=X, y=y)
         check_index(
             X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight,
             cluster=cluster,
@@ -502,7 +500,6 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             Needed, and used, only with ``attribute="known"``.
         """
         check_is_fitted(self)
-        refuse_unreal(X=X)
         check_index(X=X, sensitive_features=sensitive_features)
         X = self._read_features(X)
         X = self.scaler_.transform(X)
