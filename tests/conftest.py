@@ -18,6 +18,8 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 # Started once a run: their tests share a worker, whichever file they are in.
 STARTED_ONCE = ("spark", "dask", "browser")
+# Left to `make test-all`: clusters take a minute of CPU time to start and warm up.
+SLOW = ("spark", "dask", "research/rivals", "research/distributions")
 
 
 def pytest_configure(config):
@@ -37,9 +39,9 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Leave clusters to `make test-all`: their processes take a minute of CPU time to warm up."""
+    """Leave to `make test-all` what CONTRIBUTING.md lists by its place."""
     for item in items:
-        if any(name in item.nodeid.lower() for name in ("spark", "dask")):
+        if any(name in item.nodeid.lower() for name in SLOW):
             item.add_marker(pytest.mark.slow)
 
 

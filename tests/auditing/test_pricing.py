@@ -261,7 +261,7 @@ def test_homogeneity_is_the_robust_score_test(priced):
 def test_homogeneity_keeps_its_level():
     rng = np.random.default_rng(0)
     p = []
-    for _ in range(200):
+    for _ in range(80):
         a = rng.choice(list("pqr"), 400, p=[0.7, 0.2, 0.1])
         s = rng.gamma(2.0, 0.5, 400)
         rows = Sample.read(rng.poisson(s).astype(float), s, sensitive_features=a).known()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -23,13 +22,12 @@ from torch.autograd.function import once_differentiable
 from .._core.arrays import Array
 from .._core.validation import check_choice, is_number
 from ..data.criteria import get_criterion
-from ..data.weights import mean_one
 from ..estimators.logistic import KAPPA
 from ..kernels.basis import get_basis
 from .passes import (
     Batch,
     Classifier,
-    EagerPasses,
+    HostPasses,
     NoDescent,
     Optimum,
     Passes,
@@ -42,10 +40,10 @@ from .passes import (
 
 CLASSIFIERS = ("batch", "running")
 SCORE_MAPS = ("auto", "tanh", "raw")
-BACKENDS = ("auto", "kernels", "triton", "eager")
+BACKENDS = ("auto", "kernels", "triton")
 # Scores that the Triton kernels take.
 SHORT = (torch.float32, torch.bfloat16, torch.float16)
-# As in `training.penalty`, which is loaded only where its kernels are used.
+# As in `training.penalty`.
 LIMIT = 1.5
 LEAST_UNCERTAINTY = 1e-3
 
@@ -65,19 +63,9 @@ class Inputs:
 
 
 class Memory:
-    """What does not depend on the scores, for as long as the same tensors come in.
-
-    Attributes
-    ----------
-    bound : BoundRegularizer or None
-        Of the batch before, to start from.
-    mean : tensor or None
-        Of the scores before, to shift by.
-    """
+    """What does not depend on the scores, for as long as the same tensors come in."""
 
     def __init__(self) -> None:
-        self.bound: Any = None
-        self.mean: Tensor | None = None
         self._source: tuple[Any, ...] = ()
         self._key: Any = None
         self._made: dict[str, Any] = {}
@@ -227,10 +215,10 @@ class FairnessLoss(nn.Module):
         What the classifier sees of standardized score and target z: 1.5·tanh(z/1.5) ("auto") or z.
     momentum : float
         Share of the newest batch in the running classifier.
-    backend : {"auto", "kernels", "triton", "eager"}
-        "kernels" are those of :class:`evenhand.FairnessRegularizer`, on the CPU; "triton" fused
-        kernels for float32 and shorter, on a GPU; "eager" plain PyTorch in float64, anywhere.
-        "auto" takes the first of them that can do what is asked.
+    backend : {"auto", "kernels", "triton"}
+        "triton" are fused kernels for float32 and shorter, on a GPU; "kernels" those of
+        :class:`evenhand.FairnessRegularizer`, on the CPU in float64, where tensors of other devices
+        are copied to. "auto" takes the first where it can.
     process_group : None, "world" or ProcessGroup
         Sum over these processes, so that their batches count as one. The gradient is then
         multiplied by their number, as DistributedDataParallel averages gradients.
@@ -288,11 +276,6 @@ class FairnessLoss(nn.Module):
         self.kappa = KAPPA if kappa == "auto" else float(kappa)
         self.score_map, self.momentum, self.backend = score_map, float(momentum), backend
         self.process_group, self._limit = process_group, None if score_map == "raw" else LIMIT
-        if backend == "kernels" and not self._can_bind:
-            raise ValueError(
-                "`backend` must be 'auto', 'triton' or 'eager' with a running classifier or a "
-                "process group, got 'kernels'."
-            )
         self._memory, self._shares = Memory(), None
         self.reset()
 
@@ -300,11 +283,6 @@ class FairnessLoss(nn.Module):
     def needs_target(self) -> bool:
         """Whether the criterion speaks of a target."""
         return "y" in self.criterion.joint
-
-    @property
-    def _can_bind(self) -> bool:
-        """Whether `FairnessRegularizer` can do it."""
-        return self.classifier == "batch" and self.process_group is None
 
     def extra_repr(self) -> str:
         return f"{self.criterion.name!r}, n_groups={self.n_groups}, classifier={self.classifier!r}"
@@ -343,72 +321,46 @@ class FairnessLoss(nn.Module):
         inputs = self._memory.recall("inputs", lambda: check_inputs(self, scores, *tensors))
         backend = self._choose(inputs)
 
-        def evaluate(flat: Tensor) -> tuple[float, Pull]:
-            if backend == "kernels":
-                return self._with_kernels(flat, inputs)
-            with _full_precision(flat.device.type):
-                return self._with_passes(flat, inputs, backend)
-
-        return _Information.apply(scores.reshape(-1), evaluate)
+        return _Information.apply(
+            scores.reshape(-1), lambda flat: self._evaluate(flat, inputs, backend)
+        )
 
     def _choose(self, inputs: Inputs) -> str:
         """The backend for these tensors."""
-        on_cpu = inputs.device.type == "cpu"
         can_fuse = inputs.dtype in SHORT and inputs.groups.ndim == 1
-        if self.backend == "kernels" and not on_cpu:
-            raise ValueError(
-                f"`backend` must be 'auto', 'triton' or 'eager' for tensors on {inputs.device}, "
-                "got 'kernels'."
-            )
         if self.backend == "triton" and not can_fuse:
             raise ValueError(
-                "`backend` must be 'auto' or 'eager' for float64 scores and for groups given as "
+                "`backend` must be 'auto' or 'kernels' for float64 scores and for groups given as "
                 "probabilities, got 'triton'."
             )
         if self.backend != "auto":
             return self.backend
-        if on_cpu:
-            return "kernels" if self._can_bind else "eager"
         if not can_fuse or inputs.device.type != "cuda":
-            return "eager"
+            return "kernels"
         try:
             from . import fused  # noqa: F401
         except ImportError:
             warnings.warn(
-                "The package triton is not installed, so the fairness loss runs in plain PyTorch, "
-                "many times slower on a GPU. Hint: pip install triton, or backend='eager' to "
-                "silence this.",
+                "The package triton is not installed, so the fairness loss runs on the CPU, many "
+                "times slower. Hint: pip install triton, or backend='kernels' to silence this.",
                 RuntimeWarning,
                 stacklevel=4,
             )
-            return "eager"
+            return "kernels"
         return "triton"
 
-    def _with_kernels(self, scores: Tensor, inputs: Inputs) -> tuple[float, Pull]:
-        """On the CPU, as `FairnessRegularizer` does."""
-        bound = self._memory.recall("bound", lambda: bind(self, inputs))
-        s = scores.to(torch.float64).numpy()
-        if bound is None:
-            return 0.0, lambda upstream: torch.zeros_like(scores)
-        if not np.isfinite(s).all():
-            return float("nan"), lambda upstream: torch.full_like(scores, float("nan"))
-        previous = self._memory.bound
-        if previous not in (None, bound) and previous.groups.labels == bound.groups.labels:
-            bound.warm_start(previous)
-        self._memory.bound = bound
-        value, gradient = bound.evaluate(s)
-        slope = torch.from_numpy(gradient)
-        return value, lambda upstream: (upstream.to(torch.float64) * slope).to(scores.dtype)
-
-    def _with_passes(self, scores: Tensor, inputs: Inputs, backend: str) -> tuple[float, Pull]:
-        """By Newton steps over sums of this module's own passes."""
+    def _evaluate(self, scores: Tensor, inputs: Inputs, backend: str) -> tuple[float, Pull]:
+        """The value, and what pulls a gradient back to the scores."""
         fixed = self._memory.recall("fixed", lambda: self._fix(inputs, backend))
         batch, offset, normalizer = fixed
         if normalizer is None:
             return 0.0, lambda upstream: torch.zeros_like(scores)
-        scores = scores.contiguous()
+        kept = scores.contiguous() if backend == "triton" else scores.cpu()
         try:
-            fitted = self._fit_terms(scores, batch, backend)
+            center, fitted = standardizer(kept, batch), []
+            for term in self._terms:
+                passes = self._passes(backend)(term.basis, kept, center, self._limit, batch)
+                fitted.append((term.sign, passes, self._advance(term, passes)))
         except NoDescent:
             return float("nan"), lambda upstream: torch.full_like(scores, float("nan"))
         total = offset + sum(sign * optimum.value for sign, _, optimum in fitted)
@@ -418,29 +370,13 @@ class FairnessLoss(nn.Module):
 
         def pull(upstream: Tensor) -> Tensor:
             out: Tensor | None = None
-            with _full_precision(scores.device.type):
-                for sign, passes, optimum in fitted:
-                    finish = (sign * scale, *(optimum.chain / batch.n_known).tolist())
-                    out = passes.gradient(optimum.weights, finish, upstream, out)
+            upstream = upstream.to(kept.device)
+            for sign, passes, optimum in fitted:
+                out = passes.gradient(optimum.weights, sign * scale, upstream, out)
             assert out is not None
-            return out.to(scores.dtype)
+            return out.to(scores.device, scores.dtype)
 
         return total / normalizer, pull
-
-    def _fit_terms(
-        self, scores: Tensor, batch: Batch, backend: str
-    ) -> list[tuple[float, Any, Optimum]]:
-        """Each classifier at its optimum, or where the running one stands."""
-        if backend == "eager":
-            scores = scores.to(torch.float64)
-        make, center = self._place(scores, batch, backend, self._memory.mean)
-        if backend == "triton":
-            self._memory.mean = center
-        out = []
-        for term in self._terms:
-            passes = make(term.basis, scores, center, self._limit, batch)
-            out.append((term.sign, passes, self._advance(term, passes)))
-        return out
 
     def _advance(self, term: Classifier, passes: Passes) -> Optimum:
         if self.classifier == "batch":
@@ -449,44 +385,41 @@ class FairnessLoss(nn.Module):
 
     def _fix(self, inputs: Inputs, backend: str) -> tuple[Batch, float, float | None]:
         """All that does not depend on the scores: the batch, what L is added to, the normalizer."""
-        dtype = torch.float64 if backend == "eager" else torch.float32
+        dtype = torch.float32 if backend == "triton" else torch.float64
         reduce = alone if self.process_group is None else over_processes(self._group())
-        running = self.classifier == "running"
-        batch = make_batch(
-            inputs.groups, self.n_groups, inputs.weight, dtype, reduce, keep_all=running
-        )
+        running, target = self.classifier == "running", inputs.target
+        columns = [inputs.groups, inputs.weight, target]
+        if backend == "kernels":
+            columns = [None if column is None else column.cpu() for column in columns]
+        groups, weight, target = columns
+        assert groups is not None
+        batch = make_batch(groups, self.n_groups, weight, dtype, reduce, keep_all=running)
         if batch.n_groups < 2 or not batch.n_known or np.count_nonzero(batch.shares) < 2:
             return batch, 0.0, None
         if running:
             batch = replace(batch, shares=self._running_shares(batch))
         entropy = batch.entropy
-        target = inputs.target
         if target is None:
             return batch, entropy, entropy
         y = target.to(dtype)
-        make, center = self._place(y, batch, backend, None)
-        seen = bounded((y - center[0]) * center[1], self._limit)[0]
+        mean, inverse = standardizer(target, batch)
+        seen = bounded((y - mean) * inverse, self._limit)[0]
         batch = replace(batch, target=seen)
         if self.criterion.given == ("s",):
             return batch, 0.0, entropy
-        as_it_is = torch.tensor([0.0, 1.0], dtype=dtype, device=y.device)
-        passes = make(self._given.basis, seen, as_it_is, None, batch)
         try:
+            passes = self._passes(backend)(self._given.basis, seen, (0.0, 1.0), None, batch)
             left = -self._advance(self._given, passes).value
         except NoDescent:
             return batch, float("nan"), float("nan")
         return batch, left, left if left > LEAST_UNCERTAINTY * entropy else None
 
-    def _place(self, s: Tensor, batch: Batch, backend: str, start: Tensor | None) -> Any:
-        """The class of passes of a backend, and mean and reciprocal spread of a column."""
-        if backend == "eager":
-            return EagerPasses, standardizer(s, batch)
-        from .fused import FusedPasses, center_of
+    def _passes(self, backend: str) -> type[Passes]:
+        if backend == "kernels":
+            return HostPasses
+        from .fused import FusedPasses
 
-        if batch.reduce is alone:
-            return FusedPasses, center_of(s, batch, start)
-        pair = standardizer(s, batch)
-        return FusedPasses, torch.tensor(pair, dtype=torch.float32, device=s.device)
+        return FusedPasses
 
     def _running_shares(self, batch: Batch) -> Array:
         """Shares of the groups over the batches; each begins with half a row."""
@@ -506,7 +439,7 @@ class FairnessLoss(nn.Module):
         if self.criterion.given == ("s",):
             self._terms.append(Classifier(-1.0, one, self.kappa))
         self._given = Classifier(0.0, one, self.kappa)
-        self._shares, self._memory.bound = None, None
+        self._shares = None
 
     def _group(self) -> Any:
         return None if self.process_group == "world" else self.process_group
@@ -525,43 +458,3 @@ class FairnessLoss(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         # What is remembered of the last batch is no part of the module.
         return {**self.__dict__, "_memory": Memory()}
-
-
-def _full_precision(device: str) -> AbstractContextManager[Any]:
-    """Products in the precision of their factors, whatever goes on around."""
-    if torch.is_autocast_enabled(device):
-        return torch.autocast(device, enabled=False)
-    return nullcontext()
-
-
-def bind(loss: FairnessLoss, inputs: Inputs) -> Any:
-    """A batch on the CPU as a :class:`BoundRegularizer`; None where there is nothing to compare.
-
-    As `FairnessRegularizer.bind`, without its look for labels, which costs more than a small batch.
-    """
-    from ..data.groups import Groups
-    from ..training.penalty import BoundRegularizer, FairnessRegularizer
-
-    batch = make_batch(inputs.groups, loss.n_groups, inputs.weight, torch.float64, alone)
-    if batch.n_groups < 2:
-        return None
-    codes = table = weight = None
-    if batch.codes is not None:
-        known = (batch.codes < batch.n_groups).numpy()
-        codes = batch.codes.numpy()[known].astype(np.intp)
-    else:
-        known = ~inputs.groups.isnan().any(dim=1).numpy()
-        table = np.ascontiguousarray(inputs.groups.double().numpy()[known][:, list(batch.present)])
-    if inputs.weight is not None:
-        weight = mean_one(inputs.weight.double().numpy()[known])
-    groups = Groups(
-        batch.present, codes, table, weight, None if known.all() else known, len(known)
-    )  # fmt: skip
-    y = None if inputs.target is None else inputs.target.double().numpy()
-    regularizer = FairnessRegularizer(
-        loss.criterion, "logistic", loss.basis, kappa=loss.kappa, score_map=loss.score_map
-    )
-    try:
-        return BoundRegularizer(regularizer, y, groups)
-    except ValueError:  # the target tells the groups of this batch apart
-        return None
