@@ -7,7 +7,7 @@ timed in turns of some steps each, on batches that change from step to step.
 `rare`: gradients in the precision of the scores against float64 on the CPU, 25 groups of which the
 rarest has a share of about 1e-4.
 
-Needs PyTorch and evenhand alone: `python research/studies/network_steps.py` prints one line a row.
+Needs PyTorch and evenhand alone: `python research/network_steps.py` prints one line a row.
 """
 
 from __future__ import annotations
