@@ -23,8 +23,6 @@ MAX_FRACTIONS = 20
 # Whole numbers may be codes of groups (40 regions), and dates may be months or years; with more
 # distinct values than this they are an age, an amount or a day, whose groups are a few rows each.
 MAX_NUMBERS = 50
-# Up to here one comparison of all rows for each label is faster than sorting the rows.
-FEW_LABELS = 32
 # NumPy does not count its booleans among the numbers.
 _NUMBERS = (Number, np.bool_)
 
@@ -36,12 +34,8 @@ def encode(column: Any, name: str | None) -> tuple[Rows, list[Any]]:
             return _encode_text(column, name)
         column = _unboxed(column)
     kind = column.dtype.kind
-    if kind in "OT":
+    if kind in "OTUS":
         return _encode_objects(column.astype(object), name)
-    few = _few_labels(column) if kind in "US" else None
-    if few is not None:
-        check_count(few[1], len(column), "text", name)
-        return _sort_labels(*few)
     missing = missing_rows(column)
     codes = np.full(len(column), -1, dtype=np.intp)
     values, codes[~missing] = _distinct(column[~missing])
@@ -105,19 +99,6 @@ def _label_moments(values: NDArray[Any]) -> list[Any]:
         if (coarse == values).all():
             return coarse.tolist()
     return values.astype(str).tolist()
-
-
-def _few_labels(column: NDArray[Any]) -> tuple[Rows, list[Any]] | None:
-    """Codes and labels of a text array with few distinct values, without sorting the rows."""
-    codes = np.full(len(column), -1, dtype=np.intp)
-    labels: list[Any] = []
-    while len(labels) < FEW_LABELS and len(column):
-        row = int(codes.argmin())
-        if codes[row] >= 0:
-            return codes, labels
-        codes[column == column[row]] = len(labels)
-        labels.append(column[row].item())
-    return None
 
 
 def _encode_objects(column: NDArray[Any], name: str | None) -> tuple[Rows, list[Any]]:

@@ -235,9 +235,7 @@ class _Strata:
     def means(self, mass: Vector, values: Any) -> Any:
         """Weighted means of each stratum; 0 where it has no mass."""
         total = self.table @ mass
-        if values.ndim == 1:
-            return self.table @ (mass * values) / np.where(total > 0, total, 1.0)
-        return self.table @ (mass[:, None] * values) / np.where(total > 0, total, 1.0)[:, None]
+        return ((self.table @ (mass * values.T).T).T / np.where(total > 0, total, 1.0)).T
 
     def center(self, mass: Vector, values: Any) -> Any:
         """Values less the weighted mean of their stratum."""
