@@ -244,7 +244,8 @@ _FIELDS: dict[str, tuple[str, str]] = {
     "FairRegressor": (
         "evenhand.training.recommended",
         f"{_NAMES} encoder_:TableEncoder? scaler_:StandardScaler estimator_:any choice_:text "
-        "explanation_:text tried_:Tried* measure_:Measure? fairness_weight_:real r2_:real "
+        "explanation_:text tried_:Tried* measure_:Measure? measures_:measures? "
+        "fairness_weight_:real r2_:real "
         "unfairness_:real unfairness_bound_:real",
     ),
     "TableModel": (
@@ -369,6 +370,10 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
             )
         ),
     ),
+    "measures": (
+        "be measures by attribute",
+        lambda v: isinstance(v, dict) and all(type(of).__name__ == "Measure" for of in v.values()),
+    ),
     "groups": _one_of("posterior", "attribute"),
     "column": _one_of("number", "category", "left out"),
     "link": _one_of("identity", "log"),
@@ -483,7 +488,8 @@ def _describe(value: Any, where: str) -> Any:
             "model", f"have a loss by name to be saved; {where} is a loss of your own, which is "
             "code",
         )  # fmt: skip
-    plain = value is None or isinstance(value, bool | str | Real | np.bool_)
+    parts = value.values() if isinstance(value, dict) else [value]
+    plain = all(v is None or isinstance(v, bool | str | Real | np.bool_) for v in parts)
     return _pack(value, where) if plain else repr(value)
 
 

@@ -29,6 +29,7 @@ from .._core.validation import (
     check_index,
     check_nonnegative,
 )
+from ..data.columns import split_columns
 from ..data.criteria import Criterion, get_criterion
 from ..data.folds import make_folds
 from ..data.groups import Groups
@@ -192,9 +193,11 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
     ----------
     criterion : {"independence", "separation", "sufficiency"}
         What the score must not reveal.
-    max_unfairness : float, optional
+    max_unfairness : float or dict of attribute to float, optional
         Largest held-out normalized information, in [0, 1]. Met on average: on new people about half
-        of such models exceed it, unless `certify`.
+        of such models exceed it, unless `certify`. With several attributes, columns of
+        `sensitive_features`, ``{"sex": 0.01, "race": 0.02}`` limits each of them, and all are met
+        together; models are trained on the crossed groups.
     fairness_weight : float, optional
         Points of R² that one point of normalized information is worth. With neither, 1.
     attribute : {"blind", "known"}
@@ -241,7 +244,10 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
     unfairness_bound_ : float
         What was compared with `max_unfairness`: with `certify` the upper end of the interval.
     measure_ : Measure
-        The same unfairness with its interval.
+        The same unfairness with its interval; of the attribute that is nearest to its limit where
+        there are several. `unfairness_` is then the share of that limit.
+    measures_ : dict of str to Measure
+        With several limits, by attribute.
     n_features_in_, feature_names_in_
 
     See Also
@@ -275,7 +281,7 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         self,
         criterion: str = "independence",
         *,
-        max_unfairness: float | None = None,
+        max_unfairness: float | dict[str, float] | None = None,
         fairness_weight: float | None = None,
         attribute: str = "blind",
         certify: bool = False,
@@ -390,15 +396,42 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         folds = make_folds(self.cv, X, rows.target, rows.groups, seed, rows.cluster)
         estimator = get_estimator(self.measure_with, seed, "measure_with")
         tried = candidates(self.attribute, criterion, self.loss)
+        limits = self._limits(rows)
         # All bounds hold at once, so that the best of several may be taken.
-        level = 1.0 - (1.0 - CONFIDENCE) / len(tried) if self.certify else 0.5
+        count = len(tried) * max(len(limits), 1)
+        level = 1.0 - (1.0 - CONFIDENCE) / count if self.certify else 0.5
         return [
             Curve(
                 c, c.build(criterion.name, self.alpha, self.loss, seed), rows, folds, criterion,
-                estimator, self.n_jobs, level,
+                estimator, self.n_jobs, level, limits,
             )
             for c in tried
         ]  # fmt: skip
+
+    def _limits(self, rows: Sample) -> dict[str, tuple[Groups, float]]:
+        """Groups and limit of each attribute that has one of its own; empty for one limit."""
+        if not isinstance(self.max_unfairness, dict):
+            return {}
+        labels = rows.others["sensitive_features"]
+        columns = split_columns(labels, "sensitive_features", "attribute")
+        names = [str(name) for name, _ in columns]
+        unknown = [name for name in self.max_unfairness if name not in names]
+        if unknown or rows.groups.codes is None:
+            raise InputError(
+                "max_unfairness", f"name columns of `sensitive_features` ({', '.join(names)}), got "
+                f"{unknown[0] if unknown else 'limits for probabilities'}",
+            )  # fmt: skip
+        return {
+            name: (_attribute(rows.groups, names.index(name), len(names)), float(limit))
+            for name, limit in self.max_unfairness.items()
+        }
+
+    @property
+    def _bound(self) -> float:
+        """What `Place.judged` must not exceed."""
+        limit = self.max_unfairness
+        assert limit is not None
+        return 1.0 if isinstance(limit, dict) else float(limit)
 
     def _choose(self, search: _Search) -> FairRegressor:
         """Choose for what is asked, and fit the choice on all rows."""
@@ -408,6 +441,7 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             self.explanation_ = "A plain linear model: fairness_weight=0 asks for no fairness."
             self.tried_: tuple[Tried, ...] = ()
             self.measure_: Measure | None = None
+            self.measures_: dict[str, Measure] = {}
             self.r2_ = self.unfairness_ = self.unfairness_bound_ = float("nan")
             self.estimator_ = model.fit(
                 search.rows.others["X"], search.rows.target, sample_weight=search.rows.weight
@@ -421,7 +455,7 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             else:
                 places = []
                 for curve in search.curves:
-                    places.append(curve.meet(float(self.max_unfairness)))
+                    places.append(curve.meet(self._bound))
                     advance()
                 gain = [
                     place.accuracy if reached else -1e6 * (1.0 + place.judged)
@@ -430,23 +464,29 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         best = next(j for j, g in enumerate(gain) if g >= max(gain) - MARGIN)
         curve, (place, reached) = search.curves[best], places[best]
         if self.max_unfairness is not None:
-            place = curve.best_within(float(self.max_unfairness))
+            place = curve.best_within(self._bound)
             if not reached:
                 self._refuse(curve.candidate, place)
         self.choice_ = curve.candidate.name
         self.fairness_weight_ = place.fairness_weight
         self.r2_, self.unfairness_ = place.accuracy, place.unfairness
         self.unfairness_bound_ = place.judged
-        self.measure_ = curve.measured(place.fairness_weight)
+        self.measures_ = curve.measured(place.fairness_weight)
+        limits = self.max_unfairness if isinstance(self.max_unfairness, dict) else {"": 1.0}
+        worst = max(limits, key=lambda name: self.measures_[name].value / limits[name])
+        self.measure_ = self.measures_[worst]
         self.tried_ = _table(search.curves, places, gain, best)
         self.explanation_ = self._explain(curve.candidate)
         self.estimator_ = curve.refit(place.fairness_weight, search.rows)
         return self
 
     def _refuse(self, candidate: Candidate, place: Place) -> None:
+        limit = self.max_unfairness
+        words = ", ".join(f"{name} {value:g}" for name, value in limit.items()) if isinstance(
+            limit, dict) else f"{limit:g}"  # fmt: skip
         message = (
             f"No candidate has held-out {get_criterion(self.criterion).name} ≤ "
-            f"{self.max_unfairness:g}{' for certain' if self.certify else ''}. The closest is "
+            f"{words}{' for certain' if self.certify else ''}. The closest is "
             f"{candidate.name!r} with {place.judged:.4f} at {self.accuracy.symbol} "
             f"{place.accuracy:.4f} (fairness_weight="
             f"{place.fairness_weight:g}). Hint: relax the bound, gather more rows"
@@ -467,6 +507,13 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             f"{get_criterion(self.criterion).name} {self.unfairness_:.4f}{sure} "
             f"(fairness_weight {self.fairness_weight_:.4g}).",
         ]
+        if isinstance(self.max_unfairness, dict):
+            lines[1:] = [
+                f"Held out: {self.accuracy.symbol} {self.r2_:.4f} (fairness_weight "
+                f"{self.fairness_weight_:.4g}); {get_criterion(self.criterion).name} of",
+                *(f"  {name} {self.measures_[name].value:.4f}, limit {limit:g}"
+                  for name, limit in self.max_unfairness.items()),
+            ]  # fmt: skip
         for other in self.tried_[1:]:
             if other.reached:
                 lines.append(
@@ -516,7 +563,9 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
                 "a level of fairness, the second for a rate of exchange."
             )
         bound = self.max_unfairness
-        if bound is not None and not (isinstance(bound, Real) and 0 < float(bound) <= 1):
+        limits = list(bound.values()) if isinstance(bound, dict) else [bound]
+        good = all(isinstance(limit, Real) and 0 < float(limit) <= 1 for limit in limits)
+        if bound is not None and not (good and limits):
             raise InputError(
                 "max_unfairness", f"lie between 0 and 1, and above 0, got {bound!r}",
                 hint="exactly 0 cannot be shown by any number of rows.",
@@ -541,6 +590,15 @@ class _Search:
 
     rows: Sample
     curves: list[Curve]
+
+
+def _attribute(groups: Groups, place: int, count: int) -> Groups:
+    """One of the attributes that were crossed."""
+    if count == 1:
+        return groups
+    values = list(dict.fromkeys(label[place] for label in groups.labels))
+    codes = np.array([values.index(label[place]) for label in groups.labels], dtype=np.intp)
+    return replace(groups, labels=tuple(values), codes=codes[groups.codes])
 
 
 def _signed(value: float) -> str:
