@@ -4,10 +4,11 @@
 with `FairnessLoss` added to the error, and the difference as a share of the plain step. They are
 timed in turns of some steps each, on batches that change from step to step.
 
-`rare`: gradients in the precision of the scores against float64 on the CPU, 25 groups of which the
-rarest has a share of about 1e-4.
+`rare`: gradients against `exact_slope`, plain PyTorch in float64: 25 groups of which the rarest has
+a share of about 1e-4.
 
-Needs PyTorch and evenhand alone: `python research/network_steps.py` prints one line a row.
+Needs PyTorch and evenhand alone, without Numba on a GPU: `python research/network_steps.py` prints
+one line a row.
 """
 
 from __future__ import annotations
@@ -110,6 +111,55 @@ def measure_steps(device: str, sizes: tuple[int, ...], turns: int) -> Iterator[d
                 }  # fmt: skip
 
 
+def exact_slope(s: Any, y: Any, groups: Any, k: int, criterion: str) -> tuple[float, Any]:
+    """Ĩ of independence or separation and its gradient, in plain PyTorch and float64."""
+    kappa, limit, n = 1e-3, 1.5, len(s)
+    s = s.detach().double().requires_grad_()
+    member = nn.functional.one_hot(groups.long(), k).double()
+    center = torch.eye(k - 1, device=s.device).double() - 1.0 / k
+
+    def see(values: Any) -> Any:
+        values = values.double()
+        return limit * torch.tanh((values - values.mean()) / values.std(correction=0) / limit)
+
+    def fit(phi: Any) -> Any:
+        """L = −objective per row at the optimum, with a graph back to φ."""
+        fixed, d = phi.detach(), phi.shape[1]
+        mask = (torch.arange(d, device=s.device) > 0).double()
+        form = kappa * torch.kron(center, torch.diag(mask))
+        counts = member.sum(dim=0)
+        weights = torch.zeros(k - 1, d, device=s.device).double()
+        weights[:, 0] = (counts[1:] / counts[0]).log()
+        for _ in range(60):
+            p = torch.softmax(nn.functional.pad(fixed @ weights.T, (1, 0)), dim=1)[:, 1:]
+            score = (member[:, 1:] - p).T @ fixed - kappa * (center @ weights) * mask
+            hessian = torch.zeros(k - 1, d, k - 1, d, device=s.device).double()
+            for i in range(d):
+                for j in range(i + 1):
+                    x = fixed[:, i] * fixed[:, j]
+                    block = torch.diag(p.T @ x) - (p * x[:, None]).T @ p
+                    hessian[:, i, :, j] = hessian[:, j, :, i] = block
+            step = torch.linalg.solve(hessian.reshape(form.shape) + form, score.reshape(-1))
+            weights = weights + step.reshape(weights.shape)
+            if float(step.abs().max()) < 1e-11:
+                break
+        logs = torch.log_softmax(nn.functional.pad(phi @ weights.T, (1, 0)), dim=1)
+        size = (weights * (center @ weights) * mask).sum()
+        return ((member * logs).sum() - 0.5 * kappa * size) / n
+
+    t, u = see(s), see(y)
+    one = torch.ones_like(t)
+    shares = member.mean(dim=0)
+    given = -(shares * shares.log()).sum()
+    joint = [one, t, t * t]
+    if criterion == "separation":
+        given = -fit(torch.stack([one, u, u * u], dim=1))
+        joint = [one, t, u, t * t, t * u, u * u]
+    value = (given + fit(torch.stack(joint, dim=1))) / given
+    value.backward()
+    return float(value.detach()), s.grad
+
+
 def check_rare(device: str, sizes: tuple[int, ...]) -> Iterator[dict[str, Any]]:
     share = np.geomspace(1.0, 5e-4, 25)
     share /= share.sum()
@@ -117,19 +167,16 @@ def check_rare(device: str, sizes: tuple[int, ...]) -> Iterator[dict[str, Any]]:
         X, y, groups = draw(n, 25, device, share)
         s = X[:, :3].sum(dim=1) + 0.5 * y
         for criterion in ("independence", "separation"):
-            slopes, values = [], []
-            for place, scores in (("cpu", s.double()), (device, s)):
-                x = scores.detach().to(place, copy=True).requires_grad_()
-                value = FairnessLoss(criterion, 25)(x, groups.to(place), y.to(place))
-                value.backward()
-                assert x.grad is not None
-                slopes.append(x.grad.double().cpu())
-                values.append(float(value))
-            exact, found = slopes
+            x = s.detach().clone().requires_grad_()
+            value = FairnessLoss(criterion, 25)(x, groups, y)
+            value.backward()
+            assert x.grad is not None
+            truth, exact = exact_slope(s, y, groups, 25, criterion)
+            found = x.grad.double()
             yield {
                 "what": "rare", "kind": device, "groups": 25, "criterion": criterion, "rows": n,
-                "rarest": int(torch.bincount(groups).min()), "value": values[0],
-                "value_error": abs(values[1] - values[0]),
+                "rarest": int(torch.bincount(groups).min()), "value": truth,
+                "value_error": abs(float(value.detach()) - truth),
                 "gradient_error": float((found - exact).norm() / exact.norm()),
                 "largest_error": float((found - exact).abs().max() / exact.abs().max()),
             }  # fmt: skip

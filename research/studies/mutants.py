@@ -64,7 +64,7 @@ TARGETS = {
     "training/penalty.py": _TERM,
     "auditing/tolerance.py": ("auditing/test_tolerance", "cli/test_cli_verdicts"),
     "auditing/planning.py": ("auditing/test_planning",),
-    "auditing/verdict.py": ("auditing/test_verdict", "auditing/test_tolerance",
+    "auditing/verdict.py": ("auditing/test_verdict", "auditing/test_gate", "auditing/test_tolerance",
                             "auditing/test_impact", "cli/test_cli_verdicts"),
 }  # fmt: skip
 
@@ -297,20 +297,12 @@ class Server:
             file.write(json.dumps({"left_out": plain["failed"]}) + "\n")
             for number, mutant in self.mutants.items():
                 places = {(mutant.module, line) for line in mutant.lines}
-                near = [f"tests/{name}.py" for name in TARGETS[mutant.module]]
-                able = sorted(
-                    (name for name, seen in lines.items() if seen & places),
-                    key=lambda name: _rank(name, near, plain["seconds"][name]),
-                )
-                chosen, total = [], 0.0
-                for name in able:
-                    if total < self.enough:
-                        chosen.append(items[name])
-                        total += plain["seconds"][name]
+                able = [name for name, seen in lines.items() if seen & places]
+                chosen, total = _choose(able, mutant.module, plain["seconds"], self.enough)
                 row = {"number": number, "able": len(able), "asked": len(chosen), "by": ""}
                 if chosen:
-                    limit = int(10 * total + 20)
-                    found, seconds = self._fork(lambda: _try_out(mutant, chosen), limit)
+                    limit, asked = int(10 * total + 20), [items[name] for name in chosen]
+                    found, seconds = self._fork(lambda: _try_out(mutant, asked), limit)
                     row |= {"by": found, "seconds": seconds}
                 file.write(json.dumps(row) + "\n")
                 file.flush()
@@ -340,10 +332,32 @@ class Server:
         return result, used.ru_utime + used.ru_stime
 
 
-def _rank(name: str, near: list[str], seconds: float) -> tuple[int, str, float]:
-    """The nearest file first, and in it the shortest test."""
-    file = name.partition("::")[0]
-    return (near.index(file) if file in near else len(near), file, seconds)
+def _choose(
+    able: list[str], module: str, seconds: dict[str, float], enough: float
+) -> tuple[list[str], float]:
+    """Tests to ask about a mutant, and their CPU seconds without one.
+
+    One case of each function before the second of any, near files before others, short tests
+    before long ones, until there are enough; then file by file, since fixtures belong to files.
+    """
+    near = [f"tests/{name}.py" for name in TARGETS[module]]
+
+    def place(name: str) -> int:
+        file = name.partition("::")[0]
+        return near.index(file) if file in near else len(near)
+
+    turns: dict[str, int] = {}
+    ranked = []
+    for name in sorted(able, key=seconds.__getitem__):
+        function = name.partition("[")[0]
+        turns[function] = turns.get(function, 0) + 1
+        ranked.append((turns[function], place(name) == len(near), seconds[name], name))
+    chosen, total = [], 0.0
+    for *_, cost, name in sorted(ranked):
+        if total < enough:
+            chosen.append(name)
+            total += cost
+    return sorted(chosen, key=lambda name: (place(name), name.partition("::")[0])), total
 
 
 def _warm_up() -> None:
