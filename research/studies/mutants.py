@@ -64,8 +64,9 @@ TARGETS = {
     "training/penalty.py": _TERM,
     "auditing/tolerance.py": ("auditing/test_tolerance", "cli/test_cli_verdicts"),
     "auditing/planning.py": ("auditing/test_planning",),
-    "auditing/verdict.py": ("auditing/test_verdict", "auditing/test_gate", "auditing/test_tolerance",
-                            "auditing/test_impact", "cli/test_cli_verdicts"),
+    "auditing/verdict.py": ("auditing/test_verdict", "auditing/test_gate",
+                            "auditing/test_tolerance", "auditing/test_impact",
+                            "cli/test_cli_verdicts"),
 }  # fmt: skip
 
 # What becomes what --------------------------------------------------------------------------------
