@@ -220,15 +220,17 @@ def provenance(audit: Audit, more: Mapping[str, Any]) -> View:
         ("Rows", " ".join([f"{known}.", *audit.remarks])),
         *count,
         ("Confidence level", percent(audit.confidence_level)),
-        ("Software", _software()),
-        ("Written", now().strftime("%Y-%m-%d %H:%M UTC")),
     ]
-    return View("Data and software", [facts(table)])
+    return made_with(table)
 
 
-def _software() -> str:
+def made_with(rows: Sequence[tuple[str, Any]]) -> View:
+    """Return facts about the data, the software and when the page was written."""
     versions = [f"{name} {version(name)}" for name in _PACKAGES]
-    return ", ".join([f"evenhand {__version__}", *versions, f"Python {platform.python_version()}"])
+    software = [f"evenhand {__version__}", *versions, f"Python {platform.python_version()}"]
+    written = now().strftime("%Y-%m-%d %H:%M UTC")
+    made = [*rows, ("Software", ", ".join(software)), ("Written", written)]
+    return View("Data and software", [facts(made)])
 
 
 # ------------------------------------------------------------------------------------------------
