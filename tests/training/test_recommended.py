@@ -319,7 +319,7 @@ def test_limits_of_several_attributes_are_met_together(tmp_path):
         eh.FairRegressor(max_unfairness={"sex": 2}).fit(X, y, sensitive_features=groups)
     with pytest.raises(InputError, match="lie between 0 and 1"):
         eh.FairRegressor(max_unfairness={}).fit(X, y, sensitive_features=groups)
-    with pytest.raises(ValueError, match="≤ sex 1e-09 for certain. The"):
+    with pytest.raises(ValueError, match="≤ sex 1e-09 for certain"):
         eh.FairRegressor(
             max_unfairness={"sex": 1e-9}, measure_with="logistic", cv=2, certify=True
         ).fit(X[:300], y[:300], sensitive_features=groups[:300])
