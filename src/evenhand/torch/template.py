@@ -81,10 +81,10 @@ def source(shape: Shape) -> str:
     weights, ahead, rows, sums = _wide(shape) if shape.is_wide else _narrow(shape)
     outputs, after = "out_ptr", []
     if shape.mode == "gradient":
-        outputs += ", taken_ptr, upstream_ptr, scale, share"
+        outputs += ", taken_ptr, upstream_ptr, scale, portion"
         ahead += [
-            "constant = (tl.load(taken_ptr) * share).to(tl.float32)",
-            "along = (tl.load(taken_ptr + 1) * share).to(tl.float32)",
+            "constant = (tl.load(taken_ptr) * portion).to(tl.float32)",
+            "along = (tl.load(taken_ptr + 1) * portion).to(tl.float32)",
             "scale = scale * tl.load(upstream_ptr).to(tl.float32) * inverse",
         ]
         rows.append("g = scale * (h - w * (constant + along * z))")
