@@ -17,7 +17,7 @@ from evenhand.data.criteria import BOTH, CRITERIA, SCORE, TARGET
 from evenhand.data.groups import GroupWarning, Proxy, resolve_groups
 from evenhand.data.sample import Sample
 from evenhand.estimators import ranks
-from evenhand.estimators._multinomial import fit
+from evenhand.estimators._newton import fit
 from evenhand.estimators.adaptive import Adaptive
 from evenhand.estimators.estimation import EntropyEstimator
 from evenhand.estimators.logistic import Logistic
