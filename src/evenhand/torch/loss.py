@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .._core.arrays import Array
-from .._core.validation import check_choice, is_number
+from .._core.validation import InputError, check_choice, is_number
 from ..data.criteria import get_criterion
 from ..estimators.logistic import KAPPA
 from ..kernels.basis import get_basis
@@ -61,6 +61,11 @@ class Inputs:
     dtype: torch.dtype
     device: torch.device
 
+    def on_host(self) -> Inputs:
+        """The same on the CPU."""
+        target, weight = (None if c is None else c.cpu() for c in (self.target, self.weight))
+        return replace(self, groups=self.groups.cpu(), target=target, weight=weight)
+
 
 class Memory:
     """What does not depend on the scores, for as long as the same tensors come in."""
@@ -96,30 +101,26 @@ def check_inputs(
     n, device = len(scores), scores.device
     condition, name = (y, "y") if given is None else (given, "given")
     if loss.needs_target and condition is None:
-        raise ValueError(f"`y` must be given for {loss.criterion.name}, got None.")
+        raise InputError("y", f"be given for {loss.criterion.name}", None)
     if not loss.needs_target and given is not None:
-        raise ValueError(
-            f"`given` must be None for {loss.criterion.name}, which conditions on nothing."
-        )
-    target = weight = None
-    if loss.needs_target:
-        target = _column(condition, name, n, device)
+        free = f"be None for {loss.criterion.name}, which conditions on nothing"
+        raise InputError("given", free)
+    weight = None
+    target = _column(condition, name, n, device) if loss.needs_target else None
     if sample_weight is not None:
         weight = _column(sample_weight, "sample_weight", n, device)
         if not bool((torch.isfinite(weight) & (weight >= 0)).all()):
-            raise ValueError("`sample_weight` must be finite and nonnegative.")
+            raise InputError("sample_weight", "be finite and nonnegative")
     groups = _check_groups(groups, loss.n_groups, n, device)
     return Inputs(groups, target, weight, scores.dtype, device)
 
 
 def _check_scores(scores: Any) -> None:
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        raise ValueError(f"`scores` must be a tensor of floats, got {_describe(scores)}.")
+        raise InputError("scores", "be a tensor of floats", _describe(scores))
     if scores.ndim != 1 and not (scores.ndim == 2 and scores.shape[1] == 1):
-        raise ValueError(
-            f"`scores` must have shape (n,) or (n, 1), got {tuple(scores.shape)}. Hint: one score "
-            "per row; train a loss of its own for each output."
-        )
+        hint = "one score per row; train a loss of its own for each output."
+        raise InputError("scores", "have shape (n,) or (n, 1)", tuple(scores.shape), hint)
 
 
 def _check_groups(groups: Any, n_groups: int, n: int, device: torch.device) -> Tensor:
@@ -127,35 +128,31 @@ def _check_groups(groups: Any, n_groups: int, n: int, device: torch.device) -> T
         out = _column(groups, "groups", n, device, n_groups)
         off = (out.sum(dim=1) - 1.0).abs() > 1e-3  # False for rows of NaN
         if bool((out < 0).any() | off.any()):
-            raise ValueError("`groups` as probabilities must be nonnegative, and add up to 1.")
+            raise InputError("groups", "be nonnegative, and add up to 1", where="as probabilities")
         return out
     if isinstance(groups, Tensor) and (groups.is_floating_point() or groups.is_complex()):
-        raise ValueError(
-            f"`groups` must be integers, got {_describe(groups)}. Hint: groups.long(), with -1 "
-            "where the group is not known."
-        )
+        hint = "groups.long(), with -1 where the group is not known."
+        raise InputError("groups", "be integers", _describe(groups), hint)
     out = _column(groups, "groups", n, device)
     out = out.long() if out.dtype == torch.bool else out
     if n and int(out.max()) >= n_groups:
-        raise ValueError(
-            f"`groups` must lie below n_groups={n_groups}, got {int(out.max())}. Hint: number "
-            "the groups 0, 1, …; -1 is a group that is not known."
-        )
+        hint = "number the groups 0, 1, …; -1 is a group that is not known."
+        raise InputError("groups", f"lie below n_groups={n_groups}", int(out.max()), hint)
     return out
 
 
 def _column(values: Any, name: str, n: int, device: torch.device, width: int = 0) -> Tensor:
     """A column of n rows, or a table of probabilities with a `width`."""
     if not isinstance(values, Tensor):
-        raise ValueError(f"`{name}` must be a tensor, got {_describe(values)}.")
+        raise InputError(name, "be a tensor", _describe(values))
     flat, shape = values.detach(), (n, width) if width else (n,)
     if flat.ndim == 2 and flat.shape[1] == 1 and not width:
         flat = flat[:, 0]
     if flat.shape != shape:
-        what = f"`{name}` as probabilities" if width else f"`{name}`"
-        raise ValueError(f"{what} must have shape {shape}, got {tuple(values.shape)}.")
+        where = "as probabilities" if width else ""
+        raise InputError(name, f"have shape {shape}", tuple(values.shape), where=where)
     if flat.device != device:
-        raise ValueError(f"`{name}` must be on {device} as the scores are, got {flat.device}.")
+        raise InputError(name, f"be on {device} as the scores are", flat.device)
     return flat
 
 
@@ -183,13 +180,13 @@ def _check_options(
     n_groups: Any, classifier: Any, kappa: Any, score_map: Any, momentum: Any
 ) -> None:
     if not isinstance(n_groups, Integral) or n_groups < 2:
-        raise ValueError(f"`n_groups` must be an integer of at least 2, got {n_groups!r}.")
+        raise InputError("n_groups", "be an integer of at least 2", repr(n_groups))
     check_choice("classifier", classifier, CLASSIFIERS)
     check_choice("score_map", score_map, SCORE_MAPS)
     if kappa != "auto" and not (is_number(kappa, 0.0) and kappa > 0):
-        raise ValueError(f"`kappa` must be a positive number or 'auto', got {kappa!r}.")
+        raise InputError("kappa", "be a positive number or 'auto'", repr(kappa))
     if not (is_number(momentum) and 0 < momentum <= 1):
-        raise ValueError(f"`momentum` must lie in (0, 1], got {momentum!r}.")
+        raise InputError("momentum", "lie in (0, 1]", repr(momentum))
 
 
 class FairnessLoss(nn.Module):
@@ -265,11 +262,11 @@ class FairnessLoss(nn.Module):
         super().__init__()
         self.criterion = get_criterion(criterion)
         if self.criterion.joint not in (("s",), ("s", "y")):
-            raise ValueError(
-                "`criterion` must speak of score and target alone, as independence, separation and "
-                f"sufficiency do, got {self.criterion.name!r}. Hint: condition on another column "
-                "with 'separation' and given=..."
-            )
+            raise InputError(
+                "criterion", "speak of score and target alone, as independence, separation and "
+                "sufficiency do", repr(self.criterion.name),
+                "condition on another column with 'separation' and given=...",
+            )  # fmt: skip
         _check_options(n_groups, classifier, kappa, score_map, momentum)
         check_choice("backend", backend, BACKENDS)
         self.n_groups, self.classifier, self.basis = int(n_groups), classifier, basis
@@ -329,10 +326,8 @@ class FairnessLoss(nn.Module):
         """The backend for these tensors."""
         can_fuse = inputs.dtype in SHORT and inputs.groups.ndim == 1
         if self.backend == "triton" and not can_fuse:
-            raise ValueError(
-                "`backend` must be 'auto' or 'kernels' for float64 scores and for groups given as "
-                "probabilities, got 'triton'."
-            )
+            other = "be 'auto' or 'kernels' for float64 scores and for groups as probabilities"
+            raise InputError("backend", other, "'triton'")
         if self.backend != "auto":
             return self.backend
         if not can_fuse or inputs.device.type != "cuda":
@@ -387,13 +382,13 @@ class FairnessLoss(nn.Module):
         """All that does not depend on the scores: the batch, what L is added to, the normalizer."""
         dtype = torch.float32 if backend == "triton" else torch.float64
         reduce = alone if self.process_group is None else over_processes(self._group())
-        running, target = self.classifier == "running", inputs.target
-        columns = [inputs.groups, inputs.weight, target]
+        running = self.classifier == "running"
         if backend == "kernels":
-            columns = [None if column is None else column.cpu() for column in columns]
-        groups, weight, target = columns
-        assert groups is not None
-        batch = make_batch(groups, self.n_groups, weight, dtype, reduce, keep_all=running)
+            inputs = inputs.on_host()
+        target = inputs.target
+        batch = make_batch(
+            inputs.groups, self.n_groups, inputs.weight, dtype, reduce, keep_all=running
+        )
         if batch.n_groups < 2 or not batch.n_known or np.count_nonzero(batch.shares) < 2:
             return batch, 0.0, None
         if running:

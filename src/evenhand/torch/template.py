@@ -185,13 +185,6 @@ def _narrow(shape: Shape) -> tuple[str, list[str], list[str], list[Sum]]:
 
 def _probabilities(free: int) -> list[str]:
     """Those of all groups but the first, and the loss; what a kernel does not use costs nothing."""
-    if free == 1:
-        return [
-            "e0 = tl.exp(-tl.abs(f0))",
-            "part = 1.0 / (1.0 + e0)",
-            "p0 = tl.where(f0 < 0.0, e0 * part, part)",
-            "loss = tl.maximum(f0, 0.0) + tl.log(1.0 + e0) - a0 * f0",
-        ]
     top = "tl.maximum(f0, 0.0)"
     for k in range(1, free):
         top = f"tl.maximum({top}, f{k})"
