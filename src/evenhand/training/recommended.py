@@ -7,7 +7,6 @@ Every candidate of `_candidates` is fitted on folds; the one of highest held-out
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
 from textwrap import wrap
@@ -66,89 +65,53 @@ class Candidate:
     name : str
     words : str
         What it does, for people.
-    build : callable
-        (criterion, alpha, loss, random_state) → estimator with a `fairness_weight`.
-    suits : callable
-        Criterion and loss → whether it is for them.
+    kind : {None, "posterior", "attribute"}
+        How groups enter.
+    map : {None, "affine", "transport"}
+        Map of the ridge score; None for a model on the features.
     """
 
     name: str
     words: str
-    build: Callable[[str, float, Any, Any], Any]
-    suits: Callable[[Criterion, Any], bool] = lambda criterion, loss: True
+    kind: str | None = None
+    map: str | None = None
 
-
-def _linear(**options: Any) -> Callable[[str, float, Any, Any], Any]:
-    def build(criterion: str, alpha: float, loss: Any, random_state: Any) -> Any:
+    def build(self, criterion: str, alpha: float, loss: Any, random_state: Any) -> Any:
+        """The estimator, with a `fairness_weight`."""
+        if self.map is not None:
+            return FairPostprocessor(
+                FairRidge(criterion, 0.0, alpha), criterion, group_features=self.kind,
+                map=self.map, random_state=random_state,
+            )  # fmt: skip
         if loss is None:
-            return FairRidge(criterion, alpha=alpha, **options)
-        return FairGLM(loss, criterion, alpha=alpha, **options)
+            return FairRidge(criterion, alpha=alpha, group_features=self.kind)
+        return FairGLM(loss, criterion, alpha=alpha, group_features=self.kind)
 
-    return build
-
-
-def _mapped(kind: str, shape: str) -> Callable[[str, float, Any, Any], Any]:
-    return lambda criterion, alpha, loss, random_state: FairPostprocessor(
-        FairRidge(criterion, 0.0, alpha),
-        criterion,
-        group_features=kind,
-        map=shape,
-        random_state=random_state,
-    )
+    def suits(self, criterion: Criterion, loss: Any) -> bool:
+        """Maps are fitted by squares; transport gives all groups one distribution of scores."""
+        return self.map is None or (
+            loss is None and (self.map != "transport" or criterion.equalizes_scores)
+        )
 
 
-# Maps of scores are fitted by squares.
-def _maps_scores(criterion: Criterion, loss: Any) -> bool:
-    return loss is None
-
-
-# Transport gives every group the same distribution of scores, and that is all it does.
-def _moves_scores(criterion: Criterion, loss: Any) -> bool:
-    return loss is None and criterion.equalizes_scores
-
-
-# Simple ones first: of two that are level the earlier is chosen.
+# Simple ones first: of two that are level the earlier is chosen. Maps are fitted to out-of-fold
+# scores, which helps where the ridge overfits.
 LEAGUES = {
     "blind": (
-        Candidate("linear", "one linear score for all", _linear()),
-        Candidate(
-            "posterior",
-            "a linear score that may differ by the probability of each group given the features",
-            _linear(group_features="posterior"),
-        ),
-        Candidate(
-            "posterior, transport",
-            "the ridge score, moved toward the barycenter of the groups by their probabilities",
-            _mapped("posterior", "transport"),
-            _moves_scores,
-        ),
+        Candidate("linear", "one linear score for all"),
+        Candidate("posterior", "a linear score that may differ by the probability of each group "
+                  "given the features", "posterior"),
+        Candidate("posterior, transport", "the ridge score, moved toward the barycenter of the "
+                  "groups by their probabilities", "posterior", "transport"),
     ),
     "known": (
-        Candidate(
-            "attribute",
-            "a linear score that may differ by group",
-            _linear(group_features="attribute"),
-        ),
-        # Maps are fitted to out-of-fold scores, which helps where the ridge overfits.
-        Candidate(
-            "attribute, lines",
-            "the ridge score, moved along a straight line for each group",
-            _mapped("attribute", "affine"),
-            _maps_scores,
-        ),
-        Candidate(
-            "attribute, transport",
-            "the ridge score, each group moved toward the barycenter of all",
-            _mapped("attribute", "transport"),
-            _moves_scores,
-        ),
+        Candidate("attribute", "a linear score that may differ by group", "attribute"),
+        Candidate("attribute, lines", "the ridge score, moved along a straight line for each group",
+                  "attribute", "affine"),
+        Candidate("attribute, transport", "the ridge score, each group moved toward the barycenter "
+                  "of all", "attribute", "transport"),
     ),
-}
-
-
-def candidates(league: str, criterion: Criterion, loss: Any = None) -> list[Candidate]:
-    """Those of a league that are for a criterion and a loss, simple ones first."""
-    return [c for c in LEAGUES[league] if c.suits(criterion, loss)]
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -395,7 +358,7 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         X, seed = rows.others["X"], self.random_state
         folds = make_folds(self.cv, X, rows.target, rows.groups, seed, rows.cluster)
         estimator = get_estimator(self.measure_with, seed, "measure_with")
-        tried = candidates(self.attribute, criterion, self.loss)
+        tried = [c for c in LEAGUES[self.attribute] if c.suits(criterion, self.loss)]
         limits = self._limits(rows)
         # All bounds hold at once, so that the best of several may be taken.
         count = len(tried) * max(len(limits), 1)
@@ -436,7 +399,8 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
     def _choose(self, search: _Search) -> FairRegressor:
         """Choose for what is asked, and fit the choice on all rows."""
         if not search.curves:
-            model = _linear(fairness_weight=0.0)(self.criterion, self.alpha, self.loss, None)
+            model = LEAGUES["blind"][0].build(self.criterion, self.alpha, self.loss, None)
+            model.set_params(fairness_weight=0.0)
             self.choice_, self.fairness_weight_ = "linear", 0.0
             self.explanation_ = "A plain linear model: fairness_weight=0 asks for no fairness."
             self.tried_: tuple[Tried, ...] = ()
@@ -608,21 +572,14 @@ def _signed(value: float) -> str:
 def _table(
     curves: list[Curve], places: list[tuple[Place, bool]], gain: list[float], best: int
 ) -> tuple[Tried, ...]:
-    out = []
-    for curve, (place, reached), g in zip(curves, places, gain, strict=True):
-        stderr = curve.difference_error(places[best][0], place)
-        out.append(
-            Tried(
-                name=curve.candidate.name,
-                words=curve.candidate.words,
-                fairness_weight=place.fairness_weight,
-                r2=place.accuracy,
-                unfairness=place.unfairness,
-                reached=reached,
-                behind=gain[best] - g if reached else float("nan"),
-                behind_stderr=stderr,
-            )
+    out = [
+        Tried(
+            curve.candidate.name, curve.candidate.words, place.fairness_weight, place.accuracy,
+            place.unfairness, reached, gain[best] - g if reached else float("nan"),
+            curve.difference_error(places[best][0], place),
         )
+        for curve, (place, reached), g in zip(curves, places, gain, strict=True)
+    ]  # fmt: skip
     order = sorted(range(len(out)), key=lambda j: (j != best, -gain[j]))
     return tuple(out[j] for j in order)
 
