@@ -284,6 +284,30 @@ def test_losses_of_generalized_linear_models():
     np.testing.assert_allclose(plain.predict(X), alone.predict(plain.scaler_.transform(X)))
 
 
+def test_what_the_audit_sees_beyond_the_term_is_said(monkeypatch):
+    rng = np.random.default_rng(0)
+    n = 3_000
+    a = rng.integers(0, 2, n)
+    # Groups differ in shape: two peaks against one, of the same mean and spread.
+    peaks = rng.choice([-0.9, 0.9], n) + 0.44 * rng.normal(size=n)
+    s = np.where(a == 1, peaks, rng.normal(size=n))
+    X, y = s[:, None], s + 0.3 * rng.normal(size=n)
+    model = eh.FairRegressor(fairness_weight=0.1, cv=3, random_state=0)
+    fair = model.fit(X, y, sensitive_features=a).unseen_
+    assert "more than the term" not in model.explanation_
+    monkeypatch.setattr(
+        recommended, "LEAGUES",
+        {"blind": (recommended.Candidate("blunt", "a quadratic term"),)},
+    )  # fmt: skip
+    monkeypatch.setattr(
+        recommended.Candidate, "build",
+        lambda self, criterion, alpha, loss, seed: eh.FairRidge(criterion, basis="quadratic"),
+    )  # fmt: skip
+    blunt = model.fit(X, y, sensitive_features=a)
+    assert blunt.unseen_ > fair + 0.03
+    assert "more than the term that the model was trained against" in blunt.explanation_
+
+
 def test_limits_of_several_attributes_are_met_together(tmp_path):
     rng = np.random.default_rng(0)
     n = 1_500

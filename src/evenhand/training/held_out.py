@@ -495,6 +495,7 @@ class Curve:
     ):  # fmt: skip
         self.candidate, self._criterion, self._level = candidate, criterion, level
         self._held_out = HeldOut(Handle.find(estimator), rows, folds, n_jobs)
+        self._rows, self._one = rows, not limits
         limits = limits or {"": (rows.groups, 1.0)}
         accuracy = self._held_out.handle.accuracy
         gauges = [Gauge(replace(rows, groups=groups), accuracy, measure_with, None, 0.95)
@@ -512,9 +513,8 @@ class Curve:
             s, accuracy, influence = gauge.explain(self._held_out.scores([fairness_weight])[0])
             measures, judged = {}, []
             for name, part, limit in self._limits:
-                entropies = part.entropies([self._criterion], {"s": s, "y": part.y})
-                value = measure(self._criterion, entropies, part.level, float("nan"), "")
-                measures[name], margin = value, 0.0
+                measures[name], margin = self._measure(part, s), 0.0
+                value = measures[name]
                 if self._level > 0.5:
                     margin = critical(np.ones((1, 1)), self._level, value.n_clusters) * value.stderr
                 judged.append((max(value.value, 0.0) / limit, margin / limit))
@@ -524,6 +524,21 @@ class Curve:
                 fairness_weight, accuracy, unfairness, influence, margin
             )
         return self._seen[fairness_weight]
+
+    def _measure(self, gauge: Gauge, s: Vector) -> Measure:
+        entropies = gauge.entropies([self._criterion], {"s": s, "y": gauge.y})
+        return measure(self._criterion, entropies, gauge.level, float("nan"), "")
+
+    def unseen(self, model: Any) -> tuple[float, float]:
+        """What the audit sees in the rows of training and the term of the fit does not; its error.
+
+        NaN where the two are not the same quantity: several attributes, a moving normalizer.
+        """
+        if not self._one or self._criterion.moves(self._criterion.given):
+            return float("nan"), float("nan")
+        scores = self._held_out.handle.predict(model, self._rows)
+        seen = self._measure(self._gauge, self._gauge.explain(scores)[0])
+        return seen.value - model.unfairness_, seen.stderr
 
     def refit(self, fairness_weight: float, rows: Sample) -> Any:
         """The candidate at a weight, fitted on other rows: all of them."""

@@ -246,7 +246,7 @@ _FIELDS: dict[str, tuple[str, str]] = {
         f"{_NAMES} encoder_:TableEncoder? scaler_:StandardScaler estimator_:any choice_:text "
         "explanation_:text tried_:Tried* measure_:Measure? measures_:measures? "
         "fairness_weight_:real r2_:real "
-        "unfairness_:real unfairness_bound_:real",
+        "unfairness_:real unfairness_bound_:real unseen_:real",
     ),
     "TableModel": (
         __name__, "model:any columns:Column* target:text sensitive:texts banded:texts bands:Bands*"

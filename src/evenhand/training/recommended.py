@@ -209,6 +209,10 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
     measure_ : Measure
         The same unfairness with its interval; of the attribute that is nearest to its limit where
         there are several. `unfairness_` is then the share of that limit.
+    unseen_ : float
+        How much more `measure_with` sees in the training rows than the fairness term of the fit,
+        at most 20,000 rows; NaN where the two do not measure the same. `explanation_` says so where
+        it is more than chance.
     measures_ : dict of str to Measure
         With several limits, by attribute.
     n_features_in_, feature_names_in_
@@ -406,7 +410,7 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
             self.tried_: tuple[Tried, ...] = ()
             self.measure_: Measure | None = None
             self.measures_: dict[str, Measure] = {}
-            self.r2_ = self.unfairness_ = self.unfairness_bound_ = float("nan")
+            self.r2_ = self.unfairness_ = self.unfairness_bound_ = self.unseen_ = float("nan")
             self.estimator_ = model.fit(
                 search.rows.others["X"], search.rows.target, sample_weight=search.rows.weight
             )
@@ -442,6 +446,12 @@ class FairRegressor(ReadsTables, Saves, ScoresWithGroups, RegressorMixin, BaseEs
         self.tried_ = _table(search.curves, places, gain, best)
         self.explanation_ = self._explain(curve.candidate)
         self.estimator_ = curve.refit(place.fairness_weight, search.rows)
+        self.unseen_, error = curve.unseen(self.estimator_)
+        if self.unseen_ > 3.0 * error:
+            self.explanation_ += (
+                f"\nOn the training rows the audit sees {self.unseen_:.4f} more than the term that "
+                "the model was trained against."
+            )
         return self
 
     def _refuse(self, candidate: Candidate, place: Place) -> None:
