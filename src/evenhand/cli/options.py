@@ -249,7 +249,7 @@ class About:
     model_name: str | None = option("The model and its version; for the report.")
     period: str | None = option("When the data were collected; for the report.")
     unit: str | None = option("Currency or unit of the score; for the report.")
-    held_out: str | None = option("Whether the model has seen these rows; for the report.")
+    held_out: str | None = option("Whether these rows were held out from training; for the report.")
     limits_by: str | None = option("Who set the limits, and when; for the report.")
     note: str | None = option("Anything else a reader should know; for the report.")
 
