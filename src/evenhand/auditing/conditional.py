@@ -217,7 +217,7 @@ def information_given(
         result = through_summaries(residual, groups, probabilities, entropies)
         test = products_test(residual, expected, regression)
         summary = (
-            "two summaries: the log-odds of the group given the controls and the score less its "
+            "two summaries: the log-odds of the group given the controls and the score minus its "
             "expectation given them"
         )
     left = left_by_group_and_controls(s, expected, probabilities, groups)
@@ -226,7 +226,7 @@ def information_given(
 
 
 ESTIMAND = (
-    "the mean, over the members of the group that have a counterpart, of their score less the "
+    "the mean, over the members of the group that have a counterpart, of their score minus the "
     "expected score of members of the reference with the same controls"
 )
 # Rank correlation beyond which a control is the score itself.
