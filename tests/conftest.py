@@ -9,12 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 import evenhand as eh
 from evenhand.data.groups import resolve_groups
 
 # Workers of Spark take `python3` otherwise, whichever that is.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+# The same examples in each run, and no look at the time that one takes.
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile("steady")
 
 # Started once a run: their tests share a worker, whichever file they are in.
 STARTED_ONCE = ("spark", "dask", "browser")

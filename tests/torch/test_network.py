@@ -41,7 +41,7 @@ class Grouped(FairMLPRegressor):
             return super().fit(X, y, sensitive_features=groups, sample_weight=sample_weight)
 
 
-CHECKED = {"epochs": 40, "batch_size": 4096, "hidden": (16,), "learning_rate": 0.06}
+CHECKED = {"epochs": 30, "batch_size": 4096, "hidden": (16,), "learning_rate": 0.06}
 
 
 FAIL = {
@@ -69,9 +69,9 @@ def test_scikit_learn_checks(estimator, check):
 
 @pytest.mark.parametrize("criterion", ["independence", "separation", "sufficiency"])
 def test_fairer_on_other_rows(criterion):
-    X, y, a = rows(4000, k=3)
-    test_X, test_y, test_a = rows(4000, seed=1, k=3)
-    options = {"epochs": 30, "batch_size": 512, "hidden": (32,), "random_state": 0}
+    X, y, a = rows(2500, k=3)
+    test_X, test_y, test_a = rows(2500, seed=1, k=3)
+    options = {"epochs": 30, "batch_size": 512, "hidden": (16,), "random_state": 0}
     plain = FairMLPRegressor(criterion, 0.0, **options).fit(X, y, sensitive_features=a)
     fair = FairMLPRegressor(criterion, 20.0, **options).fit(X, y, sensitive_features=a)
     measure = getattr(eh, criterion)
