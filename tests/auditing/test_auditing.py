@@ -368,7 +368,7 @@ def test_weights_of_any_size(data, estimator, scale):
         ({"y_pred": {}}, "must hold at least one model"),
         ({"per_attribute": True}, "several attributes"),
         ({"y_true": [1.0, 2.0]}, "`y_true` must have one entry per row"),
-        ({"y_pred": "text"}, "`y_pred` must hold one value or line a row, got the name .text."),
+        ({"y_pred": "text"}, "`y_pred` must hold one value or line per row, got the name .text."),
         ({"y_pred": {"a": range(3000), "b": [1.0]}}, r"`y_pred\['b'\]` must have one entry per"),
     ],
 )

@@ -336,6 +336,11 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
         raise InputError(name, f"have one entry per row: got {len(array)} for {n_rows} rows")
     if not len(array) and not here().is_shard:
         raise InputError(name, "hold at least one row, got none")
+    _refuse_infinite(array, name)
+    return array
+
+
+def _refuse_infinite(array: NDArray[np.float64], name: str) -> None:
     # A sum is finite unless an entry is not (or overflows): one pass, nothing allocated.
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(array.sum())
@@ -346,4 +351,3 @@ def check_column(values: Any, name: str, n_rows: int | None = None) -> NDArray[n
             name, f"be finite: {len(bad)} of {len(array)} rows are {what}, the first at row "
             f"{bad[0]}", hint="drop or impute these rows first.",
         )  # fmt: skip
-    return array

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc, gammaln
-from scipy.stats import f_oneway
+from scipy.stats import f_oneway, rankdata, spearmanr
 
 from .._core.arrays import Matrix, Vector
 from .._core.frames import to_frame
@@ -71,44 +71,41 @@ def through_summaries(
     residual: Vector, groups: Groups, probabilities: Matrix, estimator: EntropyEstimator
 ) -> Entropies:
     """H(A|b) and H(A|R,b), as the chain rule has them, under the names of the criterion."""
-    n = groups.n_known
-    weight = np.ones(n) if groups.weight is None else groups.weight
-    membership = groups.membership()
-    left = np.ones(n)
-    terms = {c: [np.zeros(n), np.zeros(n)] for c in (GIVEN, JOINT)}
-    counts = {c: [0.0, 0.0] for c in (GIVEN, JOINT)}
-    merged, chosen, shares = 0, [], []
-    order = np.argsort(groups.shares, kind="stable")
+    weight, membership = groups.row_weight, groups.membership()
+    left, order = np.ones(groups.n_known), np.argsort(groups.shares, kind="stable")
+    parts: list[tuple[Any, Vector, Entropies]] = []
     for j, k in enumerate(order[:-1]):
         rows = np.flatnonzero(left > 1e-12)
         among = probabilities[rows, k] / probabilities[np.ix_(rows, order[j:])].sum(axis=1)
-        part = _pair(groups, membership[rows, k] / left[rows], weight[rows] * left[rows], rows)
+        pair = _pair(groups, membership[rows, k] / left[rows], weight[rows] * left[rows], rows)
         columns = {"s": residual[rows], "c": log_odds(among)}
-        found = estimate_entropies([CONDITIONAL], columns, part, estimator)
-        mass = float(weight[rows] @ left[rows]) / float(weight.sum())
-        for c in (GIVEN, JOINT):
-            losses = found.rows[c]
-            terms[c][0][rows] += left[rows] * losses.value
-            terms[c][1][rows] += left[rows] * losses.influence
-            counts[c][0] += losses.terms
-            counts[c][1] += mass**2 * losses.between
-        merged += found.rows[JOINT].merged
-        chosen.append(found.rows[JOINT].chosen)
-        if groups.cluster is not None:
-            own = found.independent.get(CONDITIONAL.name, part.n_effective)
-            shares.append(own / part.n_known)
+        found = estimate_entropies([CONDITIONAL], columns, pair, estimator)
+        parts.append((rows, left[rows], found))
         left = left - membership[:, k]
-    words = "; ".join(dict.fromkeys(chosen))
-    rows_of = {
-        c: RowLosses(
-            value=terms[c][0], influence=terms[c][1], chosen=words, terms=counts[c][0],
-            between=counts[c][1], merged=merged,
-        )
-        for c in (GIVEN, JOINT)
-    }  # fmt: skip
-    mean = {c: max(float(np.average(rows_of[c].value, weights=weight)), 0.0) for c in rows_of}
-    independent = {CONDITIONAL.name: n * min(shares)} if shares else {}
-    return Entropies({(): groups.entropy, **mean}, rows_of, groups, independent)
+    losses = {c: _add_up(c, parts, weight) for c in (GIVEN, JOINT)}
+    mean = {c: max(float(np.average(one.value, weights=weight)), 0.0) for c, one in losses.items()}
+    independent = {}
+    if groups.cluster is not None:
+        name = CONDITIONAL.name
+        each = (e.independent.get(name, e.groups.n_effective) / e.groups.n_known for *_, e in parts)
+        independent = {name: groups.n_known * min(each)}
+    return Entropies({(): groups.entropy, **mean}, losses, groups, independent)
+
+
+def _add_up(condition: Any, parts: list[tuple[Any, Vector, Entropies]], weight: Vector) -> Any:
+    """One entropy of all groups from those of the pairs of the chain."""
+    value, influence = np.zeros((2, len(weight)))
+    terms = between = 0.0
+    for rows, share, found in parts:
+        one = found.rows[condition]
+        value[rows] += share * one.value
+        influence[rows] += share * one.influence
+        terms += one.terms
+        between += float(weight[rows] @ share / weight.sum()) ** 2 * one.between
+    joint = [found.rows[JOINT] for *_, found in parts]
+    words = "; ".join(dict.fromkeys(one.chosen for one in joint))
+    merged = sum(one.merged for one in joint)
+    return RowLosses(value, influence, words, terms, between=between, merged=merged)
 
 
 def _pair(groups: Groups, share: Vector, weight: Vector, rows: NDArray[np.intp]) -> Groups:
@@ -181,7 +178,7 @@ def left_by_group_and_controls(
     With S = f(C) + Σ_k δ_k(C)·1{A = k}, S − E[S|C] = Σ_k δ_k(C)·(1{A = k} − p_k(C)): regressed on
     the groups, their probabilities, and both times the expected score.
     """
-    weight = np.ones(len(s)) if groups.weight is None else groups.weight
+    weight = groups.row_weight
     drop = int(np.argmax(groups.shares))
     kept = [k for k in np.argsort(-groups.shares)[:20] if k != drop]
     gap = groups.membership()[:, kept] - probabilities[:, kept]
@@ -439,12 +436,10 @@ def _copies_score(column: Control, s: Vector, groups: Groups) -> bool:
     """
     if column.values is None or column.codes is not None or np.isnan(column.values).any():
         return False
-    first, second = Ranks(column.values).rank - 0.5, Ranks(s).rank - 0.5
-    size = float(first @ first) * float(second @ second)
-    r = float(first @ second) / math.sqrt(size) if size > 0 else 0.0
+    r = float(spearmanr(column.values, s).statistic)
     if abs(r) < NEARLY:
         return False
-    left = second - math.copysign(1.0, r) * first
+    left = rankdata(s) - math.copysign(1.0, r) * rankdata(column.values)
     if groups.codes is None:
         return True
     parts = [left[groups.codes == k] for k in range(groups.n_groups)]

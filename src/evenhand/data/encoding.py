@@ -263,7 +263,10 @@ def _read(X: Any) -> tuple[dict[str, Any], bool]:
     return {f"x{j}": array[:, j] for j in range(array.shape[1])}, False
 
 
-def fit_column(column: Any, name: str, standardize: bool, rare: int, most: int) -> Column:
+def fit_column(
+    column: Any, name: str, standardize: bool, rare: int, most: int, codes: bool = False
+) -> Column:
+    """Decide how a column is used; with `codes` numbers as text are categories, as ZIPs are."""
     absent = missing_rows(column)
     if absent.all():
         return Column(name, "left out", reason="it has no values")
@@ -282,9 +285,10 @@ def fit_column(column: Any, name: str, standardize: bool, rare: int, most: int) 
         return Column(name, "number", fill, center, scale, bool(absent.any()))
     text = read_texts(column, absent)
     levels, counts = np.unique(text[~absent].astype(str), return_counts=True)
-    if len(levels) > MAX_CODES and not _is_declared(column) and _are_numbers(levels):
+    if not codes and len(levels) > MAX_CODES and not _is_declared(column) and _are_numbers(levels):
         raise ColumnError(
-            f"Column {quote(name)} holds numbers as text, such as {levels[0]!r} and {levels[1]!r}, "
+            f"Column {quote(name)} holds numbers as text, such as {str(levels[0])!r} and "
+            f"{str(levels[1])!r}, "
             f"which would become {len(levels)} categories. Hint: make numbers of them "
             "(pandas.to_numeric), or a categorical column if they are codes."
         )
