@@ -417,7 +417,8 @@ def serve(arguments: Sequence[str]) -> int:
     count, enough, out, numbers = arguments
     drawn = draw_mutants(int(count))
     mutants = {number: drawn[number] for number in json.loads(numbers)}
-    near = dict.fromkeys(f"tests/{name}.py" for names in TARGETS.values() for name in names)
+    modules = dict.fromkeys(mutant.module for mutant in mutants.values())
+    near = dict.fromkeys(f"tests/{name}.py" for module in modules for name in TARGETS[module])
     files = [name for name in near if Path(name).is_file()]
     words = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "markers=slow",
              "-m", "not slow"]  # fmt: skip
