@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,17 +121,6 @@ class Scratch:
         """Give the disk space back."""
         self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 def is_source(X: Any) -> bool:
     """Whether X names a table that is read from where it is."""
@@ -220,23 +208,18 @@ class FeatureMatrix:
             out += self.extra @ theta[k:]
         return out
 
-    def backward(self, r: Vector) -> Vector:
-        """[X, E]ᵀ·r."""
-        return self.sums.add(self._backward(r))
-
     def backward_with_sum(self, r: Vector) -> tuple[Vector, float]:
         """[X, E]ᵀ·r and Σr."""
-        out, total = self.sums.add(self._backward(r), float(r.sum()))
-        return out, total
-
-    def _backward(self, r: Vector) -> Vector:
         if self._direct or self._sparse:
             out = np.asarray(self.X.T @ r, dtype=np.float64)
         else:
             out = np.zeros(self.X.shape[1])
             for rows, block in self._pieces():
                 out += block.astype(np.float64, copy=False).T @ r[rows]
-        return out if self.extra is None else np.concatenate([out, self.extra.T @ r])
+        if self.extra is not None:
+            out = np.concatenate([out, self.extra.T @ r])
+        out, total = self.sums.add(out, float(r.sum()))
+        return out, total
 
     def take(self, rows: NDArray[np.intp]) -> FeatureMatrix:
         """Some of the rows, copied."""
