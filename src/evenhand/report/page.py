@@ -211,9 +211,10 @@ def provenance(audit: Audit, more: Mapping[str, Any]) -> View:
     """Return data and software: enough to do it again."""
     known = f"{audit.n_rows:,}, of which {audit.n_unknown:,} without a {unknown_words(audit)}"
     count = [] if audit.n_clusters is None else [("Clusters", f"{audit.n_clusters:,}")]
-    weights = "none" if audit._sample.get("weight") is None else "given"
+    weighted = audit._sample.get("weight") is not None
     if audit.pricing is not None and audit.pricing.has_exposure:
-        weights = "the exposure"
+        weighted = False
+    weights = audit.counted or ("given" if weighted else "none")
     table = [
         *((str(name), escape(value)) for name, value in {"Weights": weights, **more}.items()),
         ("Sensitive attribute", label(audit.sensitive_name)),
