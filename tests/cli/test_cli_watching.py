@@ -225,7 +225,7 @@ def test_audit_of_probabilities(imputed, tmp_path):
         (["--probability", "A"], "--probability must be given once for each group"),
         (["--probability", "A", "--probability", "B", "-a", "A"], "in place of --sensitive"),
         (["--probability", "A", "--probability", "C"], "--probability names 'C'"),
-        (["--probability", "A", "--probability", "B", "--engine", "duckdb"], "needs rows"),
+        (["--probability", "A", "--probability", "C", "--engine", "duckdb"], "has no column 'C'"),
     ],
 )
 def test_probabilities_that_cannot_be_used(imputed, words, message):

@@ -27,7 +27,7 @@ _ARGUMENTS = {
     "sample_weight": "weight", "frequency": "frequency",
 }  # fmt: skip
 _NEEDS_ROWS = (
-    "cluster", "drop_missing", "separator", "exposure", "probability", "continuous",
+    "cluster", "drop_missing", "separator", "exposure", "continuous",
 )  # fmt: skip
 
 
@@ -211,7 +211,10 @@ class Asked:
 def column_names(columns: group.Roles) -> dict[str, Any]:
     """Columns by the arguments of `cells_of`."""
     named = {argument: getattr(columns, role) for argument, role in _ARGUMENTS.items()}
-    return {**named, "missing": columns.missing, "bands": parse_bands(columns)}
+    shares = {name: name for name in getattr(columns, "probability", ())}
+    named["sensitive_features"] = shares or named["sensitive_features"]
+    more = {"missing": columns.missing, "assume": getattr(columns, "assume", None)}
+    return {**named, **more, "bands": parse_bands(columns)}
 
 
 def count(table: Any, engine: str | None, columns: group.Roles, edges: Any = None) -> Cells:

@@ -35,6 +35,7 @@ def audit_table(
     confidence_level: float = 0.95,
     engine: str | None = None,
     missing: Sequence[str] = (),
+    assume: str | None = None,
     explain: bool = False,
 ) -> Audit | str:
     """Measure the fairness of scores in a table, where it is.
@@ -57,7 +58,8 @@ def audit_table(
         Column with the scores.
     sensitive_features : str or list of str
         Columns with the group of each row; several are crossed. NULL, NaN and empty text mean that
-        the group is not known. Up to 200 levels each.
+        the group is not known. Up to 200 levels each. Or a mapping of group → column with its
+        probability, where groups were inferred: rows then give expected counts.
     sample_weight, frequency : str, optional
         Columns with weights, and with the number of people that each row stands for.
     controls : str or list of str, optional
@@ -76,6 +78,8 @@ def audit_table(
         of a table there.
     missing : sequence of str
         Labels of groups that stand for "not known", such as "NA", beside NULL, NaN and blanks.
+    assume : {"guess"}, optional
+        Of :class:`evenhand.Proxy`, for probabilities. Without it no verdict passes.
     explain : bool
         Print the queries in place of counting, and return them as text. The light ones are run,
         since the last one has their results in it.
@@ -108,7 +112,7 @@ def audit_table(
     arguments = {
         "y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features,
         "sample_weight": sample_weight, "frequency": frequency, "engine": engine,
-        "missing": missing,
+        "missing": missing, "assume": assume,
     }  # fmt: skip
     if explain:
         text = explain_cells(table, **arguments)
@@ -169,6 +173,8 @@ def cells_of(
     engine: str | None = None,
     missing: Sequence[str] = (),
     bands: Mapping[str, Any] | None = None,
+    keys: Sequence[str] = (),
+    assume: str | None = None,
 ) -> Cells:
     """Count the rows of a table into :class:`evenhand.Cells`, where it is.
 
@@ -181,10 +187,15 @@ def cells_of(
         that suits the table.
     bands : mapping of column → edges, optional
         Where sensitive columns of numbers or dates are cut; see :func:`evenhand.bands`.
+    keys : sequence of str
+        Columns that people are counted by before their groups.
+    assume : {"guess"}, optional
+        As in :func:`audit_table`.
     """
     columns = columns_of(
-        y_true, y_pred, sensitive_features, sample_weight, frequency, missing=missing, bands=bands
-    )
+        y_true, y_pred, sensitive_features, sample_weight, frequency, missing=missing, bands=bands,
+        keys=keys, assume=assume,
+    )  # fmt: skip
     with waiting("Looking at the table") as say:
         return _counted(table, columns, edges, engine, say)
 
@@ -228,10 +239,17 @@ def explain_cells(table: Any, edges: Edges | int | None = None, **arguments: Any
 def columns_of(
     y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any = None,
     frequency: Any = None, controls: Any = (), missing: Sequence[str] = (),
-    bands: Mapping[str, Any] | None = None,
+    bands: Mapping[str, Any] | None = None, keys: Sequence[str] = (), assume: str | None = None,
 ) -> Columns:  # fmt: skip
     """Names of columns, checked to be names."""
-    groups, beside = _named("sensitive_features", sensitive_features), _named("controls", controls)
+    shares = dict(sensitive_features) if isinstance(sensitive_features, Mapping) else {}
+    groups = (*keys, *_named("sensitive_features", list(shares.values()) or sensitive_features))
+    beside = _named("controls", controls)
+    if shares and (beside or assume == "group" or len(shares) < 2):
+        raise InputError(
+            "sensitive_features", "be the probabilities of at least two groups, without controls "
+            'and without assume="group", which need rows', hint="audit the rows themselves.",
+        )  # fmt: skip
     given = {
         "y_pred": y_pred, "y_true": y_true, "sample_weight": sample_weight, "frequency": frequency,
     }  # fmt: skip
@@ -244,8 +262,9 @@ def columns_of(
     if len(set(crossed)) < len(crossed) or y_pred in beside:
         raise InputError("controls", f"be columns other than groups and score, got {list(beside)}")
     return Columns(
-        y_pred, y_true, crossed, sample_weight, frequency, beside, tuple(missing), bands or {}
-    )
+        y_pred, y_true, tuple(keys) if shares else crossed, sample_weight, frequency, beside,
+        tuple(missing), bands or {}, shares, assume,
+    )  # fmt: skip
 
 
 def _named(argument: str, names: Any) -> tuple[str, ...]:
@@ -277,7 +296,10 @@ def check_columns(
     more : dict of argument → column, optional
         Of groups that have another role.
     """
-    roles = {**columns.numbers, **{k: v for k, v in (more or {}).items() if v is not None}}
+    shares = {f"sensitive_features[{k!r}]": name for k, name in columns.shares.items()}
+    roles = {**columns.numbers, **shares}
+    numbers = set(roles)
+    roles |= {k: v for k, v in (more or {}).items() if v is not None}
     roles |= {
         f"controls[{columns.controls.index(name)}]" if name in columns.controls
         else f"sensitive_features[{j}]": name
@@ -289,7 +311,7 @@ def check_columns(
             others = name_others(name, kinds)
             raise InputError(argument, f"be a column of the table: there is no {name!r}.{others}")
         kind = kinds[name]
-        if argument in columns.numbers and kind not in ("number", "boolean"):
+        if argument in numbers and kind not in ("number", "boolean"):
             raise InputError(
                 argument, f"be numbers: column {name!r} of the table holds {kind}",
                 hint="check that it is the right column; numbers kept as text must be cast in the "
@@ -331,7 +353,7 @@ def _check_facts(facts: dict[str, float], columns: Columns) -> None:
         what = "`frequency`" if columns.weight is None else "`sample_weight`"
         raise ValueError(f"{what} must not be zero in every row.")
     for j, name in enumerate(columns.groups):
-        # Engines count distinct values only roughly; the true number is checked with the cells.
+        # Blanks and gaps are among them; the true number is checked with the cells.
         if facts[f"levels_{j}"] > 400:
             check_levels(facts[f"levels_{j}"], name, columns.role(name))
 
@@ -341,7 +363,7 @@ def _check_whole(cells: Cells, facts: dict[str, float], columns: Columns) -> Non
 
     With both weights and frequencies it is not known how many people there were to count.
     """
-    if columns.weight is not None and columns.frequency is not None:
+    if columns.shares or (columns.weight is not None and columns.frequency is not None):
         return
     before = facts["n" if columns.weight is None else "n_used"]
     if columns.frequency is not None:

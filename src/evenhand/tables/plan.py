@@ -1,6 +1,7 @@
 """What is asked of a table, in expressions of narwhals that every engine runs.
 
-    facts    n, rows that are not finite, least and largest of each column, levels of each group
+    facts    n, rows that are not finite, least and largest of each column
+    levels   the distinct values of a column of groups
     sample   s and y of some rows, each with the same chance, the same ones every time
     ends     least and largest residual, where the grid has a slope
     cells    people, sums and extremes by bin and group; `measures.edges` has the bins
@@ -43,6 +44,8 @@ from ..measures.cells import Cells
 from ..measures.edges import Axis, Edges, looks_drawn, scramble, share_drawn
 
 PLACE = "place"
+# Columns of expected counts.
+GROUP, PEOPLE = "evenhand: group", "evenhand: people"
 # Integers of 32 bits, which engines group by faster, go up to this.
 SMALL = 2**31 - 1
 _NAMES = ("s", "y")
@@ -54,7 +57,9 @@ class Columns:
     """Names of columns by their role.
 
     `controls` are some of the groups: those in which a gap is a level of its own. Labels in
-    `missing`, and blank ones, stand for none. Columns in `bands` are cut at these edges.
+    `missing`, and blank ones, stand for none. Columns in `bands` are cut at these edges. `shares`
+    are columns with the probability of each group, in place of labels, and `assume` is that of
+    :class:`evenhand.Proxy`.
     """
 
     score: str
@@ -65,6 +70,8 @@ class Columns:
     controls: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     bands: Mapping[str, Any] = field(default_factory=dict)
+    shares: Mapping[str, str] = field(default_factory=dict)
+    assume: str | None = None
 
     @property
     def numbers(self) -> dict[str, str]:
@@ -78,7 +85,8 @@ class Columns:
     @property
     def names(self) -> list[str]:
         """All of them, each once."""
-        return list(dict.fromkeys([*self.numbers.values(), *self.groups]))
+        several = [*self.numbers.values(), *self.groups, *self.shares.values()]
+        return list(dict.fromkeys(several))
 
     def role(self, name: str) -> str:
         """The argument that names a column of labels."""
@@ -129,8 +137,6 @@ def facts(columns: Columns) -> Expressions:
         people = _number(columns.frequency)
         out["fractions"] = _count_if(people == people.floor(), hold=False)
         out["people"] = people.sum()
-    for j, name in enumerate(columns.groups):
-        out[f"levels_{j}"] = nw.col(name).n_unique()
     return out
 
 
@@ -344,14 +350,16 @@ class Engine:
             if name in columns.controls or not MAX_FRACTIONS < count <= _MANY or kind == "boolean":
                 continue
             if kind != "text" or self.as_written:
-                table = self.run(self.rows.select(name).unique())
-                _, levels = _encode(table.column(name), columns.missing)
+                _, levels = _encode(self._levels[name], columns.missing)
                 check_written(levels, int(facts["n"]), name)
 
     def facts(self, columns: Columns) -> dict[str, float]:
         """What :func:`facts` asks for; NaN where there is no row."""
         row = self.run(self._facts(columns)).to_pylist()[0]
-        return {key: math.nan if v is None else float(v) for key, v in row.items()}
+        found = {key: math.nan if v is None else float(v) for key, v in row.items()}
+        # Values and not their number: an exact count of distinct ones takes memory for all rows.
+        self._levels = {name: self.run(self._distinct(name)).column(0) for name in columns.groups}
+        return found | {f"levels_{j}": float(len(v)) for j, v in enumerate(self._levels.values())}
 
     def sample(self, columns: Columns, facts: dict[str, float]) -> tuple[Vector, Vector | None]:
         """Scores and targets of some rows, in order, so that their sums repeat exactly."""
@@ -378,6 +386,8 @@ class Engine:
 
     def cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> Cells:
         """The one scan that counts."""
+        if columns.shares:
+            return self._expected_cells(columns, edges, facts)
         radix = [int(facts[f"levels_{j}"]) for j in range(len(columns.groups))]
         size = edges.bins**2 * math.prod(radix)
         query = kept(self.rows, columns).select(**_plain_rows(columns, facts))
@@ -388,10 +398,43 @@ class Engine:
             table = self._guarded(lambda: add_up(batches, columns, edges, radix))
         return to_cells(table, columns, edges, facts)
 
+    def _expected_cells(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> Cells:
+        """Each row once for each group that it may be of, with that share of its people."""
+        parts = [_number(name) for name in columns.shares.values()]
+        total = sum(parts[1:], parts[0])
+        people = nw.lit(1.0) if columns.frequency is None else _number(columns.frequency)
+        known, none = _is_finite(total), nw.lit(0.0)
+        off = (total - 1.0).abs() > 1e-3
+        for part in parts:
+            off = off | (part < -1e-9)
+        asked = kept(self.rows, columns).select(
+            bad=_count_if(known, off), unknown=nw.when(known).then(none).otherwise(people).sum()
+        )
+        told = self.run(asked).to_pylist()[0]
+        if told["bad"]:
+            raise InputError(
+                "sensitive_features", "be probabilities that are not negative and add up to 1 in "
+                f"each row: {told['bad']:,.0f} rows are none", hint="NULL means not known.",
+            )  # fmt: skip
+        rows = self.rows.filter(known)
+        spread = [
+            rows.filter(part > 0.0).with_columns(
+                **{GROUP: nw.lit(str(label)), PEOPLE: part / total * people}
+            )
+            for label, part in zip(columns.shares, parts, strict=True)
+        ]
+        made = replace(columns, groups=(*columns.groups, GROUP), frequency=PEOPLE, shares={})
+        engine = Engine(nw.concat(spread))
+        cells = to_cells(engine.run(engine._cells(made, edges, facts)), made, edges, facts)
+        unknown = cells.n_unknown + round(told["unknown"] or 0.0)
+        names = (*columns.groups, "group")
+        return replace(cells, names=names, n_unknown=unknown, expected=True, assume=columns.assume)
+
     def explain(self, columns: Columns, edges: Edges, facts: dict[str, float]) -> str:
         """All queries, in order."""
         queries = {
-            "Least and largest values, gaps, levels": self._facts(columns),
+            "Least and largest values, gaps": self._facts(columns),
+            **{f"Levels of {name}": self._distinct(name) for name in columns.groups},
             "A sample of scores and targets": self._sample(columns, facts),
         }
         if share(facts) < 1.0:
@@ -430,6 +473,10 @@ class Engine:
     def _values(self, columns: Columns) -> Expressions:
         named = zip(_NAMES, (columns.score, columns.target), strict=True)
         return {made: _number(name) for made, name in named if name is not None}
+
+    def _distinct(self, name: str) -> nw.LazyFrame[Any]:
+        # Not `unique`, which DuckDB is asked for by numbering all rows.
+        return self.rows.group_by(name).agg(copies=nw.len()).select(name).head(_MANY + 1)
 
     def _facts(self, columns: Columns) -> nw.LazyFrame[Any]:
         return self.rows.select(**facts(columns))
@@ -617,7 +664,7 @@ def to_cells(table: Any, columns: Columns, edges: Edges, facts: dict[str, float]
             check_count(values, int(facts["n"]), kind_of(values), name)
         coded.append((codes, values))
     codes, labels = coded[0] if len(coded) == 1 else cross(coded)
-    n = _whole(table, "n")
+    n: NDArray[Any] = _floats(table, "n") if columns.frequency == PEOPLE else _whole(table, "n")
     known = codes >= 0
     unknown = int(n[~known].sum())
     # No copies where every group is known: there may be millions of entries.
