@@ -218,7 +218,7 @@ def test_text_picture_and_pickle(priced):
         ({"exposure": np.ones(299)}, r"`exposure` must"),
         ({"loss": "cauchy"}, r"`loss` must be None or one of poisson, gamma, tweedie, normal, got"),
         ({"loss": "gamma"}, r"`y_true` must be positive for the gamma loss.*loss='tweedie'"),
-        ({"loss": "tweedie", "power": 0.5}, r"`power` must be a number of at least 1, got 0.5"),
+        ({"loss": "tweedie", "power": 0.5}, r"`power` must be a number between 1 and 3, got 0.5"),
     ],
 )
 def test_what_cannot_be_priced(options, message):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -110,14 +110,15 @@ def _add_up(condition: Any, parts: list[tuple[Any, Vector, Entropies]], weight: 
 
 def _pair(groups: Groups, share: Vector, weight: Vector, rows: NDArray[np.intp]) -> Groups:
     """Some rows as two groups: members, in these shares, and the others."""
-    share = np.clip(share, 0.0, 1.0)
-    hard = groups.codes is not None
-    codes = (share > 0.5).astype(np.intp) if hard else None
-    table = None if hard else np.column_stack([1.0 - share, share])
     cluster = None if groups.cluster is None else renumber(groups.cluster[rows])
-    equal = groups.weight is None and hard
-    scaled = None if equal else mean_one(weight)
-    return Groups(("others", "group"), codes, table, scaled, None, len(rows), "group", cluster)
+    two = Groups(
+        ("others", "group"), None, None, mean_one(weight), None, len(rows), "group", cluster
+    )
+    if groups.codes is None:
+        share = np.clip(share, 0.0, 1.0)
+        return replace(two, probabilities=np.column_stack([1.0 - share, share]))
+    weight_of = None if groups.weight is None else two.weight
+    return replace(two, codes=(share > 0.5).astype(np.intp), weight=weight_of)
 
 
 def products_test(residual: Vector, expected: Vector, regression: Regression) -> TestResult:
@@ -179,16 +180,14 @@ def left_by_group_and_controls(
     the groups, their probabilities, and both times the expected score.
     """
     weight = groups.row_weight
-    drop = int(np.argmax(groups.shares))
-    kept = [k for k in np.argsort(-groups.shares)[:20] if k != drop]
+    kept = np.argsort(-groups.shares)[1:20]
     gap = groups.membership()[:, kept] - probabilities[:, kept]
     level = _standard(expected, weight)[:, None]
     Z = np.column_stack([np.ones(len(s)), gap, gap * level, probabilities[:, kept], level])
-    root = np.sqrt(weight)[:, None]
-    R = (s - expected)[:, None]
-    beta = np.linalg.lstsq(Z * root, R * root, rcond=1e-10)[0]
-    variance = np.average(np.square(s - np.average(s, weights=weight)), weights=weight)
-    left = np.average(np.square(R - Z @ beta)[:, 0], weights=weight)
+    root, R = np.sqrt(weight), s - expected
+    beta = np.linalg.lstsq(Z * root[:, None], R * root, rcond=1e-10)[0]
+    variance = np.cov(s, aweights=weight, ddof=0)
+    left = np.average(np.square(R - Z @ beta), weights=weight)
     return float(left / variance) if variance > 0 else 0.0
 
 
@@ -364,8 +363,9 @@ def audit_given(
         basis = add_leaves(build_basis(controls, groups.n_effective), s, groups)
         gaps = adjusted_gaps(s, units, basis, at, how["confidence_level"], seed)
         if not any(gap.n_compared for gap in gaps):
+            names = ", ".join(map(repr, controls.names[:10]))
             raise InputError(
-                "controls", f"leave the group open, but {_list(controls.names)} "
+                "controls", f"leave the group open, but {names} "
                 f"determine{'s' if len(controls.names) == 1 else ''} it: no member of another "
                 f"group has a counterpart with the same controls in {groups.label_names[at]!r}",
                 hint="drop the control that stands for the group, or leave the controls out.",
@@ -474,7 +474,3 @@ def _warn_alone(gaps: list[AdjustedGap], stacklevel: int) -> None:
         GroupWarning,
         stacklevel=stacklevel,
     )
-
-
-def _list(names: tuple[str, ...]) -> str:
-    return ", ".join(map(repr, names[:10]))
