@@ -18,16 +18,13 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from evenhand.torch import FairnessLoss
-
-if TYPE_CHECKING:
-    from common import Setting
 
 SIZES = (1024, 4096, 16_384, 65_536)
 NETWORKS = {"64 x 64": (64, 64), "1024 x 1024 x 1024": (1024, 1024, 1024)}
@@ -186,10 +183,6 @@ def measure(quick: bool = False) -> Iterator[dict[str, Any]]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     yield from measure_steps(device, SIZES[:1] if quick else SIZES, 1 if quick else TURNS)
     yield from check_rare(device, (20_000,) if quick else (20_000, 200_000, 1_000_000))
-
-
-def run(setting: Setting) -> Iterator[dict[str, Any]]:
-    yield from measure(setting.quick)
 
 
 if __name__ == "__main__":

@@ -173,6 +173,11 @@ def measure_device(setting: Setting, device: str) -> Iterator[Row]:
         yield from measure(n, 2, "independence", device, torch.bfloat16, speed, repeats)
 
 
+def steps(setting: Setting) -> Iterator[Row]:
+    """What the loss adds to a training step on the device there is, and gradients of rare groups."""
+    yield from measure_steps(setting.quick)
+
+
 # Mini-batches -------------------------------------------------------------------------------------
 
 SIZES = (256, 8192)
