@@ -31,6 +31,7 @@ from common import Setting, standardized
 from evenhand.torch import FairMLPRegressor, FairnessLoss
 from loaders import load_law_school
 from network_steps import exact_slope
+from network_steps import measure as measure_steps
 
 Row = dict[str, Any]
 CASES = [(k, c) for k in (2, 5) for c in ("independence", "separation")]
